@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Make sure the base image debian:trixie-slim is there: pulled, or, where no registry answers within
+# seconds, bootstrapped under the same tag from the machine's own Debian mirror with mmdebstrap.
+set -euo pipefail
+
+tag=debian:trixie-slim
+state=${1:?usage: base-image.sh STATE_DIRECTORY}
+PULL_SECONDS=${HARNESS_PULL_SECONDS:-20}
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+fail() {
+  printf 'error: %s\nhint: %s\n' "$1" "$2" >&2
+  exit 3
+}
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi; }
+
+docker image inspect "$tag" >/dev/null 2>&1 && exit 0
+mkdir -p "$state"
+if timeout "$PULL_SECONDS" docker pull --quiet "$tag" >"$state/pull.log" 2>&1; then
+  exit 0
+fi
+say "no registry answered for $tag; bootstrapping it with mmdebstrap"
+if ! command -v mmdebstrap >/dev/null 2>&1; then
+  command -v apt-get >/dev/null 2>&1 ||
+    fail "$tag could not be pulled: $(tail -n 1 "$state/pull.log")" "let this machine reach a registry, or load the image with 'docker load'"
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends mmdebstrap >>"$state/apt.log" 2>&1 ||
+    { as_root apt-get update && as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends mmdebstrap; } >>"$state/apt.log" 2>&1 ||
+    fail "$tag could not be pulled and mmdebstrap could not be installed" "see $state/pull.log and $state/apt.log"
+fi
+# The mirror is the one this machine's apt uses; a machine that is not Debian's (Ubuntu) needs a pull.
+mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null | grep -E '/debian/?$' | head -n 1) || true
+[ -n "$mirror" ] || fail "$tag could not be pulled, and this machine's apt names no Debian mirror" \
+  "let this machine reach a registry, or load the image with 'docker load'"
+mirror=${mirror%/}
+archive=$(mktemp --tmpdir="$state" base.XXXXXX.tar)
+trap 'rm -f "$archive"' EXIT
+as_root mmdebstrap --quiet --variant=minbase --include=ca-certificates \
+  --aptopt='Acquire::Languages "none"' \
+  --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
+  trixie "$archive" \
+  "deb $mirror trixie main" "deb $mirror trixie-updates main" "deb ${mirror%/debian}/debian-security trixie-security main" \
+  >>"$state/apt.log" 2>&1 || fail "mmdebstrap could not build $tag" "the last lines of $state/apt.log: $(tail -n 3 "$state/apt.log" | tr '\n' ' ')"
+docker import --change 'CMD ["bash"]' --message 'bootstrapped with mmdebstrap' - "$tag" <"$archive" >/dev/null
