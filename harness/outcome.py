@@ -1,0 +1,216 @@
+"""What came of it: cells, runs, measurements, verdicts.
+
+An outcome is what happened to one run; a verdict is the answer drawn from the completed runs of a cell.
+Only completed runs are judged, and a failure of the ground is never an implementation's failure.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from harness.model import Implementation, ParameterValue, Role, Scenario
+
+EngineName = Literal["compose", "virtual"]
+Status = Literal["completed", "unsupported", "timed_out", "crashed", "wrong_file", "log_overflow", "infrastructure"]
+VerdictStatus = Literal["pass", "fail", "inconclusive", "unsupported", "error"]
+Direction = Literal["higher", "lower", "neutral"]
+
+
+class Fact(BaseModel):
+    """A frozen record; unknown keys of a later minor version are ignored on reading."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+
+
+class Image(Fact):
+    """Where an endpoint's bits come from."""
+
+    reference: str
+    """Tag or published name the container is started from."""
+    identity: str
+    """Digest that stands in the cell's key: of the build context, or of the published image."""
+    id: str = ""
+    """Image ID on the machine that ran it."""
+
+
+class Cell(Fact):
+    """One point of the matrix. Two cells with the same key are the same experiment."""
+
+    key: str
+    """BLAKE2b of everything below, 16 hexadecimal digits."""
+    scenario: Scenario
+    client: Implementation
+    server: Implementation
+    client_image: Image
+    server_image: Image
+    sim_image: Image
+    engine: EngineName
+    sim_kernel: Literal["auto", "host", "lab"]
+    parameters: dict[str, ParameterValue]
+    """Parameters asked for, as role.NAME; they are demands, not wishes."""
+    seed: int
+
+
+class Outcome(Fact):
+    """What happened to one run."""
+
+    status: Status
+    role: Role | Literal["sim", "harness"] | None = None
+    """Who failed, where somebody did."""
+    exit_code: int | None = None
+    reason: str = ""
+    """Reason code, one word: exit_127, no_handshake, short_file, different_bytes, link_invalid …"""
+    detail: str = ""
+    """One sentence for people, with figures."""
+    log_tail: tuple[str, ...] = ()
+    """Last lines of the log of whoever failed."""
+
+
+class Transfer(Fact):
+    """One download of one flow, as the engine saw it (times in ns since the epoch)."""
+
+    flow: int
+    index: int
+    """0 is the first connection, 1 the repeat."""
+    size: int
+    """Bytes asked for."""
+    received: int = 0
+    """Bytes in /downloads at the end."""
+    intact: bool = False
+    """Whether the file is the server's, byte for byte."""
+    started_ns: int
+    """The client container started."""
+    ended_ns: int
+    """The client container ended."""
+    exit_code: int | None = None
+
+
+class Run(Fact):
+    """One execution of a cell: immutable, written when it is finished."""
+
+    schema_: Annotated[int, Field(alias="schema")] = 1
+    cell: Cell
+    repetition: int
+    outcome: Outcome
+    started_at: str
+    """ISO 8601, UTC."""
+    transfers: tuple[Transfer, ...] = ()
+    phases: dict[str, float] = {}
+    """Wall seconds per phase: create, ready, transfer, wait, collect, remove …"""
+    wall: float = 0.0
+    """Wall seconds of the whole run, without measuring."""
+    sim_kernel: str = ""
+    """The kernel whose queues were used: 'host 6.18.44' or 'lab 7.2.12'."""
+    effective: dict[str, ParameterValue] = {}
+    """Parameters as set, those chosen by the harness included."""
+    image_ids: dict[str, str] = {}
+    """Image ID per role and for the simulator."""
+    host: dict[str, Any] = {}
+    """Kernel, CPU model and count, load, steal share, memory, engine versions."""
+    warnings: tuple[str, ...] = ()
+    """What to check before trusting this run."""
+
+
+class Measurement(Fact):
+    """One number of one run. Values are numbers, never formatted text."""
+
+    name: str
+    value: float
+    unit: str
+    direction: Direction = "neutral"
+    vantage: str = ""
+    """Where it was observed: client file, left capture, right capture, counters, qlog, cgroup."""
+
+
+class DirectionProof(Fact):
+    """What one direction of the link did, against what it was asked to do."""
+
+    packets: int = 0
+    """IP datagrams of the flows that entered the simulator in this direction."""
+    min_delay_ms: float | None = None
+    """Smallest time between the two captures."""
+    asked_delay_ms: float = 0.0
+    rate_mbps: float | None = None
+    """Layer-2 rate in busy periods; absent when the queue never was busy for long enough."""
+    asked_rate_mbps: float = 0.0
+    queue_drops: int = 0
+    """Drops of the bottleneck queue (asked for: the queue was full, or RED decided)."""
+    loss_drops: int = 0
+    """Drops of netem's random loss (asked for)."""
+    unasked_drops: int = 0
+    """Packets that vanished and nobody was asked to drop."""
+    lateness_p50_ms: float | None = None
+    """Departure against the ideal departure of the same arrivals."""
+    lateness_p99_ms: float | None = None
+    oversize_frames: int = 0
+    """Frames above the MTU: an offload was left on."""
+
+
+class LinkProof(Fact):
+    """Whether the emulated path was the one asked for."""
+
+    valid: bool
+    problems: tuple[str, ...] = ()
+    kernel: str = ""
+    to_client: DirectionProof = DirectionProof()
+    to_server: DirectionProof = DirectionProof()
+    capture_drops: int = 0
+    """Packets the captures missed; above 0 the drop counts are upper bounds."""
+    changes_late_ms: tuple[float, ...] = ()
+    """How late each scheduled change took effect."""
+    steal: float | None = None
+    """Share of CPU time stolen by the hypervisor during the run."""
+    idle: float | None = None
+    """Share of CPU time idle during the run."""
+
+
+class MeasuredRun(Fact):
+    """Everything drawn from one run's artefacts."""
+
+    schema_: Annotated[int, Field(alias="schema")] = 1
+    version: int
+    """Version of the measuring code; an older one is measured again."""
+    measurements: tuple[Measurement, ...] = ()
+    link: LinkProof | None = None
+    warnings: tuple[str, ...] = ()
+
+    def value(self, name: str) -> float | None:
+        """The value of a measurement, or None where it was not made."""
+        return next((m.value for m in self.measurements if m.name == name), None)
+
+
+class Interval(Fact):
+    """Median of n values and the order-statistic interval around it (see `harness.stats`)."""
+
+    n: int
+    median: float
+    low: float
+    high: float
+    coverage: float
+    """Probability that the interval covers the true median, distribution-free; 0 for one value."""
+
+
+class ObjectiveVerdict(Fact):
+    """One objective against the interval of its metric."""
+
+    metric: str
+    demanded: str
+    bound: float
+    at_most: bool
+    unit: str
+    observed: Interval | None
+    verdict: VerdictStatus
+
+
+class Verdict(Fact):
+    """The answer for one cell."""
+
+    status: VerdictStatus
+    reason: str
+    """Reason code: objectives_met, milestone_2MB_missed, interval_straddles, unsupported_client, crashed_server …"""
+    sentence: str
+    objectives: tuple[ObjectiveVerdict, ...] = ()
+    evidence: tuple[str, ...] = ()
+    """Paths of the runs it rests on, relative to the store."""

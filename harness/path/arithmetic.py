@@ -1,0 +1,104 @@
+"""Sizes and times that follow from a path: BDP, queue bytes, token bucket, reference times."""
+
+from __future__ import annotations
+
+import math
+
+from harness.model import FRAME_HEADER, MTU, Link, Path, Red
+from harness.units import Duration, QueueSize, Rate, Size
+
+#: A full frame as tc counts it, bytes.
+FRAME = MTU + FRAME_HEADER
+#: How late a timer may wake tbf in real time before capacity is lost, seconds.
+WAKE_UP = 0.002
+#: RFC 9002 §7.2: ten datagrams of 1200 bytes.
+INITIAL_WINDOW = 12_000
+
+
+def bdp_bytes(rate: Rate, rtt: Duration) -> int:
+    """Bandwidth-delay product in bytes, with the direction's own rate."""
+    return rate.bytes_in(rtt)
+
+
+def queue_bytes(link: Link, rtt: Duration) -> int:
+    """The hard limit of the link's queue in bytes (packets count as full frames)."""
+    size = link.queue.limit if isinstance(link.queue, Red) else link.queue.size
+    return size.bytes_at(link.rate, rtt, FRAME)
+
+
+def size_bytes(size: QueueSize, link: Link, rtt: Duration) -> int:
+    """Any queue size of a link in bytes."""
+    return size.bytes_at(link.rate, rtt, FRAME)
+
+
+def burst_bytes(link: Link, rate: Rate | None = None) -> int:
+    """Bytes of the token bucket: as asked, else two frames or 2 ms at the rate, whichever is more.
+
+    A bucket smaller than what passes while a timer wakes up late loses capacity for good; a larger one
+    lets bursts through at line rate.
+    """
+    if link.burst is not None:
+        return link.burst.bytes
+    rate = rate or link.rate
+    return max(2 * FRAME, math.ceil(rate.value * WAKE_UP / 8))
+
+
+def netem_limit(link: Link) -> int:
+    """Packets that netem must hold so that it never drops: the delay's worth of the smallest frames."""
+    held = link.rate.value * (link.delay.seconds + link.jitter.seconds) / 8 / 60
+    return 1000 + math.ceil(1.25 * held)
+
+
+def _rate_steps(path: Path) -> list[tuple[float, float]]:
+    """(since, bit/s) of the direction server to client, from the first datagram on."""
+    steps = [(0.0, float(path.to_client.rate.value))]
+    for change in path.changes:
+        link = change.forward if path.terminal == "client" else change.return_
+        if link is not None and link.rate is not None:
+            steps.append((change.at.seconds, float(link.rate.value)))
+    return steps
+
+
+def _time_to_carry(bits: float, start: float, steps: list[tuple[float, float]]) -> float:
+    """When the last of `bits`, sent at line rate from `start`, has entered the link."""
+    for index, (since, rate) in enumerate(steps):
+        until = steps[index + 1][0] if index + 1 < len(steps) else math.inf
+        begin = max(start, since)
+        if begin >= until:
+            continue
+        carried = rate * (until - begin)
+        if bits <= carried:
+            return begin + bits / rate
+        bits -= carried
+    raise AssertionError("the last step lasts for ever")
+
+
+def ideal_time(path: Path, size: Size) -> float:
+    """Seconds from the first datagram to the last byte at line rate at once: two RTTs, then the bytes.
+
+    One RTT for the handshake (RFC 9001 §4.1), one for the request. No headers, loss or queue.
+    """
+    rtt = path.rtt.seconds
+    # The server sends from 1.5 RTT on; what it sends takes half an RTT more to arrive.
+    half = path.to_client.delay.seconds
+    return _time_to_carry(size.bytes * 8, 2 * rtt - half, _rate_steps(path)) + half
+
+
+def slow_start_time(path: Path, size: Size, initial_window: int = INITIAL_WINDOW) -> float:
+    """Seconds with textbook slow start: the window doubles each RTT until it fills the link.
+
+    RFC 9002 §7.3.1 without loss, overshoot, flow-control or ACK limits; headers are not counted.
+    """
+    rtt = path.rtt.seconds
+    half = path.to_client.delay.seconds
+    steps = _rate_steps(path)
+    left, window, begin = size.bytes, initial_window, 2 * rtt - half
+    free = begin
+    while True:
+        # A round starts when the first ACK of the last one is back, or when the link is free again.
+        free = _time_to_carry(min(window, left) * 8, max(begin, free), steps)
+        if window >= left:
+            return free + half
+        left -= window
+        window *= 2
+        begin += rtt

@@ -1,0 +1,286 @@
+"""Units as types: rates, durations, sizes, fractions and queue sizes.
+
+MB = 10⁶ bytes and MiB = 2²⁰ bytes, everywhere. Every type parses its own printed form:
+``T.parse(str(x)) == x``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction as Ratio
+from typing import Any, ClassVar, Self
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import core_schema
+
+_NUMBER = re.compile(r"\s*([-+]?[0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)\s*([^\s].*?)?\s*$")
+
+
+def _split(text: str, what: str, units: dict[str, Ratio]) -> Ratio:
+    """Number times unit, exactly; ValueError names the units that are understood."""
+    match = _NUMBER.match(text)
+    known = ", ".join(units)
+    if match is None:
+        raise ValueError(f"'{text}' is not a {what}: a number and a unit ({known})")
+    number, unit = match.groups()
+    if unit is None:
+        raise ValueError(f"'{text}' has no unit: write a {what} as a number and one of {known}")
+    if unit not in units:
+        raise ValueError(f"'{unit}' is not a unit of a {what}: use one of {known}")
+    try:
+        value = Ratio(Decimal(number)) * units[unit]
+    except InvalidOperation as error:  # pragma: no cover - the pattern admits only numbers
+        raise ValueError(f"'{number}' is not a number") from error
+    if value < 0:
+        raise ValueError(f"a {what} cannot be negative: '{text}'")
+    return value
+
+
+def _decimal(value: Ratio) -> str | None:
+    """The shortest decimal that is exactly `value`, or None when it has more than six places."""
+    scaled = value * 10**6
+    if scaled.denominator != 1:
+        return None
+    return f"{Decimal(scaled.numerator).scaleb(-6).normalize():f}"
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Quantity:
+    """A whole number of a base unit, with the names people use for its multiples."""
+
+    value: int
+
+    what: ClassVar[str]
+    units: ClassVar[dict[str, Ratio]]
+    #: The units a value is printed in, largest first; the last is the base unit.
+    printed: ClassVar[tuple[str, ...]]
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read "50 Mbit/s", "325 ms", "100 MB". Raises ValueError with the units that are known."""
+        base = _split(text, cls.what, cls.units)
+        return cls(round(base))
+
+    def __str__(self) -> str:
+        for unit in self.printed:
+            amount = Ratio(self.value) / self.units[unit]
+            if amount >= 1 or unit == self.printed[-1]:
+                text = _decimal(amount)
+                if text is not None:
+                    return f"{text} {unit}"
+        raise AssertionError("the base unit prints every value")
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        def read(value: object) -> Self:
+            if isinstance(value, cls):
+                return value
+            if isinstance(value, str):
+                return cls.parse(value)
+            raise ValueError(f"{value!r} has no unit: write a {cls.what} as a number and one of {', '.join(cls.units)}")
+
+        return core_schema.no_info_plain_validator_function(
+            read, serialization=core_schema.plain_serializer_function_ser_schema(str)
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        units = "|".join(re.escape(unit) for unit in cls.units)
+        return {
+            "type": "string",
+            "pattern": rf"^\s*[0-9][0-9_]*(\.[0-9]+)?([eE][-+]?[0-9]+)?\s*({units})\s*$",
+            "description": f"a {cls.what}: a number and one of {', '.join(cls.units)}",
+        }
+
+
+class Duration(Quantity):
+    """A length of time, in whole nanoseconds."""
+
+    __slots__ = ()
+    what = "duration"
+    units: ClassVar = {
+        "ns": Ratio(1),
+        "us": Ratio(10**3),
+        "µs": Ratio(10**3),
+        "ms": Ratio(10**6),
+        "s": Ratio(10**9),
+        "min": Ratio(60 * 10**9),
+        "h": Ratio(3600 * 10**9),
+    }
+    printed = ("s", "ms", "us", "ns")
+
+    @property
+    def seconds(self) -> float:
+        """The duration in seconds."""
+        return self.value / 1e9
+
+    @classmethod
+    def of_seconds(cls, seconds: float) -> Duration:
+        """The duration nearest to this many seconds."""
+        return cls(round(seconds * 1e9))
+
+    def __add__(self, other: Duration) -> Duration:
+        return Duration(self.value + other.value)
+
+
+class Size(Quantity):
+    """An amount of data, in whole bytes."""
+
+    __slots__ = ()
+    what = "size"
+    units: ClassVar = {
+        "B": Ratio(1),
+        "kB": Ratio(10**3),
+        "MB": Ratio(10**6),
+        "GB": Ratio(10**9),
+        "KiB": Ratio(2**10),
+        "MiB": Ratio(2**20),
+        "GiB": Ratio(2**30),
+    }
+    printed = ("GB", "MB", "kB", "B")
+
+    @property
+    def bytes(self) -> int:
+        """The size in bytes."""
+        return self.value
+
+    def label(self) -> str:
+        """The size as part of a name: "100MB", "10MiB"."""
+        for unit in ("GB", "MB", "kB", "GiB", "MiB", "KiB"):
+            amount = Ratio(self.value) / self.units[unit]
+            if amount.denominator == 1 and amount >= 1:
+                return f"{amount.numerator}{unit}"
+        return f"{self.value}B"
+
+
+class Rate(Quantity):
+    """A data rate at layer 2 (tc counts the Ethernet header), in whole bits per second."""
+
+    __slots__ = ()
+    what = "rate"
+    units: ClassVar = {
+        "bit/s": Ratio(1),
+        "bps": Ratio(1),
+        "kbit/s": Ratio(10**3),
+        "kbps": Ratio(10**3),
+        "Mbit/s": Ratio(10**6),
+        "Mbps": Ratio(10**6),
+        "Gbit/s": Ratio(10**9),
+        "Gbps": Ratio(10**9),
+    }
+    printed = ("Gbit/s", "Mbit/s", "kbit/s", "bit/s")
+
+    @property
+    def bits_per_second(self) -> int:
+        """The rate in bit/s."""
+        return self.value
+
+    def bytes_in(self, duration: Duration) -> int:
+        """Bytes that this rate carries in `duration`, rounded to whole bytes."""
+        return round(Ratio(self.value * duration.value, 8 * 10**9))
+
+    def time_for(self, size: int) -> float:
+        """Seconds this rate takes for `size` bytes."""
+        return size * 8 / self.value
+
+
+class Percentage(Quantity):
+    """A part of a whole, in whole parts of 10⁻⁹."""
+
+    __slots__ = ()
+    what = "fraction"
+    units: ClassVar = {"%": Ratio(10**7)}
+    printed = ("%",)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read "1 %" (a percentage, 0 to 100)."""
+        base = _split(text, cls.what, cls.units)
+        if base > 10**9:
+            raise ValueError(f"'{text}' is more than the whole (100 %)")
+        return cls(round(base))
+
+    def __str__(self) -> str:
+        return f"{_decimal(Ratio(self.value, 10**7)) or self.value / 10**7} %"
+
+    @property
+    def fraction(self) -> float:
+        """The part of the whole, 0 to 1."""
+        return self.value / 1e9
+
+
+_QUEUE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(BDP|packets?|×\s*BDP)\s*$")
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSize:
+    """How much a queue holds: bytes, packets, time at the link's rate, or multiples of the BDP."""
+
+    amount: Ratio
+    unit: str  # "B", "packets", "ns" or "BDP"
+
+    @classmethod
+    def parse(cls, text: str) -> QueueSize:
+        """Read "50 kB", "25 packets", "100 ms" or "1 BDP". Raises ValueError."""
+        match = _QUEUE.match(text)
+        if match:
+            amount = Ratio(Decimal(match[1]))
+            if match[2].startswith("packet"):
+                if amount.denominator != 1:
+                    raise ValueError(f"'{text}': a queue holds whole packets")
+                size = cls(amount, "packets")
+            else:
+                size = cls(amount, "BDP")
+        else:
+            size = cls._parse_quantity(text)
+        if size.amount <= 0:
+            raise ValueError(f"'{text}': a queue that holds nothing passes nothing")
+        return size
+
+    @classmethod
+    def _parse_quantity(cls, text: str) -> QueueSize:
+        problems = []
+        for kind, unit in ((Size, "B"), (Duration, "ns")):
+            try:
+                return cls(Ratio(kind.parse(text).value), unit)
+            except ValueError as error:
+                problems.append(str(error))
+        raise ValueError(
+            f"'{text}' is not a queue size: bytes ('50 kB'), packets ('25 packets'), time ('100 ms') or '1 BDP'"
+        )
+
+    def bytes_at(self, rate: Rate, rtt: Duration, packet: int) -> int:
+        """The size in bytes on a link of `rate`, with packets of `packet` bytes and the path's `rtt`."""
+        if self.unit == "B":
+            return round(self.amount)
+        if self.unit == "packets":
+            return round(self.amount) * packet
+        if self.unit == "ns":
+            return rate.bytes_in(Duration(round(self.amount)))
+        return round(self.amount * rate.value * rtt.value / (8 * 10**9))
+
+    def __str__(self) -> str:
+        if self.unit == "B":
+            return str(Size(round(self.amount)))
+        if self.unit == "ns":
+            return str(Duration(round(self.amount)))
+        return f"{_decimal(self.amount) or float(self.amount)} {self.unit}"
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        def read(value: object) -> QueueSize:
+            if isinstance(value, QueueSize):
+                return value
+            if isinstance(value, str):
+                return cls.parse(value)
+            raise ValueError(f"{value!r} has no unit: write bytes ('50 kB'), packets, time ('100 ms') or '1 BDP'")
+
+        return core_schema.no_info_plain_validator_function(
+            read, serialization=core_schema.plain_serializer_function_ser_schema(str)
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"type": "string", "description": "a queue size: '50 kB', '25 packets', '100 ms' or '1 BDP'"}

@@ -1,0 +1,184 @@
+"""The agent: applies the program, waits for the servers, opens the gate, keeps clock and counters.
+
+The same agent runs in the container's own network namespace (host kernel) and inside the lab kernel.
+"""
+
+from __future__ import annotations
+
+import json
+import selectors
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import TextIO
+
+from simulator.plan import Plan
+from simulator.shell import CommandError, Events, run, run_program
+from simulator.wire import is_version_negotiation, listener, probe_packet, sniffer, udp_destination, write_sysctl
+
+SIDES = ("left", "right")
+
+
+class NotReadyError(Exception):
+    """A server did not answer in time."""
+
+
+class Agent:
+    """One path, from its first command to its last counter."""
+
+    def __init__(self, plan: Plan, interfaces: dict[str, str], logs: Path, stop_file: Path) -> None:
+        self._plan = plan
+        self._interfaces = interfaces
+        self._names = {real: side for side, real in interfaces.items()}
+        self._stop_file = stop_file
+        self._events = Events(logs / "events.jsonl")
+        self._counters: TextIO = (logs / "counters.jsonl").open("a", buffering=1)
+        self._first: float | None = None
+        self._tc = subprocess.Popen(
+            ["stdbuf", "-oL", "tc", "-s", "-j", "-force", "-batch", "-"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def run(self) -> None:
+        """Bring the path up, open the gate, watch until told to stop. Raises CommandError, NotReadyError."""
+        self._bring_up()
+        self._await_servers()
+        with listener() as gate, sniffer(self._interfaces["left"]) as sniff:
+            self._events.write("ready")
+            self._watch(gate, sniff)
+        self._sample()
+        self._events.write("stop")
+
+    def _bring_up(self) -> None:
+        for name in ("net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"):
+            write_sysctl(name, "1")
+        for real in self._interfaces.values():
+            # Offloads would merge datagrams into super-packets, which queues then count as one.
+            for feature in ("gro", "gso", "tso", "tx"):
+                subprocess.run(["ethtool", "-K", real, feature, "off"], capture_output=True, check=False)
+        for neighbour in self._plan.neighbours:
+            run(("ip", "neigh", "replace", neighbour.address, "lladdr", neighbour.mac,
+                 "dev", self._interfaces[neighbour.side], "nud", "permanent"))  # fmt: skip
+        run_program(self._real(self._plan.setup))
+
+    def _real(self, commands: list[list[str]]) -> list[list[str]]:
+        """Commands with the interfaces' real names; the program says left and right."""
+        return [
+            [self._interfaces.get(word, word) if before == "dev" else word
+             for before, word in zip(["", *command], command, strict=False)]
+            for command in commands
+        ]  # fmt: skip
+
+    def _await_servers(self) -> None:
+        """Send each server a packet of an unknown version until it answers with Version Negotiation."""
+        deadline = time.monotonic() + self._plan.wait_seconds
+        waiting = {}
+        for host, port in self._plan.wait_for:
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            probe = socket.socket(family, socket.SOCK_DGRAM)
+            probe.connect((host, port))
+            probe.setblocking(False)
+            waiting[f"{host} port {port}"] = probe
+        while waiting:
+            if self._stopped():
+                raise NotReadyError("told to stop before the servers answered")
+            if time.monotonic() > deadline:
+                raise NotReadyError(
+                    f"no answer from {', '.join(waiting)} within {self._plan.wait_seconds:g} s "
+                    "(a server must answer an unknown version with Version Negotiation, RFC 9000 §6)"
+                )
+            for name, probe in list(waiting.items()):
+                if self._answered(probe):
+                    probe.close()
+                    del waiting[name]
+            time.sleep(0.02 if waiting else 0)
+
+    @staticmethod
+    def _answered(probe: socket.socket) -> bool:
+        try:
+            while True:
+                if is_version_negotiation(probe.recv(2048)):
+                    return True
+        except OSError:
+            # Nothing yet, or an ICMP error because nobody listens yet: ask again.
+            pass
+        try:
+            probe.send(probe_packet())
+        except OSError:
+            return False
+        return False
+
+    def _stopped(self) -> bool:
+        return self._stop_file.exists()
+
+    def _watch(self, gate: socket.socket, sniff: socket.socket) -> None:
+        """Counters on a fixed grid; the clock of changes starts with the first datagram."""
+        selector = selectors.DefaultSelector()
+        selector.register(gate, selectors.EVENT_READ)
+        selector.register(sniff, selectors.EVENT_READ)
+        changes = list(enumerate(self._plan.changes))
+        next_sample = time.monotonic()
+        while not self._stopped():
+            due = next_sample
+            if self._first is not None and changes:
+                due = min(due, self._first + changes[0][1][0])
+            for key, _ in selector.select(max(0.0, due - time.monotonic())):
+                if key.fileobj is gate:
+                    self._greet(gate)
+                elif self._starts_clock(sniff):
+                    selector.unregister(sniff)
+            now = time.monotonic()
+            if self._first is not None and changes and now >= self._first + changes[0][1][0]:
+                self._change(*changes.pop(0))
+            if now >= next_sample:
+                self._sample()
+                # Skipped grid points stay skipped: a late sample must not make the next ones crowd.
+                period = self._plan.sample_seconds
+                next_sample += period * (1 + int((time.monotonic() - next_sample) / period))
+
+    @staticmethod
+    def _greet(gate: socket.socket) -> None:
+        try:
+            gate.accept()[0].close()
+        except OSError:
+            return
+
+    def _starts_clock(self, sniff: socket.socket) -> bool:
+        """Read what was sniffed; True once a datagram to the servers' port came by."""
+        try:
+            while True:
+                frame, address = sniff.recvfrom(128)
+                if address[2] != socket.PACKET_OUTGOING and udp_destination(frame) == self._plan.port:
+                    self._first = time.monotonic()
+                    self._events.write("first_datagram")
+                    return True
+        except BlockingIOError:
+            return False
+
+    def _change(self, index: int, change: tuple[float, list[list[str]]]) -> None:
+        at, commands = change
+        run_program(self._real(commands))
+        assert self._first is not None
+        self._events.write("change", index=index, at=at, took_effect=time.monotonic() - self._first)
+
+    def _sample(self) -> None:
+        assert self._tc.stdin is not None
+        assert self._tc.stdout is not None
+        self._tc.stdin.write("qdisc show\n")
+        self._tc.stdin.flush()
+        now = time.time()
+        line = self._tc.stdout.readline()
+        qdiscs = [
+            {**qdisc, "dev": self._names.get(qdisc["dev"], qdisc["dev"])}
+            for qdisc in json.loads(line)
+            if qdisc.get("kind") not in ("noqueue", "noop")
+        ]
+        self._counters.write(json.dumps({"t": now, "qdiscs": qdiscs}) + "\n")
+
+    def fail(self, error: Exception) -> None:
+        """Leave the reason where the engine finds it."""
+        self._events.write("failed", reason=type(error).__name__, message=str(error))
+
+
+__all__ = ["Agent", "CommandError", "NotReadyError"]

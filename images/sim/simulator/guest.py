@@ -1,0 +1,54 @@
+"""Init of the lab kernel: give it the container's addresses, run the agent, switch off."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from pathlib import Path
+
+from simulator.agent import Agent
+from simulator.plan import Plan, read_plan
+from simulator.shell import run, run_program
+
+#: reboot(2): LINUX_REBOOT_CMD_POWER_OFF.
+POWER_OFF = 0x4321FEDC
+
+
+def configure(plan: Plan) -> None:
+    """Interfaces with the plan's names and addresses, as Docker gave them to the container."""
+    commands = [["ip", "link", "set", "dev", "lo", "up"]]
+    for index, side in enumerate(("left", "right")):
+        commands.append(["ip", "link", "set", "dev", f"vec{index}", "name", side])
+        commands.append(["ip", "link", "set", "dev", side, "mtu", "1500", "up"])
+        for address in plan.addresses[side]:
+            # nodad: duplicate address detection would hold IPv6 back for a second.
+            nodad = ["nodad"] if ":" in address else []
+            commands.append(["ip", "address", "add", address, "dev", side, *nodad])
+    run_program(commands)
+
+
+def main() -> None:
+    """Run as process 1 of the lab kernel: `guest.py PLAN LOGS STOP_FILE`."""
+    plan_file, logs, stop_file = (Path(word) for word in sys.argv[1:4])
+    agent = None
+    try:
+        run(("mount", "-t", "proc", "proc", "/proc"))
+        run(("mount", "-t", "sysfs", "sys", "/sys"))
+        plan = read_plan(plan_file)
+        configure(plan)
+        agent = Agent(plan, {"left": "left", "right": "right"}, logs, stop_file)
+        agent.run()
+    except Exception as error:
+        print(f"lab kernel: {type(error).__name__}: {error}", flush=True)
+        if agent is not None:
+            agent.fail(error)
+        else:
+            (logs / "guest-error").write_text(f"{type(error).__name__}: {error}\n")
+    finally:
+        os.sync()
+        ctypes.CDLL(None).reboot(POWER_OFF)
+
+
+if __name__ == "__main__":
+    main()

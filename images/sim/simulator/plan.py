@@ -1,0 +1,59 @@
+"""The plan the simulator is given."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+Command = list[str]
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """An endpoint whose MAC address is known beforehand, so that no ARP waits behind the emulated delay."""
+
+    side: str
+    address: str
+    mac: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Addresses of the two interfaces, the path program, and what to watch."""
+
+    kernel: str
+    """auto, host or lab."""
+    addresses: dict[str, list[str]]
+    """Per side (left, right): own addresses with prefix length."""
+    neighbours: list[Neighbour]
+    setup: list[Command]
+    changes: list[tuple[float, list[Command]]]
+    """(seconds after the first datagram, commands)."""
+    wait_for: list[tuple[str, int]]
+    """UDP servers that must answer before the path is called ready."""
+    wait_seconds: float
+    port: int
+    """UDP port of the servers; the first datagram to it from the left starts the clock."""
+    sample_seconds: float
+    memory_mib: int
+    """Memory of the lab kernel."""
+
+
+def read_plan(path: Path) -> Plan:
+    """Read a plan. KeyError or ValueError when it is not one."""
+    raw = json.loads(path.read_text())
+    if raw["schema"] != 1:
+        raise ValueError(f"{path}: schema {raw['schema']} is not 1")
+    return Plan(
+        kernel=raw["kernel"],
+        addresses=raw["addresses"],
+        neighbours=[Neighbour(**item) for item in raw["neighbours"]],
+        setup=raw["setup"],
+        changes=[(item["at_ns"] / 1e9, item["commands"]) for item in raw["changes"]],
+        wait_for=[(host, port) for host, port in raw["wait_for"]],
+        wait_seconds=raw["wait_seconds"],
+        port=raw["port"],
+        sample_seconds=raw["sample_seconds"],
+        memory_mib=raw["memory_mib"],
+    )

@@ -1,0 +1,41 @@
+"""Does this kernel have the queues a path program needs? Ask it, do not guess."""
+
+from __future__ import annotations
+
+import contextlib
+
+from simulator.shell import CommandError, run
+
+_PROBES: tuple[tuple[str, ...], ...] = (
+    ("ip", "link", "add", "probe", "type", "ifb"),
+    ("ip", "link", "set", "dev", "probe", "up"),
+    ("tc", "qdisc", "add", "dev", "probe", "handle", "ffff:", "ingress"),
+    ("tc", "filter", "add", "dev", "probe", "parent", "ffff:", "protocol", "ip", "prio", "1", "u32",
+     "match", "u32", "0", "0", "action", "mirred", "egress", "redirect", "dev", "probe"),
+    ("tc", "qdisc", "add", "dev", "probe", "root", "handle", "1:", "tbf", "rate", "1mbit", "burst", "3kb",
+     "limit", "10kb"),
+    ("tc", "qdisc", "add", "dev", "probe", "parent", "1:", "handle", "10:", "red", "limit", "50000", "min", "15000",
+     "max", "40000", "avpkt", "1280", "burst", "85", "bandwidth", "1mbit", "probability", "0.1"),
+    ("tc", "qdisc", "del", "dev", "probe", "root"),
+    ("tc", "qdisc", "add", "dev", "probe", "root", "netem", "limit", "10", "delay", "1ms", "loss", "random", "1%",
+     "seed", "1"),
+)  # fmt: skip
+
+
+def missing() -> str | None:
+    """What this kernel lacks, as the failing command and its message; None when it has everything."""
+    try:
+        for command in _PROBES:
+            run(command)
+    except CommandError as error:
+        return str(error)
+    finally:
+        with contextlib.suppress(CommandError):
+            run(("ip", "link", "del", "probe"))
+    return None
+
+
+if __name__ == "__main__":
+    reason = missing()
+    print(reason or "complete")
+    raise SystemExit(0 if reason is None else 1)

@@ -1,0 +1,72 @@
+"""The packets the simulator itself looks at or sends: the first datagram, the readiness probe."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from pathlib import Path
+
+ETH_P_ALL = 3
+IPPROTO_UDP = 17
+READY_PORT = 57832
+#: "WAIT", the version of the published readiness probe; any server must answer with Version Negotiation.
+PROBE_VERSION = 0x57414954
+
+
+def udp_destination(frame: bytes) -> int | None:
+    """UDP destination port of an Ethernet frame, or None for anything else."""
+    ethertype = frame[12:14]
+    if ethertype == b"\x08\x00" and len(frame) >= 34:
+        offset, protocol = 14 + (frame[14] & 15) * 4, frame[23]
+    elif ethertype == b"\x86\xdd" and len(frame) >= 54:
+        offset, protocol = 54, frame[20]
+    else:
+        return None
+    if protocol != IPPROTO_UDP or len(frame) < offset + 8:
+        return None
+    return int(struct.unpack_from("!H", frame, offset + 2)[0])
+
+
+def sniffer(interface: str) -> socket.socket:
+    """A socket that sees every frame of an interface, before any queue (non-blocking)."""
+    sniff = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+    sniff.bind((interface, 0))
+    sniff.setblocking(False)
+    return sniff
+
+
+def listener() -> socket.socket:
+    """The TCP socket whose readiness tells the endpoints that the path is up (IPv4 and IPv6)."""
+    listen = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
+    listen.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    listen.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listen.bind(("::", READY_PORT))
+    listen.listen(100)
+    listen.setblocking(False)
+    return listen
+
+
+def probe_packet() -> bytes:
+    """A QUIC long-header packet of an unknown version, padded to 1207 bytes (RFC 9000 §6, §17.2.1)."""
+    destination, source = os.urandom(8), os.urandom(8)
+    header = bytes([0xC0 | 0x20]) + struct.pack("!I", PROBE_VERSION)
+    ids = bytes([len(destination)]) + destination + bytes([len(source)]) + source
+    return (header + ids).ljust(1207, b"\0")
+
+
+def is_version_negotiation(datagram: bytes) -> bool:
+    """Whether a datagram is a Version Negotiation packet: long header, version 0 (RFC 9000 §17.2.1)."""
+    return len(datagram) >= 7 and datagram[0] & 0x80 != 0 and datagram[1:5] == b"\0\0\0\0"
+
+
+def write_sysctl(name: str, value: str) -> None:
+    """Set a sysctl where it exists and may be written."""
+    path = Path("/proc/sys") / name.replace(".", "/")
+    try:
+        if path.read_text().strip() != value:
+            path.write_text(value)
+    except OSError:
+        # A sysctl that compose already set, or that this kernel lacks, is no failure; forwarding is
+        # verified by the readiness probe, which must cross it.
+        return
