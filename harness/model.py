@@ -305,6 +305,8 @@ class Scenario(Part):
     """The clients, each with its server; all share the path."""
     protocol: Literal["auto", "h3", "hq-interop"] = "auto"
     """Application protocol; auto takes h3 where both ends speak it, else hq-interop."""
+    ip_version: Literal[4, 6] = 4
+    """IP version of the transfers."""
     timeout: Duration = Duration.parse("120 s")
     """How long one transfer may take."""
     repetitions: Annotated[int, Field(ge=1, le=1000)] = 1
@@ -412,8 +414,6 @@ class Implementation(Part):
     """What is known of its defaults, for people."""
     notes: str = ""
     """Anything a reader should know."""
-    runnable: bool = True
-    """False for a recipe that cannot be built everywhere: listed, and left out of 'all'."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:

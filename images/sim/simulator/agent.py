@@ -5,6 +5,7 @@ The same agent runs in the container's own network namespace (host kernel) and i
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import selectors
 import socket
@@ -15,7 +16,7 @@ from typing import TextIO
 
 from simulator.plan import Plan
 from simulator.shell import CommandError, Events, run, run_program
-from simulator.wire import is_version_negotiation, listener, probe_packet, sniffer, udp_destination, write_sysctl
+from simulator.wire import is_version_negotiation, listener, nudge, probe_packet, sniffer, udp_destination, write_sysctl
 
 SIDES = ("left", "right")
 
@@ -57,10 +58,40 @@ class Agent:
             # Offloads would merge datagrams into super-packets, which queues then count as one.
             for feature in ("gro", "gso", "tso", "tx"):
                 subprocess.run(["ethtool", "-K", real, feature, "off"], capture_output=True, check=False)
-        for neighbour in self._plan.neighbours:
-            run(("ip", "neigh", "replace", neighbour.address, "lladdr", neighbour.mac,
-                 "dev", self._interfaces[neighbour.side], "nud", "permanent"))  # fmt: skip
+        self._resolve()
         run_program(self._real(self._plan.setup))
+
+    def _resolve(self) -> None:
+        """Resolve the endpoints and keep their addresses for good; they learn the simulator's on the way.
+
+        Docker does not let us choose MAC addresses on every version, and an ARP or neighbour solicitation
+        behind the emulated delay would add that delay to the first packet.
+        """
+        # Written as the kernel writes them: fd00:0::1 comes back as fd00::1.
+        waiting = {
+            str(ipaddress.ip_address(neighbour.address)): self._interfaces[neighbour.side]
+            for neighbour in self._plan.neighbours
+        }
+        deadline = time.monotonic() + self._plan.wait_seconds
+        while waiting and time.monotonic() < deadline and not self._stopped():
+            for address in waiting:
+                nudge(address)
+            known = {
+                entry["dst"]: entry["lladdr"]
+                for entry in json.loads(run(("ip", "-j", "neigh", "show")) or "[]")
+                if "lladdr" in entry
+            }
+            found = [address for address in waiting if address in known]
+            run_program([
+                ["ip", "neigh", "replace", address, "lladdr", known[address], "dev", waiting[address], "nud", "permanent"]
+                for address in found
+            ])  # fmt: skip
+            for address in found:
+                del waiting[address]
+            if waiting:
+                time.sleep(0.02)
+        if waiting:
+            raise NotReadyError(f"no host has the address {', '.join(waiting)}")
 
     def _real(self, commands: list[list[str]]) -> list[list[str]]:
         """Commands with the interfaces' real names; the program says left and right."""

@@ -11,11 +11,10 @@ Command = list[str]
 
 @dataclass(frozen=True)
 class Neighbour:
-    """An endpoint whose MAC address is known beforehand, so that no ARP waits behind the emulated delay."""
+    """An endpoint that is resolved before there is any delay, so that no ARP waits behind it."""
 
     side: str
     address: str
-    mac: str
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import struct
@@ -45,6 +46,14 @@ def listener() -> socket.socket:
     listen.listen(100)
     listen.setblocking(False)
     return listen
+
+
+def nudge(address: str) -> None:
+    """Send one datagram to the discard port of a neighbour, so that the kernel resolves it (RFC 863)."""
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as discard:
+        discard.setblocking(False)
+        with contextlib.suppress(OSError):
+            discard.sendto(b"", (address, 9))
 
 
 def probe_packet() -> bytes:

@@ -1,0 +1,46 @@
+# The whole product in two targets: `make run` and `make test`. Everything sets up what it misses.
+
+REPEAT ?= 1
+SCENARIO ?= scenarios/satellite/medium.yaml
+HARNESS := .venv/bin/harness
+
+.PHONY: setup run test check unit lab bench schema golden clean
+
+setup:
+	@harness/setup/setup.sh
+
+# Exit code 1 means that some verdict failed: an answer, not an accident.
+run: setup
+	@$(HARNESS) run $(SCENARIO) --repeat $(REPEAT) || [ $$? -eq 1 ]
+
+test: check unit lab
+
+# Style, types, layering, and that generated files are in step.
+check: setup
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+	$(HARNESS) validate
+
+unit: setup
+	.venv/bin/pytest -q -m "not lab"
+
+# Real kernel, real endpoints, real transfers. Builds the images it needs.
+lab: setup
+	.venv/bin/pytest -q -m lab -x
+
+bench: setup
+	@$(HARNESS) bench
+
+schema: setup
+	$(HARNESS) schema scenario > scenarios/schema.json
+	$(HARNESS) schema image > images/schema.json
+
+golden: setup
+	.venv/bin/pytest -q -m "not lab" --snapshot-update
+
+# Removes what the project made (containers, networks, images, environment), and nothing else. Results stay.
+clean:
+	@if [ -x $(HARNESS) ]; then $(HARNESS) clean; fi
+	rm -rf .venv .state .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info

@@ -1,0 +1,293 @@
+"""Wires the stages: catalogue, plan, engine, store, measure, judge. The only module that knows them all."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.catalogue import Catalogue, load
+from harness.engines import Engine
+from harness.engines.compose import ComposeEngine
+from harness.engines.docker import daemon
+from harness.engines.images import Build, Images
+from harness.errors import EngineError, HarnessError, InputError
+from harness.events import ImageStarted, Listener, PhaseStarted, PlanMade, RunFinished, RunStarted, Warned
+from harness.judge import judge
+from harness.lab import expected_seconds
+from harness.metrics import VERSION, measure
+from harness.model import Implementation
+from harness.outcome import Cell, Image, MeasuredRun, Run
+from harness.plan import PlannedRun, Request, cells, runs
+from harness.reports import CellResult
+from harness.runner import run_once
+from harness.store import Store
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where things are."""
+
+    root: Path
+    store: Path
+    state: Path
+    """Logs of builds, what a probe found."""
+    cache: Path
+    """Served files and certificates."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a plan is worked on."""
+
+    fresh: bool = False
+    """Run again what is stored."""
+    retry: frozenset[str] = frozenset({"infrastructure"})
+    """Outcomes that do not count as done."""
+
+
+class App:
+    """One repository checkout, its images and its store."""
+
+    def __init__(self, places: Places, manifests: Sequence[Path] = ()) -> None:
+        self.places = places
+        self.catalogue = Catalogue(places.root, tuple(manifests))
+        self.store = Store(places.store)
+        self.images = Images(places.root / "images", places.state)
+
+    # --- planning
+
+    def absent(self) -> dict[str, str]:
+        """Published images that are not on this machine: implementation → image."""
+        found = {}
+        for name, (implementation, _) in self.catalogue.implementations().items():
+            if implementation.image is not None and self.images.published(implementation.image) is None:
+                found[name] = implementation.image
+        return found
+
+    def _image(self, implementation: Implementation, listen: Listener, *, pull: bool) -> Image:
+        folder = self.catalogue.implementations()[implementation.name][1]
+        image = self.images.image_of(implementation, folder)
+        if image is not None:
+            return image
+        assert implementation.image is not None
+        if not pull:
+            return Image(reference=implementation.image, identity=f"not-present:{implementation.image}")
+        return self.images.pull(implementation.image, lambda name, seconds: listen(ImageStarted(name, seconds)))
+
+    def matrix(self, request: Request, listen: Listener, *, pull: bool) -> list[Cell]:
+        """The cells of a request."""
+        contestants = {item.name: item for item in (*request.clients, *request.servers)}
+        images = {name: self._image(item, listen, pull=pull) for name, item in contestants.items()}
+        return cells(request, images, self.images.sim(request.sim_kernel))
+
+    def stored(self, matrix: Iterable[Cell], retry: frozenset[str]) -> set[tuple[str, int]]:
+        """(key, repetition) of the runs that are done."""
+        return {
+            (cell.key, run.repetition)
+            for cell in matrix
+            for run in self.store.runs(cell.key)
+            if run.outcome.status not in retry
+        }
+
+    def builds_of(self, cell: Cell) -> list[Build]:
+        """The images a cell needs that are built here."""
+        known = self.catalogue.implementations()
+        made = [self.images.of(*known[name]) for name in (cell.client.name, cell.server.name)]
+        return [self.images.sim_build(cell.sim_kernel), *(build for build in made if build is not None)]
+
+    # --- running
+
+    def run(self, request: Request, options: Options, listen: Listener) -> list[CellResult]:
+        """Do what of the plan is not in the store, and return all its cells. Raises HarnessError."""
+        self.remove_orphans(listen)
+        versions = daemon()
+        matrix = self.matrix(request, listen, pull=True)
+        planned = runs(matrix, request.repetitions)
+        done = set() if options.fresh else self.stored(matrix, options.retry)
+        todo = [item for item in planned if (item.cell.key, item.repetition) not in done]
+        estimate = _Estimate(self, todo)
+        listen(PlanMade(len(todo), len(planned) - len(todo), len(matrix), estimate.seconds()))
+        if todo:
+            with self._exclusive():
+                self._work(todo, estimate, versions, listen)
+        counts = {item.cell.key: 0 for item in planned}
+        for item in planned:
+            counts[item.cell.key] = max(counts[item.cell.key], item.repetition + 1)
+        return [self.result(cell, counts[cell.key]) for cell in matrix]
+
+    def _work(self, todo: list[PlannedRun], estimate: _Estimate, versions: dict[str, str], listen: Listener) -> None:
+        engine = ComposeEngine(self.places.cache)
+        announce: Callable[[str, float], None] = lambda name, seconds: listen(ImageStarted(name, seconds))  # noqa: E731
+        total = len(todo)
+        while todo:
+            item = estimate.next()
+            if item.cell.sim_kernel == "auto":
+                self.images.settle_sim(announce)
+            cell = item.cell.model_copy(update={"sim_image": self.images.sim(item.cell.sim_kernel)})
+            for build in self.builds_of(cell):
+                self.images.make(build, announce)
+            listen(RunStarted(cell, item.repetition, total - len(todo) + 1, total, estimate.seconds()))
+            run = self._run_one(engine, PlannedRun(cell, item.repetition), versions, listen)
+            todo.remove(item)
+            estimate.finished(item, run.wall)
+            listen(RunFinished(cell, run, self.result(cell, item.repetition + 1).verdict))
+
+    def _run_one(self, engine: Engine, item: PlannedRun, versions: dict[str, str], listen: Listener) -> Run:
+        run, measured = run_once(item, engine, self.store, versions, lambda phase: listen(PhaseStarted(phase)))
+        for text in (*run.warnings, *(measured.warnings if measured else ())):
+            listen(Warned(f"{item.cell.client.name}→{item.cell.server.name}: {text}"))
+        return run
+
+    @contextmanager
+    def _exclusive(self) -> Iterator[None]:
+        """One harness at a time runs real-time cells on a machine: two would measure each other."""
+        self.places.state.mkdir(parents=True, exist_ok=True)
+        path = Path(os.environ.get("XDG_RUNTIME_DIR") or "/tmp") / "quic-lab.lock"
+        try:
+            lock = path.open("a+")
+        except OSError as error:
+            raise EngineError(f"{path}: {error.strerror}", "remove the file, or set XDG_RUNTIME_DIR") from error
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise EngineError(
+                    "another harness is running real-time cells on this machine", "wait for it to end, then run this again"
+                ) from error
+            yield
+
+    def remove_orphans(self, listen: Listener) -> None:
+        """Remove what harness processes that no longer live have left."""
+        removed = [*ComposeEngine(self.places.cache).remove_orphans(), *self.store.remove_orphans()]
+        if removed:
+            listen(Warned(f"removed what an ended harness had left: {', '.join(removed)}"))
+
+    # --- reading
+
+    def result(self, cell: Cell, repetitions: int | None = None) -> CellResult:
+        """The cell with its stored runs (the first `repetitions` of them) and its verdict."""
+        found = [run for run in self.store.runs(cell.key) if repetitions is None or run.repetition < repetitions]
+        pairs = tuple((run, self.measured(run)) for run in found)
+        folders = tuple(self.store.folder(cell.key, run.repetition) for run in found)
+        verdict = judge(cell.scenario, pairs)
+        evidence = tuple(str(folder) for folder in folders)
+        return CellResult(cell, pairs, verdict.model_copy(update={"evidence": evidence}), folders)
+
+    def measured(self, run: Run) -> MeasuredRun | None:
+        """What was measured of a run; measured again when newer code can, and its artefacts are there."""
+        stored = self.store.measured(run.cell.key, run.repetition)
+        folder = self.store.folder(run.cell.key, run.repetition)
+        if (stored is not None and stored.version >= VERSION) or not (folder / "sim").is_dir():
+            return stored
+        return self.measure(run)
+
+    def measure(self, run: Run) -> MeasuredRun:
+        """Measure a stored run again and keep the result."""
+        folder = self.store.folder(run.cell.key, run.repetition)
+        measured = measure(folder, run)
+        self.store.write_measured(folder, measured)
+        return measured
+
+    def stored_results(self, wanted: Callable[[Cell], bool], *, every: bool = False) -> list[CellResult]:
+        """Results of all stored cells that are wanted; of cells that differ only in their bits, the newest."""
+        newest: dict[object, tuple[str, Cell]] = {}
+        for key in self.store.keys():
+            found = self.store.runs(key)
+            if not found or not wanted(found[-1].cell):
+                continue
+            cell, at = found[-1].cell, found[-1].started_at
+            point = key if every else _point(cell)
+            if point not in newest or newest[point][0] <= at:
+                newest[point] = (at, cell)
+        return [self.result(cell) for _, cell in sorted(newest.values(), key=lambda item: _order(item[1]))]
+
+
+def _point(cell: Cell) -> tuple[object, ...]:
+    """What a person takes for the same cell, whatever the bits."""
+    return (
+        cell.scenario.name, cell.client.name, cell.server.name, cell.engine, cell.seed,
+        tuple(sorted(cell.parameters.items())),
+    )  # fmt: skip
+
+
+def _order(cell: Cell) -> tuple[str, str, str, str]:
+    return (cell.scenario.name, cell.engine, cell.client.name, cell.server.name)
+
+
+class _Estimate:
+    """What is left, in which order, and about how long it takes; corrected by what runs took."""
+
+    def __init__(self, app: App, todo: list[PlannedRun]) -> None:
+        self._app = app
+        self._todo = todo
+        self._expected = 0.0
+        self._took = 0.0
+        self._absent = {
+            build.reference: build.seconds
+            for cell in {item.cell.key: item.cell for item in todo}.values()
+            for build in self._missing(cell)
+        }
+
+    def _missing(self, cell: Cell) -> list[Build]:
+        return [build for needed in self._app.builds_of(cell) for build in needed.missing()]
+
+    def _build_seconds(self, cell: Cell) -> float:
+        needed = {build.reference for needed in self._app.builds_of(cell) for build in _with_below(needed)}
+        return sum(seconds for reference, seconds in self._absent.items() if reference in needed)
+
+    def next(self) -> PlannedRun:
+        """The next run: the lowest repetition first, then whatever needs the least building, then plan order."""
+        lowest = min(item.repetition for item in self._todo)
+        chosen = min(
+            (item for item in self._todo if item.repetition == lowest), key=lambda item: self._build_seconds(item.cell)
+        )
+        for build in (below for needed in self._app.builds_of(chosen.cell) for below in _with_below(needed)):
+            self._absent.pop(build.reference, None)
+        return chosen
+
+    def finished(self, item: PlannedRun, wall: float) -> None:
+        """Learn from a run that took `wall` seconds."""
+        self._expected += expected_seconds(item.cell)
+        self._took += wall
+
+    def seconds(self) -> float:
+        """Seconds left for builds and runs, the current run included."""
+        factor = self._took / self._expected if self._expected else 1.0
+        return sum(self._absent.values()) + factor * sum(expected_seconds(item.cell) for item in self._todo)
+
+
+def _with_below(build: Build) -> list[Build]:
+    return [build, *(below for item in build.on.values() for below in _with_below(item))]
+
+
+def validate(catalogue: Catalogue, files: Sequence[Path]) -> list[HarnessError]:
+    """Load every scenario and image file (or just `files`); the errors found."""
+    problems: list[HarnessError] = []
+
+    def attempt(read: Callable[[], object]) -> None:
+        try:
+            read()
+        except InputError as error:
+            problems.append(error)
+
+    if files:
+        for file in files:
+            attempt(lambda file=file: _load_any(catalogue, file))  # type: ignore[misc]
+        return problems
+    for file in catalogue.scenario_files():
+        attempt(lambda file=file: catalogue.scenario(file))  # type: ignore[misc]
+    for file in catalogue.implementation_files():
+        attempt(lambda file=file: _load_any(catalogue, file))  # type: ignore[misc]
+    if not problems:
+        attempt(catalogue.implementations)
+    return problems
+
+
+def _load_any(catalogue: Catalogue, file: Path) -> object:
+    if file.name == "image.yaml":
+        return load(file, Implementation)
+    return catalogue.scenario(file)

@@ -1,0 +1,219 @@
+"""YAML files → model. Every error says file, line and column, the reason, and what was probably meant."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from harness.errors import InputError, did_you_mean
+from harness.model import Implementation, Part, Scenario
+
+M = TypeVar("M", bound=Part)
+Location = tuple[int | str, ...]
+
+SCENARIOS, IMAGES = "scenarios", "images"
+MANIFEST = "image.yaml"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A position in a file, for people: line and column count from 1."""
+
+    file: Path
+    line: int = 1
+    column: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+@dataclass
+class _Positions:
+    """Where each key and value of a YAML document stands."""
+
+    file: Path
+    keys: dict[Location, Place] = field(default_factory=dict)
+    values: dict[Location, Place] = field(default_factory=dict)
+
+    def walk(self, node: yaml.Node, location: Location = ()) -> None:
+        self.values[location] = self._place(node)
+        if isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                inner = (*location, key.value)
+                if inner in self.keys:
+                    raise InputError(f"{self._place(key)}: '{key.value}' is given twice", "remove one of the two")
+                self.keys[inner] = self._place(key)
+                self.walk(value, inner)
+        elif isinstance(node, yaml.SequenceNode):
+            for index, value in enumerate(node.value):
+                self.walk(value, (*location, index))
+
+    def _place(self, node: yaml.Node) -> Place:
+        return Place(self.file, node.start_mark.line + 1, node.start_mark.column + 1)
+
+    def find(self, location: Location, *, key: bool) -> tuple[Place, str]:
+        """The place of a validation error, and its name; parts that are not in the file (tags) are skipped."""
+        known: Location = ()
+        for part in location:
+            inner = (*known, part)
+            if inner in self.values:
+                known = inner
+        name = ".".join(str(part) for part in known)
+        if key and known in self.keys:
+            return self.keys[known], name
+        return self.values.get(known, Place(self.file)), name
+
+
+def read_yaml(file: Path) -> tuple[Any, _Positions]:
+    """The plain data of a YAML file and the positions in it. Raises InputError."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise InputError(f"{file}: no such file") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file}: cannot be read: {error}") from error
+    positions = _Positions(file)
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        if node is None:
+            raise InputError(f"{file}:1:1: the file is empty", "see scenarios/ and images/ for examples")
+        positions.walk(node)
+        return yaml.safe_load(text), positions
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = Place(file, mark.line + 1, mark.column + 1) if mark else Place(file)
+        raise InputError(f"{place}: not valid YAML: {error.problem}", "check indentation, colons and quotes") from error
+
+
+def _field_names(model: type[BaseModel], seen: set[type[BaseModel]] | None = None) -> set[str]:
+    """All keys a model and the models inside it know."""
+    names: set[str] = set()
+    for definition in model.model_json_schema(by_alias=True).get("$defs", {}).values():
+        names.update(definition.get("properties", {}))
+    names.update(model.model_json_schema(by_alias=True).get("properties", {}))
+    return names
+
+
+def _message(error: Mapping[str, Any]) -> str:
+    text = str(error["msg"])
+    return text.removeprefix("Value error, ").removeprefix("Assertion failed, ")
+
+
+def load(file: Path, model: type[M], extra: Mapping[str, object] | None = None) -> M:
+    """Read one file as `model`; `extra` adds keys the file leaves out. Raises InputError with all problems."""
+    data, positions = read_yaml(file)
+    if not isinstance(data, dict):
+        raise InputError(f"{file}:1:1: expected a mapping of keys to values", "see scenarios/ and images/ for examples")
+    try:
+        return model.model_validate({**(extra or {}), **data})
+    except ValidationError as errors:
+        lines, hint = [], ""
+        for error in errors.errors(include_url=False):
+            location: Location = tuple(error["loc"])
+            if error["type"] == "extra_forbidden":
+                place, name = positions.find(location, key=True)
+                lines.append(f"{place}: unknown key '{name}'")
+                hint = hint or did_you_mean(str(location[-1]), _field_names(model))
+            elif error["type"] == "missing":
+                place, name = positions.find(location[:-1], key=False)
+                lines.append(f"{place}: '{location[-1]}' is missing" + (f" in {name}" if name else ""))
+            else:
+                place, name = positions.find(location, key=False)
+                lines.append(f"{place}: {name or file.name}: {_message(error)}")
+        raise InputError("\n".join(lines), hint) from errors
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """The scenarios and implementations below a root folder."""
+
+    root: Path
+    manifests: tuple[Path, ...] = ()
+    """Further image.yaml files, from anywhere."""
+
+    def scenario_files(self) -> list[Path]:
+        """All scenario files, sorted by name."""
+        return sorted((self.root / SCENARIOS).rglob("*.yaml"))
+
+    def scenario_name(self, file: Path) -> str:
+        """Name of a scenario file: its path below scenarios/ without the suffix."""
+        base = (self.root / SCENARIOS).resolve()
+        resolved = file.resolve()
+        name = resolved.relative_to(base) if resolved.is_relative_to(base) else Path(resolved.name)
+        return str(name.with_suffix(""))
+
+    def scenario(self, file: Path) -> Scenario:
+        """Load one scenario file."""
+        return load(file, Scenario, {"name": self.scenario_name(file)})
+
+    def find_scenarios(self, words: Iterable[str]) -> list[Scenario]:
+        """Scenarios by file, folder or name (`satellite/medium`, `satellite`); in the order given."""
+        known = {self.scenario_name(file): file for file in self.scenario_files()}
+        found: dict[str, Scenario] = {}
+        for word in words:
+            for file in self._files_of(word, known):
+                scenario = self.scenario(file)
+                found.setdefault(scenario.name, scenario)
+        return list(found.values())
+
+    def _files_of(self, word: str, known: Mapping[str, Path]) -> list[Path]:
+        path = Path(word)
+        name = word.strip("/").removeprefix(SCENARIOS + "/").removesuffix(".yaml")
+        if word in ("all", SCENARIOS, SCENARIOS + "/"):
+            return list(known.values())
+        if path.is_file():
+            return [path]
+        if name in known:
+            return [known[name]]
+        inside = [file for other, file in known.items() if other.startswith(name + "/")]
+        if inside:
+            return inside
+        if path.is_dir() and (files := sorted(path.rglob("*.yaml"))):
+            return files
+        families = {other.rpartition("/")[0] for other in known}
+        raise InputError(f"no scenario '{word}'", did_you_mean(name, {*known, *families} - {""}))
+
+    def implementation_files(self) -> list[Path]:
+        """All image.yaml files, sorted by name."""
+        return [*sorted((self.root / IMAGES).glob(f"*/{MANIFEST}")), *self.manifests]
+
+    def implementations(self) -> dict[str, tuple[Implementation, Path]]:
+        """Name → (implementation, folder of its manifest). InputError when two share a name."""
+        found: dict[str, tuple[Implementation, Path]] = {}
+        for file in self.implementation_files():
+            implementation = load(file, Implementation)
+            if implementation.name in found:
+                raise InputError(
+                    f"{file}: the name '{implementation.name}' is taken by {found[implementation.name][1] / MANIFEST}",
+                    "give each implementation a name of its own",
+                )
+            found[implementation.name] = (implementation, file.resolve().parent)
+        return found
+
+    def find_implementations(self, words: str, role: str, absent: Container[str] = ()) -> list[Implementation]:
+        """Implementations by comma-separated names, or 'all' that can play the role and are not `absent`."""
+        known = {name: implementation for name, (implementation, _) in self.implementations().items()}
+        if words == "all":
+            return [item for item in known.values() if role in item.roles and item.name not in absent]
+        found = []
+        for word in [word.strip() for word in words.split(",") if word.strip()]:
+            if word not in known:
+                raise InputError(f"no implementation '{word}' for the {role}s", did_you_mean(word, known))
+            found.append(known[word])
+        if not found:
+            raise InputError(f"no {role} was named", "name implementations, separated by commas, or 'all'")
+        return found
+
+
+def json_schema(model: type[BaseModel]) -> str:
+    """The JSON Schema of a model, as text for a file that editors read."""
+    schema = {"$schema": "http://json-schema.org/draft-07/schema#", **model.model_json_schema(by_alias=True)}
+    # yaml-language-server speaks draft-07, where definitions live under `definitions`.
+    text = json.dumps(schema, indent=2, ensure_ascii=False, sort_keys=False)
+    return text.replace('"$defs"', '"definitions"').replace("#/$defs/", "#/definitions/") + "\n"

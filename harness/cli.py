@@ -1,0 +1,371 @@
+"""Arguments and exit codes; nothing else.
+
+Exit codes: 0 all met, 1 some verdict failed, 2 usage or invalid file, 3 infrastructure, 4 inconclusive with
+--strict, 130 interrupted. Data go to stdout, talk goes to stderr.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from harness.errors import HarnessError, InputError, did_you_mean
+
+if TYPE_CHECKING:
+    from harness.app import App
+    from harness.outcome import Cell
+    from harness.plan import Request
+    from harness.reports import CellResult
+
+ROOT = Path(__file__).resolve().parent.parent
+MET, FAILED, USAGE, INFRASTRUCTURE, UNDECIDED, INTERRUPTED = 0, 1, 2, 3, 4, 130
+
+cli = typer.Typer(
+    name="harness",
+    help="QUIC over long, lossy and shared paths: real implementations, real queues, verdicts.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=True,
+)
+
+Scenarios = Annotated[list[str], typer.Argument(help="Scenario files, folders or names (satellite/medium, satellite).")]
+Clients = Annotated[str, typer.Option(help="Client implementations, separated by commas, or 'all'.")]
+Servers = Annotated[str, typer.Option(help="Server implementations, separated by commas, or 'all'.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+StoreFolder = Annotated[Path | None, typer.Option("--store", help="Folder of the results.")]
+Manifests = Annotated[list[Path] | None, typer.Option("--manifest", help="A further image.yaml, from anywhere.")]
+Kernel = Annotated[str, typer.Option("--sim-kernel", help="Whose queues: auto, host or lab.")]
+Repeat = Annotated[int | None, typer.Option(help="Repetitions per cell, instead of the scenario's.", min=1)]
+Seed = Annotated[int, typer.Option(help="Seed of the emulated loss.", min=0)]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Parameter as role.NAME=VALUE[,VALUE…]; each value makes a cell of its own."),
+]
+
+
+def _app(store: Path | None = None, manifests: list[Path] | None = None) -> App:
+    from harness.app import App, Places
+
+    state = Path(os.environ.get("HARNESS_STATE") or ROOT / ".state")
+    cache = Path(os.environ.get("HARNESS_CACHE") or ROOT / ".cache")
+    return App(Places(ROOT, store or ROOT / "results", state, cache), manifests or [])
+
+
+def _console() -> Console:
+    """Where talk goes."""
+    return Console(stderr=True, highlight=False)
+
+
+def _print_json(content: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+
+
+def _parameters(words: list[str] | None) -> dict[str, list[str]]:
+    from harness.model import PARAMETERS, parse_parameter_name
+
+    chosen: dict[str, list[str]] = {}
+    for word in words or []:
+        name, equals, values = word.partition("=")
+        if not equals or not values:
+            raise InputError(f"--set {word}: expected role.NAME=VALUE", "for example --set server.congestion_control=bbr")
+        try:
+            parse_parameter_name(name)
+        except ValueError as error:
+            known = [f"{role}.{parameter}" for role in ("client", "server") for parameter in PARAMETERS]
+            raise InputError(f"--set {word}: {error}", did_you_mean(name, known)) from error
+        chosen[name] = values.split(",")
+    return chosen
+
+
+def _request(
+    app: App,
+    scenarios: list[str],
+    clients: str,
+    servers: str,
+    repeat: int | None,
+    seed: int,
+    kernel: str,
+    settings: list[str] | None,
+) -> Request:
+    from harness.plan import Request
+
+    if kernel not in ("auto", "host", "lab"):
+        raise InputError(f"--sim-kernel {kernel}: expected auto, host or lab", did_you_mean(kernel, ("auto", "host", "lab")))
+    absent = app.absent() if "all" in (clients, servers) else {}
+    for name, image in absent.items():
+        _console().print(f"left out of 'all': {name} (its image {image} is not on this machine; 'docker pull {image}')")
+    return Request(
+        scenarios=app.catalogue.find_scenarios(scenarios),
+        clients=app.catalogue.find_implementations(clients, "client", absent),
+        servers=app.catalogue.find_implementations(servers, "server", absent),
+        sim_kernel=kernel,
+        repetitions=repeat,
+        seed=seed,
+        parameters=_parameters(settings),
+    )
+
+
+def _exit_code(results: list[CellResult], *, strict: bool) -> int:
+    """One exit code for all cells; the gravest wins. Never a count."""
+    broken = [item for item in results if item.outcomes and set(item.outcomes) == {"infrastructure"}]
+    if broken:
+        return INFRASTRUCTURE
+    if any(item.verdict.status in ("fail", "error") for item in results):
+        return FAILED
+    if strict and any(item.verdict.status == "inconclusive" for item in results):
+        return UNDECIDED
+    return MET
+
+
+@cli.command("list")
+def list_(as_json: AsJson = False, manifest: Manifests = None) -> None:
+    """List the scenarios and the implementations."""
+    from harness.reports import json_report
+
+    app = _app(manifests=manifest)
+    scenarios = [app.catalogue.scenario(file) for file in app.catalogue.scenario_files()]
+    implementations = [item for item, _ in app.catalogue.implementations().values()]
+    if as_json:
+        _print_json(json_report.catalogue(scenarios, implementations))
+        return
+    for scenario in scenarios:
+        _print(f"{scenario.name:32} {scenario.title}")
+    for item in implementations:
+        _print(f"{item.name:32} {item.title or item.name} {item.version} · {', '.join(item.roles)} · {', '.join(item.protocols)}")
+
+
+@cli.command()
+def validate(files: Annotated[list[Path] | None, typer.Argument(help="Files; all of the repository's without.")] = None) -> None:
+    """Check scenario and image files without running anything."""
+    from harness.app import validate as check
+
+    app = _app()
+    problems = check(app.catalogue, files or [])
+    for problem in problems:
+        _complain(problem)
+    if problems:
+        raise typer.Exit(USAGE)
+    count = len(files or [*app.catalogue.scenario_files(), *app.catalogue.implementation_files()])
+    _console().print(f"{count} files are valid")
+
+
+@cli.command()
+def explain(scenarios: Scenarios) -> None:
+    """Print what a scenario's path amounts to, and its path program."""
+    from harness.reports.explain import explain as text
+
+    app = _app()
+    for scenario in app.catalogue.find_scenarios(scenarios):
+        _print(text(scenario))
+
+
+@cli.command()
+def schema(kind: Annotated[str, typer.Argument(help="scenario or image.")] = "scenario") -> None:
+    """Print the JSON Schema that editors use."""
+    from harness.catalogue import json_schema
+    from harness.model import Implementation, Scenario
+
+    models = {"scenario": Scenario, "image": Implementation}
+    if kind not in models:
+        raise InputError(f"no schema '{kind}'", did_you_mean(kind, models))
+    _print(json_schema(models[kind]))
+
+
+@cli.command()
+def plan(
+    scenarios: Scenarios,
+    clients: Clients = "all",
+    servers: Servers = "all",
+    repeat: Repeat = None,
+    seed: Seed = 1,
+    sim_kernel: Kernel = "auto",
+    settings: Settings = None,
+    store: StoreFolder = None,
+    manifest: Manifests = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the runs a request amounts to, which of them are stored, and how long the rest takes."""
+    from harness.lab import expected_seconds
+    from harness.plan import runs
+    from harness.reports import json_report
+
+    app = _app(store, manifest)
+    request = _request(app, scenarios, clients, servers, repeat, seed, sim_kernel, settings)
+    matrix = app.matrix(request, lambda event: None, pull=False)
+    planned = runs(matrix, request.repetitions)
+    done = app.stored(matrix, frozenset({"infrastructure"}))
+    seconds = sum(expected_seconds(item.cell) for item in planned if (item.cell.key, item.repetition) not in done)
+    if as_json:
+        _print_json(json_report.plan(planned, done, seconds))
+        return
+    for item in planned:
+        state = "stored" if (item.cell.key, item.repetition) in done else "to run"
+        cell = item.cell
+        extra = " ".join(f"{name}={value}" for name, value in cell.parameters.items())
+        _print(f"{cell.key} {item.repetition:3} {state:7} {cell.scenario.name} {cell.client.name}→{cell.server.name} {extra}")
+    _console().print(f"{len(planned)} runs, {len(done)} stored, about {seconds / 60:.0f} min to run (builds not counted)")
+
+
+@cli.command()
+def run(
+    scenarios: Scenarios,
+    clients: Clients = "all",
+    servers: Servers = "all",
+    repeat: Repeat = None,
+    seed: Seed = 1,
+    sim_kernel: Kernel = "auto",
+    settings: Settings = None,
+    store: StoreFolder = None,
+    manifest: Manifests = None,
+    fresh: Annotated[bool, typer.Option(help="Run again what is stored.")] = False,
+    retry: Annotated[str, typer.Option(help="Outcomes to run again, such as crashed,timed_out.")] = "",
+    strict: Annotated[bool, typer.Option(help="Inconclusive is a failure (exit code 4).")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run what is not stored yet, and print the verdicts."""
+    from harness.app import Options
+    from harness.progress import Talk
+    from harness.reports import json_report, table
+
+    app = _app(store, manifest)
+    request = _request(app, scenarios, clients, servers, repeat, seed, sim_kernel, settings)
+    outcomes = frozenset(word for word in retry.split(",") if word) | {"infrastructure"}
+    talk = Talk(_console())
+    try:
+        with talk:
+            results = app.run(request, Options(fresh=fresh, retry=outcomes), talk)
+    except KeyboardInterrupt:
+        words = [word for word in sys.argv[1:] if word != "--fresh"]
+        _console().print(f"interrupted; what finished is kept. Go on with:\n  harness {' '.join(words)}")
+        raise typer.Exit(INTERRUPTED) from None
+    if as_json:
+        _print_json(json_report.report(results))
+    else:
+        table.show(results, Console(highlight=False))
+    raise typer.Exit(_exit_code(results, strict=strict))
+
+
+def _stored(app: App, scenarios: list[str] | None, clients: str, servers: str, *, every: bool) -> list[CellResult]:
+    names = {scenario.name for scenario in app.catalogue.find_scenarios(scenarios)} if scenarios else None
+
+    def wanted(cell: Cell) -> bool:
+        return (
+            (names is None or cell.scenario.name in names)
+            and (clients == "all" or cell.client.name in clients.split(","))
+            and (servers == "all" or cell.server.name in servers.split(","))
+        )
+
+    return app.stored_results(wanted, every=every)
+
+
+@cli.command()
+def report(
+    scenarios: Annotated[list[str] | None, typer.Argument(help="Scenarios; all stored ones without.")] = None,
+    clients: Clients = "all",
+    servers: Servers = "all",
+    store: StoreFolder = None,
+    every: Annotated[bool, typer.Option("--every", help="Also cells that newer ones of other bits replace.")] = False,
+    markdown: Annotated[bool, typer.Option(help="Print Markdown on stdout.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print the verdicts of stored runs. Needs no Docker."""
+    from harness.reports import json_report, table
+    from harness.reports import markdown as markdown_report
+
+    results = _stored(_app(store), scenarios, clients, servers, every=every)
+    if as_json:
+        _print_json(json_report.report(results))
+    elif markdown:
+        _print(markdown_report.report(results))
+    else:
+        table.show(results, Console(highlight=False))
+
+
+@cli.command()
+def measure(
+    scenarios: Annotated[list[str] | None, typer.Argument(help="Scenarios; all stored ones without.")] = None,
+    clients: Clients = "all",
+    servers: Servers = "all",
+    store: StoreFolder = None,
+) -> None:
+    """Measure stored runs again from their artefacts. Needs no Docker."""
+    app = _app(store)
+    count = 0
+    for result in _stored(app, scenarios, clients, servers, every=True):
+        for run_, _ in result.runs:
+            if (app.store.folder(run_.cell.key, run_.repetition) / "sim").is_dir():
+                app.measure(run_)
+                count += 1
+    _console().print(f"{count} runs measured")
+
+
+@cli.command()
+def judge(
+    scenarios: Annotated[list[str] | None, typer.Argument(help="Scenarios; all stored ones without.")] = None,
+    clients: Clients = "all",
+    servers: Servers = "all",
+    store: StoreFolder = None,
+    strict: Annotated[bool, typer.Option(help="Inconclusive is a failure (exit code 4).")] = False,
+) -> None:
+    """Print one line per stored cell: verdict, reason, sentence. The exit code is that of run."""
+    results = _stored(_app(store), scenarios, clients, servers, every=False)
+    for item in results:
+        who = f"{item.cell.client.name}→{item.cell.server.name}"
+        _print(f"{item.verdict.status:12} {item.cell.scenario.name} {who}: {item.verdict.reason}: {item.verdict.sentence}")
+    raise typer.Exit(_exit_code(results, strict=strict))
+
+
+@cli.command()
+def clean() -> None:
+    """Remove what the harness left or made in Docker: containers, networks, images. Results stay."""
+    from harness.engines.images import remove_everything
+
+    for name in remove_everything():
+        _console().print(f"removed {name}")
+
+
+@cli.command()
+def bench(as_json: AsJson = False) -> None:
+    """Measure the harness itself: overhead per cell, the simulator's rate and delay, analysis time."""
+    from harness.bench import bench as run_bench
+
+    content = run_bench(_app(), _console())
+    if as_json:
+        _print_json(content)
+
+
+def _complain(error: HarnessError) -> None:
+    console = _console()
+    lines = error.message.splitlines() or [""]
+    console.print(f"error: {lines[0]}", style="red", soft_wrap=True, markup=False)
+    for line in lines[1:]:
+        console.print(f"       {line}", soft_wrap=True, markup=False)
+    if error.hint:
+        console.print(f"hint: {error.hint}", soft_wrap=True, markup=False)
+
+
+def main() -> None:
+    """Entry point: errors become one message, a hint and an exit code."""
+    try:
+        cli()
+    except HarnessError as error:
+        if os.environ.get("HARNESS_DEBUG"):
+            raise
+        _complain(error)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main()

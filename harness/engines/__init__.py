@@ -1,0 +1,47 @@
+"""Engines bring a lab up, run it, bring everything down, and hand back what happened.
+
+This package is the only place that starts processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from harness.lab import Lab
+from harness.outcome import EngineName, Outcome, Transfer
+
+#: Called with a word for the phase that begins (create, ready, transfer, pause, collect, remove).
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class EngineResult:
+    """What an engine observed; nothing is judged here."""
+
+    outcome: Outcome
+    transfers: tuple[Transfer, ...] = ()
+    phases: dict[str, float] = field(default_factory=dict)
+    sim_kernel: str = ""
+    image_ids: dict[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+class Engine(Protocol):
+    """One way to run a lab."""
+
+    name: EngineName
+
+    def run(self, lab: Lab, folder: Path, progress: Progress) -> EngineResult:
+        """Run `lab` with its artefacts in `folder`.
+
+        Nothing of the lab is left when this returns or raises. Raises EngineError when the ground failed
+        before anything could run (daemon gone, subnet taken, disk full), KeyboardInterrupt after tearing down.
+        """
+        ...
+
+    def remove_orphans(self) -> list[str]:
+        """Remove what harness processes that no longer live have left; the names of what was removed."""
+        ...

@@ -1,0 +1,97 @@
+"""Lab → Compose file. Pure; golden-tested; the file works by hand from the run's folder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from harness.engines.docker import OWNER_LABEL
+from harness.lab import Host, Lab, Network
+
+#: What the file leaves open, and cell.env answers: where served files, certificates and output are.
+VARIABLES = ("LAB_WWW", "LAB_CERTS", "LAB_OUT", "LAB_PLAN", "LAB_OWNER")
+
+_LOGGING = {"driver": "json-file", "options": {"max-size": "8m", "max-file": "1"}}
+
+
+def _variable(name: str) -> str:
+    return "${" + name + ":?see cell.env}"
+
+
+def _endpoint(host: Host) -> dict[str, Any]:
+    side = "left" if host.role == "client" else "right"
+    out = _variable("LAB_OUT")
+    volumes = [f"{out}/flow{host.flow}/{host.role}:/logs", f"{_variable('LAB_CERTS')}:/certs:ro"]
+    if host.role == "server":
+        volumes.append(f"{_variable('LAB_WWW')}:/www:ro")
+    else:
+        volumes.append(f"{out}/flow{host.flow}/downloads:/downloads")
+    return {
+        "image": host.image,
+        "pull_policy": "never",
+        "environment": dict(sorted(host.environment.items())),
+        "cap_add": ["NET_ADMIN"],
+        "volumes": volumes,
+        "extra_hosts": [f"{name}:{address}" for name, addresses in host.hosts.items() for address in addresses],
+        "networks": {side: {"ipv4_address": host.ipv4, "ipv6_address": host.ipv6}},
+        "labels": {OWNER_LABEL: _variable("LAB_OWNER")},
+        "logging": _LOGGING,
+        # The engine ends the endpoints; five seconds to write the last of a log.
+        "stop_grace_period": "5s",
+    }
+
+
+def _simulator(lab: Lab) -> dict[str, Any]:
+    servers = [host for host in lab.hosts if host.role == "server"]
+    return {
+        "image": lab.sim_image,
+        "pull_policy": "never",
+        "cap_drop": ["ALL"],
+        "cap_add": ["NET_ADMIN", "NET_RAW"],
+        # /proc/sys is read-only inside: what the path needs of it is set here.
+        "sysctls": {
+            "net.ipv4.ip_forward": "1",
+            "net.ipv4.conf.all.rp_filter": "0",
+            "net.ipv6.conf.all.disable_ipv6": "0",
+            "net.ipv6.conf.all.forwarding": "1",
+        },
+        "tmpfs": [f"/run/lab:exec,size={lab.memory_mib + 64}m"],
+        "volumes": [f"{_variable('LAB_OUT')}/sim:/logs", f"{_variable('LAB_PLAN')}:/sim:ro"],
+        "extra_hosts": [f"server:{servers[0].ipv4}"],
+        "networks": {
+            side: {"ipv4_address": network.sim_ipv4, "ipv6_address": network.sim_ipv6}
+            for side, network in lab.networks.items()
+        },
+        "labels": {OWNER_LABEL: _variable("LAB_OWNER")},
+        "logging": _LOGGING,
+        "stop_grace_period": "10s",
+    }
+
+
+def _network(network: Network) -> dict[str, Any]:
+    return {
+        "driver": "bridge",
+        "enable_ipv6": True,
+        "driver_opts": {"com.docker.network.bridge.enable_ip_masquerade": "false"},
+        "ipam": {"config": [{"subnet": network.ipv4}, {"subnet": network.ipv6}]},
+        "labels": {OWNER_LABEL: _variable("LAB_OWNER")},
+    }
+
+
+def compose_document(lab: Lab) -> dict[str, Any]:
+    """The Compose file of a lab, as plain data."""
+    return {
+        "services": {"sim": _simulator(lab), **{host.name: _endpoint(host) for host in lab.hosts}},
+        "networks": {side: _network(network) for side, network in lab.networks.items()},
+    }
+
+
+def compose_text(lab: Lab) -> str:
+    """The Compose file of a lab, as text."""
+    head = (
+        f"# {lab.name}\n"
+        "# By hand, from this folder:\n"
+        "#   docker compose --env-file cell.env up --abort-on-container-exit; docker compose --env-file cell.env down\n"
+    )
+    return head + yaml.safe_dump(compose_document(lab), sort_keys=False, width=120)

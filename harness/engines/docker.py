@@ -1,0 +1,125 @@
+"""The `docker` command line: one place that runs it and turns its failures into errors with a hint."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.engines.owner import lives
+from harness.errors import EngineError
+
+#: Label on every container and network of ours; its value names the owning process.
+OWNER_LABEL = "org.quic-lab.owner"
+PREFIX = "quic-lab"
+
+_HINTS: tuple[tuple[str, str], ...] = (
+    ("Cannot connect to the Docker daemon", "start the Docker daemon ('make setup' does), or check DOCKER_HOST"),
+    ("permission denied while trying to connect", "add yourself to the group docker, or run as root"),
+    ("Pool overlaps", "a Docker network already uses 193.167.x.0/24: remove it ('docker network ls', 'docker network rm')"),
+    ("already in use", "another container or network has that name or address: remove it ('docker ps -a')"),
+    ("address already in use", "another program uses that address: see 'docker network ls' and 'ss -lun'"),
+    ("no space left on device", "the disk is full: free space ('docker system df', results/)"),
+    ("No such image", "build or pull the image ('harness run' does), or check the name in image.yaml"),
+    ("pull access denied", "the image is not on this machine and no registry has it: check the name in image.yaml"),
+    ("manifest unknown", "the registry has no such tag: check the name in image.yaml"),
+)
+
+
+def hint_for(text: str) -> str:
+    """What to do about an error message of Docker's."""
+    return next((hint for words, hint in _HINTS if words.lower() in text.lower()), "")
+
+
+def docker(
+    *words: str, timeout: float = 120, environment: Mapping[str, str] | None = None, check: bool = True
+) -> subprocess.CompletedProcess[str]:
+    """Run `docker WORDS`. EngineError, with the last line of what it said, when it fails."""
+    if shutil.which("docker") is None:
+        raise EngineError("there is no 'docker' command", "run 'make setup'")
+    command = ["docker", *words]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=timeout, env=environment, check=False, start_new_session=True
+        )
+    except subprocess.TimeoutExpired as error:
+        raise EngineError(f"'docker {words[0]}' did not end within {timeout:g} s", "is the Docker daemon well?") from error
+    if check and done.returncode != 0:
+        raise failure(f"docker {' '.join(words[:2])}", done.stderr)
+    return done
+
+
+def failure(what: str, stderr: str) -> EngineError:
+    """The error for a failed command, from what it printed."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    said = next((line for line in reversed(lines) if "rror" in line), lines[-1] if lines else "no message")
+    return EngineError(f"{what}: {said}", hint_for(stderr))
+
+
+def inspect_image(reference: str) -> dict[str, Any] | None:
+    """What Docker knows of an image that is present, or None."""
+    done = docker("image", "inspect", reference, check=False)
+    if done.returncode != 0:
+        if "No such image" in done.stderr or "not found" in done.stderr.lower():
+            return None
+        raise failure("docker image inspect", done.stderr)
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found[0]
+
+
+def json_lines(text: str) -> list[dict[str, Any]]:
+    """Objects of a JSON-lines output."""
+    return [json.loads(line) for line in text.splitlines() if line.strip()]
+
+
+def remove_orphans() -> list[str]:
+    """Remove containers and networks whose owning process is gone. Names of what was removed."""
+    removed = []
+    listings = (
+        (("ps", "--all"), ("rm", "--force", "--volumes")),
+        (("network", "ls"), ("network", "rm")),
+    )
+    for listing, removal in listings:
+        form = "{{.ID}}\t{{.Label \"" + OWNER_LABEL + "\"}}\t" + ("{{.Names}}" if listing[0] == "ps" else "{{.Name}}")
+        lines = docker(*listing, "--filter", f"label={OWNER_LABEL}", "--format", form).stdout.splitlines()
+        dead = [line.split("\t") for line in lines if not lives(line.split("\t")[1])]
+        if dead:
+            docker(*removal, *(fields[0] for fields in dead), check=False)
+            removed.extend(fields[2] for fields in dead)
+    return removed
+
+
+def start(words: Sequence[str], **options: Any) -> subprocess.Popen[str]:
+    """Start `docker WORDS` in a session of its own, so that Ctrl-C reaches only the harness."""
+    return subprocess.Popen(["docker", *words], text=True, start_new_session=True, **options)
+
+
+def tail(path: Path, lines: int = 12) -> tuple[str, ...]:
+    """The last lines of a log file, for people."""
+    try:
+        with path.open("rb") as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - 16384))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return ()
+    return tuple(line for line in text.splitlines() if line.strip())[-lines:]
+
+
+def daemon() -> dict[str, str]:
+    """Versions of the engine and of Compose. EngineError when the daemon does not answer."""
+    version = docker("version", "--format", "{{.Server.Version}}").stdout.strip()
+    compose = docker("compose", "version", "--short").stdout.strip()
+    return {"docker": version, "compose": compose}
+
+
+def remove(kind: str, names: Iterable[str]) -> None:
+    """Remove images, containers or networks by name; those in use or gone are passed over."""
+    listed = list(names)
+    if listed:
+        docker(kind, "rm", "--force", *listed, check=False) if kind != "network" else docker(
+            "network", "rm", *listed, check=False
+        )

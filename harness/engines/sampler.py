@@ -1,0 +1,190 @@
+"""What is watched from outside while a lab runs: growth of the clients' files, CPU time, log sizes."""
+
+from __future__ import annotations
+
+import csv
+import os
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TextIO
+
+#: Period of the file sampling, seconds: half of the 20 ms that milestones are promised at.
+PERIOD = 0.01
+#: Period of CPU and log-size samples, seconds.
+SLOW_PERIOD = 0.5
+
+
+def folder_size(folder: Path) -> int:
+    """Bytes of all files directly in a folder; what vanishes meanwhile counts as nothing."""
+    total = 0
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                total += entry.stat(follow_symlinks=False).st_size if entry.is_file(follow_symlinks=False) else 0
+    except FileNotFoundError:
+        return total
+    return total
+
+
+def tree_size(folder: Path) -> int:
+    """Bytes of all files below a folder."""
+    return sum(folder_size(Path(parent)) for parent, _, _ in os.walk(folder))
+
+
+def cgroup_usage(pid: int) -> Path | None:
+    """The file with the cumulative CPU time of a process's cgroup (v1 nanoseconds, v2 cpu.stat), or None."""
+    try:
+        lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if "cpuacct" in controllers.split(","):
+            candidate = Path("/sys/fs/cgroup/cpuacct") / path.lstrip("/") / "cpuacct.usage"
+        elif controllers == "":
+            candidate = Path("/sys/fs/cgroup") / path.lstrip("/") / "cpu.stat"
+        else:
+            continue
+        if candidate.exists():
+            return candidate
+    return None
+
+
+def read_usage(file: Path) -> int | None:
+    """CPU time in ns from one of the two kinds of file; None once the cgroup is gone."""
+    try:
+        text = file.read_text()
+    except OSError:
+        return None
+    if file.name == "cpuacct.usage":
+        return int(text)
+    return next((int(line.split()[1]) * 1000 for line in text.splitlines() if line.startswith("usage_usec")), None)
+
+
+def receive_buffer_errors(pid: int) -> int | None:
+    """UdpRcvbufErrors of a process's network namespace, IPv4 and IPv6 together; None without permission."""
+    total = 0
+    try:
+        header, values = (
+            line.split()[1:] for line in Path(f"/proc/{pid}/net/snmp").read_text().splitlines() if line.startswith("Udp:")
+        )
+        total += int(dict(zip(header, values, strict=True))["RcvbufErrors"])
+        for line in Path(f"/proc/{pid}/net/snmp6").read_text().splitlines():
+            if line.startswith("Udp6RcvbufErrors"):
+                total += int(line.split()[1])
+    except (OSError, ValueError, KeyError):
+        return None
+    return total
+
+
+@dataclass
+class _Watched:
+    """One client's download folder and the last two samples of it."""
+
+    folder: Path
+    flow: int
+    transfer: int
+    last: tuple[int, int] | None = None
+    written: tuple[int, int] | None = None
+
+
+@dataclass
+class Sampler:
+    """A thread that samples until it is stopped. Writes growth.csv and cpu.csv."""
+
+    folder: Path
+    log_limit: int
+    """Bytes an endpoint may write to /logs."""
+    overflowed: str | None = None
+    """The endpoint whose log outgrew the limit."""
+    longest_gap: float = 0.0
+    """Longest time between two samples of the files, seconds."""
+    _downloads: list[_Watched] = field(default_factory=list)
+    _containers: dict[str, int] = field(default_factory=dict)
+    _logs: dict[str, Path] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def watch_logs(self, logs: Mapping[str, Path]) -> None:
+        """Watch the size of the endpoints' log folders."""
+        with self._lock:
+            self._logs.update(logs)
+
+    def watch_process(self, container: str, pid: int) -> None:
+        """Watch the CPU time of a container, by the process that runs in it."""
+        with self._lock:
+            self._containers[container] = pid
+
+    def watch_download(self, folder: Path, flow: int, transfer: int) -> None:
+        """Watch the growth of a download; a former one of the same flow is no longer watched."""
+        with self._lock:
+            self._downloads = [item for item in self._downloads if item.flow != flow]
+            self._downloads.append(_Watched(folder, flow, transfer))
+
+    def unwatch_download(self, flow: int) -> None:
+        """The flow's client has ended."""
+        with self._lock:
+            self._downloads = [item for item in self._downloads if item.flow != flow]
+
+    def start(self) -> None:
+        """Begin to sample."""
+        self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Take no more samples and close the files."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        with (self.folder / "growth.csv").open("w", newline="") as growth, (self.folder / "cpu.csv").open(
+            "w", newline=""
+        ) as cpu:
+            growth.write("t_ns,flow,transfer,bytes\n")
+            cpu.write("t_ns,container,cpu_ns,rcvbuf_errors\n")
+            slow_due = last = time.monotonic()
+            due = last
+            while not self._stop.is_set():
+                with self._lock:
+                    for watched in self._downloads:
+                        self._sample(watched, growth)
+                    now = time.monotonic()
+                    if now >= slow_due:
+                        self._sample_slow(cpu)
+                        slow_due = now + SLOW_PERIOD
+                self.longest_gap = max(self.longest_gap, now - last)
+                last = now
+                due = max(due + PERIOD, now)
+                self._stop.wait(max(0.0, due - time.monotonic()))
+            with self._lock:
+                self._sample_slow(cpu)
+
+    @staticmethod
+    def _sample(watched: _Watched, growth: TextIO) -> None:
+        """Write the sample when the file grew, with the one before, so that the two bracket the growth."""
+        size = folder_size(watched.folder)
+        sample = (time.time_ns(), size)
+        before = watched.last
+        if before is None or size != before[1]:
+            writer = csv.writer(growth, lineterminator="\n")
+            if before is not None and before != watched.written:
+                writer.writerow((before[0], watched.flow, watched.transfer, before[1]))
+            writer.writerow((sample[0], watched.flow, watched.transfer, size))
+            watched.written = sample
+        watched.last = sample
+
+    def _sample_slow(self, cpu: TextIO) -> None:
+        for container, pid in self._containers.items():
+            file = cgroup_usage(pid)
+            usage = None if file is None else read_usage(file)
+            if usage is not None:
+                errors = receive_buffer_errors(pid)
+                cpu.write(f"{time.time_ns()},{container},{usage},{'' if errors is None else errors}\n")
+        for container, folder in self._logs.items():
+            if self.overflowed is None and tree_size(folder) > self.log_limit:
+                self.overflowed = container

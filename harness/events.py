@@ -1,0 +1,64 @@
+"""What happens while a plan is worked on; progress displays and logs consume these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from harness.outcome import Cell, Run, Verdict
+
+
+@dataclass(frozen=True)
+class PlanMade:
+    """The plan stands: how much is to be done, and about how long it takes."""
+
+    to_run: int
+    stored: int
+    cells: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class ImageStarted:
+    """An image is built or pulled."""
+
+    name: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class RunStarted:
+    """A run begins."""
+
+    cell: Cell
+    repetition: int
+    number: int
+    of: int
+    seconds_left: float
+
+
+@dataclass(frozen=True)
+class PhaseStarted:
+    """The engine enters a phase of the current run."""
+
+    phase: str
+
+
+@dataclass(frozen=True)
+class RunFinished:
+    """A run ended and is stored."""
+
+    cell: Cell
+    run: Run
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Warned:
+    """Something to check before trusting the results."""
+
+    text: str
+
+
+Event = PlanMade | ImageStarted | RunStarted | PhaseStarted | RunFinished | Warned
+Listener = Callable[[Event], None]

@@ -1,0 +1,215 @@
+"""Verdicts: the objectives of a scenario against the intervals of its completed runs. Pure.
+
+An objective passes when the whole interval meets it, fails when the whole interval misses it, and is
+inconclusive otherwise. A transfer that did not finish in time is an observation, infinitely bad; a crash or a
+wrong file is none, and keeps a cell from passing; a failure of the ground counts for nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from harness.model import Objective, Scenario
+from harness.outcome import Interval, MeasuredRun, ObjectiveVerdict, Run, Verdict, VerdictStatus
+from harness.stats import interval
+
+#: Statuses of runs that speak against an implementation, the gravest first.
+_FAULTS = ("wrong_file", "crashed", "log_overflow")
+#: Units of measurements that objectives state in another unit.
+_CONVERSIONS = {("ms", "s"): 1e-3, ("s", "ms"): 1e3}
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """One run as the judge sees it."""
+
+    kind: Literal["observed", "unsupported", "fault", "infrastructure"]
+    reason: str
+    detail: str
+    run: Run
+    measured: MeasuredRun | None
+
+    @property
+    def timed_out(self) -> bool:
+        return self.run.outcome.status == "timed_out"
+
+
+def judge(scenario: Scenario, runs: Sequence[tuple[Run, MeasuredRun | None]], paths: Sequence[str] = ()) -> Verdict:
+    """The verdict on one cell.
+
+    `paths`, as long as `runs` or empty, are the runs' places in the store; those of the runs that the verdict
+    rests on become its evidence. Raises ValueError when they do not fit.
+    """
+    if paths and len(paths) != len(runs):
+        raise ValueError(f"{len(paths)} paths for {len(runs)} runs")
+    judged = [_classify(run, measured) for run, measured in runs]
+    observed = [one for one in judged if one.kind == "observed"]
+    verdict = _of_observations(scenario, judged, observed) if observed else _of_none(judged)
+    chosen = [one.kind == "observed" or not observed for one in judged]
+    evidence = tuple(path for path, counts in zip(paths, chosen, strict=False) if counts)
+    return verdict.model_copy(update={"evidence": evidence})
+
+
+def _classify(run: Run, measured: MeasuredRun | None) -> _Judged:
+    outcome = run.outcome
+    if outcome.status == "unsupported":
+        return _Judged("unsupported", _code("unsupported", outcome.role), outcome.detail, run, measured)
+    if outcome.status in _FAULTS:
+        return _Judged("fault", _code(outcome.status, outcome.role), outcome.detail, run, measured)
+    if outcome.status == "infrastructure":
+        return _Judged("infrastructure", "infrastructure", outcome.detail or outcome.reason, run, measured)
+    if measured is None or measured.link is None:
+        return _Judged("infrastructure", "not_measured", "the run has not been measured", run, measured)
+    if not measured.link.valid:
+        detail = "; ".join(measured.link.problems)
+        return _Judged("infrastructure", "link_invalid", detail, run, measured)
+    return _Judged("observed", outcome.status, outcome.detail, run, measured)
+
+
+def _code(status: str, role: str | None) -> str:
+    return f"{status}_{role}" if role else status
+
+
+def _of_none(judged: Sequence[_Judged]) -> Verdict:
+    """The verdict when nothing could be observed: why not."""
+    if not judged:
+        return Verdict(status="error", reason="no_runs", sentence="The cell has not been run.")
+    kind = next(kind for kind in ("unsupported", "fault", "infrastructure") if any(j.kind == kind for j in judged))
+    alike = [one for one in judged if one.kind == kind]
+    reason, count = Counter(one.reason for one in alike).most_common(1)[0]
+    detail = next((one.detail for one in alike if one.reason == reason and one.detail), "")
+    status: VerdictStatus = "unsupported" if kind == "unsupported" else "error"
+    text = f"{_words(reason)} in {count} of {len(judged)} runs"
+    return Verdict(status=status, reason=reason, sentence=_sentence(text, detail))
+
+
+def _of_observations(scenario: Scenario, judged: Sequence[_Judged], observed: Sequence[_Judged]) -> Verdict:
+    verdicts = tuple(_objective(objective, observed) for objective in scenario.objectives)
+    late = sum(one.timed_out for one in observed)
+    if not verdicts:
+        return _without_objectives(scenario, judged, observed, late)
+    failed = [one for one in verdicts if one.verdict == "fail"]
+    faults = [one for one in judged if one.kind in ("fault", "unsupported")]
+    open_ones = [one for one in verdicts if one.verdict == "inconclusive"]
+    tail = _uncounted(judged)
+    if failed:
+        worst = max(failed, key=_miss)
+        if worst.observed is not None and math.isinf(worst.observed.median):
+            sentence = _not_in_time(scenario, late, len(observed)) + f", so {worst.metric} misses {worst.demanded}"
+            return _verdict("fail", "timed_out", sentence + tail, verdicts)
+        return _verdict("fail", f"{worst.metric}_missed", _describe(worst) + tail, verdicts)
+    if faults:
+        reason, count = Counter(one.reason for one in faults).most_common(1)[0]
+        detail = next((one.detail for one in faults if one.reason == reason and one.detail), "")
+        text = f"{_words(reason)} in {count} of {len(judged)} runs"
+        return _verdict("inconclusive", reason, _sentence(text, detail).removesuffix("."), verdicts)
+    if open_ones:
+        missing = next((one for one in open_ones if one.observed is None), None)
+        if missing is not None:
+            sentence = f"{missing.metric} was measured in none of {len(observed)} runs" + tail
+            return _verdict("inconclusive", "not_observed", sentence, verdicts)
+        sentence = _describe(open_ones[0]) + "; more repetitions can tell" + tail
+        return _verdict("inconclusive", "interval_straddles", sentence, verdicts)
+    nearest = min(verdicts, key=_margin)
+    return _verdict("pass", "objectives_met", f"All {len(verdicts)} met; {_describe(nearest)}" + tail, verdicts)
+
+
+def _without_objectives(
+    scenario: Scenario, judged: Sequence[_Judged], observed: Sequence[_Judged], late: int
+) -> Verdict:
+    if late == len(observed):
+        return _verdict("fail", "timed_out", _not_in_time(scenario, late, len(observed)) + _uncounted(judged), ())
+    sentence = "The scenario has no objectives; the figures are reported" + _uncounted(judged)
+    return _verdict("inconclusive", "no_objectives", sentence, ())
+
+
+def _verdict(status: VerdictStatus, reason: str, sentence: str, objectives: tuple[ObjectiveVerdict, ...]) -> Verdict:
+    return Verdict(status=status, reason=reason, sentence=f"{sentence}.", objectives=objectives)
+
+
+def _objective(objective: Objective, observed: Sequence[_Judged]) -> ObjectiveVerdict:
+    """One objective against the runs in which its metric is known."""
+    at_most = objective.at_most is not None
+    values = [value for one in observed if (value := _value(one, objective, at_most)) is not None]
+    found = interval(values) if values else None
+    status: VerdictStatus = "inconclusive"
+    if found is not None:
+        met = [value <= objective.bound if at_most else value >= objective.bound for value in (found.low, found.high)]
+        status = "pass" if all(met) else "inconclusive" if any(met) else "fail"
+    return ObjectiveVerdict(
+        metric=objective.metric, demanded=str(objective), bound=objective.bound, at_most=at_most,
+        unit=objective.unit, observed=found, verdict=status,
+    )  # fmt: skip
+
+
+def _value(one: _Judged, objective: Objective, at_most: bool) -> float | None:
+    """The metric in the objective's unit; infinitely bad where the transfer timed out before reaching it."""
+    assert one.measured is not None
+    for measurement in one.measured.measurements:
+        if measurement.name == objective.metric:
+            return measurement.value * _CONVERSIONS.get((measurement.unit, objective.unit), 1.0)
+    if one.timed_out:
+        return math.inf if at_most else -math.inf
+    return None
+
+
+def _miss(verdict: ObjectiveVerdict) -> float:
+    """How far the median is on the wrong side, relative to the bound; negative where it is met."""
+    if verdict.observed is None:
+        return -math.inf
+    distance = verdict.observed.median - verdict.bound
+    return (distance if verdict.at_most else -distance) / (abs(verdict.bound) or 1.0)
+
+
+def _margin(verdict: ObjectiveVerdict) -> float:
+    return -_miss(verdict)
+
+
+def _describe(verdict: ObjectiveVerdict) -> str:
+    """Observed against demanded: "milestone_2MB: 4.12 s [4.02, 4.31], n=5, demanded ≤ 3 s: 37 % over"."""
+    assert verdict.observed is not None
+    demanded = verdict.demanded.removeprefix(verdict.metric).strip()
+    text = f"{verdict.metric}: {_interval(verdict.observed, verdict.unit)}, demanded {demanded}"
+    miss = _miss(verdict)
+    if verdict.verdict == "fail" and math.isfinite(miss):
+        text += f": {miss:.0%} {'over' if verdict.at_most else 'under'}"
+    return text
+
+
+def _interval(found: Interval, unit: str) -> str:
+    suffix = "" if unit == "1" else f" {unit}"
+    if found.n == 1:
+        return f"{_number(found.median)}{suffix}, n=1"
+    return f"median {_number(found.median)}{suffix} [{_number(found.low)}, {_number(found.high)}], n={found.n}"
+
+
+def _number(value: float) -> str:
+    if math.isinf(value):
+        return "not reached"
+    return f"{value:.4g}" if abs(value) < 10_000 else f"{value:.0f}"
+
+
+def _not_in_time(scenario: Scenario, late: int, runs: int) -> str:
+    return f"The transfer did not finish within {scenario.timeout} in {late} of {runs} runs"
+
+
+def _uncounted(judged: Sequence[_Judged]) -> str:
+    """Runs the verdict does not rest on, as the tail of a sentence."""
+    reasons = Counter(one.reason for one in judged if one.kind != "observed")
+    return "".join(f"; not counted: {reason} {count} of {len(judged)}" for reason, count in reasons.items())
+
+
+def _words(reason: str) -> str:
+    """A reason code as the beginning of a sentence."""
+    name, _, role = reason.rpartition("_")
+    if role in ("client", "server", "sim", "harness"):
+        return f"{name.replace('_', ' ').capitalize()} ({role})"
+    return reason.replace("_", " ").capitalize()
+
+
+def _sentence(text: str, detail: str) -> str:
+    return f"{text}: {detail.rstrip('.')}." if detail else f"{text}."

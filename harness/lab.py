@@ -1,0 +1,346 @@
+"""Cell → Lab: hosts, addresses, simulator plan, flows. Pure; both engines build what it says.
+
+Addresses and names are those of the published network simulator (quic-network-simulator): client
+193.167.0.100, server 193.167.100.100, the simulator at .2 of both networks. Further flows count up from
+there. A second lab on the same machine takes another slot, with the third byte shifted.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from harness.errors import InputError
+from harness.model import PARAMETERS, Implementation, ParameterValue, Role, parse_parameter_name
+from harness.outcome import Cell
+from harness.path import PathProgram, bdp_bytes, compile_path, ideal_time, queue_bytes
+from harness.units import Duration, Size
+
+#: Raised whenever a change here changes what happens in a run; part of every cell's key.
+LAB_VERSION = 1
+#: TCP port on which the simulator says that the path is up, and UDP port of the servers.
+READY_PORT, SERVER_PORT = 57832, 443
+#: How long the simulator waits for the servers to answer, seconds.
+SERVER_WAIT = 15.0
+#: Period of the simulator's counters, seconds.
+SAMPLE = 0.1
+MAXIMUM_FLOWS = 50
+
+
+class UnsupportedError(Exception):
+    """A combination that an implementation does not offer; the cell is unsupported, by name."""
+
+    def __init__(self, role: Role, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.role: Role = role
+        self.reason = reason
+        self.detail = detail
+
+
+class Spec(BaseModel):
+    """A frozen part of a lab."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Host(Spec):
+    """One endpoint: what a container, or a namespace with that image as its root, is given."""
+
+    name: str
+    """client0, server0, …"""
+    role: Role
+    flow: int
+    image: str
+    ipv4: str
+    ipv6: str
+    hosts: dict[str, tuple[str, ...]]
+    """Entries of /etc/hosts: name → addresses."""
+    environment: dict[str, str]
+
+
+class Network(Spec):
+    """One side of the simulator."""
+
+    side: Literal["left", "right"]
+    ipv4: str
+    ipv6: str
+    sim_ipv4: str
+    sim_ipv6: str
+
+
+class LabFlow(Spec):
+    """What one client is to do."""
+
+    flow: int
+    client: str
+    server: str
+    file: str
+    size: int
+    start: float
+    repeat_after: float | None
+
+
+class Lab(Spec):
+    """Everything an engine needs to bring a cell up."""
+
+    name: str
+    networks: dict[Literal["left", "right"], Network]
+    hosts: tuple[Host, ...]
+    flows: tuple[LabFlow, ...]
+    sim_image: str
+    sim_kernel: str
+    program: PathProgram
+    memory_mib: int
+    timeout: float
+    """Seconds one transfer may take."""
+    effective: dict[str, ParameterValue]
+
+    def host(self, name: str) -> Host:
+        """The host of that name."""
+        return next(host for host in self.hosts if host.name == name)
+
+    def sim_plan(self) -> dict[str, Any]:
+        """The simulator's plan (see images/sim/simulator/plan.py), as plain data."""
+        return {
+            "schema": 1,
+            "kernel": self.sim_kernel,
+            "addresses": {
+                side: [f"{network.sim_ipv4}/24", f"{network.sim_ipv6}/64"] for side, network in self.networks.items()
+            },
+            # Those that start late are resolved when they come, behind the emulated delay.
+            "neighbours": [
+                {"side": "left" if host.role == "client" else "right", "address": address}
+                for host in self.hosts
+                if host.role == "server" or self.flows[host.flow].start == 0
+                for address in (host.ipv4, host.ipv6)
+            ],
+            "setup": [list(command) for command in self.program.setup],
+            "changes": [change.model_dump(mode="json") for change in self.program.changes],
+            "wait_for": [[host.ipv4, SERVER_PORT] for host in self.hosts if host.role == "server"],
+            "wait_seconds": SERVER_WAIT,
+            "port": SERVER_PORT,
+            "sample_seconds": SAMPLE,
+            "memory_mib": self.memory_mib,
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """lab.json: addresses and link figures, for whoever reads the run's artefacts."""
+        return {
+            "schema": 1,
+            "flows": [
+                {
+                    "flow": flow.flow,
+                    "client": {"addresses": [self.host(flow.client).ipv4, self.host(flow.client).ipv6]},
+                    "server": {"addresses": [self.host(flow.server).ipv4, self.host(flow.server).ipv6]},
+                }
+                for flow in self.flows
+            ],
+            "links": {name: link.model_dump(mode="json") for name, link in self.program.links.items()},
+            "changes": [change.model_dump(mode="json") for change in self.program.timeline],
+        }
+
+
+def application_protocol(cell: Cell) -> Literal["h3", "hq-interop"]:
+    """The protocol both ends speak; UnsupportedError names who does not."""
+    asked = cell.scenario.protocol
+    for protocol in ("h3", "hq-interop") if asked == "auto" else (asked,):
+        if protocol in cell.client.protocols and protocol in cell.server.protocols:
+            return protocol  # type: ignore[return-value]
+    if asked == "auto":
+        detail = f"{cell.client.name} and {cell.server.name} share no application protocol"
+        raise UnsupportedError("client", "no_common_protocol", detail)
+    role: Role = "client" if asked not in cell.client.protocols else "server"
+    who = cell.client if role == "client" else cell.server
+    raise UnsupportedError(role, "protocol", f"{who.name} does not speak {asked}")
+
+
+def interop_testcase(cell: Cell) -> str:
+    """TESTCASE of the endpoint contract; empty when the pair has no common protocol."""
+    try:
+        return {"h3": "http3", "hq-interop": "transfer"}[application_protocol(cell)]
+    except UnsupportedError:
+        return ""
+
+
+def default_receive_window(cell: Cell) -> int:
+    """Flow-control credit that never limits the path: twice the BDP and the queue, at least 16 MiB."""
+    link = cell.scenario.path.to_client
+    rtt = cell.scenario.path.rtt
+    return max(16 * 2**20, 2 * (bdp_bytes(link.rate, rtt) + queue_bytes(link, rtt)))
+
+
+def effective_parameters(cell: Cell) -> dict[str, ParameterValue]:
+    """Parameters as set: those asked for, and the harness's own where the image can set them."""
+    chosen = dict(cell.parameters)
+    setting = cell.client.parameters.get("receive_window")
+    if setting is not None and setting.client is not None:
+        chosen.setdefault("client.receive_window", f"{default_receive_window(cell)} B")
+    return dict(sorted(chosen.items()))
+
+
+def _text(name: str, value: ParameterValue, implementation: Implementation, role: Role) -> str:
+    """The command-line text that sets one parameter. UnsupportedError, or InputError for a wrong unit."""
+    setting = implementation.parameters.get(name)
+    template = None if setting is None else getattr(setting, role)
+    if setting is None or template is None:
+        raise UnsupportedError(role, "parameter", f"{implementation.name} cannot set {name} as a {role}")
+    kind = PARAMETERS[name][1]
+    fields: dict[str, object] = {"value": value}
+    try:
+        if kind == "size":
+            fields = {"value": value, "bytes": Size.parse(str(value)).bytes}
+        elif kind == "duration":
+            duration = Duration.parse(str(value))
+            fields = {"value": value, "ms": f"{duration.value / 1e6:g}", "s": f"{duration.seconds:g}"}
+        elif kind == "count":
+            fields = {"value": int(value)}
+    except ValueError as error:
+        raise InputError(f"{role}.{name}: {error}") from error
+    if setting.values is not None:
+        known = setting.values if isinstance(setting.values, dict) else {word: word for word in setting.values}
+        if str(value) not in known:
+            raise UnsupportedError(
+                role, "parameter", f"{implementation.name} does not know {name} {value}; known: {', '.join(known)}"
+            )
+        fields["value"] = known[str(value)]
+    return str(template).format(**fields)
+
+
+def endpoint_arguments(cell: Cell) -> tuple[str, str]:
+    """CLIENT_PARAMS and SERVER_PARAMS; a parameter nobody honours leaves a mark instead (see build_lab)."""
+    words: dict[str, list[str]] = {"client": [], "server": []}
+    for full, value in effective_parameters(cell).items():
+        role, name = parse_parameter_name(full)
+        implementation = cell.client if role == "client" else cell.server
+        try:
+            words[role].append(_text(name, value, implementation, role))
+        except UnsupportedError as error:
+            words[role].append(f"unsupported:{error.detail}")
+    return " ".join(words["client"]), " ".join(words["server"])
+
+
+def _check(cell: Cell) -> None:
+    """UnsupportedError for the first thing an implementation does not offer."""
+    roles: tuple[tuple[Role, Implementation], ...] = (("client", cell.client), ("server", cell.server))
+    for role, implementation in roles:
+        if role not in implementation.roles:
+            raise UnsupportedError(role, "role", f"{implementation.name} has no {role}")
+    application_protocol(cell)
+    for full, value in effective_parameters(cell).items():
+        role, name = parse_parameter_name(full)
+        _text(name, value, cell.client if role == "client" else cell.server, role)
+
+
+def _networks(slot: int) -> dict[Literal["left", "right"], Network]:
+    made: dict[Literal["left", "right"], Network] = {}
+    for side, third in (("left", slot), ("right", 100 + slot)):
+        made[side] = Network(  # type: ignore[index]
+            side=side,  # type: ignore[arg-type]
+            ipv4=f"193.167.{third}.0/24",
+            ipv6=f"fd00:cafe:cafe:{third}::/64",
+            sim_ipv4=f"193.167.{third}.2",
+            sim_ipv6=f"fd00:cafe:cafe:{third}::2",
+        )
+    return made
+
+
+def _environment(cell: Cell, role: Role, file: str, arguments: str, repeats: bool) -> dict[str, str]:
+    host = "server6" if cell.scenario.ip_version == 6 else "server4"
+    environment = {
+        "ROLE": role,
+        "TESTCASE": interop_testcase(cell),
+        "REQUESTS": f"https://{host}:{SERVER_PORT}/{file}" if role == "client" else "",
+        "PROTOCOLS": "",
+        "SSLKEYLOGFILE": "/logs/keys.log",
+        "QLOGDIR": "/logs/qlog/",
+        f"{role.upper()}_PARAMS": arguments,
+    }
+    if role == "client" and repeats and cell.client.session:
+        environment["SESSION_DIR"] = "/session"
+    return environment
+
+
+def _pair(cell: Cell, index: int, slot: int) -> tuple[Host, Host]:
+    flow = cell.scenario.flows[index]
+    number = 100 + index
+    left, right = f"193.167.{slot}.{number}", f"193.167.{100 + slot}.{number}"
+    left6, right6 = f"fd00:cafe:cafe:{slot}::{number}", f"fd00:cafe:cafe:{100 + slot}::{number}"
+    file = f"{flow.download.label()}.bin"
+    client_words, server_words = endpoint_arguments(cell)
+    servers = {"server4": (right,), "server6": (right6,), "server46": (right, right6)}
+    clients = {"client4": (left,), "client6": (left6,), "client46": (left, left6)}
+    repeats = flow.repeat_after is not None
+    client = Host(
+        name=f"client{index}", role="client", flow=index, image=cell.client_image.reference,
+        ipv4=left, ipv6=left6,
+        hosts={"sim": (f"193.167.{slot}.2",), **servers},
+        environment=_environment(cell, "client", file, client_words, repeats),
+    )  # fmt: skip
+    server = Host(
+        name=f"server{index}", role="server", flow=index, image=cell.server_image.reference,
+        ipv4=right, ipv6=right6,
+        hosts={"sim": (f"193.167.{100 + slot}.2",), **servers, **clients},
+        environment=_environment(cell, "server", file, server_words, repeats),
+    )  # fmt: skip
+    return client, server
+
+
+def _guest_memory(program: PathProgram) -> int:
+    """MiB for the lab kernel: a base, and twice what the queues and delay lines can hold."""
+    held = sum(
+        (link.limit_bytes or (link.limit_packets or 0) * 1514) + link.rate_bps * link.delay_ns / 8e9
+        for link in program.links.values()
+    )
+    # An skb costs about three times a small packet and twice a full one (truesize).
+    return 192 + 64 * math.ceil(3 * held / 2**20 / 64)
+
+
+def run_seed(cell: Cell, repetition: int) -> int:
+    """Seed of netem's loss: the same for the same cell and repetition, different between repetitions."""
+    return (cell.seed * 1_000_003 + repetition * 7_919) % 2**31 + 1
+
+
+def build_lab(cell: Cell, repetition: int, slot: int = 0) -> Lab:
+    """The lab of one run. UnsupportedError when an implementation does not offer what it needs."""
+    _check(cell)
+    scenario = cell.scenario
+    if len(scenario.flows) > MAXIMUM_FLOWS:
+        raise InputError(f"{scenario.name}: {len(scenario.flows)} flows, but a lab holds {MAXIMUM_FLOWS}")
+    program = compile_path(scenario.path, run_seed(cell, repetition))
+    hosts = [host for index in range(len(scenario.flows)) for host in _pair(cell, index, slot)]
+    flows = tuple(
+        LabFlow(
+            flow=index,
+            client=f"client{index}",
+            server=f"server{index}",
+            file=f"{flow.download.label()}.bin",
+            size=flow.download.bytes,
+            start=flow.start.seconds,
+            repeat_after=None if flow.repeat_after is None else flow.repeat_after.seconds,
+        )
+        for index, flow in enumerate(scenario.flows)
+    )
+    return Lab(
+        name=f"{scenario.name} {cell.client.name}→{cell.server.name}",
+        networks=_networks(slot),
+        hosts=tuple(hosts),
+        flows=flows,
+        sim_image=cell.sim_image.reference,
+        sim_kernel=cell.sim_kernel,
+        program=program,
+        memory_mib=_guest_memory(program),
+        timeout=scenario.timeout.seconds,
+        effective=effective_parameters(cell),
+    )
+
+
+def expected_seconds(cell: Cell) -> float:
+    """Rough wall time of one run, for the estimate: transfers at 1.3 × the ideal, pauses, overhead."""
+    longest = 0.0
+    for flow in cell.scenario.flows:
+        once = min(1.3 * ideal_time(cell.scenario.path, flow.download) + 3, cell.scenario.timeout.seconds)
+        again = 0.0 if flow.repeat_after is None else flow.repeat_after.seconds + once
+        longest = max(longest, flow.start.seconds + once + again)
+    return longest + 6

@@ -1,0 +1,47 @@
+"""From a finished run's artefacts to measurements and the proof of its link.
+
+A metric is one file in this package with a function marked `@metric` (see `registry`); nothing else changes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.metrics.link import prove
+from harness.metrics.registry import Caution, metrics
+from harness.metrics.view import RunView
+from harness.outcome import LinkProof, MeasuredRun, Measurement, Run
+
+#: Raised whenever a figure would come out differently; runs measured by an older version are measured again.
+VERSION = 1
+
+
+def measure(folder: Path, run: Run) -> MeasuredRun:
+    """Measure a run from the artefacts in its folder.
+
+    Never raises on what it finds there: a missing or damaged artefact costs the metrics that need it, and
+    `warnings` says which one it was. A link that cannot be proven is invalid.
+    """
+    view = RunView(folder, run)
+    measurements: list[Measurement] = []
+    warnings: list[str] = []
+    for name, function in metrics().items():
+        try:
+            for finding in function(view):
+                if isinstance(finding, Caution):
+                    warnings.append(finding.text)
+                else:
+                    measurements.append(finding)
+        except Exception as error:  # one artefact's bad data must not cost the others' figures
+            warnings.append(f"{name} failed: {type(error).__name__}: {error}")
+    try:
+        link, cautions = prove(view)
+    except Exception as error:
+        problem = f"the path cannot be proven: {type(error).__name__}: {error}"
+        link, cautions = LinkProof(valid=False, problems=(problem,)), ()
+    return MeasuredRun(
+        version=VERSION,
+        measurements=tuple(measurements),
+        link=link,
+        warnings=tuple(dict.fromkeys([*view.problems, *warnings, *cautions])),
+    )

@@ -1,0 +1,270 @@
+"""The link proof: whether the emulated path was the one asked for.
+
+Each direction is held against an exact replay of its own arrivals (`replay`), and its packets are counted
+against the kernel's counters. Outside a tolerance the run is worth nothing, and the problem says the figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from harness.metrics.figures import busy_rate, idle_delay_ns, loss_probability, quantiles_ms
+from harness.metrics.phases import Phase, phases_of
+from harness.metrics.replay import Fate, Replay, calibrated
+from harness.metrics.view import RunView
+from harness.outcome import DirectionProof, LinkProof
+from harness.path.arithmetic import FRAME
+from harness.traces.counters import running_total, total
+from harness.traces.lab import LinkSettings
+from harness.traces.matching import Passage
+
+Side = Literal["to_client", "to_server"]
+
+#: Delay above (or, for rounding of µs captures and clock reads, hardly below) what was asked, ns.
+DELAY_ABOVE, DELAY_BELOW = 1_000_000, 200_000
+#: Relative error of the rate in busy periods, and how far off the ends of a busy period may be, s.
+RATE, RATE_EDGE = 0.01, 0.001
+#: Share of packets that may vanish without reason (at least two packets: the last of a capture are uncertain).
+UNASKED, UNASKED_PACKETS = 0.001, 2
+#: 99th percentile of lateness, ms: real time runs on a shared machine; virtual time is exact but for clock reads.
+#: 5 ms is below 1 % of a geostationary RTT; whatever the clock, two packet times are the link's own grain.
+LATENESS = {"compose": 5.0, "virtual": 1.0}
+#: Above this a run in real time is valid, but worth a caution, ms.
+LATENESS_CAUTION = 1.0
+#: A loss rate less probable than this is not the one asked for.
+IMPROBABLE = 1e-6
+#: How late a scheduled change may be, ms, and how long before the end it must have been due to be missed, s.
+CHANGE_LATE, CHANGE_MISSED = 100.0, 1.0
+_FOREVER = 2**62
+
+
+@dataclass(frozen=True)
+class _Direction:
+    """One direction's material."""
+
+    name: Side
+    asked: LinkSettings
+    phases: tuple[Phase, ...]
+    passage: Passage
+    replayed: Replay
+
+
+def prove(view: RunView) -> tuple[LinkProof, tuple[str, ...]]:
+    """The proof, and cautions that do not make it invalid."""
+    kernel = view.run.sim_kernel or view.events.kernel
+    directions = [_direction(view, "to_client"), _direction(view, "to_server")]
+    if view.lab is None or directions[0] is None or directions[1] is None:
+        missing = "; ".join(view.problems) or "no captures"
+        return LinkProof(valid=False, problems=(f"the path cannot be proven: {missing}",), kernel=kernel), ()
+    proofs, problems, cautions = [], _emptiness(view), []
+    for direction in directions:
+        assert direction is not None
+        figures = _proof(view, direction)
+        proofs.append(figures)
+        problems += _problems(view, direction, figures)
+        cautions += _cautions(view, direction, figures)
+    late, change_problems = _changes(view)
+    problems += change_problems
+    if view.capture_drops:
+        cautions.append(f"the captures missed {view.capture_drops} packets: counts of drops are upper bounds")
+    proof = LinkProof(
+        valid=not problems, problems=tuple(problems), kernel=kernel, to_client=proofs[0], to_server=proofs[1],
+        capture_drops=view.capture_drops, changes_late_ms=late,
+        steal=_share(view, "steal"), idle=_share(view, "idle"),
+    )  # fmt: skip
+    return proof, tuple(cautions)
+
+
+def _direction(view: RunView, name: Side) -> _Direction | None:
+    passage = view.to_client if name == "to_client" else view.to_server
+    if view.lab is None or passage is None:
+        return None
+    asked: LinkSettings = getattr(view.lab.links, name)
+    phases = phases_of(view, name)
+    nothing = np.zeros(0, np.int64)
+    drops = (nothing, nothing) if view.counters is None else running_total(view.counters, asked.device, "drops")
+    return _Direction(name, asked, phases, passage, calibrated(passage, phases, asked.discipline == "red", drops))
+
+
+def _proof(view: RunView, direction: _Direction) -> DirectionProof:
+    passage, replayed, asked = direction.passage, direction.replayed, direction.asked
+    queue_drops, loss_drops, unasked = _conservation(view, direction)
+    first = passage.arrived & (replayed.phase == 0)
+    delays = passage.out_ns[first] - passage.entered.t_ns[first]
+    rate = busy_rate(passage, replayed, 0)
+    lateness = quantiles_ms(replayed.lateness_ns(passage), 50, 99) if asked.jitter_ns == 0 else None
+    return DirectionProof(
+        packets=len(passage.entered),
+        min_delay_ms=float(delays.min()) / 1e6 if len(delays) else None,
+        asked_delay_ms=asked.delay_ns / 1e6,
+        rate_mbps=None if rate is None else rate.bits_per_second / 1e6,
+        asked_rate_mbps=asked.rate_bps / 1e6,
+        queue_drops=queue_drops,
+        loss_drops=loss_drops,
+        unasked_drops=unasked,
+        lateness_p50_ms=None if lateness is None else lateness[0],
+        lateness_p99_ms=None if lateness is None else lateness[1],
+        oversize_frames=_oversize(view, direction.name),
+    )
+
+
+def _conservation(view: RunView, direction: _Direction) -> tuple[int, int, int]:
+    """Drops of the queue, of random loss, and of nobody: in = out + drops + in flight at the end.
+
+    The kernel's counts where there are any, else what the replay takes each missing packet for.
+    """
+    fates = np.bincount(direction.replayed.fate, minlength=len(Fate))
+    lossy = any(phase.mean_loss > 0 for phase in direction.phases)
+    queue = loss = None
+    if view.counters is not None:
+        queue = total(view.counters, direction.asked.device, "drops", 0, _FOREVER)
+        loss = total(view.counters, direction.asked.egress, "drops", 0, _FOREVER)
+    queue_drops = int(fates[Fate.QUEUE_DROP]) if queue is None else queue
+    loss_drops = int(fates[Fate.LOST]) if loss is None else loss
+    if not lossy:
+        loss_drops = 0  # netem dropped for want of room, which nobody asked for
+    vanished = int(fates[Fate.QUEUE_DROP] + fates[Fate.LOST])
+    return queue_drops, loss_drops, max(0, vanished - queue_drops - loss_drops)
+
+
+def _oversize(view: RunView, name: Side) -> int:
+    """Frames above the MTU on either side."""
+    sides = (side for side in (view.left, view.right) if side is not None)
+    to_client = name == "to_client"
+    return max((int(((s.length > FRAME) & (s.to_client == to_client)).sum()) for s in sides), default=0)
+
+
+def _emptiness(view: RunView) -> list[str]:
+    received = sum(transfer.received for transfer in view.run.transfers)
+    passage = view.to_client
+    if received and passage is not None and not len(passage.entered):
+        return [f"the captures hold no datagram of the servers, but the clients received {received} B"]
+    return []
+
+
+def _problems(view: RunView, direction: _Direction, proof: DirectionProof) -> list[str]:
+    name, packets = direction.name, max(proof.packets, 1)
+    problems = [*_delay_problems(direction), *_rate_problems(direction)]
+    allowed = max(UNASKED_PACKETS, UNASKED * packets, view.capture_drops)
+    if proof.unasked_drops > allowed:
+        problems.append(
+            f"{name}: {proof.unasked_drops} of {packets} packets ({proof.unasked_drops / packets:.2%}) vanished that "
+            f"nothing was asked to drop (tolerance {UNASKED:.1%})"
+        )
+    if proof.oversize_frames:
+        problems.append(f"{name}: {proof.oversize_frames} frames above {FRAME} B: an offload was left on")
+    return [*problems, *_lateness_problems(view, direction), *_loss_problems(view, direction, proof)]
+
+
+def _delay_problems(direction: _Direction) -> list[str]:
+    problems = []
+    jitter = direction.asked.jitter_ns
+    for index, phase in enumerate(direction.phases):
+        found = idle_delay_ns(direction.passage, direction.replayed, index)
+        low, high = phase.delay_ns - jitter - DELAY_BELOW, phase.delay_ns + jitter + DELAY_ABOVE
+        if found is not None and not low <= found <= high:
+            problems.append(
+                f"{direction.name}: the smallest delay{_since(index)} was {found / 1e6:.2f} ms, asked "
+                f"{phase.delay_ns / 1e6:.2f} ms (tolerance {(jitter + DELAY_ABOVE) / 1e6:.1f} ms)"
+            )
+    return problems
+
+
+def _rate_problems(direction: _Direction) -> list[str]:
+    problems = []
+    for index, phase in enumerate(direction.phases):
+        found = busy_rate(direction.passage, direction.replayed, index)
+        if found is None:
+            continue
+        edge = (RATE_EDGE + 2 * direction.asked.jitter_ns / 1e9) * found.periods / found.seconds
+        if abs(found.bits_per_second / phase.rate_bps - 1) > RATE + edge:
+            problems.append(
+                f"{direction.name}: {found.bits_per_second / 1e6:.3f} Mbit/s in {found.seconds:.1f} s of busy "
+                f"queue{_since(index)}, asked {phase.rate_bps / 1e6:.3f} Mbit/s (tolerance {RATE + edge:.1%})"
+            )
+    return problems
+
+
+def _lateness_problems(view: RunView, direction: _Direction) -> list[str]:
+    if direction.asked.jitter_ns:
+        return []
+    found = quantiles_ms(direction.replayed.lateness_ns(direction.passage), 1, 99)
+    allowed = _allowed_lateness(view, direction.phases)
+    if found is None or max(-found[0], found[1]) <= allowed:
+        return []
+    share, worst, word = ("1st", -found[0], "early") if -found[0] > found[1] else ("99th", found[1], "late")
+    return [
+        f"{direction.name}: packets left {worst:.1f} ms {word} at the {share} percentile (tolerance {allowed:.1f} ms)"
+    ]
+
+
+def _allowed_lateness(view: RunView, phases: Sequence[Phase]) -> float:
+    slowest = min(phase.rate_bps for phase in phases)
+    return max(LATENESS[view.run.cell.engine], 2 * FRAME * 8e3 / slowest)
+
+
+def _loss_problems(view: RunView, direction: _Direction, proof: DirectionProof) -> list[str]:
+    entering = proof.packets - proof.queue_drops
+    losses = np.array([phase.mean_loss for phase in direction.phases])
+    phase = direction.replayed.phase[direction.replayed.fate != Fate.QUEUE_DROP]
+    expected = float(losses[phase].mean()) if len(phase) else 0.0
+    if entering <= 0 or expected == 0:
+        return []
+    path = view.run.cell.scenario.path
+    model = (path.to_client if direction.name == "to_client" else path.to_server).loss
+    probability = loss_probability(proof.loss_drops, entering, expected, model)
+    if probability >= IMPROBABLE:
+        return []
+    return [
+        f"{direction.name}: random loss took {proof.loss_drops} of {entering} packets "
+        f"({proof.loss_drops / entering:.2%}), asked {expected:.2%} (probability {probability:.0e})"
+    ]
+
+
+def _changes(view: RunView) -> tuple[tuple[float, ...], list[str]]:
+    """How late each change took effect, ms, and what is wrong with that."""
+    assert view.lab is not None
+    start = min([w.zero_ns for w in view.windows if w.zero_ns is not None], default=view.events.first_datagram_ns)
+    if start is None:
+        return (), []
+    ends = [passage.end_ns for passage in (view.to_client, view.to_server) if passage is not None]
+    end = view.events.stop_ns or max(ends, default=0)
+    late, problems = [], []
+    for index, change in enumerate(view.lab.changes):
+        applied = view.events.changes.get(index)
+        if applied is None:
+            if end - start > (change.at + CHANGE_MISSED) * 1e9:
+                problems.append(f"change {index} was due at {change.at:.3f} s and never took effect")
+            continue
+        late.append((applied - start) / 1e6 - change.at * 1e3)
+        if abs(late[-1]) > CHANGE_LATE:
+            problems.append(
+                f"change {index} was due at {change.at:.3f} s and took effect {late[-1]:.0f} ms later "
+                f"(tolerance {CHANGE_LATE:.0f} ms)"
+            )
+    return tuple(late), problems
+
+
+def _cautions(view: RunView, direction: _Direction, proof: DirectionProof) -> list[str]:
+    cautions = []
+    late = proof.lateness_p99_ms
+    if view.run.cell.engine == "compose" and late is not None and late > LATENESS_CAUTION:
+        cautions.append(f"{direction.name}: packets left {late:.1f} ms late at the 99th percentile")
+    if view.counters is None:
+        cautions.append(f"{direction.name}: without the kernel's counters, drops are what the replay takes them for")
+    if direction.passage.appeared and not view.capture_drops:
+        cautions.append(f"{direction.name}: {direction.passage.appeared} packets left that were not seen entering")
+    return cautions
+
+
+def _share(view: RunView, name: str) -> float | None:
+    value = view.run.host.get(name)
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _since(index: int) -> str:
+    return f" since change {index - 1}" if index else ""

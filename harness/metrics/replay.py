@@ -1,0 +1,221 @@
+"""The ideal link: the arrivals of one direction through an exact token-bucket queue.
+
+The bottleneck is tbf (net/sched/sch_tbf.c): a bucket of `burst` bytes, full at the start, filled at the rate; the
+packet at the head leaves once the bucket holds its length. A change of tbf fills the bucket (tbf_change). Then
+comes netem's delay. Which packets were dropped is taken from the captures, so that the replay asks one thing
+only: when should each packet have left?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.metrics.phases import Phase
+from harness.traces.matching import Passage
+
+Ints = npt.NDArray[np.int64]
+
+#: A packet due this close to the end of the capture may have been under way, ns.
+_END = 5_000_000
+#: Around a scheduled change the commands apply one after the other; packets that leave then prove nothing, ns.
+GUARD = 50_000_000
+
+
+class Fate(IntEnum):
+    """What became of a packet."""
+
+    DELIVERED = 0
+    QUEUE_DROP = 1
+    LOST = 2
+    """Dropped behind the queue, so its bytes used the bottleneck."""
+    IN_FLIGHT = 3
+    """Not out when the capture ended."""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """One direction's n packets on the ideal link; every array has shape (n,)."""
+
+    departure_ns: Ints
+    """When the packet should have left the bottleneck; -1 for queue drops."""
+    due_ns: Ints
+    """When it should have left the simulator: departure plus delay; -1 for queue drops."""
+    limited: npt.NDArray[np.bool_]
+    """The packet had to wait for tokens: the bottleneck was busy."""
+    fate: npt.NDArray[np.uint8]
+    phase: Ints
+    """Index of the phase in which it departed."""
+    calm: npt.NDArray[np.bool_]
+    """It was delivered and departed away from a change: its lateness means something."""
+
+    def lateness_ns(self, passage: Passage) -> Ints:
+        """Actual minus ideal departure of the calm packets."""
+        return np.asarray(passage.out_ns[self.calm] - self.due_ns[self.calm], np.int64)
+
+
+class _Bottleneck:
+    """A token bucket with its queue; all times relative to the first arrival, ns."""
+
+    def __init__(self, phases: Sequence[Phase], lengths: list[int]) -> None:
+        self.coming = list(phases[1:])
+        self.lengths = lengths
+        self.departures = [-1.0] * len(lengths)
+        self.limited = [False] * len(lengths)
+        self.queue: list[int] = []  # accepted packets in order; those before `head` have left
+        self.head = 0
+        self.backlog = 0
+        self.last = 0.0
+        self._enter(phases[0])
+        self.filled_from = -self.depth
+
+    def _enter(self, phase: Phase) -> None:
+        self.phase = phase
+        self.per_byte = 8e9 / phase.rate_bps
+        self.depth = phase.burst_bytes * self.per_byte  # time to fill the bucket
+
+    def advance(self, now: float) -> None:
+        """Let packets leave, and changes happen, until `now`."""
+        while self.coming and self.coming[0].start_ns <= now:
+            phase = self.coming.pop(0)
+            self._leave_until(phase.start_ns)
+            self._enter(phase)
+            self.last = max(float(phase.start_ns), 0.0)
+            self.filled_from = phase.start_ns - self.depth
+            for index in self.queue[self.head :]:
+                self._serve(index, self.last)
+        self._leave_until(now)
+
+    def _leave_until(self, now: float) -> None:
+        queue, departures = self.queue, self.departures
+        head, backlog = self.head, self.backlog
+        while head < len(queue) and departures[queue[head]] <= now:
+            backlog -= self.lengths[queue[head]]
+            head += 1
+        self.head, self.backlog = head, backlog
+
+    def would_leave(self, length: int, now: float) -> float:
+        """When a packet that arrives now would leave."""
+        return max(now, self.last, self.filled_from + length * self.per_byte)
+
+    def _serve(self, index: int, ready: float) -> None:
+        size = self.lengths[index] * self.per_byte
+        start = max(ready, self.last)
+        departure = max(start, self.filled_from + size)
+        self.limited[index] = departure > start
+        self.departures[index] = self.last = departure
+        self.filled_from = max(self.filled_from, departure - self.depth) + size
+
+    def accept(self, index: int, now: float) -> None:
+        """Queue a packet."""
+        self.queue.append(index)
+        self.backlog += self.lengths[index]
+        self._serve(index, now)
+
+    def full(self, length: int) -> bool:
+        """Whether a packet does not fit (net/sched/sch_fifo.c: backlog + length ≤ limit, or packets < limit)."""
+        if self.phase.limit_packets is not None:
+            return len(self.queue) - self.head >= self.phase.limit_packets
+        return self.phase.limit_bytes is not None and self.backlog + length > self.phase.limit_bytes
+
+
+@dataclass
+class _Budget:
+    """The kernel's count of the queue's drops over time: it tells a full queue from what happens behind it."""
+
+    times: Ints
+    totals: Ints
+    used: int = 0
+
+    def take(self, t_ns: int) -> bool | None:
+        """Whether the count had a drop left for a packet of that time; None after the last sample."""
+        sample = int(np.searchsorted(self.times, t_ns))
+        if sample == len(self.times):
+            return None
+        if self.used >= self.totals[sample]:
+            return False
+        self.used += 1
+        return True
+
+
+def replay(passage: Passage, phases: Sequence[Phase], red: bool, drops: tuple[Ints, Ints]) -> Replay:
+    """Replay one direction.
+
+    `red`: the queue is RED and may drop at any length. `drops`: sample times (ns) and running total of the
+    queue's drops by the kernel's count, empty where there is none.
+    """
+    t_ns = passage.entered.t_ns
+    base = int(t_ns[0]) if len(t_ns) else 0
+    link = _Bottleneck([replace(p, start_ns=p.start_ns - base) for p in phases], passage.entered.length.tolist())
+    budget = _Budget(drops[0] - base, drops[1])
+    fates = np.zeros(len(t_ns), np.uint8)
+    end = passage.end_ns - base - _END
+    for index, (now, arrived) in enumerate(zip((t_ns - base).tolist(), passage.arrived.tolist(), strict=True)):
+        link.advance(now)
+        if not arrived:
+            fate = _fate(link, link.lengths[index], now, end, budget, red)
+            fates[index] = fate
+            if fate is Fate.QUEUE_DROP:
+                continue
+        link.accept(index, now)
+    link.advance(np.inf)
+    return _result(passage, phases, link, fates, base)
+
+
+def _fate(link: _Bottleneck, length: int, now: int, end: int, budget: _Budget, red: bool) -> Fate:
+    """Why a packet that entered did not leave.
+
+    Without random loss the queue dropped it unless the kernel did not count it; with random loss, a drop-tail
+    queue must have been full besides. That corrects itself: a drop that is taken for a loss fills the replayed
+    queue, a loss that is taken for a drop empties it, until it is as full as the kernel's.
+    """
+    lossy = link.phase.mean_loss > 0
+    under_way = link.would_leave(length, now) + link.phase.delay_ns > end
+    full = link.full(length)
+    counted = budget.take(now) if red or full or not lossy else False
+    if counted is None:
+        counted = full if under_way or (lossy and not red) else not lossy
+    if counted:
+        return Fate.QUEUE_DROP
+    return Fate.IN_FLIGHT if under_way else Fate.LOST
+
+
+def _result(
+    passage: Passage, phases: Sequence[Phase], link: _Bottleneck, fates: npt.NDArray[np.uint8], base: int
+) -> Replay:
+    accepted = fates != Fate.QUEUE_DROP
+    departure = np.where(accepted, np.round(link.departures).astype(np.int64) + base, -1)
+    starts = np.array([phase.start_ns for phase in phases[1:]], np.int64)
+    phase = np.searchsorted(starts, departure, side="right")
+    delays = np.array([item.delay_ns for item in phases], np.int64)
+    due = np.where(accepted, departure + delays[phase], -1)
+    calm = passage.arrived & accepted
+    for start in starts:
+        calm &= np.abs(departure - start) > GUARD
+    return Replay(departure, due, np.array(link.limited, np.bool_), fates, phase.astype(np.int64), calm)
+
+
+def calibrated(passage: Passage, phases: Sequence[Phase], red: bool, drops: tuple[Ints, Ints]) -> Replay:
+    """Replay with the moment of each change of rate moved, by at most `GUARD`, to where departures say it was.
+
+    The event that reports a change is written some milliseconds from when the kernel made it. A change
+    from rate a to b that is replayed x too late makes packets x·(a-b)/b late until the queue is empty again.
+    """
+    result = replay(passage, phases, red, drops)
+    moved = list(phases)
+    for index in range(1, len(phases)):
+        before, after = phases[index - 1].rate_bps, phases[index].rate_bps
+        busy = result.calm & (result.phase == index) & result.limited
+        if before == after or not busy.any():
+            continue
+        first = np.flatnonzero(busy)[:200]
+        late = float(np.median(passage.out_ns[first] - result.due_ns[first]))
+        shift = round(late * after / (before - after))
+        if 0 < abs(shift) <= GUARD:
+            moved[index] = replace(phases[index], start_ns=phases[index].start_ns - shift)
+            result = replay(passage, moved, red, drops)
+    return result

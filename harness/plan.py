@@ -1,0 +1,100 @@
+"""Scenarios × implementations × parameters × repetitions → runs to do. Pure.
+
+A cell's key is the hash of everything that can change what happens in it. Resume, cache, shard and merge
+are then one mechanism: `plan − store`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from harness.lab import LAB_VERSION, endpoint_arguments, interop_testcase
+from harness.model import Implementation, ParameterValue, Scenario
+from harness.outcome import Cell, EngineName, Image
+
+#: Parts of a scenario that do not change what happens in a run, only what is read from it.
+_ONLY_READ = {"title", "description", "references", "objectives", "repetitions", "milestones", "name"}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for."""
+
+    scenarios: Sequence[Scenario]
+    clients: Sequence[Implementation]
+    servers: Sequence[Implementation]
+    engine: EngineName = "compose"
+    sim_kernel: str = "auto"
+    repetitions: int | None = None
+    seed: int = 1
+    parameters: Mapping[str, Sequence[ParameterValue]] = field(default_factory=dict)
+    """role.NAME → values; more than one value makes a cell for each."""
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One repetition of one cell."""
+
+    cell: Cell
+    repetition: int
+
+
+def cell_key(cell: Cell) -> str:
+    """16 hexadecimal digits of BLAKE2b over the canonical JSON of what the cell's runs depend on."""
+    scenario = cell.scenario.model_dump(mode="json", by_alias=True, exclude=_ONLY_READ)
+    client_words, server_words = endpoint_arguments(cell)
+    content = {
+        "lab": LAB_VERSION,
+        "scenario": scenario,
+        "client": [cell.client.name, cell.client_image.identity, client_words, cell.client.session],
+        "server": [cell.server.name, cell.server_image.identity, server_words],
+        "testcase": interop_testcase(cell),
+        "sim": cell.sim_image.identity,
+        "sim_kernel": cell.sim_kernel,
+        "engine": cell.engine,
+        "parameters": cell.parameters,
+        "seed": cell.seed,
+    }
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def cells(request: Request, images: Mapping[str, Image], sim_image: Image) -> list[Cell]:
+    """The matrix, in the order scenario, parameters, client, server. `images` maps names to images."""
+    made = []
+    names = sorted(request.parameters)
+    choices = [dict(zip(names, values, strict=True)) for values in itertools.product(*map(request.parameters.get, names))]  # type: ignore[arg-type]
+    for scenario, chosen, client, server in itertools.product(
+        request.scenarios, choices, request.clients, request.servers
+    ):
+        cell = Cell(
+            key="",
+            scenario=scenario,
+            client=client,
+            server=server,
+            client_image=images[client.name],
+            server_image=images[server.name],
+            sim_image=sim_image,
+            engine=request.engine,
+            sim_kernel=request.sim_kernel,  # type: ignore[arg-type]
+            parameters={**scenario.parameters, **chosen},
+            seed=request.seed,
+        )
+        made.append(cell.model_copy(update={"key": cell_key(cell)}))
+    return made
+
+
+def runs(matrix: Iterable[Cell], repetitions: int | None = None) -> list[PlannedRun]:
+    """All repetitions, interleaved: every cell once before any cell twice, so that drift hits all alike."""
+    matrix = list(matrix)
+    counts = {cell.key: repetitions or cell.scenario.repetitions for cell in matrix}
+    return [
+        PlannedRun(cell, repetition)
+        for repetition in range(max(counts.values(), default=0))
+        for cell in matrix
+        if repetition < counts[cell.key]
+    ]

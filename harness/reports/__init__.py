@@ -1,0 +1,60 @@
+"""Reports: one file a format. All of them take the same frozen results and return text or plain data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from harness.outcome import Cell, Interval, Measurement, MeasuredRun, Run, Verdict
+from harness.stats import interval
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """Everything known of one cell."""
+
+    cell: Cell
+    runs: tuple[tuple[Run, MeasuredRun | None], ...]
+    verdict: Verdict
+    folders: tuple[Path, ...]
+    """Folder of each run."""
+
+    @cached_property
+    def outcomes(self) -> dict[str, int]:
+        """How often each outcome happened."""
+        return dict(sorted(Counter(run.outcome.status for run, _ in self.runs).items()))
+
+    @cached_property
+    def measurements(self) -> dict[str, list[Measurement]]:
+        """Name → the measurement of each completed run."""
+        found: dict[str, list[Measurement]] = {}
+        for run, measured in self.runs:
+            if run.outcome.status == "completed" and measured is not None:
+                for measurement in measured.measurements:
+                    found.setdefault(measurement.name, []).append(measurement)
+        return dict(sorted(found.items()))
+
+    def interval(self, name: str) -> Interval | None:
+        """Median and interval of a measurement, or None where it was not made."""
+        values = [measurement.value for measurement in self.measurements.get(name, [])]
+        return interval(values) if values else None
+
+    @property
+    def last(self) -> tuple[Run, MeasuredRun | None, Path] | None:
+        """The last run, with its folder."""
+        if not self.runs:
+            return None
+        run, measured = self.runs[-1]
+        return run, measured, self.folders[-1]
+
+    @property
+    def reproduction(self) -> str:
+        """One line that brings the cell up by hand, from the files of its last run."""
+        if not self.folders or not (self.folders[-1] / "compose.yaml").exists():
+            return ""
+        folder = self.folders[-1]
+        return (
+            f"docker compose --env-file {folder}/cell.env -f {folder}/compose.yaml up --abort-on-container-exit"
+        )

@@ -1,0 +1,48 @@
+"""What a scenario amounts to, before anything runs: figures, reference times, path program."""
+
+from __future__ import annotations
+
+from harness.model import Link, Scenario
+from harness.path import bdp_bytes, burst_bytes, compile_path, ideal_time, queue_bytes, slow_start_time
+from harness.units import Duration, Size
+
+
+def _link(name: str, link: Link, rtt: Duration) -> list[str]:
+    queue = queue_bytes(link, rtt)
+    milliseconds = link.rate.time_for(queue) * 1000
+    loss = f", loss {link.mean_loss * 100:g} %" if link.mean_loss else ""
+    return [
+        f"  {name}: {link.rate}, {link.delay} one way{loss}",
+        f"    BDP {bdp_bytes(link.rate, rtt):,} B · queue ({link.queue.discipline}) {queue:,} B = {milliseconds:.1f} ms "
+        f"· token bucket {burst_bytes(link):,} B",
+    ]
+
+
+def _sizes(scenario: Scenario) -> list[Size]:
+    largest = max(flow.download for flow in scenario.flows)
+    return sorted({*(size for size in scenario.milestones if size <= largest), largest})
+
+
+def explain(scenario: Scenario) -> str:
+    """The scenario, its path's figures, reference times for each size, objectives, and the program."""
+    path = scenario.path
+    lines = [f"{scenario.name}: {scenario.title}", ""]
+    lines += [f"  source: {text}" for text in scenario.references]
+    lines += [f"path (RTT {path.rtt}, terminal at the {path.terminal}'s end)"]
+    lines += _link("forward (to the terminal)", path.forward, path.rtt)
+    lines += _link("return (from the terminal)", path.return_, path.rtt)
+    for change in path.changes:
+        parts = [f"{name} {change_.model_dump(exclude_none=True, mode='json')}"
+                 for name, change_ in (("forward", change.forward), ("return", change.return_)) if change_ is not None]  # fmt: skip
+        lines.append(f"  after {change.at}: {'; '.join(parts)}")
+    lines += ["", "times from the first datagram, seconds (no headers, loss or overshoot)"]
+    lines += ["  size       textbook slow start      ideal  objective"]
+    bounds = {item.metric: f"{item.bound:g}" for item in scenario.objectives}
+    for size in _sizes(scenario):
+        objective = bounds.get(f"milestone_{size.label()}", "open")
+        lines.append(
+            f"  {size.label():8} {slow_start_time(path, size):21.2f} {ideal_time(path, size):10.2f}  {objective}"
+        )
+    lines += ["", "path program (left: the clients' interface, right: the servers')"]
+    lines += [f"  {line}" for line in compile_path(path).lines()]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,117 @@
+"""The JSON contract: stable keys under a schema number; stdout carries it and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from harness.model import Implementation, Scenario
+from harness.outcome import LinkProof
+from harness.plan import PlannedRun
+from harness.reports import CellResult
+
+SCHEMA = 1
+
+
+def _link(result: CellResult) -> dict[str, Any]:
+    """The last run's proof, and over all runs whether every link was valid."""
+    proofs = [(run, measured.link) for run, measured in result.runs if measured is not None and measured.link]
+    if not proofs:
+        return {"valid": False, "kernel": "", "problems": ["no run reached the point where the link can be proven"]}
+    proof: LinkProof = proofs[-1][1]  # type: ignore[assignment]
+    content = proof.model_dump(mode="json")
+    content["valid"] = all(link.valid for _, link in proofs if link is not None)
+    content["kernel"] = content["kernel"] or proofs[-1][0].sim_kernel
+    return content
+
+
+def _cell(result: CellResult) -> dict[str, Any]:
+    measurements: dict[str, Any] = {}
+    for name, values in result.measurements.items():
+        span = result.interval(name)
+        assert span is not None
+        measurements[name] = {
+            "unit": values[0].unit,
+            "direction": values[0].direction,
+            "vantage": values[0].vantage,
+            "values": [item.value for item in values],
+            "median": span.median,
+            "low": span.low,
+            "high": span.high,
+            "coverage": span.coverage,
+        }
+    last = result.last
+    return {
+        "key": result.cell.key,
+        "scenario": result.cell.scenario.name,
+        "client": result.cell.client.name,
+        "server": result.cell.server.name,
+        "engine": result.cell.engine,
+        "parameters": result.cell.parameters,
+        "effective_parameters": last[0].effective if last else {},
+        "repetitions": len(result.runs),
+        "outcomes": result.outcomes,
+        "verdict": result.verdict.status,
+        "reason": result.verdict.reason,
+        "sentence": result.verdict.sentence,
+        "objectives": [
+            {
+                "metric": item.metric,
+                "demanded": item.demanded,
+                "observed": item.observed.model_dump() if item.observed else None,
+                "verdict": item.verdict,
+            }
+            for item in result.verdict.objectives
+        ],
+        "measurements": measurements,
+        "link": _link(result),
+        "warnings": sorted({text for run, measured in result.runs for text in (*run.warnings, *(measured.warnings if measured else ()))}),
+        "evidence": [str(folder) for folder in result.folders],
+        "reproduction": result.reproduction,
+    }
+
+
+def report(results: Iterable[CellResult]) -> dict[str, Any]:
+    """What `report --json` and `run --json` print."""
+    return {"schema": SCHEMA, "cells": [_cell(result) for result in results]}
+
+
+def catalogue(scenarios: Sequence[Scenario], implementations: Sequence[Implementation]) -> dict[str, Any]:
+    """What `list --json` prints."""
+    return {
+        "schema": SCHEMA,
+        "scenarios": [{"name": item.name, "title": item.title, "repetitions": item.repetitions} for item in scenarios],
+        "implementations": [
+            {
+                "name": item.name,
+                "title": item.title,
+                "version": item.version,
+                "roles": list(item.roles),
+                "protocols": list(item.protocols),
+                "source": item.image or "built here",
+                "parameters": sorted(item.parameters),
+            }
+            for item in implementations
+        ],
+    }
+
+
+def plan(planned: Sequence[PlannedRun], stored: set[tuple[str, int]], seconds: float) -> dict[str, Any]:
+    """What `plan --json` prints: every run, whether it is stored, and the estimate for the rest."""
+    return {
+        "schema": SCHEMA,
+        "seconds": round(seconds),
+        "runs": [
+            {
+                "key": item.cell.key,
+                "scenario": item.cell.scenario.name,
+                "client": item.cell.client.name,
+                "server": item.cell.server.name,
+                "engine": item.cell.engine,
+                "parameters": item.cell.parameters,
+                "repetition": item.repetition,
+                "stored": (item.cell.key, item.repetition) in stored,
+            }
+            for item in planned
+        ],
+    }

@@ -1,0 +1,55 @@
+"""The results table as Markdown, for the README and step summaries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from harness.path import ideal_time, slow_start_time
+from harness.reports import CellResult
+from harness.reports.table import SYMBOLS, columns, interval_text
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def scenario_markdown(results: Sequence[CellResult]) -> str:
+    """One scenario's table, with its three reference lines."""
+    scenario = results[0].cell.scenario
+    made = columns(scenario)
+    lines = [
+        f"**{scenario.title}** (`{scenario.name}`, engine {results[0].cell.engine}, "
+        f"median [interval] of n runs, seconds)",
+        "",
+        _line(["client → server", "verdict", "n", *(heading.removesuffix(" s") for _, heading in made), "Mbit/s"]),
+        _line(["---", "---", *["---:"] * (len(made) + 2)]),
+    ]
+    for result in results:
+        symbol, _ = SYMBOLS[result.verdict.status]
+        goodput = result.interval("goodput")
+        lines.append(
+            _line(
+                [
+                    f"{result.cell.client.name} → {result.cell.server.name}",
+                    f"{symbol} {result.verdict.status}",
+                    str(result.outcomes.get("completed", 0)),
+                    *(interval_text(result.interval(metric)) for metric, _ in made),
+                    "–" if goodput is None else f"{goodput.median:.1f}",
+                ]
+            )
+        )
+    sizes = {f"milestone_{size.label()}": size for size in scenario.milestones}
+    bounds = {item.metric: f"{item.bound:g}" for item in scenario.objectives}
+    lines.append(_line(["*objective*", "", "", *(bounds.get(metric, "open") for metric, _ in made), ""]))
+    for name, model in (("textbook slow start", slow_start_time), ("ideal", ideal_time)):
+        times = [f"{model(scenario.path, sizes[metric]):.2f}" if metric in sizes else "" for metric, _ in made]
+        lines.append(_line([f"*{name}*", "", "", *times, ""]))
+    return "\n".join(lines) + "\n"
+
+
+def report(results: Sequence[CellResult]) -> str:
+    """All scenarios, one table each."""
+    ordered = sorted(results, key=lambda result: result.cell.scenario.name)
+    groups = groupby(ordered, key=lambda result: result.cell.scenario.name)
+    return "\n".join(scenario_markdown(list(group)) for _, group in groups)

@@ -1,0 +1,124 @@
+"""One cell through an engine, into the store. Never judges."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+from harness.engines import Engine, EngineResult, Progress
+from harness.lab import UnsupportedError, build_lab
+from harness.metrics import measure
+from harness.outcome import MeasuredRun, Outcome, Run
+from harness.plan import PlannedRun
+from harness.store import Store, disk_error
+
+
+def cpu_times() -> dict[str, int]:
+    """Cumulative CPU time of this machine in ticks: user, idle, steal … (proc_stat(5))."""
+    names = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+    fields = Path("/proc/stat").read_text().splitlines()[0].split()[1:9]
+    return dict(zip(names, map(int, fields), strict=True))
+
+
+def host_facts(before: dict[str, int], after: dict[str, int], versions: dict[str, str]) -> dict[str, Any]:
+    """What a reader asks about the machine, with the shares of CPU time during the run."""
+    spent = {name: after[name] - before[name] for name in before}
+    total = max(1, sum(spent.values()))
+    models = [line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
+    return {
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "cpu": models[0] if models else "",
+        "cpus": os.cpu_count(),
+        "load": os.getloadavg()[0],
+        "steal": round(spent["steal"] / total, 5),
+        "idle": round((spent["idle"] + spent["iowait"]) / total, 5),
+        **versions,
+    }
+
+
+def _lines(file: str) -> list[str]:
+    try:
+        return Path(file).read_text().splitlines()
+    except OSError:
+        return []
+
+
+def _unsupported(planned: PlannedRun, error: UnsupportedError) -> Run:
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    outcome = Outcome(status="unsupported", role=error.role, reason=error.reason, detail=error.detail)
+    return Run(cell=planned.cell, repetition=planned.repetition, outcome=outcome, started_at=now)
+
+
+def _proven(run: Run, measured: MeasuredRun) -> Run:
+    """The run, with an outcome of infrastructure when the link was not the one asked for."""
+    link = measured.link
+    if run.outcome.status not in ("completed", "timed_out") or link is None or link.valid:
+        return run
+    detail = "; ".join(link.problems)
+    outcome = Outcome(status="infrastructure", role="sim", reason="link_invalid", detail=detail)
+    return run.model_copy(update={"outcome": outcome})
+
+
+def run_once(
+    planned: PlannedRun, engine: Engine, store: Store, versions: dict[str, str], progress: Progress
+) -> tuple[Run, MeasuredRun | None]:
+    """Execute one planned run and store it. EngineError when the ground failed; the run is then not stored."""
+    partial = store.begin(planned.cell.key, planned.repetition)
+    try:
+        run, measured = _execute(planned, engine, partial, versions, progress)
+        store.finish(partial, run, measured)
+    except OSError as error:
+        store.abandon(partial)
+        raise disk_error(error, partial) from error
+    except BaseException:
+        store.abandon(partial)
+        raise
+    return run, measured
+
+
+def _execute(
+    planned: PlannedRun, engine: Engine, folder: Path, versions: dict[str, str], progress: Progress
+) -> tuple[Run, MeasuredRun | None]:
+    try:
+        lab = build_lab(planned.cell, planned.repetition)
+    except UnsupportedError as error:
+        return _unsupported(planned, error), None
+    started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    before, begun = cpu_times(), time.monotonic()
+    result = engine.run(lab, folder, progress)
+    wall = time.monotonic() - begun
+    run = _run_of(planned, result, started, wall, host_facts(before, cpu_times(), versions), dict(lab.effective))
+    progress("measure")
+    measured = measure(folder, run)
+    return _proven(run, measured), measured
+
+
+def _run_of(
+    planned: PlannedRun,
+    result: EngineResult,
+    started: str,
+    wall: float,
+    host: dict[str, Any],
+    effective: dict[str, Any],
+) -> Run:
+    return Run(
+        cell=planned.cell,
+        repetition=planned.repetition,
+        outcome=result.outcome,
+        started_at=started,
+        transfers=result.transfers,
+        phases=result.phases,
+        wall=round(wall, 3),
+        sim_kernel=result.sim_kernel,
+        effective=effective,
+        image_ids=result.image_ids,
+        host=host,
+        warnings=result.warnings,
+    )
+
+

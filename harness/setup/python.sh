@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Make sure .venv has the Python environment: exact versions from requirements.txt, and the harness itself.
+set -euo pipefail
+
+root=${1:?usage: python.sh ROOT}
+cd "$root"
+
+fail() {
+  printf 'error: %s\nhint: %s\n' "$1" "$2" >&2
+  exit 3
+}
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi; }
+
+stamp=.venv/installed
+wanted=$(cat requirements.txt pyproject.toml | sha256sum)
+if [ -x .venv/bin/harness ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
+  exit 0
+fi
+
+python=
+for candidate in python3 python3.13 python3.12 python3.11; do
+  if command -v "$candidate" >/dev/null 2>&1 && "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+    python=$candidate
+    break
+  fi
+done
+[ -n "$python" ] || fail "no Python 3.11 or newer was found" "install python3 (Debian 12, Ubuntu 24.04 or newer have it)"
+
+printf 'setup: installing the Python environment into .venv\n' >&2
+mkdir -p .state
+if ! "$python" -m venv --clear .venv >.state/python.log 2>&1; then
+  # Debian and Ubuntu keep venv in a package of its own.
+  command -v apt-get >/dev/null 2>&1 || fail "$python cannot make virtual environments" "install the venv module of $python"
+  { as_root apt-get update && as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y python3-venv; } >>.state/python.log 2>&1 ||
+    fail "$python cannot make virtual environments" "install python3-venv; .state/python.log has the details"
+  "$python" -m venv --clear .venv >>.state/python.log 2>&1 || fail "$python cannot make virtual environments" "see .state/python.log"
+fi
+.venv/bin/pip install --quiet --disable-pip-version-check --requirement requirements.txt >>.state/python.log 2>&1 &&
+  .venv/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . >>.state/python.log 2>&1 ||
+  fail "pip could not install the pinned versions: $(grep -i error .state/python.log | head -n 1)" "see .state/python.log; a proxy's authority goes into PIP_CERT"
+printf '%s\n' "$wanted" >"$stamp"

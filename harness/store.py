@@ -1,0 +1,134 @@
+"""The results on disk: append-only, one folder a run, and the only writer under results/.
+
+Layout (documented in results/README.md)::
+
+    runs/<cell key>/<repetition>/run.json, measured.json, artefacts …
+    runs/<cell key>/replaced/<time>-<repetition>/   what a fresh run stood in for
+    partial/<owner>-<cell key>-<repetition>/        a run in progress
+
+A run's folder is renamed into place when it is finished, so a crash of anything loses no finished run and
+leaves no half-written one among them.
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from harness.engines.owner import lives, owner
+from harness.errors import EngineError, ResultError
+from harness.outcome import MeasuredRun, Run
+
+RUN, MEASURED = "run.json", "measured.json"
+
+
+def disk_error(error: OSError, place: Path) -> EngineError:
+    """The error for a disk that does not take what is written."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return EngineError(f"the disk is full: {place}", "free space (results/, 'docker system df') and run again")
+    return EngineError(f"{place}: {error.strerror or error}", "check the folder's permissions")
+
+
+class Store:
+    """The runs below one folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    # --- reading
+
+    def folder(self, key: str, repetition: int) -> Path:
+        """Where a run is, or will be."""
+        return self.root / "runs" / key / str(repetition)
+
+    def run(self, key: str, repetition: int) -> Run | None:
+        """A finished run, or None. ResultError when its file cannot be read."""
+        file = self.folder(key, repetition) / RUN
+        if not file.exists():
+            return None
+        try:
+            return Run.model_validate_json(file.read_bytes())
+        except (ValidationError, OSError) as error:
+            raise ResultError(f"{file}: not a run of this format: {error}", "move it away, or use the harness that wrote it") from error
+
+    def runs(self, key: str) -> list[Run]:
+        """All finished runs of a cell, by repetition."""
+        folder = self.root / "runs" / key
+        if not folder.is_dir():
+            return []
+        numbers = sorted(int(item.name) for item in folder.iterdir() if item.name.isdigit())
+        return [run for number in numbers if (run := self.run(key, number)) is not None]
+
+    def keys(self) -> list[str]:
+        """Keys of all cells that have runs."""
+        folder = self.root / "runs"
+        return sorted(item.name for item in folder.iterdir() if item.is_dir()) if folder.is_dir() else []
+
+    def measured(self, key: str, repetition: int) -> MeasuredRun | None:
+        """What was measured of a run, or None."""
+        file = self.folder(key, repetition) / MEASURED
+        try:
+            return MeasuredRun.model_validate_json(file.read_bytes())
+        except FileNotFoundError:
+            return None
+        except ValidationError:
+            # Measuring again makes it new.
+            return None
+
+    # --- writing
+
+    def begin(self, key: str, repetition: int) -> Path:
+        """A new, empty folder for a run in progress. EngineError when the disk refuses."""
+        folder = self.root / "partial" / f"{owner()}.{key}.{repetition}"
+        try:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+        except OSError as error:
+            raise disk_error(error, folder) from error
+        return folder
+
+    def finish(self, partial: Path, run: Run, measured: MeasuredRun | None) -> Path:
+        """Write run.json and measured.json, and put the folder in its place."""
+        target = self.folder(run.cell.key, run.repetition)
+        try:
+            self.write_measured(partial, measured)
+            (partial / RUN).write_text(run.model_dump_json(by_alias=True, indent=1))
+            if target.exists():
+                replaced = target.parent / "replaced" / f"{time.strftime('%Y%m%dT%H%M%S')}-{run.repetition}"
+                replaced.parent.mkdir(exist_ok=True)
+                target.rename(replaced)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            partial.rename(target)
+        except OSError as error:
+            raise disk_error(error, target) from error
+        return target
+
+    def write_measured(self, folder: Path, measured: MeasuredRun | None) -> None:
+        """Write what was measured beside its run."""
+        if measured is not None:
+            unfinished = folder / f"{MEASURED}.new"
+            unfinished.write_text(measured.model_dump_json(by_alias=True, indent=1))
+            unfinished.replace(folder / MEASURED)
+
+    def abandon(self, partial: Path) -> None:
+        """Drop a run in progress."""
+        shutil.rmtree(partial, ignore_errors=True)
+
+    def remove_orphans(self) -> list[str]:
+        """Drop runs in progress whose harness process is gone. Their names."""
+        removed = []
+        for folder in self._partials():
+            if not lives(folder.name.partition(".")[0]):
+                self.abandon(folder)
+                removed.append(folder.name)
+        return removed
+
+    def _partials(self) -> Iterator[Path]:
+        folder = self.root / "partial"
+        if folder.is_dir():
+            yield from folder.iterdir()

@@ -1,0 +1,182 @@
+"""A capture as columns: the UDP datagrams of the flows at one interface of the simulator."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from harness.traces import pcap, quic
+from harness.traces.files import read_bytes
+from harness.traces.lab import FlowAddresses
+
+Bytes = npt.NDArray[np.uint8]
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+#: Offset of the UDP header behind an Ethernet header and an IPv4 header without options, or an IPv6 header.
+_UDP_AT = {4: 34, 6: 54}
+#: Where the source address starts, and the length of an address.
+_ADDRESS_AT = {4: (26, 4), 6: (22, 16)}
+#: Payload bytes visible of an IPv4 datagram.
+_VISIBLE = pcap.HEAD - 42
+
+
+@dataclass(frozen=True)
+class Capture:
+    """n UDP datagrams between the flows' endpoints, in order of time; every array has shape (n,)."""
+
+    t_ns: Ints
+    to_client: Flags
+    """Direction: server to client, else client to server."""
+    flow: Ints
+    ip: Ints
+    """IP version."""
+    source_port: Ints
+    destination_port: Ints
+    length: Ints
+    """Bytes of the frame on the wire, Ethernet header included, as tc counts them."""
+    payload: Ints
+    """Bytes of UDP payload."""
+    form: Bytes
+    """`quic.Form` of the datagram's first packet."""
+    one_rtt: Flags
+    """A 1-RTT packet is visible: first in the datagram, or behind a Handshake packet."""
+    after_initial: Flags
+    """Something follows the datagram's Initial packet."""
+    key: npt.NDArray[np.uint64]
+    """Equal at both interfaces for one datagram; differs between datagrams, retransmitted ones too."""
+    truncated: bool = False
+    """The file ends inside a record."""
+
+    def __len__(self) -> int:
+        return len(self.t_ns)
+
+    def where(self, chosen: npt.NDArray[np.generic]) -> Capture:
+        """The datagrams chosen by a mask or by indices."""
+        columns = {f.name: getattr(self, f.name)[chosen] for f in fields(self) if f.name != "truncated"}
+        return Capture(**columns, truncated=self.truncated)
+
+    def between(self, start_ns: int, end_ns: int, flow: int, to_client: bool) -> Capture:
+        """The datagrams of one flow and direction with start ≤ t < end."""
+        inside = (self.t_ns >= start_ns) & (self.t_ns < end_ns)
+        return self.where(inside & (self.flow == flow) & (self.to_client == to_client))
+
+    def frame(self) -> pl.DataFrame:
+        """The same as a polars frame, one row per datagram."""
+        return pl.DataFrame({f.name: getattr(self, f.name) for f in fields(self) if f.name != "truncated"})
+
+
+def read_capture(path: Path, flows: Sequence[FlowAddresses]) -> Capture:
+    """Read a pcap, plain or gzip-compressed. Raises OSError; ValueError where it is no Ethernet pcap.
+
+    IPv4 headers with options, IPv6 extension headers, fragments and VLAN tags do not occur between the
+    endpoints and are left out.
+    """
+    records = pcap.parse(read_bytes(path))
+    ip = _ip_version(records.heads)
+    flow, to_client = _flows(records.heads, ip, flows)
+    chosen = np.flatnonzero(flow >= 0)
+    chosen = chosen[np.argsort(records.t_ns[chosen], kind="stable")]
+    heads, ip, flow, to_client = records.heads[chosen], ip[chosen], flow[chosen], to_client[chosen]
+    udp, visible = _udp(heads, ip)
+    payload = udp[:, 2] - 8
+    form = quic.forms(visible)
+    one_rtt, after_initial = _coalesced(visible, form, payload, np.minimum(records.captured[chosen], pcap.HEAD), ip)
+    return Capture(
+        t_ns=records.t_ns[chosen], to_client=to_client, flow=flow, ip=ip,
+        source_port=udp[:, 0], destination_port=udp[:, 1], length=records.length[chosen], payload=payload,
+        form=form, one_rtt=one_rtt, after_initial=after_initial,
+        key=_keys(flow, to_client, ip, udp, visible), truncated=records.truncated,
+    )  # fmt: skip
+
+
+def _ip_version(heads: Bytes) -> Ints:
+    """4 or 6 for a frame with a whole UDP header, else 0."""
+    ethertype = np.ascontiguousarray(heads[:, 12:14]).view(">u2")[:, 0]
+    whole = (heads[:, 20] & 0x1F == 0) & (heads[:, 21] == 0)  # fragment offset 0
+    four = (ethertype == 0x0800) & (heads[:, 14] == 0x45) & (heads[:, 23] == 17) & whole
+    six = (ethertype == 0x86DD) & (heads[:, 14] >> 4 == 6) & (heads[:, 20] == 17)
+    return np.where(four, 4, np.where(six, 6, 0))
+
+
+def _flows(heads: Bytes, ip: Ints, flows: Sequence[FlowAddresses]) -> tuple[Ints, Flags]:
+    """Flow of each frame (-1: none), and whether it goes to the client."""
+    flow = np.full(len(heads), -1, np.int64)
+    to_client = np.zeros(len(heads), np.bool_)
+    for version in (4, 6):
+        rows = np.flatnonzero(ip == version)
+        at, size = _ADDRESS_AT[version]
+        source, destination = heads[rows, at : at + size], heads[rows, at + size : at + 2 * size]
+        for entry in flows:
+            client, server = (_packed(side.addresses, version) for side in (entry.client, entry.server))
+            down = _any(source, server) & _any(destination, client)
+            up = _any(source, client) & _any(destination, server)
+            flow[rows[up | down]] = entry.flow
+            to_client[rows[down]] = True
+    return flow, to_client
+
+
+def _packed(addresses: Sequence[str], version: int) -> list[bytes]:
+    parsed = [ipaddress.ip_address(address.partition("/")[0]) for address in addresses]
+    return [address.packed for address in parsed if address.version == version]
+
+
+def _any(column: Bytes, addresses: list[bytes]) -> Flags:
+    """Whether each row of shape (n, size) is one of the addresses."""
+    words = np.ascontiguousarray(column).view("u4")
+    found = np.zeros(len(column), np.bool_)
+    for address in addresses:
+        same = np.ones(len(column), np.bool_)
+        for index, word in enumerate(np.frombuffer(address, "u4")):
+            same &= words[:, index] == word
+        found |= same
+    return found
+
+
+def _udp(heads: Bytes, ip: Ints) -> tuple[Ints, Bytes]:
+    """Ports and length, shape (n, 3), and the visible payload, zero-padded, shape (n, _VISIBLE)."""
+    header = np.zeros((len(heads), 6), np.uint8)
+    visible = np.zeros((len(heads), _VISIBLE), np.uint8)
+    for version, at in _UDP_AT.items():
+        rows = np.flatnonzero(ip == version)
+        header[rows] = heads[rows, at : at + 6]
+        visible[rows, : pcap.HEAD - at - 8] = heads[rows, at + 8 :]
+    return header.view(">u2").astype(np.int64), visible
+
+
+def _keys(flow: Ints, to_client: Flags, ip: Ints, udp: Ints, visible: Bytes) -> npt.NDArray[np.uint64]:
+    """64-bit hash of what routing leaves alone.
+
+    The UDP checksum is left out: with transmit offload it is finished only on the way. The payload's head
+    is header-protected and encrypted (RFC 9001 §5.4), so it differs even between retransmissions.
+    """
+    columns = np.zeros((len(flow), 64), np.uint8)
+    columns[:, 0] = flow & 0xFF
+    columns[:, 1] = to_client + 2 * (ip == 6)
+    columns[:, 2:8] = udp.astype(">u2").view(np.uint8).reshape(-1, 6)
+    columns[:, 8 : 8 + visible.shape[1]] = visible
+    key = np.full(len(flow), 0x9E3779B97F4A7C15, np.uint64)
+    for word in columns.view(np.uint64).T:
+        key ^= word
+        key *= np.uint64(0xD6E8FEB86659FD93)
+        key ^= key >> np.uint64(32)
+    return key
+
+
+def _coalesced(visible: Bytes, form: Bytes, payload: Ints, captured: Ints, ip: Ints) -> tuple[Flags, Flags]:
+    """Which datagrams show a 1-RTT packet, and which have something behind their Initial packet."""
+    one_rtt = form == quic.Form.SHORT
+    after_initial = np.zeros(len(form), np.bool_)
+    for row in np.flatnonzero((form == quic.Form.INITIAL) | (form == quic.Form.HANDSHAKE)):
+        seen = int(captured[row]) - _UDP_AT[int(ip[row])] - 8
+        found = quic.coalesced(visible[row, : max(seen, 0)].tobytes(), int(payload[row]))
+        if found is not None and found[1]:
+            one_rtt[row] = found[0] is quic.Form.HANDSHAKE
+            after_initial[row] = found[0] is quic.Form.INITIAL
+    return one_rtt, after_initial

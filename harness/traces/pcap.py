@@ -1,0 +1,87 @@
+"""Classic pcap files as a matrix of packet heads (draft-ietf-opsawg-pcap; microseconds and nanoseconds)."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+#: Bytes of each frame that are kept: the captures' snaplen.
+HEAD = 96
+
+_FILE_HEADER = 24
+_RECORD_HEADER = 16
+_ETHERNET = 1
+#: Above this no capture's record is believable: the file is damaged there (tcpdump's MAXIMUM_SNAPLEN).
+_LONGEST = 262_144
+#: First four bytes → byte order, nanoseconds per unit of the fraction.
+_MAGIC = {
+    b"\xd4\xc3\xb2\xa1": ("<", 1000),
+    b"\x4d\x3c\xb2\xa1": ("<", 1),
+    b"\xa1\xb2\xc3\xd4": (">", 1000),
+    b"\xa1\xb2\x3c\x4d": (">", 1),
+}
+
+
+@dataclass(frozen=True)
+class Records:
+    """n captured frames in file order."""
+
+    t_ns: npt.NDArray[np.int64]
+    """Time of capture, shape (n,)."""
+    heads: npt.NDArray[np.uint8]
+    """First bytes of each frame, zero beyond what was captured, shape (n, HEAD)."""
+    captured: npt.NDArray[np.int64]
+    """Bytes captured, shape (n,)."""
+    length: npt.NDArray[np.int64]
+    """Bytes on the wire, Ethernet header included, shape (n,)."""
+    truncated: bool
+    """The file ends inside a record."""
+
+
+def parse(data: bytes) -> Records:
+    """Frames of an Ethernet capture. Raises ValueError where it is no classic Ethernet pcap."""
+    if len(data) < _FILE_HEADER:
+        raise ValueError(f"a pcap file starts with {_FILE_HEADER} bytes, this has {len(data)}")
+    if data[:4] not in _MAGIC:
+        raise ValueError(f"not a classic pcap file: it starts with {data[:4].hex()}")
+    order, unit = _MAGIC[data[:4]]
+    link = struct.unpack_from(order + "I", data, 20)[0] & 0x0FFF_FFFF
+    if link != _ETHERNET:
+        raise ValueError(f"the capture's link type is {link}, not Ethernet (1)")
+    offsets, end = _offsets(data, order)
+    if not offsets:
+        nothing = np.zeros(0, np.int64)
+        return Records(nothing, np.zeros((0, HEAD), np.uint8), nothing, nothing, end != len(data))
+    rows = _rows(data, offsets)
+    fields = rows[:, :_RECORD_HEADER].copy().view(order + "u4").astype(np.int64)
+    captured = fields[:, 2]
+    heads = np.ascontiguousarray(rows[:, _RECORD_HEADER:])
+    short = np.flatnonzero(captured < HEAD)
+    heads[short] *= np.arange(HEAD) < captured[short, None]
+    return Records(fields[:, 0] * 1_000_000_000 + fields[:, 1] * unit, heads, captured, fields[:, 3], end != len(data))
+
+
+def _offsets(data: bytes, order: str) -> tuple[list[int], int]:
+    """Where each whole record starts, and where the last one ends."""
+    unpack = struct.Struct(order + "I").unpack_from
+    offsets = []
+    position, end = _FILE_HEADER, len(data)
+    while position + _RECORD_HEADER <= end:
+        (captured,) = unpack(data, position + 8)
+        following = position + _RECORD_HEADER + captured
+        if following > end or captured > _LONGEST:
+            break
+        offsets.append(position)
+        position = following
+    return offsets, position
+
+
+def _rows(data: bytes, offsets: list[int]) -> npt.NDArray[np.uint8]:
+    """Record header and frame head of each record, shape (n, 16 + HEAD)."""
+    width = _RECORD_HEADER + HEAD
+    buffer = np.frombuffer(data + bytes(width), np.uint8)
+    windows = np.lib.stride_tricks.sliding_window_view(buffer, width)
+    return windows[np.array(offsets, np.int64)]

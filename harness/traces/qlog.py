@@ -1,0 +1,178 @@
+"""qlog, old and new (draft-ietf-quic-qlog-main-schema; draft-ietf-quic-qlog-quic-events).
+
+JSON-SEQ (RFC 7464), newline-delimited JSON and contained JSON, whole or cut short. A trace of a 100 MB
+transfer has 60 MB, so only events of interest are decoded: the others are passed over as bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from harness.traces.files import read_bytes
+
+#: Names of the recovery figures: ours → those in use (aioquic's are its own).
+_FIGURES = {
+    "smoothed_rtt_ms": ("smoothed_rtt",),
+    "latest_rtt_ms": ("latest_rtt",),
+    "min_rtt_ms": ("min_rtt",),
+    "congestion_window": ("congestion_window", "cwnd"),
+    "bytes_in_flight": ("bytes_in_flight",),
+    "ssthresh": ("ssthresh",),
+    "pacing_rate": ("pacing_rate",),
+}
+_SCHEMA = {"t_ms": pl.Float64, **dict.fromkeys(_FIGURES, pl.Float64)}
+
+#: How an event begins in contained JSON, by its first key.
+_EVENT_STARTS = (b'"time"', b'"name"', b'"data"', b'"category"')
+_REFERENCE = re.compile(rb'"reference_time"\s*:\s*"?([0-9.eE+]+)')
+_WALL_CLOCK = re.compile(rb'"wall_clock_time"\s*:\s*"([^"]+)"')
+_TIME = re.compile(rb'"time"\s*:\s*"?([0-9.eE+]+)')
+#: Event times above this are ms since the epoch, below it since the trace's reference (2001-09-09).
+_EPOCH_LIKE = 1e12
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How often a trace names two events, and when it starts."""
+
+    sent: int
+    """packet_sent events."""
+    lost: int
+    """packet_lost events."""
+    start_ns: int | None
+    """Since the epoch; None where the trace has relative times only."""
+
+
+def traces(folder: Path) -> list[Path]:
+    """The qlog files below a folder, by name; empty where there is no folder."""
+    ends = (".qlog", ".sqlog", ".qlog.gz", ".sqlog.gz")
+    return sorted(path for path in folder.rglob("*") if path.name.endswith(ends) and path.is_file())
+
+
+def summarise(path: Path) -> Summary:
+    """Count the packets sent and declared lost (recovery:packet_lost, quic:packet_lost). Raises OSError."""
+    data = read_bytes(path)
+    return Summary(data.count(b'packet_sent"'), data.count(b'packet_lost"'), _start_ns(data))
+
+
+def _start_ns(data: bytes) -> int | None:
+    head = data[:8192]
+    wall = _WALL_CLOCK.search(head)
+    if wall is not None:
+        try:
+            return round(datetime.fromisoformat(wall[1].decode()).timestamp() * 1e9)
+        except ValueError:
+            pass
+    for pattern in (_REFERENCE, _TIME):
+        found = pattern.search(head)
+        if found is not None and _number(found[1]) > _EPOCH_LIKE:
+            return round(_number(found[1]) * 1e6)
+    return None
+
+
+def _number(text: bytes) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
+
+
+def read_recovery(path: Path, rtt_ms: float | None = None) -> pl.DataFrame:
+    """The sender's state over time from metrics_updated events, each figure held until it changes.
+
+    Columns: t_ms (since the trace's first event), smoothed_rtt_ms, latest_rtt_ms, min_rtt_ms,
+    congestion_window, bytes_in_flight, ssthresh (bytes), pacing_rate (bit/s); null before the first value.
+    With the path's RTT given, RTTs below a tenth of it are taken for seconds, in which quinn writes them.
+    Empty for a trace with times as differences, which no stack with these events writes. Raises OSError.
+    """
+    data = read_bytes(path)
+    if re.search(rb'"time_format"\s*:\s*"(?:delta|relative_to_previous_event)"', data[:8192]):
+        return pl.DataFrame(schema=_SCHEMA)
+    unit = 1e-3 if re.search(rb'"time_units"\s*:\s*"us"', data[:8192]) else 1.0
+    rows = []
+    for time, values in _events(data, b'metrics_updated"'):
+        figures = (next((values[n] for n in names if n in values), None) for names in _FIGURES.values())
+        rows.append((time * unit, *(float(f) if isinstance(f, int | float) else None for f in figures)))
+    frame = pl.DataFrame(rows, schema=_SCHEMA, orient="row")
+    first = _first_time(data)
+    start = first * unit if first is not None else frame["t_ms"].min()
+    frame = frame.with_columns(pl.col("t_ms") - start, pl.exclude("t_ms").forward_fill())
+    return _in_ms(frame, rtt_ms)
+
+
+def _in_ms(frame: pl.DataFrame, rtt_ms: float | None) -> pl.DataFrame:
+    largest = frame["smoothed_rtt_ms"].max()
+    if rtt_ms is None or not isinstance(largest, float) or largest >= rtt_ms / 10:
+        return frame
+    return frame.with_columns(pl.col("smoothed_rtt_ms", "latest_rtt_ms", "min_rtt_ms") * 1000)
+
+
+def _first_time(data: bytes) -> float | None:
+    """Time of the first event, in the trace's unit."""
+    found = _TIME.search(data)
+    return None if found is None else _number(found[1])
+
+
+def _events(data: bytes, word: bytes) -> Iterator[tuple[float, dict[str, Any]]]:
+    """Time and data of the events whose text has `word`."""
+    position = data.find(word)
+    while position >= 0:
+        start, end = data.rfind(b"\n", 0, position) + 1, data.find(b"\n", position)
+        end = len(data) if end < 0 else end
+        event = _event(data[start:end].strip(b"\x1e ,\r\t")) if end - start < 65_536 else None
+        if event is None:
+            event, end = _embedded(data, position), position + len(word)
+        if event is not None:
+            yield event
+        position = data.find(word, end)
+
+
+def _event(text: bytes) -> tuple[float, dict[str, Any]] | None:
+    """Time and data of one event: an object, or the array of qlog 0.2 and before."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    return _fields(value)
+
+
+def _fields(value: Any) -> tuple[float, dict[str, Any]] | None:
+    if isinstance(value, list) and len(value) == 4:
+        time, content = value[0], value[3]
+    elif isinstance(value, dict):
+        time, content = value.get("time"), value.get("data")
+    else:
+        return None
+    try:
+        return (float(time), content) if isinstance(content, dict) else None
+    except (TypeError, ValueError):
+        return None
+
+
+def _embedded(data: bytes, position: int) -> tuple[float, dict[str, Any]] | None:
+    """The event around a word inside contained JSON: decode from each brace before it that may begin it."""
+    floor = max(0, position - 4096)
+    window = data[floor : position + 4096].decode("utf-8", "replace")
+    inside = len(data[floor:position].decode("utf-8", "replace"))
+    at = window.rfind("{", 0, inside)
+    for _ in range(32):
+        if at < 0:
+            return None
+        if window[at + 1 :].lstrip().encode().startswith(_EVENT_STARTS):
+            try:
+                value, end = json.JSONDecoder().raw_decode(window, at)
+            except ValueError:
+                value, end = None, 0
+            fields = _fields(value)
+            if fields is not None and end > inside:
+                return fields
+        at = window.rfind("{", 0, at)
+    return None

@@ -1,0 +1,218 @@
+//! The client's side of the application protocols: asks for files and writes them as they arrive.
+
+use std::collections::{HashMap, VecDeque};
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
+
+use quiche::Connection;
+use quiche::h3::{self, NameValue};
+
+use crate::Result;
+use crate::options::{Options, Protocol};
+use crate::url::Url;
+
+const CHUNK: usize = 64 * 1024;
+
+struct Download {
+    url: Url,
+    file: File,
+    written: u64,
+    /// The length that the response promises, once known (HTTP/3).
+    expected: Option<u64>,
+    /// What is left of the request (HTTP/0.9).
+    unsent: Vec<u8>,
+}
+
+pub struct Fetch {
+    protocol: Protocol,
+    directory: PathBuf,
+    http3: Option<h3::Connection>,
+    waiting: VecDeque<Url>,
+    running: HashMap<u64, Download>,
+    next_stream: u64,
+    failures: Vec<String>,
+    buffer: Vec<u8>,
+}
+
+impl Fetch {
+    pub fn new(options: &Options, urls: &[Url]) -> Self {
+        Self {
+            protocol: options.protocol,
+            directory: options.downloads.clone(),
+            http3: None,
+            waiting: urls.iter().cloned().collect(),
+            running: HashMap::new(),
+            next_stream: 0,
+            failures: Vec::new(),
+            buffer: vec![0; CHUNK],
+        }
+    }
+
+    pub fn finished(&self) -> bool {
+        self.waiting.is_empty() && self.running.is_empty()
+    }
+
+    /// Success if every file came whole.
+    pub fn outcome(&self) -> Result<()> {
+        let unfinished = self.running.values().map(|download| &download.url).chain(&self.waiting);
+        let unfinished = unfinished.map(|url| format!("{}: not complete", url.path));
+        let failures: Vec<_> = self.failures.iter().cloned().chain(unfinished).collect();
+        if failures.is_empty() { Ok(()) } else { Err(failures.join("; ").into()) }
+    }
+
+    /// Asks for what can be asked for and takes what has arrived. To be called whenever the connection, ready
+    /// for application data, has heard from its peer.
+    pub fn advance(&mut self, connection: &mut Connection) -> Result<()> {
+        match self.protocol {
+            Protocol::Http3 => self.advance_http3(connection),
+            Protocol::HqInterop => self.advance_hq(connection),
+        }
+    }
+
+    fn start(&mut self, stream: u64, url: Url, unsent: Vec<u8>) -> Result<()> {
+        let path = self.directory.join(url.file_name());
+        let file = File::create(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        self.running.insert(stream, Download { url, file, written: 0, expected: None, unsent });
+        Ok(())
+    }
+
+    fn fail(&mut self, stream: u64, reason: &str) {
+        if let Some(download) = self.running.remove(&stream) {
+            self.failures.push(format!("{}: {reason}", download.url.path));
+        }
+    }
+
+    fn complete(&mut self, stream: u64) {
+        let short = self
+            .running
+            .get(&stream)
+            .is_some_and(|download| download.expected.is_some_and(|expected| expected != download.written));
+        if short {
+            self.fail(stream, "wrong length");
+        } else {
+            self.running.remove(&stream);
+        }
+    }
+
+    fn save(&mut self, stream: u64, length: usize) -> Result<()> {
+        if let Some(download) = self.running.get_mut(&stream) {
+            download.file.write_all(&self.buffer[..length])?;
+            download.written += length as u64;
+        }
+        Ok(())
+    }
+
+    fn advance_hq(&mut self, connection: &mut Connection) -> Result<()> {
+        while connection.peer_streams_left_bidi() > 0 {
+            let Some(url) = self.waiting.pop_front() else { break };
+            let stream = self.next_stream;
+            self.next_stream += 4;
+            let request = format!("GET {}\r\n", url.path).into_bytes();
+            self.start(stream, url, request)?;
+            self.send_request(connection, stream)?;
+        }
+        let unsent = self.running.iter().filter(|(_, download)| !download.unsent.is_empty());
+        for stream in unsent.map(|(stream, _)| *stream).collect::<Vec<_>>() {
+            self.send_request(connection, stream)?;
+        }
+        for stream in connection.readable() {
+            self.receive_hq(connection, stream)?;
+        }
+        Ok(())
+    }
+
+    fn send_request(&mut self, connection: &mut Connection, stream: u64) -> Result<()> {
+        let Some(download) = self.running.get_mut(&stream) else { return Ok(()) };
+        match connection.stream_send(stream, &download.unsent, true) {
+            Ok(sent) => drop(download.unsent.drain(..sent)),
+            Err(quiche::Error::Done) => (),
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    fn receive_hq(&mut self, connection: &mut Connection, stream: u64) -> Result<()> {
+        loop {
+            match connection.stream_recv(stream, &mut self.buffer) {
+                Ok((length, last)) => {
+                    self.save(stream, length)?;
+                    if last {
+                        self.complete(stream);
+                        return Ok(());
+                    }
+                }
+                Err(quiche::Error::Done) => return Ok(()),
+                Err(quiche::Error::StreamReset(_)) => {
+                    self.fail(stream, "refused");
+                    return Ok(());
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn advance_http3(&mut self, connection: &mut Connection) -> Result<()> {
+        let mut http3 = match self.http3.take() {
+            Some(http3) => http3,
+            None => h3::Connection::with_transport(connection, &h3::Config::new()?)?,
+        };
+        let outcome = self.exchange_http3(connection, &mut http3);
+        self.http3 = Some(http3);
+        outcome
+    }
+
+    fn exchange_http3(&mut self, connection: &mut Connection, http3: &mut h3::Connection) -> Result<()> {
+        while let Some(url) = self.waiting.front() {
+            let headers = [
+                h3::Header::new(b":method", b"GET"),
+                h3::Header::new(b":scheme", b"https"),
+                h3::Header::new(b":authority", url.authority().as_bytes()),
+                h3::Header::new(b":path", url.path.as_bytes()),
+                h3::Header::new(b"user-agent", b"quic-lab-quiche"),
+            ];
+            let stream = match http3.send_request(connection, &headers, true) {
+                Ok(stream) => stream,
+                Err(h3::Error::StreamBlocked | h3::Error::TransportError(quiche::Error::StreamLimit)) => break,
+                Err(error) => return Err(error.into()),
+            };
+            if let Some(url) = self.waiting.pop_front() {
+                self.start(stream, url, Vec::new())?;
+            }
+        }
+        loop {
+            match http3.poll(connection) {
+                Ok((stream, h3::Event::Headers { list, .. })) => self.take_headers(stream, &list),
+                Ok((stream, h3::Event::Data)) => {
+                    while let Ok(length) = http3.recv_body(connection, stream, &mut self.buffer) {
+                        self.save(stream, length)?;
+                    }
+                }
+                Ok((stream, h3::Event::Finished)) => self.complete(stream),
+                Ok((stream, h3::Event::Reset(_))) => self.fail(stream, "refused"),
+                Ok((_, h3::Event::PriorityUpdate | h3::Event::GoAway)) => (),
+                Err(h3::Error::Done) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn take_headers(&mut self, stream: u64, headers: &[h3::Header]) {
+        for header in headers {
+            let value = String::from_utf8_lossy(header.value());
+            match header.name() {
+                b":status" if value.starts_with('1') => return,
+                b":status" if value != "200" => {
+                    self.fail(stream, &format!("status {value}"));
+                    return;
+                }
+                b"content-length" => {
+                    if let Some(download) = self.running.get_mut(&stream) {
+                        download.expected = value.parse().ok();
+                    }
+                }
+                _ => (),
+            }
+        }
+    }
+}

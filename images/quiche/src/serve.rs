@@ -1,0 +1,217 @@
+//! The server's side of the application protocols: reads files from its root and streams them out.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Component, Path, PathBuf};
+
+use quiche::h3::{self, NameValue};
+use quiche::{Connection, Shutdown};
+
+use crate::Result;
+use crate::options::{Options, Protocol};
+
+const CHUNK: usize = 64 * 1024;
+/// A longer HTTP/0.9 request is not one.
+const LONGEST_REQUEST: usize = 8 * 1024;
+
+/// HTTP/3's H3_REQUEST_REJECTED, and a code for the same in HTTP/0.9, which defines none.
+const REJECTED: u64 = 0x10b;
+
+/// A file on its way out.
+struct Response {
+    file: File,
+    /// Bytes not yet read from the file.
+    remaining: u64,
+    /// Bytes read but not yet taken by the transport.
+    chunk: Vec<u8>,
+    position: usize,
+}
+
+impl Response {
+    fn open(root: &Path, path: &str) -> Option<Self> {
+        let file = File::open(inside(root, path)?).ok()?;
+        let metadata = file.metadata().ok().filter(|metadata| metadata.is_file())?;
+        Some(Self { file, remaining: metadata.len(), chunk: Vec::new(), position: 0 })
+    }
+
+    /// Reads the next chunk once the last one is gone.
+    fn refill(&mut self) -> Result<()> {
+        if self.position == self.chunk.len() && self.remaining > 0 {
+            let length = self.remaining.min(CHUNK as u64);
+            self.chunk.resize(length as usize, 0);
+            self.file.read_exact(&mut self.chunk)?;
+            self.remaining -= length;
+            self.position = 0;
+        }
+        Ok(())
+    }
+
+    /// Passes data to `send` until that takes no more. True once everything has been taken.
+    fn pump(&mut self, mut send: impl FnMut(&[u8], bool) -> Option<usize>) -> Result<bool> {
+        loop {
+            self.refill()?;
+            let rest = &self.chunk[self.position..];
+            let last = self.remaining == 0;
+            let Some(taken) = send(rest, last) else { return Ok(false) };
+            let whole = taken == rest.len();
+            self.position += taken;
+            if whole && last {
+                return Ok(true);
+            }
+            if !whole {
+                return Ok(false);
+            }
+        }
+    }
+}
+
+/// The path below the root, unless it tries to leave it.
+fn inside(root: &Path, path: &str) -> Option<PathBuf> {
+    let path = path.split(['?', '#']).next().unwrap_or(path);
+    let relative = Path::new(path.trim_start_matches('/'));
+    let harmless = relative.components().all(|part| matches!(part, Component::Normal(_)));
+    harmless.then(|| root.join(relative))
+}
+
+pub struct Serve {
+    protocol: Protocol,
+    root: PathBuf,
+    http3: Option<h3::Connection>,
+    requests: HashMap<u64, Vec<u8>>,
+    responses: HashMap<u64, Response>,
+}
+
+impl Serve {
+    pub fn new(options: &Options) -> Self {
+        Self {
+            protocol: options.protocol,
+            root: options.root.clone(),
+            http3: None,
+            requests: HashMap::new(),
+            responses: HashMap::new(),
+        }
+    }
+
+    /// Takes requests that have arrived and sends what the connection has room for. To be called whenever the
+    /// connection, ready for application data, has heard from its peer.
+    pub fn advance(&mut self, connection: &mut Connection) -> Result<()> {
+        match self.protocol {
+            Protocol::Http3 => {
+                let mut http3 = match self.http3.take() {
+                    Some(http3) => http3,
+                    None => h3::Connection::with_transport(connection, &h3::Config::new()?)?,
+                };
+                let outcome = self.exchange_http3(connection, &mut http3);
+                self.http3 = Some(http3);
+                outcome
+            }
+            Protocol::HqInterop => self.exchange_hq(connection),
+        }
+    }
+
+    fn exchange_http3(&mut self, connection: &mut Connection, http3: &mut h3::Connection) -> Result<()> {
+        loop {
+            match http3.poll(connection) {
+                Ok((stream, h3::Event::Headers { list, .. })) => {
+                    self.answer_http3(connection, http3, stream, &list)?;
+                }
+                Ok((stream, h3::Event::Reset(_))) => drop(self.responses.remove(&stream)),
+                Ok(_) => (),
+                Err(h3::Error::Done) => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.send_responses(connection, |connection, stream, data, last| {
+            http3.send_body(connection, stream, data, last).map_err(|error| error == h3::Error::Done)
+        })
+    }
+
+    fn answer_http3(
+        &mut self,
+        connection: &mut Connection,
+        http3: &mut h3::Connection,
+        stream: u64,
+        headers: &[h3::Header],
+    ) -> Result<()> {
+        let field = |name: &[u8]| headers.iter().find(|header| header.name() == name).map(h3::Header::value);
+        let path = field(b":path").and_then(|path| std::str::from_utf8(path).ok());
+        let response = match field(b":method") {
+            Some(b"GET") => path.and_then(|path| Response::open(&self.root, path)),
+            _ => None,
+        };
+        let length = response.as_ref().map_or(0, |response| response.remaining);
+        let headers = [
+            h3::Header::new(b":status", if response.is_some() { b"200" } else { b"404" }),
+            h3::Header::new(b"server", b"quic-lab-quiche"),
+            h3::Header::new(b"content-length", length.to_string().as_bytes()),
+        ];
+        match http3.send_response(connection, stream, &headers, length == 0) {
+            Ok(()) => {
+                if let Some(response) = response.filter(|_| length > 0) {
+                    self.responses.insert(stream, response);
+                }
+            }
+            // No room even for the headers, or the client has gone off it: turn the request down.
+            Err(_) => connection.stream_shutdown(stream, Shutdown::Write, REJECTED)?,
+        }
+        Ok(())
+    }
+
+    fn exchange_hq(&mut self, connection: &mut Connection) -> Result<()> {
+        for stream in connection.readable() {
+            self.read_hq(connection, stream)?;
+        }
+        self.send_responses(connection, |connection, stream, data, last| {
+            connection.stream_send(stream, data, last).map_err(|error| error == quiche::Error::Done)
+        })
+    }
+
+    fn read_hq(&mut self, connection: &mut Connection, stream: u64) -> Result<()> {
+        let mut buffer = [0; 1024];
+        let mut ended = false;
+        while let Ok((length, last)) = connection.stream_recv(stream, &mut buffer) {
+            self.requests.entry(stream).or_default().extend_from_slice(&buffer[..length]);
+            ended |= last;
+        }
+        let request = self.requests.entry(stream).or_default();
+        let line_end = request.iter().position(|byte| *byte == b'\n');
+        if !ended && line_end.is_none() && request.len() <= LONGEST_REQUEST {
+            return Ok(());
+        }
+        let line = String::from_utf8_lossy(&request[..line_end.unwrap_or(request.len())]).into_owned();
+        self.requests.remove(&stream);
+        if self.responses.contains_key(&stream) || connection.stream_closed(stream) {
+            return Ok(());
+        }
+        let response = line.trim_end().strip_prefix("GET ").and_then(|path| Response::open(&self.root, path));
+        match response {
+            Some(response) => drop(self.responses.insert(stream, response)),
+            None => connection.stream_shutdown(stream, Shutdown::Write, REJECTED)?,
+        }
+        Ok(())
+    }
+
+    /// `send` returns how much it took, or whether it is merely short of room.
+    fn send_responses(
+        &mut self,
+        connection: &mut Connection,
+        mut send: impl FnMut(&mut Connection, u64, &[u8], bool) -> std::result::Result<usize, bool>,
+    ) -> Result<()> {
+        for stream in connection.writable() {
+            let Some(response) = self.responses.get_mut(&stream) else { continue };
+            let mut gone = false;
+            let whole = response.pump(|data, last| match send(connection, stream, data, last) {
+                Ok(taken) => Some(taken),
+                Err(short_of_room) => {
+                    gone = !short_of_room;
+                    None
+                }
+            })?;
+            if whole || gone {
+                self.responses.remove(&stream);
+            }
+        }
+        Ok(())
+    }
+}
