@@ -156,7 +156,8 @@ class App:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 raise EngineError(
-                    "another harness is running real-time cells on this machine", "wait for it to end, then run this again"
+                    "another harness is running real-time cells on this machine",
+                    "wait for it to end, then run this again",
                 ) from error
             yield
 

@@ -114,8 +114,12 @@ def load(file: Path, model: type[M], extra: Mapping[str, object] | None = None) 
         return model.model_validate({**(extra or {}), **data})
     except ValidationError as errors:
         lines, hint = [], ""
-        for error in errors.errors(include_url=False):
+        found = errors.errors(include_url=False)
+        for error in found:
             location: Location = tuple(error["loc"])
+            if error["type"] == "too_short" and any(_inside(other["loc"], location) for other in found):
+                # Pydantic counts only the valid items; the invalid ones have errors of their own.
+                continue
             if error["type"] == "extra_forbidden":
                 place, name = positions.find(location, key=True)
                 lines.append(f"{place}: unknown key '{name}'")
@@ -127,6 +131,10 @@ def load(file: Path, model: type[M], extra: Mapping[str, object] | None = None) 
                 place, name = positions.find(location, key=False)
                 lines.append(f"{place}: {name or file.name}: {_message(error)}")
         raise InputError("\n".join(lines), hint) from errors
+
+
+def _inside(location: Location, outer: Location) -> bool:
+    return len(location) > len(outer) and location[: len(outer)] == outer
 
 
 @dataclass(frozen=True)
@@ -171,6 +179,9 @@ class Catalogue:
             return [path]
         if name in known:
             return [known[name]]
+        endings = [file for other, file in known.items() if other.rpartition("/")[2] == name]
+        if len(endings) == 1:
+            return endings
         inside = [file for other, file in known.items() if other.startswith(name + "/")]
         if inside:
             return inside

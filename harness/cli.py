@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +23,15 @@ if TYPE_CHECKING:
     from harness.outcome import Cell
     from harness.plan import Request
     from harness.reports import CellResult
+
+
+class KernelChoice(StrEnum):
+    """Whose queues a simulator uses."""
+
+    AUTO = "auto"
+    HOST = "host"
+    LAB = "lab"
+
 
 ROOT = Path(__file__).resolve().parent.parent
 MET, FAILED, USAGE, INFRASTRUCTURE, UNDECIDED, INTERRUPTED = 0, 1, 2, 3, 4, 130
@@ -40,7 +50,7 @@ Servers = Annotated[str, typer.Option(help="Server implementations, separated by
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 StoreFolder = Annotated[Path | None, typer.Option("--store", help="Folder of the results.")]
 Manifests = Annotated[list[Path] | None, typer.Option("--manifest", help="A further image.yaml, from anywhere.")]
-Kernel = Annotated[str, typer.Option("--sim-kernel", help="Whose queues: auto, host or lab.")]
+Kernel = Annotated[KernelChoice, typer.Option("--sim-kernel", help="Whose queues: auto, host or lab.")]
 Repeat = Annotated[int | None, typer.Option(help="Repetitions per cell, instead of the scenario's.", min=1)]
 Seed = Annotated[int, typer.Option(help="Seed of the emulated loss.", min=0)]
 Settings = Annotated[
@@ -77,7 +87,9 @@ def _parameters(words: list[str] | None) -> dict[str, list[str]]:
     for word in words or []:
         name, equals, values = word.partition("=")
         if not equals or not values:
-            raise InputError(f"--set {word}: expected role.NAME=VALUE", "for example --set server.congestion_control=bbr")
+            raise InputError(
+                f"--set {word}: expected role.NAME=VALUE", "for example --set server.congestion_control=bbr"
+            )
         try:
             parse_parameter_name(name)
         except ValueError as error:
@@ -94,13 +106,11 @@ def _request(
     servers: str,
     repeat: int | None,
     seed: int,
-    kernel: str,
+    kernel: KernelChoice,
     settings: list[str] | None,
 ) -> Request:
     from harness.plan import Request
 
-    if kernel not in ("auto", "host", "lab"):
-        raise InputError(f"--sim-kernel {kernel}: expected auto, host or lab", did_you_mean(kernel, ("auto", "host", "lab")))
     absent = app.absent() if "all" in (clients, servers) else {}
     for name, image in absent.items():
         _console().print(f"left out of 'all': {name} (its image {image} is not on this machine; 'docker pull {image}')")
@@ -108,7 +118,7 @@ def _request(
         scenarios=app.catalogue.find_scenarios(scenarios),
         clients=app.catalogue.find_implementations(clients, "client", absent),
         servers=app.catalogue.find_implementations(servers, "server", absent),
-        sim_kernel=kernel,
+        sim_kernel=kernel.value,
         repetitions=repeat,
         seed=seed,
         parameters=_parameters(settings),
@@ -141,11 +151,15 @@ def list_(as_json: AsJson = False, manifest: Manifests = None) -> None:
     for scenario in scenarios:
         _print(f"{scenario.name:32} {scenario.title}")
     for item in implementations:
-        _print(f"{item.name:32} {item.title or item.name} {item.version} · {', '.join(item.roles)} · {', '.join(item.protocols)}")
+        _print(
+            f"{item.name:32} {item.title or item.name} {item.version} · {', '.join(item.roles)} · {', '.join(item.protocols)}"
+        )
 
 
 @cli.command()
-def validate(files: Annotated[list[Path] | None, typer.Argument(help="Files; all of the repository's without.")] = None) -> None:
+def validate(
+    files: Annotated[list[Path] | None, typer.Argument(help="Files; all of the repository's without.")] = None,
+) -> None:
     """Check scenario and image files without running anything."""
     from harness.app import validate as check
 
@@ -173,9 +187,9 @@ def explain(scenarios: Scenarios) -> None:
 def schema(kind: Annotated[str, typer.Argument(help="scenario or image.")] = "scenario") -> None:
     """Print the JSON Schema that editors use."""
     from harness.catalogue import json_schema
-    from harness.model import Implementation, Scenario
+    from harness.model import Implementation, Part, Scenario
 
-    models = {"scenario": Scenario, "image": Implementation}
+    models: dict[str, type[Part]] = {"scenario": Scenario, "image": Implementation}
     if kind not in models:
         raise InputError(f"no schema '{kind}'", did_you_mean(kind, models))
     _print(json_schema(models[kind]))
@@ -188,7 +202,7 @@ def plan(
     servers: Servers = "all",
     repeat: Repeat = None,
     seed: Seed = 1,
-    sim_kernel: Kernel = "auto",
+    sim_kernel: Kernel = KernelChoice.AUTO,
     settings: Settings = None,
     store: StoreFolder = None,
     manifest: Manifests = None,
@@ -212,8 +226,12 @@ def plan(
         state = "stored" if (item.cell.key, item.repetition) in done else "to run"
         cell = item.cell
         extra = " ".join(f"{name}={value}" for name, value in cell.parameters.items())
-        _print(f"{cell.key} {item.repetition:3} {state:7} {cell.scenario.name} {cell.client.name}→{cell.server.name} {extra}")
-    _console().print(f"{len(planned)} runs, {len(done)} stored, about {seconds / 60:.0f} min to run (builds not counted)")
+        _print(
+            f"{cell.key} {item.repetition:3} {state:7} {cell.scenario.name} {cell.client.name}→{cell.server.name} {extra}"
+        )
+    _console().print(
+        f"{len(planned)} runs, {len(done)} stored, about {seconds / 60:.0f} min to run (builds not counted)"
+    )
 
 
 @cli.command()
@@ -223,7 +241,7 @@ def run(
     servers: Servers = "all",
     repeat: Repeat = None,
     seed: Seed = 1,
-    sim_kernel: Kernel = "auto",
+    sim_kernel: Kernel = KernelChoice.AUTO,
     settings: Settings = None,
     store: StoreFolder = None,
     manifest: Manifests = None,
@@ -321,7 +339,9 @@ def judge(
     results = _stored(_app(store), scenarios, clients, servers, every=False)
     for item in results:
         who = f"{item.cell.client.name}→{item.cell.server.name}"
-        _print(f"{item.verdict.status:12} {item.cell.scenario.name} {who}: {item.verdict.reason}: {item.verdict.sentence}")
+        _print(
+            f"{item.verdict.status:12} {item.cell.scenario.name} {who}: {item.verdict.reason}: {item.verdict.sentence}"
+        )
     raise typer.Exit(_exit_code(results, strict=strict))
 
 

@@ -99,7 +99,7 @@ def _of_observations(scenario: Scenario, judged: Sequence[_Judged], observed: Se
     if failed:
         worst = max(failed, key=_miss)
         if worst.observed is not None and math.isinf(worst.observed.median):
-            sentence = _not_in_time(scenario, late, len(observed)) + f", so {worst.metric} misses {worst.demanded}"
+            sentence = _not_in_time(scenario, late, len(observed)) + f", so {worst.demanded} is missed"
             return _verdict("fail", "timed_out", sentence + tail, verdicts)
         return _verdict("fail", f"{worst.metric}_missed", _describe(worst) + tail, verdicts)
     if faults:

@@ -147,7 +147,7 @@ def application_protocol(cell: Cell) -> Literal["h3", "hq-interop"]:
     asked = cell.scenario.protocol
     for protocol in ("h3", "hq-interop") if asked == "auto" else (asked,):
         if protocol in cell.client.protocols and protocol in cell.server.protocols:
-            return protocol  # type: ignore[return-value]
+            return protocol
     if asked == "auto":
         detail = f"{cell.client.name} and {cell.server.name} share no application protocol"
         raise UnsupportedError("client", "no_common_protocol", detail)
@@ -237,7 +237,7 @@ def _networks(slot: int) -> dict[Literal["left", "right"], Network]:
     made: dict[Literal["left", "right"], Network] = {}
     for side, third in (("left", slot), ("right", 100 + slot)):
         made[side] = Network(  # type: ignore[index]
-            side=side,  # type: ignore[arg-type]
+            side=side,
             ipv4=f"193.167.{third}.0/24",
             ipv6=f"fd00:cafe:cafe:{third}::/64",
             sim_ipv4=f"193.167.{third}.2",

@@ -6,6 +6,7 @@ from these classes (`harness schema`), so the docstrings below are its documenta
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import Annotated, Any, Literal, Self
 
@@ -24,9 +25,7 @@ NAME = r"^[a-z0-9][a-z0-9._-]*$"
 class Part(BaseModel):
     """A frozen part of the model; unknown keys are errors."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", use_attribute_docstrings=True, arbitrary_types_allowed=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, arbitrary_types_allowed=True)
 
 
 class GilbertElliott(Part):
@@ -110,7 +109,7 @@ class Link(Part):
     queue: Queue = DropTail(size=QueueSize.parse("1 BDP"))
     """The bottleneck's queue: a size (drop-tail), or a discipline with its parameters."""
     burst: Size | None = None
-    """Token bucket of the bottleneck (tc tbf burst); by default two frames or 2 ms at the rate."""
+    """Token bucket of the bottleneck (tc tbf burst); by default two frames or 4 ms at the rate."""
 
     @field_validator("rate")
     @classmethod
@@ -245,7 +244,7 @@ class Objective(Part):
         if not isinstance(value, str):
             return value
         for kind in (Duration, Rate):
-            if value.strip().endswith(tuple(kind.units)):
+            with contextlib.suppress(ValueError):
                 return kind.parse(value)
         raise ValueError(f"'{value}' is not a bound: a duration ('3 s'), a rate ('20 Mbit/s') or a plain number")
 

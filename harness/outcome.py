@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from harness.model import Implementation, ParameterValue, Role, Scenario
 
 EngineName = Literal["compose", "virtual"]
+SimKernel = Literal["auto", "host", "lab"]
 Status = Literal["completed", "unsupported", "timed_out", "crashed", "wrong_file", "log_overflow", "infrastructure"]
 VerdictStatus = Literal["pass", "fail", "inconclusive", "unsupported", "error"]
 Direction = Literal["higher", "lower", "neutral"]
@@ -47,7 +48,7 @@ class Cell(Fact):
     server_image: Image
     sim_image: Image
     engine: EngineName
-    sim_kernel: Literal["auto", "host", "lab"]
+    sim_kernel: SimKernel
     parameters: dict[str, ParameterValue]
     """Parameters asked for, as role.NAME; they are demands, not wishes."""
     seed: int

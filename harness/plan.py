@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from harness.lab import LAB_VERSION, endpoint_arguments, interop_testcase
 from harness.model import Implementation, ParameterValue, Scenario
-from harness.outcome import Cell, EngineName, Image
+from harness.outcome import Cell, EngineName, Image, SimKernel
 
 #: Parts of a scenario that do not change what happens in a run, only what is read from it.
 _ONLY_READ = {"title", "description", "references", "objectives", "repetitions", "milestones", "name"}
@@ -28,7 +28,7 @@ class Request:
     clients: Sequence[Implementation]
     servers: Sequence[Implementation]
     engine: EngineName = "compose"
-    sim_kernel: str = "auto"
+    sim_kernel: SimKernel = "auto"
     repetitions: int | None = None
     seed: int = 1
     parameters: Mapping[str, Sequence[ParameterValue]] = field(default_factory=dict)
@@ -67,7 +67,8 @@ def cells(request: Request, images: Mapping[str, Image], sim_image: Image) -> li
     """The matrix, in the order scenario, parameters, client, server. `images` maps names to images."""
     made = []
     names = sorted(request.parameters)
-    choices = [dict(zip(names, values, strict=True)) for values in itertools.product(*map(request.parameters.get, names))]  # type: ignore[arg-type]
+    values = [request.parameters[name] for name in names]
+    choices = [dict(zip(names, chosen, strict=True)) for chosen in itertools.product(*values)]
     for scenario, chosen, client, server in itertools.product(
         request.scenarios, choices, request.clients, request.servers
     ):
@@ -80,7 +81,7 @@ def cells(request: Request, images: Mapping[str, Image], sim_image: Image) -> li
             server_image=images[server.name],
             sim_image=sim_image,
             engine=request.engine,
-            sim_kernel=request.sim_kernel,  # type: ignore[arg-type]
+            sim_kernel=request.sim_kernel,
             parameters={**scenario.parameters, **chosen},
             seed=request.seed,
         )

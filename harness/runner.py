@@ -120,5 +120,3 @@ def _run_of(
         host=host,
         warnings=result.warnings,
     )
-
-

@@ -54,7 +54,9 @@ class Store:
         try:
             return Run.model_validate_json(file.read_bytes())
         except (ValidationError, OSError) as error:
-            raise ResultError(f"{file}: not a run of this format: {error}", "move it away, or use the harness that wrote it") from error
+            raise ResultError(
+                f"{file}: not a run of this format: {error}", "move it away, or use the harness that wrote it"
+            ) from error
 
     def runs(self, key: str) -> list[Run]:
         """All finished runs of a cell, by repetition."""

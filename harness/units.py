@@ -74,7 +74,7 @@ class Quantity:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        def read(value: object) -> Self:
+        def read(value: object) -> Quantity:
             if isinstance(value, cls):
                 return value
             if isinstance(value, str):
@@ -86,7 +86,9 @@ class Quantity:
         )
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(
+        cls, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
         units = "|".join(re.escape(unit) for unit in cls.units)
         return {
             "type": "string",
@@ -282,5 +284,7 @@ class QueueSize:
         )
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(
+        cls, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
         return {"type": "string", "description": "a queue size: '50 kB', '25 packets', '100 ms' or '1 BDP'"}

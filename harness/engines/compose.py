@@ -28,6 +28,7 @@ from harness.outcome import EngineName, Outcome, Transfer
 CLIENT_START = 5.0
 #: Exit code of the endpoint contract for "not supported".
 NOT_SUPPORTED = 127
+_PARTS = ("client", "server", "downloads")
 _numbers = itertools.count()
 
 
@@ -74,6 +75,27 @@ class ComposeEngine:
             served_file(self._cache / "www", flow.file, flow.size)
         session = _Session(lab, folder, self._cache, self._log_limit, progress)
         return session.run()
+
+
+def prepare_folder(lab: Lab, folder: Path, cache: Path) -> dict[str, str]:
+    """Write a lab's files (Compose file, plan, summary) into its run's folder; the variables they leave open."""
+    for name in ("sim", "plan", *(f"flow{flow.flow}/{part}" for flow in lab.flows for part in _PARTS)):
+        place = folder / name
+        place.mkdir(parents=True, exist_ok=True)
+        # Whatever user an image runs as may write its logs.
+        place.chmod(0o777)
+    (folder / "plan" / "plan.json").write_text(json.dumps(lab.sim_plan()))
+    (folder / "lab.json").write_text(json.dumps(lab.summary(), indent=1))
+    (folder / "compose.yaml").write_text(compose_text(lab))
+    variables = {
+        "LAB_WWW": str(cache / "www"),
+        "LAB_CERTS": str(certificates(cache / "certs")),
+        "LAB_PLAN": str(folder / "plan"),
+    }
+    # By hand, output goes elsewhere: a stored run is not overwritten.
+    by_hand = {**variables, "LAB_PLAN": "./plan", "LAB_OUT": "./by-hand", "LAB_OWNER": "by-hand"}
+    (folder / "cell.env").write_text("".join(f"{name}={value}\n" for name, value in by_hand.items()))
+    return variables
 
 
 class _Session:
@@ -139,23 +161,7 @@ class _Session:
     # --- bringing up
 
     def _write_files(self) -> None:
-        lab, folder = self._lab, self._folder
-        for name in ("sim", "plan", *(f"flow{flow.flow}/{part}" for flow in lab.flows for part in _PARTS)):
-            place = folder / name
-            place.mkdir(parents=True, exist_ok=True)
-            # Whatever user an image runs as may write its logs.
-            place.chmod(0o777)
-        (folder / "plan" / "plan.json").write_text(json.dumps(lab.sim_plan()))
-        (folder / "lab.json").write_text(json.dumps(lab.summary(), indent=1))
-        (folder / "compose.yaml").write_text(compose_text(lab))
-        self._variables = {
-            "LAB_WWW": str(self._cache / "www"),
-            "LAB_CERTS": str(certificates(self._cache / "certs")),
-            "LAB_PLAN": str(folder / "plan"),
-        }
-        # By hand, output goes elsewhere: a stored run is not overwritten.
-        by_hand = {**self._variables, "LAB_PLAN": "./plan", "LAB_OUT": "./by-hand", "LAB_OWNER": "by-hand"}
-        (folder / "cell.env").write_text("".join(f"{name}={value}\n" for name, value in by_hand.items()))
+        self._variables = prepare_folder(self._lab, self._folder, self._cache)
 
     def _compose(self, *words: str, timeout: float = 120, check: bool = True) -> str:
         environment = {**os.environ, **self._variables, "LAB_OUT": str(self._folder), "LAB_OWNER": owner()}
@@ -196,9 +202,7 @@ class _Session:
             self._image_ids[service] = container["Image"]
             if container["State"]["Pid"]:
                 self._sampler.watch_process(service, container["State"]["Pid"])
-        self._sampler.watch_logs(
-            {host.name: self._folder / f"flow{host.flow}" / host.role for host in self._lab.hosts}
-        )
+        self._sampler.watch_logs({host.name: self._folder / f"flow{host.flow}" / host.role for host in self._lab.hosts})
 
     @contextlib.contextmanager
     def _death_notices(self) -> Iterator[None]:
@@ -297,7 +301,11 @@ class _Session:
         if death.exit_code == NOT_SUPPORTED:
             testcase = host.environment["TESTCASE"]
             return self._failed(
-                "unsupported", host.name, host.role, death.exit_code, f"{host.role} does not support TESTCASE={testcase}"
+                "unsupported",
+                host.name,
+                host.role,
+                death.exit_code,
+                f"{host.role} does not support TESTCASE={testcase}",
             )
         if host.role == "server":
             return self._failed(
@@ -449,6 +457,3 @@ class _Session:
             return Outcome(status="wrong_file", role="client", reason="different_bytes", detail=detail)
         detail = f"the client ended with exit code 0 and {transfer.received} of {transfer.size} bytes"
         return Outcome(status="wrong_file", role="client", reason="short_file", detail=detail)
-
-
-_PARTS = ("client", "server", "downloads")

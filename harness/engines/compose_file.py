@@ -37,8 +37,8 @@ def _endpoint(host: Host) -> dict[str, Any]:
         "networks": {side: {"ipv4_address": host.ipv4, "ipv6_address": host.ipv6}},
         "labels": {OWNER_LABEL: _variable("LAB_OWNER")},
         "logging": _LOGGING,
-        # The engine ends the endpoints; five seconds to write the last of a log.
-        "stop_grace_period": "5s",
+        # The engine ends the endpoints; time to write the last of a log, for those that heed SIGTERM.
+        "stop_grace_period": "2s",
     }
 
 

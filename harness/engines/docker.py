@@ -19,7 +19,10 @@ PREFIX = "quic-lab"
 _HINTS: tuple[tuple[str, str], ...] = (
     ("Cannot connect to the Docker daemon", "start the Docker daemon ('make setup' does), or check DOCKER_HOST"),
     ("permission denied while trying to connect", "add yourself to the group docker, or run as root"),
-    ("Pool overlaps", "a Docker network already uses 193.167.x.0/24: remove it ('docker network ls', 'docker network rm')"),
+    (
+        "Pool overlaps",
+        "a Docker network already uses 193.167.x.0/24: remove it ('docker network ls', 'docker network rm')",
+    ),
     ("already in use", "another container or network has that name or address: remove it ('docker ps -a')"),
     ("address already in use", "another program uses that address: see 'docker network ls' and 'ss -lun'"),
     ("no space left on device", "the disk is full: free space ('docker system df', results/)"),
@@ -43,10 +46,18 @@ def docker(
     command = ["docker", *words]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=timeout, env=environment, check=False, start_new_session=True
+            command,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            env=environment,
+            check=False,
+            start_new_session=True,
         )
     except subprocess.TimeoutExpired as error:
-        raise EngineError(f"'docker {words[0]}' did not end within {timeout:g} s", "is the Docker daemon well?") from error
+        raise EngineError(
+            f"'docker {words[0]}' did not end within {timeout:g} s", "is the Docker daemon well?"
+        ) from error
     if check and done.returncode != 0:
         raise failure(f"docker {' '.join(words[:2])}", done.stderr)
     return done
@@ -77,13 +88,13 @@ def json_lines(text: str) -> list[dict[str, Any]]:
 
 def remove_orphans() -> list[str]:
     """Remove containers and networks whose owning process is gone. Names of what was removed."""
-    removed = []
+    removed: list[str] = []
     listings = (
         (("ps", "--all"), ("rm", "--force", "--volumes")),
         (("network", "ls"), ("network", "rm")),
     )
     for listing, removal in listings:
-        form = "{{.ID}}\t{{.Label \"" + OWNER_LABEL + "\"}}\t" + ("{{.Names}}" if listing[0] == "ps" else "{{.Name}}")
+        form = '{{.ID}}\t{{.Label "' + OWNER_LABEL + '"}}\t' + ("{{.Names}}" if listing[0] == "ps" else "{{.Name}}")
         lines = docker(*listing, "--filter", f"label={OWNER_LABEL}", "--format", form).stdout.splitlines()
         dead = [line.split("\t") for line in lines if not lives(line.split("\t")[1])]
         if dead:

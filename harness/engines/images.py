@@ -174,7 +174,9 @@ class Images:
             # Companies and CI put proxies with their own authority before the registries.
             command += ["--secret", f"id=ca,src={self._ca}"]
         with log.open("w") as out:
-            code = subprocess.run([*command, str(build.folder)], stdout=out, stderr=subprocess.STDOUT, check=False).returncode
+            code = subprocess.run(
+                [*command, str(build.folder)], stdout=out, stderr=subprocess.STDOUT, check=False
+            ).returncode
         if code != 0:
             text = log.read_text(errors="replace")
             raise EngineError(
@@ -198,9 +200,14 @@ class Images:
 
 def remove_everything() -> list[str]:
     """Remove all containers, networks and images of the project from Docker. Names of what was removed."""
-    removed = []
+    removed: list[str] = []
     for kind, listing, removal, form in (
-        ("container", ("ps", "--all", "--filter", f"label={OWNER_LABEL}"), ("rm", "--force", "--volumes"), "{{.Names}}"),
+        (
+            "container",
+            ("ps", "--all", "--filter", f"label={OWNER_LABEL}"),
+            ("rm", "--force", "--volumes"),
+            "{{.Names}}",
+        ),
         ("network", ("network", "ls", "--filter", f"label={OWNER_LABEL}"), ("network", "rm"), "{{.Name}}"),
         ("image", ("images", "--filter", f"label={IMAGE_LABEL}"), ("rmi", "--force"), "{{.Repository}}:{{.Tag}}"),
     ):

@@ -69,7 +69,9 @@ def receive_buffer_errors(pid: int) -> int | None:
     total = 0
     try:
         header, values = (
-            line.split()[1:] for line in Path(f"/proc/{pid}/net/snmp").read_text().splitlines() if line.startswith("Udp:")
+            line.split()[1:]
+            for line in Path(f"/proc/{pid}/net/snmp").read_text().splitlines()
+            if line.startswith("Udp:")
         )
         total += int(dict(zip(header, values, strict=True))["RcvbufErrors"])
         for line in Path(f"/proc/{pid}/net/snmp6").read_text().splitlines():
@@ -142,9 +144,10 @@ class Sampler:
             self._thread.join()
 
     def _run(self) -> None:
-        with (self.folder / "growth.csv").open("w", newline="") as growth, (self.folder / "cpu.csv").open(
-            "w", newline=""
-        ) as cpu:
+        with (
+            (self.folder / "growth.csv").open("w", newline="") as growth,
+            (self.folder / "cpu.csv").open("w", newline="") as cpu,
+        ):
             growth.write("t_ns,flow,transfer,bytes\n")
             cpu.write("t_ns,container,cpu_ns,rcvbuf_errors\n")
             slow_due = last = time.monotonic()

@@ -52,7 +52,12 @@ def same_content(one: Path, other: Path) -> int | None:
 
 
 def _certificate(
-    subject: str, key: ec.EllipticCurvePublicKey, issuer: str, issuer_key: ec.EllipticCurvePrivateKey, *, authority: bool
+    subject: str,
+    key: ec.EllipticCurvePublicKey,
+    issuer: str,
+    issuer_key: ec.EllipticCurvePrivateKey,
+    *,
+    authority: bool,
 ) -> x509.Certificate:
     now = datetime.datetime.now(datetime.UTC)
     builder = (

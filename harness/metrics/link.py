@@ -14,7 +14,7 @@ import numpy as np
 
 from harness.metrics.figures import busy_rate, idle_delay_ns, loss_probability, quantiles_ms
 from harness.metrics.phases import Phase, phases_of
-from harness.metrics.replay import Fate, Replay, calibrated
+from harness.metrics.replay import Counted, Fate, Ints, Replay, calibrated
 from harness.metrics.view import RunView
 from harness.outcome import DirectionProof, LinkProof
 from harness.path.arithmetic import FRAME
@@ -85,9 +85,14 @@ def _direction(view: RunView, name: Side) -> _Direction | None:
         return None
     asked: LinkSettings = getattr(view.lab.links, name)
     phases = phases_of(view, name)
+    counted = Counted(_running(view, asked.device), _running(view, asked.egress))
+    return _Direction(name, asked, phases, passage, calibrated(passage, phases, asked.discipline == "red", counted))
+
+
+def _running(view: RunView, device: str) -> tuple[Ints, Ints]:
+    """Running total of one device's drops."""
     nothing = np.zeros(0, np.int64)
-    drops = (nothing, nothing) if view.counters is None else running_total(view.counters, asked.device, "drops")
-    return _Direction(name, asked, phases, passage, calibrated(passage, phases, asked.discipline == "red", drops))
+    return (nothing, nothing) if view.counters is None else running_total(view.counters, device, "drops")
 
 
 def _proof(view: RunView, direction: _Direction) -> DirectionProof:

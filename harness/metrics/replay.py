@@ -125,15 +125,15 @@ class _Bottleneck:
 
 @dataclass
 class _Budget:
-    """The kernel's count of the queue's drops over time: it tells a full queue from what happens behind it."""
+    """A count of drops by the kernel over time: what it has not counted was not dropped there."""
 
     times: Ints
     totals: Ints
     used: int = 0
 
-    def take(self, t_ns: int) -> bool | None:
+    def take(self, now: float) -> bool | None:
         """Whether the count had a drop left for a packet of that time; None after the last sample."""
-        sample = int(np.searchsorted(self.times, t_ns))
+        sample = int(np.searchsorted(self.times, now))
         if sample == len(self.times):
             return None
         if self.used >= self.totals[sample]:
@@ -142,22 +142,28 @@ class _Budget:
         return True
 
 
-def replay(passage: Passage, phases: Sequence[Phase], red: bool, drops: tuple[Ints, Ints]) -> Replay:
-    """Replay one direction.
+@dataclass(frozen=True)
+class Counted:
+    """Sample times (ns) and running totals of the kernel's drop counts; empty arrays where there are none."""
 
-    `red`: the queue is RED and may drop at any length. `drops`: sample times (ns) and running total of the
-    queue's drops by the kernel's count, empty where there is none.
-    """
+    queue: tuple[Ints, Ints]
+    """At the bottleneck."""
+    loss: tuple[Ints, Ints]
+    """At netem."""
+
+
+def replay(passage: Passage, phases: Sequence[Phase], red: bool, counted: Counted) -> Replay:
+    """Replay one direction. `red`: the queue is RED and may drop at any length."""
     t_ns = passage.entered.t_ns
     base = int(t_ns[0]) if len(t_ns) else 0
     link = _Bottleneck([replace(p, start_ns=p.start_ns - base) for p in phases], passage.entered.length.tolist())
-    budget = _Budget(drops[0] - base, drops[1])
+    queue, loss = (_Budget(times - base, totals) for times, totals in (counted.queue, counted.loss))
     fates = np.zeros(len(t_ns), np.uint8)
     end = passage.end_ns - base - _END
     for index, (now, arrived) in enumerate(zip((t_ns - base).tolist(), passage.arrived.tolist(), strict=True)):
         link.advance(now)
         if not arrived:
-            fate = _fate(link, link.lengths[index], now, end, budget, red)
+            fate = _fate(link, link.lengths[index], now, end, queue, loss, red)
             fates[index] = fate
             if fate is Fate.QUEUE_DROP:
                 continue
@@ -166,22 +172,27 @@ def replay(passage: Passage, phases: Sequence[Phase], red: bool, drops: tuple[In
     return _result(passage, phases, link, fates, base)
 
 
-def _fate(link: _Bottleneck, length: int, now: int, end: int, budget: _Budget, red: bool) -> Fate:
+def _fate(link: _Bottleneck, length: int, now: int, end: int, queue: _Budget, loss: _Budget, red: bool) -> Fate:
     """Why a packet that entered did not leave.
 
-    Without random loss the queue dropped it unless the kernel did not count it; with random loss, a drop-tail
-    queue must have been full besides. That corrects itself: a drop that is taken for a loss fills the replayed
-    queue, a loss that is taken for a drop empties it, until it is as full as the kernel's.
+    Without random loss the queue dropped it unless the kernel did not count it. With random loss, a drop-tail
+    queue must have been full, or netem not have counted it. That corrects itself: a drop that is taken for a
+    loss fills the replayed queue, a loss that is taken for a drop empties it, until it is as full as the
+    kernel's.
     """
-    lossy = link.phase.mean_loss > 0
-    under_way = link.would_leave(length, now) + link.phase.delay_ns > end
+    leaves = link.would_leave(length, now)
+    behind = Fate.IN_FLIGHT if leaves + link.phase.delay_ns > end else Fate.LOST
     full = link.full(length)
-    counted = budget.take(now) if red or full or not lossy else False
-    if counted is None:
-        counted = full if under_way or (lossy and not red) else not lossy
-    if counted:
+    if red or full or link.phase.mean_loss == 0:
+        dropped = queue.take(now)
+        if dropped is None:
+            dropped = full or (behind is Fate.LOST and link.phase.mean_loss == 0)
+        if not dropped and behind is Fate.LOST:
+            loss.take(leaves)
+        return Fate.QUEUE_DROP if dropped else behind
+    if behind is Fate.LOST and loss.take(leaves) is False and queue.take(now):
         return Fate.QUEUE_DROP
-    return Fate.IN_FLIGHT if under_way else Fate.LOST
+    return behind
 
 
 def _result(
@@ -199,13 +210,13 @@ def _result(
     return Replay(departure, due, np.array(link.limited, np.bool_), fates, phase.astype(np.int64), calm)
 
 
-def calibrated(passage: Passage, phases: Sequence[Phase], red: bool, drops: tuple[Ints, Ints]) -> Replay:
+def calibrated(passage: Passage, phases: Sequence[Phase], red: bool, counted: Counted) -> Replay:
     """Replay with the moment of each change of rate moved, by at most `GUARD`, to where departures say it was.
 
     The event that reports a change is written some milliseconds from when the kernel made it. A change
     from rate a to b that is replayed x too late makes packets x·(a-b)/b late until the queue is empty again.
     """
-    result = replay(passage, phases, red, drops)
+    result = replay(passage, phases, red, counted)
     moved = list(phases)
     for index in range(1, len(phases)):
         before, after = phases[index - 1].rate_bps, phases[index].rate_bps
@@ -217,5 +228,5 @@ def calibrated(passage: Passage, phases: Sequence[Phase], red: bool, drops: tupl
         shift = round(late * after / (before - after))
         if 0 < abs(shift) <= GUARD:
             moved[index] = replace(phases[index], start_ns=phases[index].start_ns - shift)
-            result = replay(passage, moved, red, drops)
+            result = replay(passage, moved, red, counted)
     return result

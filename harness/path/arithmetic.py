@@ -10,7 +10,7 @@ from harness.units import Duration, QueueSize, Rate, Size
 #: A full frame as tc counts it, bytes.
 FRAME = MTU + FRAME_HEADER
 #: How late a timer may wake tbf in real time before capacity is lost, seconds.
-WAKE_UP = 0.002
+WAKE_UP = 0.004
 #: RFC 9002 §7.2: ten datagrams of 1200 bytes.
 INITIAL_WINDOW = 12_000
 
@@ -32,7 +32,7 @@ def size_bytes(size: QueueSize, link: Link, rtt: Duration) -> int:
 
 
 def burst_bytes(link: Link, rate: Rate | None = None) -> int:
-    """Bytes of the token bucket: as asked, else two frames or 2 ms at the rate, whichever is more.
+    """Bytes of the token bucket: as asked, else two frames or 4 ms at the rate, whichever is more.
 
     A bucket smaller than what passes while a timer wakes up late loses capacity for good; a larger one
     lets bursts through at line rate.

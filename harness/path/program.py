@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from harness.model import DropTail, GilbertElliott, Link, LinkChange, Path, Red
+from harness.model import DropTail, GilbertElliott, Link, LinkChange, Path
 from harness.path.arithmetic import bdp_bytes, burst_bytes, netem_limit, queue_bytes, size_bytes
 from harness.units import Duration, Percentage, Rate
 
@@ -131,7 +131,9 @@ def red_burst(wq: float, minimum: int, average_packet: int) -> int:
     """The burst for which iproute2 takes the power of two nearest to `wq`; ValueError if there is none."""
     wanted = min(range(1, 32), key=lambda log: abs(wq - 2.0**-log) / wq)
     first = max(1, minimum // average_packet)
-    fitting = [burst for burst in range(first, first + 100_000) if red_log_weight(minimum, burst, average_packet) == wanted]
+    fitting = [
+        burst for burst in range(first, first + 100_000) if red_log_weight(minimum, burst, average_packet) == wanted
+    ]
     if not fitting:
         raise ValueError(f"tc has no burst for wq {wq} with min {minimum} B and avpkt {average_packet} B")
     return fitting[len(fitting) // 2]
@@ -258,9 +260,7 @@ def compile_path(path: Path, seed: int = 1) -> PathProgram:
             states[name] = _state(before, after)
             links[name] = after
         changes.append(TimedCommands(at_ns=change.at.value, commands=tuple(commands)))
-        timeline.append(
-            PathChange(at=change.at.seconds, to_client=states["to_client"], to_server=states["to_server"])
-        )
+        timeline.append(PathChange(at=change.at.seconds, to_client=states["to_client"], to_server=states["to_server"]))
     return PathProgram(setup=tuple(setup), changes=tuple(changes), links=figures, timeline=tuple(timeline))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from harness.outcome import Cell, Interval, Measurement, MeasuredRun, Run, Verdict
+from harness.outcome import Cell, Interval, MeasuredRun, Measurement, Run, Verdict
 from harness.stats import interval
 
 
@@ -55,6 +55,4 @@ class CellResult:
         if not self.folders or not (self.folders[-1] / "compose.yaml").exists():
             return ""
         folder = self.folders[-1]
-        return (
-            f"docker compose --env-file {folder}/cell.env -f {folder}/compose.yaml up --abort-on-container-exit"
-        )
+        return f"docker compose --env-file {folder}/cell.env -f {folder}/compose.yaml up --abort-on-container-exit"

@@ -18,7 +18,7 @@ def _link(result: CellResult) -> dict[str, Any]:
     proofs = [(run, measured.link) for run, measured in result.runs if measured is not None and measured.link]
     if not proofs:
         return {"valid": False, "kernel": "", "problems": ["no run reached the point where the link can be proven"]}
-    proof: LinkProof = proofs[-1][1]  # type: ignore[assignment]
+    proof: LinkProof = proofs[-1][1]
     content = proof.model_dump(mode="json")
     content["valid"] = all(link.valid for _, link in proofs if link is not None)
     content["kernel"] = content["kernel"] or proofs[-1][0].sim_kernel
@@ -65,7 +65,13 @@ def _cell(result: CellResult) -> dict[str, Any]:
         ],
         "measurements": measurements,
         "link": _link(result),
-        "warnings": sorted({text for run, measured in result.runs for text in (*run.warnings, *(measured.warnings if measured else ()))}),
+        "warnings": sorted(
+            {
+                text
+                for run, measured in result.runs
+                for text in (*run.warnings, *(measured.warnings if measured else ()))
+            }
+        ),
         "evidence": [str(folder) for folder in result.folders],
         "reproduction": result.reproduction,
     }

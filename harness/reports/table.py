@@ -66,7 +66,9 @@ def _reference_rows(table: Table, scenario: Scenario, metrics: Sequence[str]) ->
 
 def _row(result: CellResult, metrics: Sequence[str]) -> list[RenderableType]:
     missed = {item.metric for item in result.verdict.objectives if item.verdict == "fail"}
-    times = [Text(interval_text(result.interval(metric)), style="red" if metric in missed else "") for metric in metrics]
+    times = [
+        Text(interval_text(result.interval(metric)), style="red" if metric in missed else "") for metric in metrics
+    ]
     goodput = result.interval("goodput")
     done = result.outcomes.get("completed", 0)
     return [
@@ -108,7 +110,9 @@ def _notes(results: Iterable[CellResult]) -> list[RenderableType]:
             last = result.last
             if last is not None and result.verdict.status == "error":
                 lines.extend(Text(f"      | {line}", style="dim") for line in last[0].outcome.log_tail[-6:])
-        warnings = {text for run, measured in result.runs for text in (*run.warnings, *(measured.warnings if measured else ()))}
+        warnings = {
+            text for run, measured in result.runs for text in (*run.warnings, *(measured.warnings if measured else ()))
+        }
         lines.extend(Text(f"  {who}: warning: {text}", style="yellow") for text in sorted(warnings))
     return lines
 

@@ -28,6 +28,7 @@ _FIGURES = {
     "ssthresh": ("ssthresh",),
     "pacing_rate": ("pacing_rate",),
 }
+_RTTS = [name for name in _FIGURES if name.endswith("_rtt_ms")]
 _SCHEMA = {"t_ms": pl.Float64, **dict.fromkeys(_FIGURES, pl.Float64)}
 
 #: How an event begins in contained JSON, by its first key.
@@ -101,7 +102,7 @@ def read_recovery(path: Path, rtt_ms: float | None = None) -> pl.DataFrame:
     for time, values in _events(data, b'metrics_updated"'):
         figures = (next((values[n] for n in names if n in values), None) for names in _FIGURES.values())
         rows.append((time * unit, *(float(f) if isinstance(f, int | float) else None for f in figures)))
-    frame = pl.DataFrame(rows, schema=_SCHEMA, orient="row")
+    frame = pl.DataFrame(rows, schema=_SCHEMA, orient="row").with_columns(pl.col(_RTTS) * unit)
     first = _first_time(data)
     start = first * unit if first is not None else frame["t_ms"].min()
     frame = frame.with_columns(pl.col("t_ms") - start, pl.exclude("t_ms").forward_fill())
@@ -112,7 +113,7 @@ def _in_ms(frame: pl.DataFrame, rtt_ms: float | None) -> pl.DataFrame:
     largest = frame["smoothed_rtt_ms"].max()
     if rtt_ms is None or not isinstance(largest, float) or largest >= rtt_ms / 10:
         return frame
-    return frame.with_columns(pl.col("smoothed_rtt_ms", "latest_rtt_ms", "min_rtt_ms") * 1000)
+    return frame.with_columns(pl.col(_RTTS) * 1000)
 
 
 def _first_time(data: bytes) -> float | None:

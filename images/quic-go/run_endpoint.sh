@@ -1,5 +1,5 @@
 #!/bin/bash
-# The endpoint contract of the QUIC interop runner on top of quiche-endpoint.
+# The endpoint contract of the QUIC interop runner on top of quic-go-endpoint.
 set -u
 
 plan=single
@@ -33,11 +33,11 @@ case ${ROLE:-} in
       options+=("--session-dir=$SESSION_DIR")
     fi
     # CLIENT_PARAMS and REQUESTS are lists of words.
-    exec quiche-endpoint client "${options[@]}" --plan="$plan" --downloads=/downloads ${CLIENT_PARAMS:-} $REQUESTS
+    exec quic-go-endpoint client "${options[@]}" --plan="$plan" --downloads=/downloads ${CLIENT_PARAMS:-} $REQUESTS
     ;;
   server)
     /setup.sh || exit 1
-    exec quiche-endpoint server "${options[@]}" --port=443 --root=/www \
+    exec quic-go-endpoint server "${options[@]}" --port=443 --root=/www \
       --certificate=/certs/cert.pem --private-key=/certs/priv.key ${SERVER_PARAMS:-}
     ;;
   *)

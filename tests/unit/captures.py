@@ -126,7 +126,9 @@ def frame(packet: Packet, ttl: int = 64) -> bytes:
     if packet.ipv6:
         ip = struct.pack(">IHBB", 0x60000000, packet.size + 8, 17, ttl) + source.packed + target.packed
     else:
-        ip = struct.pack(">BBHHHBBH", 0x45, 0, packet.size + 28, 0, 0x4000, ttl, 17, ttl) + source.packed + target.packed
+        ip = (
+            struct.pack(">BBHHHBBH", 0x45, 0, packet.size + 28, 0, 0x4000, ttl, 17, ttl) + source.packed + target.packed
+        )
     ethernet = bytes(12) + (b"\x86\xdd" if packet.ipv6 else b"\x08\x00")
     body = packet.payload + bytes(max(0, packet.size - len(packet.payload)))
     return (ethernet + ip + udp + body)[:96]
@@ -182,7 +184,7 @@ def download(
     down = [Packet(hello, True, INITIAL + number.to_bytes(8, "big"), 1200)]
     down.append(Packet(hello + 50_000, True, HANDSHAKE + number.to_bytes(8, "big"), 1100))
     finished = zero + rtt + 2_000_000
-    up.append(Packet(finished, False, HANDSHAKE + bytes([8]) + number.to_bytes(8, "big") + b"\x00\x40\x30", 80))
+    up.append(Packet(finished, False, HANDSHAKE + bytes([8]) + number.to_bytes(8, "big") + b"\x00\x40\x30", 65))
     up.append(short(number * 10**6, 120, finished + 200_000, False))
     start = finished + to_server.delay_ns + 3_000_000
     gap = 1294 * 8e9 / 10_000_000 / load
@@ -259,7 +261,7 @@ def make_run(status: str = "completed", scenario: dict[str, Any] | None = None, 
         client_image=image, server_image=image, sim_image=image, engine="compose", sim_kernel="auto",
         parameters={}, seed=1,
     )  # fmt: skip
-    outcome = fields.pop("outcome", None) or Outcome(status=status)  # type: ignore[arg-type]
+    outcome = fields.pop("outcome", None) or Outcome(status=status)
     return Run(cell=cell, repetition=0, outcome=outcome, started_at="2026-11-21T00:00:00Z", **fields)
 
 

@@ -44,7 +44,10 @@ class Agent:
     def run(self) -> None:
         """Bring the path up, open the gate, watch until told to stop. Raises CommandError, NotReadyError."""
         self._bring_up()
+        # Before there is any delay, so that nobody waits for it.
+        self._resolve()
         self._await_servers()
+        run_program(self._real(self._plan.setup))
         with listener() as gate, sniffer(self._interfaces["left"]) as sniff:
             self._events.write("ready")
             self._watch(gate, sniff)
@@ -58,8 +61,6 @@ class Agent:
             # Offloads would merge datagrams into super-packets, which queues then count as one.
             for feature in ("gro", "gso", "tso", "tx"):
                 subprocess.run(["ethtool", "-K", real, feature, "off"], capture_output=True, check=False)
-        self._resolve()
-        run_program(self._real(self._plan.setup))
 
     def _resolve(self) -> None:
         """Resolve the endpoints and keep their addresses for good; they learn the simulator's on the way.

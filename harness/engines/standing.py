@@ -1,0 +1,84 @@
+"""A lab that stands still: the path is up and the endpoints idle, so that probes can be run in them."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from harness.engines.compose import prepare_folder
+from harness.engines.docker import PREFIX, docker, failure, json_lines
+from harness.engines.owner import owner
+from harness.errors import EngineError
+from harness.lab import Lab
+
+READY_SECONDS = 30.0
+
+
+class StandingLab:
+    """Context manager around a lab of idle endpoints (images/probe)."""
+
+    def __init__(self, lab: Lab, folder: Path, cache: Path) -> None:
+        self._lab = lab
+        self._folder = folder.resolve()
+        self._project = f"{PREFIX}-standing-{os.getpid()}"
+        self._variables = prepare_folder(lab, self._folder, cache.resolve())
+        plan = lab.sim_plan()
+        # Idle endpoints answer no probe.
+        plan["wait_for"] = []
+        (self._folder / "plan" / "plan.json").write_text(json.dumps(plan))
+
+    def __enter__(self) -> Self:
+        try:
+            self._compose("up", "--detach", "--no-build")
+            self._await_ready()
+        except BaseException:
+            self._compose("down", "--volumes", "--timeout", "2", check=False)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._compose("stop", check=False)
+        self._compose("down", "--volumes", "--timeout", "2", check=False)
+
+    def execute(self, host: str, *words: str, timeout: float = 120, check: bool = True) -> str:
+        """Run a command in an endpoint and return what it printed. EngineError when it fails."""
+        return self._compose("exec", "--no-TTY", host, *words, timeout=timeout, check=check)
+
+    def counters(self) -> dict[str, Any]:
+        """The simulator's newest counters: device → its root qdisc."""
+        last = (self._folder / "sim" / "counters.jsonl").read_text().splitlines()[-1]
+        return {item["dev"]: item for item in json.loads(last)["qdiscs"] if item.get("root")}
+
+    def events(self) -> list[dict[str, Any]]:
+        """The simulator's diary so far."""
+        try:
+            return json_lines((self._folder / "sim" / "events.jsonl").read_text())
+        except OSError:
+            return []
+
+    def _await_ready(self) -> None:
+        deadline = time.monotonic() + READY_SECONDS
+        while time.monotonic() < deadline:
+            names = {event["event"]: event for event in self.events()}
+            if "ready" in names:
+                return
+            if "failed" in names:
+                raise EngineError(f"the simulator failed: {names['failed']['message']}")
+            time.sleep(0.05)
+        raise EngineError(f"the simulator was not ready within {READY_SECONDS:g} s")
+
+    def _compose(self, *words: str, timeout: float = 120, check: bool = True) -> str:
+        environment = {**os.environ, **self._variables, "LAB_OUT": str(self._folder), "LAB_OWNER": owner()}
+        done = docker(
+            "compose", "--project-name", self._project, "--file", str(self._folder / "compose.yaml"),
+            "--progress", "quiet", *words, timeout=timeout, environment=environment, check=False,
+        )  # fmt: skip
+        if check and done.returncode != 0:
+            raise failure(f"docker compose {words[0]}", done.stderr or done.stdout)
+        return done.stdout

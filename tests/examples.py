@@ -1,0 +1,85 @@
+"""Small model objects that many tests start from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.catalogue import Catalogue
+from harness.model import Flow, Implementation, Link, Objective, Scenario, Setting
+from harness.model import Path as EmulatedPath
+from harness.outcome import Cell, Image
+from harness.plan import Request, cells
+from harness.units import Duration, Rate, Size
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def link(rate: str = "50 Mbit/s", delay: str = "325 ms", **more: object) -> Link:
+    return Link.model_validate({"rate": rate, "delay": delay, **more})
+
+
+def path(**more: object) -> EmulatedPath:
+    return EmulatedPath.model_validate({"forward": link(), "return": link("10 Mbit/s"), **more})
+
+
+def scenario(**more: object) -> Scenario:
+    content: dict[str, object] = {
+        "name": "test/case",
+        "title": "a case",
+        "path": path(),
+        "flows": [Flow(download=Size.parse("10 MB"))],
+        "objectives": [Objective(metric="milestone_2MB", at_most=Duration.parse("3 s"))],
+        **more,
+    }
+    return Scenario.model_validate(content)
+
+
+def implementation(name: str = "alpha", **more: object) -> Implementation:
+    content: dict[str, object] = {
+        "name": name,
+        "image": f"example/{name}:1",
+        "parameters": {
+            "congestion_control": Setting(values=("reno", "cubic"), server="--cc={value}"),
+            "receive_window": Setting(client="--window={bytes}"),
+            "initial_rtt": Setting(client="--rtt={ms}ms", server="--rtt={s}"),
+        },
+        **more,
+    }
+    return Implementation.model_validate(content)
+
+
+def images(*names: str) -> dict[str, Image]:
+    return {name: Image(reference=f"example/{name}:1", identity=f"digest-of-{name}") for name in names}
+
+
+SIM = Image(reference="example/sim:1", identity="digest-of-sim")
+
+
+def cell(
+    one: Scenario | None = None,
+    client: Implementation | None = None,
+    server: Implementation | None = None,
+    **more: object,
+) -> Cell:
+    client, server = client or implementation("alpha"), server or implementation("beta")
+    request = Request([one or scenario()], [client], [server], **more)  # type: ignore[arg-type]
+    return cells(request, images(client.name, server.name), SIM)[0]
+
+
+def catalogue() -> Catalogue:
+    return Catalogue(ROOT)
+
+
+__all__ = [
+    "ROOT",
+    "SIM",
+    "Duration",
+    "Rate",
+    "catalogue",
+    "cell",
+    "images",
+    "implementation",
+    "link",
+    "path",
+    "scenario",
+]

@@ -1,0 +1,64 @@
+"""Path programs, explanations and Compose files, letter by letter. `make golden` renews them; read the diff."""
+
+from __future__ import annotations
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from harness.engines.compose_file import compose_text
+from harness.lab import build_lab
+from harness.model import Flow, Scenario
+from harness.path import compile_path
+from harness.reports.explain import explain
+from harness.units import Duration, Size
+from tests.examples import catalogue, cell, implementation, link, path, scenario
+
+SCENARIOS = [catalogue().scenario(file) for file in catalogue().scenario_files()]
+
+RED = {
+    "discipline": "red",
+    "limit": "50 kB",
+    "min": "15 kB",
+    "max": "40 kB",
+    "probability": "10 %",
+    "average_packet": "1280 B",
+}
+
+PATHS = {
+    "red by weight, marking": path(forward=link("5.65 Mbit/s", queue={**RED, "wq": 0.002, "ecn": True})),
+    "red by burst": path(forward=link("5.65 Mbit/s", queue={**RED, "burst": 85})),
+    "a queue in packets and one in milliseconds": path(
+        **{"forward": link(queue="25 packets"), "return": link(queue="100 ms")}
+    ),
+    "jitter and bursty loss": path(forward=link(jitter="3 ms", loss={"good_to_bad": "1.8 %", "bad_to_good": "64.5 %"})),
+    "everything changes": path(
+        changes=[
+            {"at": "5 s", "forward": {"rate": "10 Mbit/s", "loss": "1 %"}},
+            {"at": "7.5 s", "forward": {"delay": "300 ms"}, "return": {"rate": "1 Mbit/s", "loss": "0.5 %"}},
+        ]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_path_programs(name: str, snapshot: SnapshotAssertion) -> None:
+    assert "\n".join(compile_path(PATHS[name], seed=42).lines()) == snapshot
+
+
+@pytest.mark.parametrize("one", SCENARIOS, ids=lambda one: one.name)
+def test_explanations_of_the_scenarios(one: Scenario, snapshot: SnapshotAssertion) -> None:
+    assert explain(one) == snapshot
+
+
+def test_compose_file_of_one_pair(snapshot: SnapshotAssertion) -> None:
+    repeats = scenario(flows=[Flow(download=Size.parse("100 MB"), repeat_after=Duration.parse("10 s"))])
+    assert compose_text(build_lab(cell(repeats, client=implementation("alpha", session=True)), 0)) == snapshot
+
+
+def test_compose_file_of_three_flows(snapshot: SnapshotAssertion) -> None:
+    flows = [Flow(download=Size.parse("10 MB"), start=Duration.parse(f"{5 * n} s")) for n in range(3)]
+    assert compose_text(build_lab(cell(scenario(flows=flows)), 0, slot=2)) == snapshot
+
+
+def test_simulator_plan(snapshot: SnapshotAssertion) -> None:
+    assert build_lab(cell(), 0).sim_plan() == snapshot

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.catalogue import Catalogue, json_schema, load
+from harness.errors import InputError
+from harness.model import Implementation, Scenario
+from tests.examples import ROOT, catalogue
+
+SCENARIO = """schema: 1
+title: x
+path:
+  forward: {rate: 50 Mbit/s, delay: 325 ms}
+  return: {rate: 10 Mbit/s, delay: 325 ms}
+flows: [{download: 1 MB}]
+"""
+
+
+@pytest.mark.parametrize("file", catalogue().scenario_files(), ids=lambda file: file.stem)
+def test_every_scenario_loads_and_cites_its_source(file: Path) -> None:
+    scenario = catalogue().scenario(file)
+    assert scenario.references
+    assert scenario.title
+    assert file.read_text().startswith("# yaml-language-server: $schema=../schema.json\n")
+
+
+@pytest.mark.parametrize("file", catalogue().implementation_files(), ids=lambda file: file.parent.name)
+def test_every_image_loads_and_is_named_after_its_folder(file: Path) -> None:
+    implementation = load(file, Implementation)
+    assert implementation.name == file.parent.name
+    assert implementation.licence
+    assert implementation.project
+    if implementation.build is not None:
+        assert (file.parent / implementation.build / "Dockerfile").is_file()
+
+
+def test_implementations_are_told_apart() -> None:
+    known = [item for item, _ in catalogue().implementations().values()]
+    assert len({(item.colour, item.marker) for item in known}) == len(known)
+    assert len({item.colour for item in known}) == len(known)
+
+
+@pytest.mark.parametrize(
+    ("kind", "file"), [(Scenario, "scenarios/schema.json"), (Implementation, "images/schema.json")]
+)
+def test_the_schema_files_are_in_step(kind: type[Scenario], file: str) -> None:
+    assert (ROOT / file).read_text() == json_schema(kind), "run 'make schema'"
+
+
+@pytest.mark.parametrize(
+    ("change", "line", "column", "words", "hint"),
+    [
+        (("rate: 50", "rat: 50"), 4, 13, "unknown key 'path.forward.rat'", "rate"),
+        (("325 ms}\n  ret", "325}\n  ret"), 4, 37, "no unit", ""),
+        (("10 Mbit/s", "10 Mbix/s"), 5, 18, "not a unit of a rate", ""),
+        (("1 MB", "1 MB, start: soon"), 6, 33, "not a duration", ""),
+        (("title: x\n", ""), 1, 1, "'title' is missing", ""),
+        (("title: x", "title: [x"), 3, 5, "not valid YAML", "indentation"),
+        (("title: x", "title: x\ntitle: y"), 3, 1, "given twice", ""),
+    ],
+)  # fmt: skip
+def test_errors_say_where_and_what(
+    tmp_path: Path, change: tuple[str, str], line: int, column: int, words: str, hint: str
+) -> None:
+    file = tmp_path / "case.yaml"
+    file.write_text(SCENARIO.replace(*change))
+    with pytest.raises(InputError) as caught:
+        catalogue().scenario(file)
+    assert f"{file}:{line}:{column}: " in caught.value.message
+    assert words in caught.value.message
+    assert hint in caught.value.hint
+    assert caught.value.exit_code == 2
+
+
+def test_all_problems_of_a_file_are_said_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "case.yaml"
+    file.write_text(SCENARIO.replace("rate: 50", "rat: 50").replace("10 Mbit/s", "10"))
+    with pytest.raises(InputError) as caught:
+        catalogue().scenario(file)
+    assert len(caught.value.message.splitlines()) == 3  # the unknown key, the missing one, the unit
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    empty = tmp_path / "empty.yaml"
+    empty.write_text("")
+    for file, words in ((tmp_path / "none.yaml", "no such file"), (empty, "empty")):
+        with pytest.raises(InputError, match=words):
+            catalogue().scenario(file)
+
+
+def test_scenarios_by_name_folder_and_file() -> None:
+    known = catalogue()
+    medium = known.find_scenarios(["satellite/medium"])
+    assert [item.name for item in medium] == ["satellite/medium"]
+    assert known.find_scenarios([str(ROOT / "scenarios/satellite/medium.yaml")]) == medium
+    family = [item.name for item in known.find_scenarios(["scenarios/satellite"])]
+    assert "satellite/medium" in family
+    assert len(family) == len(set(family))
+    assert known.find_scenarios(["medium"]) == medium
+    with pytest.raises(InputError) as caught:
+        known.find_scenarios(["satelite/medium"])
+    assert "satellite/medium" in caught.value.hint
+
+
+def test_implementations_by_name(tmp_path: Path) -> None:
+    known = Catalogue(tmp_path, (_manifest(tmp_path, "alpha"), _manifest(tmp_path, "beta")))
+    assert [item.name for item in known.find_implementations("all", "client")] == ["alpha", "beta"]
+    assert [item.name for item in known.find_implementations("all", "client", {"beta"})] == ["alpha"]
+    assert [item.name for item in known.find_implementations("beta, alpha", "server")] == ["beta", "alpha"]
+    with pytest.raises(InputError) as caught:
+        known.find_implementations("alfa", "client")
+    assert "'alpha'" in caught.value.hint
+    with pytest.raises(InputError, match="no client was named"):
+        known.find_implementations(",", "client")
+
+
+def test_two_implementations_cannot_share_a_name(tmp_path: Path) -> None:
+    known = Catalogue(tmp_path, (_manifest(tmp_path, "alpha"), _manifest(tmp_path, "alpha", "other")))
+    with pytest.raises(InputError, match="is taken by"):
+        known.implementations()
+
+
+def _manifest(folder: Path, name: str, place: str = "") -> Path:
+    file = folder / (place or name) / "image.yaml"
+    file.parent.mkdir()
+    file.write_text(f"schema: 1\nname: {name}\nimage: example/{name}:1\n")
+    return file

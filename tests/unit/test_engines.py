@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.engines.compose_file import VARIABLES, compose_document, compose_text
+from harness.engines.docker import failure, hint_for, tail
+from harness.engines.images import Build, folder_hash
+from harness.engines.sampler import Sampler, folder_size, tree_size
+from harness.engines.served import certificates, same_content, served_file
+from harness.lab import build_lab
+from tests.examples import cell
+
+
+def test_the_compose_file_names_every_variable_it_needs() -> None:
+    text = compose_text(build_lab(cell(), 0))
+    for name in VARIABLES:
+        assert "${" + name + ":?" in text
+    assert yaml.safe_load(text) == compose_document(build_lab(cell(), 0))
+
+
+def test_the_simulator_gets_two_capabilities_and_no_more() -> None:
+    sim = compose_document(build_lab(cell(), 0))["services"]["sim"]
+    assert sim["cap_drop"] == ["ALL"]
+    assert sim["cap_add"] == ["NET_ADMIN", "NET_RAW"]
+    assert not {"privileged", "security_opt", "devices"} & set(sim)
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?", "start the Docker daemon"),
+        ("Error response from daemon: Pool overlaps with other one on this address space", "193.167.x.0/24"),
+        ("write /var/lib/docker/x: no space left on device", "disk is full"),
+        ("Error response from daemon: No such image: alpha:1", "build or pull"),
+    ],
+)  # fmt: skip
+def test_docker_s_errors_say_what_to_do(said: str, words: str) -> None:
+    error = failure("docker compose up", said)
+    assert words in error.hint
+    assert said.splitlines()[0] in error.message
+    assert error.exit_code == 3
+
+
+def test_an_unknown_error_has_no_made_up_hint() -> None:
+    assert hint_for("something else") == ""
+
+
+def test_a_build_is_named_after_its_content(tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text("FROM x\n")
+    build = Build("a", tmp_path, 1)
+    before = build.identity
+    above = Build("b", tmp_path, 1, on={"BASE": build})
+    assert above.identity != before
+    beneath = above.identity
+    (tmp_path / "Dockerfile").write_text("FROM y\n")
+    assert build.identity != before
+    assert above.identity != beneath
+    assert build.reference == f"quic-lab/a:{build.identity[:12]}"
+
+
+def test_a_folder_s_hash_sees_names_modes_and_content(tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    file.write_text("1")
+    seen = {folder_hash(tmp_path)}
+    file.chmod(0o755)
+    seen.add(folder_hash(tmp_path))
+    file.rename(tmp_path / "g")
+    seen.add(folder_hash(tmp_path))
+    (tmp_path / "__pycache__").mkdir()
+    (tmp_path / "__pycache__" / "x.pyc").write_text("")
+    assert len(seen) == 3
+    assert folder_hash(tmp_path) in seen
+
+
+def test_served_files_are_the_same_everywhere(tmp_path: Path) -> None:
+    one, other = served_file(tmp_path / "a", "f", 100_001), served_file(tmp_path / "b", "f", 100_001)
+    assert one.read_bytes() == other.read_bytes()
+    assert one.stat().st_size == 100_001
+
+
+@given(offset=st.integers(0, 999), cut=st.integers(0, 999))
+def test_one_wrong_byte_is_found_where_it_is(tmp_path_factory: pytest.TempPathFactory, offset: int, cut: int) -> None:
+    folder = tmp_path_factory.mktemp("same")
+    good = bytes(1000)
+    bad = bytearray(good)
+    bad[offset] ^= 1
+    (folder / "good").write_bytes(good)
+    (folder / "bad").write_bytes(bad)
+    (folder / "cut").write_bytes(good[:cut])
+    assert same_content(folder / "good", folder / "bad") == offset
+    assert same_content(folder / "cut", folder / "good") == cut
+    assert same_content(folder / "good", folder / "good") is None
+
+
+def test_certificates_are_kept_while_they_last(tmp_path: Path) -> None:
+    first = certificates(tmp_path / "c") / "cert.pem"
+    content = first.read_bytes()
+    assert (certificates(tmp_path / "c") / "cert.pem").read_bytes() == content
+    first.write_text("broken")
+    assert b"BEGIN CERTIFICATE" in (certificates(tmp_path / "c") / "cert.pem").read_bytes()
+    assert {file.name for file in (tmp_path / "c").iterdir()} == {"ca.pem", "cert.pem", "priv.key"}
+
+
+def test_the_sampler_brackets_growth(tmp_path: Path) -> None:
+    downloads = tmp_path / "downloads"
+    downloads.mkdir()
+    sampler = Sampler(tmp_path, log_limit=1 << 30)
+    sampler.watch_download(downloads, flow=0, transfer=0)
+    sampler.start()
+    with (downloads / "f").open("wb", buffering=0) as file:
+        for _ in range(5):
+            time.sleep(0.03)
+            file.write(b"x" * 1000)
+        time.sleep(0.03)
+    sampler.stop()
+    rows = [tuple(map(int, line.split(","))) for line in (tmp_path / "growth.csv").read_text().splitlines()[1:]]
+    sizes = [row[3] for row in rows]
+    assert sizes == sorted(sizes)
+    assert set(sizes) == {0, 1000, 2000, 3000, 4000, 5000}
+    assert [row[0] for row in rows] == sorted(row[0] for row in rows)
+    # Each growth is preceded by a sample of the size before.
+    assert all(sizes.count(size) >= 2 for size in (1000, 2000, 3000, 4000))
+
+
+def test_the_sampler_sees_a_log_that_overflows(tmp_path: Path) -> None:
+    logs = tmp_path / "logs" / "qlog"
+    logs.mkdir(parents=True)
+    (logs / "big").write_bytes(bytes(2000))
+    sampler = Sampler(tmp_path, log_limit=1000)
+    sampler.watch_logs({"server0": tmp_path / "logs"})
+    seen = threading.Event()
+    sampler.start()
+    for _ in range(100):
+        if sampler.overflowed:
+            seen.set()
+            break
+        time.sleep(0.02)
+    sampler.stop()
+    assert sampler.overflowed == "server0"
+    assert seen.is_set()
+
+
+def test_sizes_of_what_is_not_there(tmp_path: Path) -> None:
+    assert folder_size(tmp_path / "none") == 0
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "f").write_bytes(bytes(10))
+    assert tree_size(tmp_path) == 10
+    assert tail(tmp_path / "none") == ()

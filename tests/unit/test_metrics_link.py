@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.metrics import measure
+from harness.metrics.figures import loss_probability
+from harness.model import GilbertElliott
+from harness.outcome import LinkProof
+from harness.units import Percentage
+from tests.unit.captures import T0, Link, Recipe, write_run
+
+
+def prove(folder: Path, recipe: Recipe) -> LinkProof:
+    link = measure(folder, write_run(folder, recipe)).link
+    assert link is not None
+    return link
+
+
+def test_the_link_that_was_asked_for(tmp_path: Path) -> None:
+    link = prove(tmp_path, Recipe())
+    assert link.valid and link.problems == () and link.kernel == "lab 7.2.12"
+    down = link.to_client
+    assert down.packets == 3002 and down.queue_drops > 500 and down.unasked_drops == 0 and down.oversize_frames == 0
+    assert down.min_delay_ms == pytest.approx(50, abs=0.001) and down.rate_mbps == pytest.approx(10, rel=1e-6)
+    assert down.lateness_p99_ms == pytest.approx(0, abs=0.001)
+    assert link.to_server.rate_mbps is None  # acknowledgements never kept the queue busy
+
+
+def test_random_loss_behind_a_full_queue(tmp_path: Path) -> None:
+    lossy = Link(loss=0.01)
+    loss = {"rate": "10 Mbit/s", "delay": "50 ms", "loss": "1 %", "queue": "100 kB"}
+    link = prove(tmp_path, Recipe(lossy, lossy, scenario={"path": {"forward": loss, "return": loss}}))
+    assert link.valid and link.to_client.loss_drops > 10 and link.to_client.queue_drops > 500
+    assert link.to_client.lateness_p99_ms == pytest.approx(0, abs=0.001)
+    assert link.to_client.rate_mbps == pytest.approx(10, rel=1e-6)
+
+
+RATE = "Mbit/s in 2.5 s of busy queue, asked 10.000 Mbit/s (tolerance 1.0%)"
+
+
+@pytest.mark.parametrize(
+    ("recipe", "sentence"),
+    [
+        (Recipe(real=Link(rate_bps=9_700_000)), f"to_client: 9.700 {RATE}"),
+        (Recipe(real=Link(rate_bps=10_300_000)), f"to_client: 10.300 {RATE}"),
+        (Recipe(asked=Link(loss=0.01), real=Link(loss=0.01, rate_bps=9_700_000)), f"to_client: 9.700 {RATE}"),
+        (Recipe(asked=Link(loss=0.01), real=Link(loss=0.01, rate_bps=10_300_000)), f"to_client: 10.300 {RATE}"),
+        (
+            Recipe(real=Link(delay_ns=52_000_000)),
+            "to_client: the smallest delay was 52.00 ms, asked 50.00 ms (tolerance 1.0 ms)",
+        ),
+        (
+            Recipe(real_up=Link(delay_ns=48_000_000)),
+            "to_server: the smallest delay was 48.00 ms, asked 50.00 ms (tolerance 1.0 ms)",
+        ),
+        (
+            Recipe(real=Link(vanish=0.01)),
+            "to_client: 30 of 3002 packets (1.00%) vanished that nothing was asked to drop (tolerance 0.1%)",
+        ),
+        (
+            Recipe(real=Link(loss=0.01)),  # netem drops although no loss was asked
+            "to_client: 30 of 3002 packets (1.00%) vanished that nothing was asked to drop (tolerance 0.1%)",
+        ),
+        (
+            Recipe(asked=Link(loss=0.03), real=Link(loss=0.005)),
+            "to_client: random loss took 16 of 2388 packets (0.67%), asked 3.00% (probability 2e-15)",
+        ),
+        (
+            Recipe(real=Link(late_ns=6_000_000)),
+            "to_client: packets left 11.8 ms late at the 99th percentile (tolerance 5.0 ms)",
+        ),
+    ],
+)
+def test_another_link_is_found_out(tmp_path: Path, recipe: Recipe, sentence: str) -> None:
+    link = prove(tmp_path, recipe)
+    assert not link.valid
+    assert sentence in link.problems
+
+
+def changing(at: float, late: float, told: float) -> Recipe:
+    """From 10 to 4 Mbit/s; the kernel changed `late` s after it was due, the event says `told` s after it did."""
+    moment = T0 + round((at + late) * 1e9)
+    event = {"event": "change", "index": 0, "at": at, "t": moment / 1e9 + told}
+    return Recipe(
+        real=Link(rate_after=(moment, 4_000_000)), load=1.1,
+        changes=({"at": at, "to_client": {"rate_bps": 4_000_000}, "to_server": None},), change_events=(event,),
+    )  # fmt: skip
+
+
+def test_a_change_of_rate(tmp_path: Path) -> None:
+    link = prove(tmp_path, changing(1.5, late=0.002, told=0.0))
+    assert link.valid and list(link.changes_late_ms) == pytest.approx([2], abs=0.01)
+    assert link.to_client.rate_mbps == pytest.approx(10, rel=1e-6)  # that of the first phase
+
+
+def test_an_event_that_is_reported_late_is_calibrated(tmp_path: Path) -> None:
+    link = prove(tmp_path, changing(1.5, late=0.002, told=0.008))
+    assert link.valid and link.to_client.lateness_p99_ms == pytest.approx(0, abs=0.6)  # else 12 ms
+
+
+def test_a_late_change(tmp_path: Path) -> None:
+    link = prove(tmp_path, changing(1.5, late=0.3, told=0.0))
+    assert link.problems == ("change 0 was due at 1.500 s and took effect 300 ms later (tolerance 100 ms)",)
+
+
+def test_a_change_to_another_rate_or_never(tmp_path: Path) -> None:
+    wrong = changing(1.5, 0.002, 0.0)
+    wrong = replace(wrong, real=Link(rate_after=(T0 + 1_502_000_000, 5_000_000)))
+    found = prove(tmp_path / "wrong", wrong).problems
+    assert any("of busy queue since change 0, asked 4.000 Mbit/s" in problem for problem in found)
+    never = prove(tmp_path / "never", replace(wrong, real=Link(), change_events=()))
+    assert never.problems == ("change 0 was due at 1.500 s and never took effect",)
+
+
+def test_oversize_frames(tmp_path: Path) -> None:
+    run = write_run(tmp_path, Recipe(packets=200))
+    for side in ("left", "right"):
+        path = tmp_path / f"sim/trace_node_{side}.pcap"
+        data = bytearray(path.read_bytes())
+        # The length on the wire of the third record: the first after both long-header packets on the right.
+        position = 24
+        for _ in range(20):
+            position += 16 + int.from_bytes(data[position + 8 : position + 12], "little")
+        data[position + 12 : position + 16] = (9000).to_bytes(4, "little")
+        path.write_bytes(data)
+    link = measure(tmp_path, run).link
+    assert link is not None and any(p.endswith("1 frames above 1514 B: an offload was left on") for p in link.problems)
+
+
+def test_capture_drops_are_a_caution(tmp_path: Path) -> None:
+    run = write_run(tmp_path, Recipe(real=Link(vanish=0.003), packets=1000, load=0.9))
+    (tmp_path / "sim/capture.json").write_text('{"left":{"dropped":40},"right":{"dropped":0}}')
+    measured = measure(tmp_path, run)
+    assert measured.link is not None and measured.link.valid and measured.link.capture_drops == 40
+    assert "the captures missed 40 packets: counts of drops are upper bounds" in measured.warnings
+
+
+def test_jitter_makes_no_lateness(tmp_path: Path) -> None:
+    run = write_run(tmp_path, Recipe(real=Link(late_ns=3_000_000), packets=500, load=0.9))
+    lab = json.loads((tmp_path / "lab.json").read_text())
+    lab["links"]["to_client"]["jitter_ns"] = 6_000_000
+    (tmp_path / "lab.json").write_text(json.dumps(lab))
+    link = measure(tmp_path, run).link
+    assert link is not None and link.valid and link.to_client.lateness_p99_ms is None
+
+
+def test_red_drops_are_told_by_the_kernel(tmp_path: Path) -> None:
+    run = write_run(tmp_path, Recipe())
+    lab = json.loads((tmp_path / "lab.json").read_text())
+    lab["links"]["to_client"] |= {"discipline": "red", "limit_bytes": 500_000}
+    (tmp_path / "lab.json").write_text(json.dumps(lab))
+    link = measure(tmp_path, run).link
+    assert link is not None and link.valid and link.to_client.lateness_p99_ms == pytest.approx(0, abs=0.001)
+
+
+def test_virtual_time_is_held_to_more(tmp_path: Path) -> None:
+    run = write_run(tmp_path, Recipe(real=Link(late_ns=1_800_000), packets=500, load=0.9))
+    assert measure(tmp_path, run).link is not None and measure(tmp_path, run).link.valid  # type: ignore[union-attr]
+    virtual = run.model_copy(update={"cell": run.cell.model_copy(update={"engine": "virtual"})})
+    link = measure(tmp_path, virtual).link
+    assert link is not None and len(link.problems) == 1 and "(tolerance 2.4 ms)" in link.problems[0]
+
+
+def test_loss_probability() -> None:
+    one = Percentage.parse("1 %")
+    assert loss_probability(100, 10_000, 0.01, one) > 0.9
+    assert loss_probability(200, 10_000, 0.01, one) < 1e-12
+    assert loss_probability(0, 10_000, 0.01, one) < 1e-12
+    assert loss_probability(0, 0, 0.01, one) == 1
+    bursty = GilbertElliott(good_to_bad=Percentage.parse("0.1 %"), bad_to_good=Percentage.parse("9.9 %"))
+    assert loss_probability(150, 10_000, bursty.mean, bursty) > 0.01

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.plan import Request, cells, runs
+from tests.examples import SIM, cell, images, implementation, scenario
+
+
+def _request(**more: object) -> Request:
+    contestants = [implementation(name) for name in ("alpha", "beta", "gamma")]
+    return Request([scenario()], contestants, contestants, **more)  # type: ignore[arg-type]
+
+
+def test_the_matrix_is_complete_and_its_keys_differ() -> None:
+    made = cells(_request(), images("alpha", "beta", "gamma"), SIM)
+    assert {(item.client.name, item.server.name) for item in made} == {
+        (a, b) for a in ("alpha", "beta", "gamma") for b in ("alpha", "beta", "gamma")
+    }
+    assert len({item.key for item in made}) == 9
+
+
+@given(repetitions=st.integers(1, 6))
+def test_repetitions_interleave(repetitions: int) -> None:
+    made = cells(_request(), images("alpha", "beta", "gamma"), SIM)
+    planned = runs(made, repetitions)
+    assert [item.repetition for item in planned] == [n for n in range(repetitions) for _ in made]
+    assert len({(item.cell.key, item.repetition) for item in planned}) == len(planned)
+
+
+def test_each_value_of_a_parameter_is_a_cell() -> None:
+    made = cells(
+        _request(parameters={"server.congestion_control": ["reno", "cubic"]}), images("alpha", "beta", "gamma"), SIM
+    )
+    assert len(made) == 18
+    assert len({item.key for item in made}) == 18
+
+
+def test_the_key_changes_with_what_changes_the_run() -> None:
+    base = cell()
+    lossy = scenario(
+        path={
+            "forward": {"rate": "50 Mbit/s", "delay": "325 ms", "loss": "1 %"},
+            "return": {"rate": "10 Mbit/s", "delay": "325 ms"},
+        }
+    )
+    different = [
+        cell(lossy),
+        cell(seed=2),
+        cell(sim_kernel="lab"),
+        cell(parameters={"server.congestion_control": ["reno"]}),
+        cell(client=implementation("gamma")),
+        cell(client=implementation("alpha", session=True)),
+        cell(client=implementation("alpha", protocols=("hq-interop",))),
+    ]
+    keys = {item.key for item in different}
+    assert base.key not in keys
+    assert len(keys) == len(different)
+
+
+def test_the_key_stays_when_only_words_and_judgements_change() -> None:
+    base = cell()
+    same = [
+        cell(scenario(title="other words", name="test/renamed")),
+        cell(scenario(objectives=[])),
+        cell(scenario(repetitions=9)),
+        cell(client=implementation("alpha", colour="#123456", notes="n")),
+    ]
+    assert {item.key for item in same} == {base.key}

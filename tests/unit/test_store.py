@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.engines.owner import lives, owner
+from harness.errors import EngineError, ResultError
+from harness.outcome import MeasuredRun, Measurement, Outcome, Run
+from harness.store import Store, disk_error
+from tests.examples import cell
+
+
+def _run(repetition: int = 0) -> Run:
+    return Run(
+        cell=cell(), repetition=repetition, outcome=Outcome(status="completed"), started_at="2026-11-21T00:00:00+00:00"
+    )
+
+
+def _finish(store: Store, run: Run) -> Path:
+    return store.finish(store.begin(run.cell.key, run.repetition), run, MeasuredRun(version=1))
+
+
+def test_a_finished_run_reads_back(tmp_path: Path) -> None:
+    store, run = Store(tmp_path), _run()
+    folder = store.begin(run.cell.key, 0)
+    (folder / "artefact").write_text("kept")
+    measured = MeasuredRun(version=1, measurements=(Measurement(name="completion", value=1.5, unit="s"),))
+    place = store.finish(folder, run, measured)
+    assert store.run(run.cell.key, 0) == run
+    assert store.measured(run.cell.key, 0) == measured
+    assert (place / "artefact").read_text() == "kept"
+    assert store.keys() == [run.cell.key]
+
+
+def test_a_run_in_progress_is_no_run(tmp_path: Path) -> None:
+    store, run = Store(tmp_path), _run()
+    store.begin(run.cell.key, 0)
+    assert store.runs(run.cell.key) == []
+    assert store.keys() == []
+
+
+def test_runs_come_in_the_order_of_repetitions(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for repetition in (10, 2, 0):
+        _finish(store, _run(repetition))
+    assert [run.repetition for run in store.runs(cell().key)] == [0, 2, 10]
+
+
+def test_a_fresh_run_replaces_and_nothing_is_lost(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    _finish(store, _run())
+    place = _finish(store, _run())
+    assert len(store.runs(cell().key)) == 1
+    assert len(list((place.parent / "replaced").iterdir())) == 1
+
+
+def test_orphans_of_ended_processes_go_and_those_of_living_ones_stay(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    mine = store.begin("0123456789abcdef", 0)
+    program = "from pathlib import Path; from harness.store import Store; import sys; Store(Path(sys.argv[1])).begin('feedfeedfeedfeed', 1)"
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True)
+    removed = store.remove_orphans()
+    assert len(removed) == 1
+    assert "feedfeedfeedfeed" in removed[0]
+    assert mine.exists()
+
+
+def test_an_owner_is_told_from_a_later_process_of_its_number() -> None:
+    assert lives(owner())
+    pid, start, boot = owner().split("-")
+    assert not lives(f"{pid}-{int(start) + 1}-{boot}")
+    assert not lives(f"{pid}-{start}-anotherboot")
+    assert not lives("garbage")
+
+
+def test_a_damaged_run_is_an_error_with_its_place(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    place = _finish(store, _run())
+    (place / "run.json").write_text("{")
+    with pytest.raises(ResultError, match="run.json"):
+        store.runs(cell().key)
+
+
+def test_a_full_disk_says_so(tmp_path: Path) -> None:
+    error = disk_error(OSError(28, "No space left on device"), tmp_path)
+    assert isinstance(error, EngineError)
+    assert "disk is full" in error.message
+    assert error.exit_code == 3
