@@ -47,6 +47,8 @@ class Options:
     """Run again what is stored."""
     retry: frozenset[str] = frozenset({"infrastructure"})
     """Outcomes that do not count as done."""
+    log_limit: int = 2 << 30
+    """Bytes an endpoint may write to its logs."""
 
 
 class App:
@@ -113,14 +115,16 @@ class App:
         listen(PlanMade(len(todo), len(planned) - len(todo), len(matrix), estimate.seconds()))
         if todo:
             with self._exclusive():
-                self._work(todo, estimate, versions, listen)
+                self._work(todo, estimate, options, versions, listen)
         counts = {item.cell.key: 0 for item in planned}
         for item in planned:
             counts[item.cell.key] = max(counts[item.cell.key], item.repetition + 1)
         return [self.result(cell, counts[cell.key]) for cell in matrix]
 
-    def _work(self, todo: list[PlannedRun], estimate: _Estimate, versions: dict[str, str], listen: Listener) -> None:
-        engine = ComposeEngine(self.places.cache)
+    def _work(
+        self, todo: list[PlannedRun], estimate: _Estimate, options: Options, versions: dict[str, str], listen: Listener
+    ) -> None:
+        engine = ComposeEngine(self.places.cache, options.log_limit)
         announce: Callable[[str, float], None] = lambda name, seconds: listen(ImageStarted(name, seconds))  # noqa: E731
         total = len(todo)
         while todo:

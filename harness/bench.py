@@ -163,7 +163,11 @@ class Bench:
                 self._console.print(f"a run did not complete: {run.outcome.detail}", markup=False)
                 continue
             overheads.append(wall - transfer)
-            for phase, seconds in {**run.phases, "transfer": run.phases["transfer"] - transfer, "measure": wall - run.wall}.items():
+            for phase, seconds in {
+                **run.phases,
+                "transfer": run.phases["transfer"] - transfer,
+                "measure": wall - run.wall,
+            }.items():
                 phases.setdefault(phase, []).append(seconds)
         self._say(_line("overhead of a cell (wall − transfer)", overheads, "s", "≤ 5"))
         names = {"transfer": "start and end of the client"}

@@ -261,7 +261,7 @@ def run(
     talk = Talk(_console())
     try:
         with talk:
-            results = app.run(request, Options(fresh=fresh, retry=outcomes), talk)
+            results = app.run(request, Options(fresh=fresh, retry=outcomes, log_limit=_log_limit()), talk)
     except KeyboardInterrupt:
         words = [word for word in sys.argv[1:] if word != "--fresh"]
         _console().print(f"interrupted; what finished is kept. Go on with:\n  harness {' '.join(words)}")
@@ -271,6 +271,17 @@ def run(
     else:
         table.show(results, Console(highlight=False))
     raise typer.Exit(_exit_code(results, strict=strict))
+
+
+def _log_limit() -> int:
+    """HARNESS_LOG_LIMIT, a size: what one endpoint may write to its logs."""
+    from harness.units import Size
+
+    text = os.environ.get("HARNESS_LOG_LIMIT") or "2 GiB"
+    try:
+        return Size.parse(text).bytes
+    except ValueError as error:
+        raise InputError(f"HARNESS_LOG_LIMIT: {error}", "for example '2 GiB'") from error
 
 
 def _stored(app: App, scenarios: list[str] | None, clients: str, servers: str, *, every: bool) -> list[CellResult]:

@@ -30,8 +30,9 @@ DELAY_ABOVE, DELAY_BELOW = 1_000_000, 200_000
 RATE, RATE_EDGE = 0.01, 0.001
 #: Share of packets that may vanish without reason (at least two packets: the last of a capture are uncertain).
 UNASKED, UNASKED_PACKETS = 0.001, 2
-#: 99th percentile of lateness, ms: real time runs on a shared machine; virtual time is exact but for clock reads.
-#: 5 ms is below 1 % of a geostationary RTT; whatever the clock, two packet times are the link's own grain.
+#: 99th percentile of lateness beyond a drift of `RATE` in a busy period, ms. Real time runs on a shared machine,
+#: and 5 ms is below 1 % of a geostationary RTT; virtual time is exact but for clock reads. Whatever the clock,
+#: two packet times are the link's own grain.
 LATENESS = {"compose": 5.0, "virtual": 1.0}
 #: Above this a run in real time is valid, but worth a caution, ms.
 LATENESS_CAUTION = 1.0
@@ -101,7 +102,7 @@ def _proof(view: RunView, direction: _Direction) -> DirectionProof:
     first = passage.arrived & (replayed.phase == 0)
     delays = passage.out_ns[first] - passage.entered.t_ns[first]
     rate = busy_rate(passage, replayed, 0)
-    lateness = quantiles_ms(replayed.lateness_ns(passage), 50, 99) if asked.jitter_ns == 0 else None
+    lateness = quantiles_ms(replayed.excess_ns(passage, RATE), 50, 99) if asked.jitter_ns == 0 else None
     return DirectionProof(
         packets=len(passage.entered),
         min_delay_ms=float(delays.min()) / 1e6 if len(delays) else None,
@@ -197,7 +198,7 @@ def _rate_problems(direction: _Direction) -> list[str]:
 def _lateness_problems(view: RunView, direction: _Direction) -> list[str]:
     if direction.asked.jitter_ns:
         return []
-    found = quantiles_ms(direction.replayed.lateness_ns(direction.passage), 1, 99)
+    found = quantiles_ms(direction.replayed.excess_ns(direction.passage, RATE), 1, 99)
     allowed = _allowed_lateness(view, direction.phases)
     if found is None or max(-found[0], found[1]) <= allowed:
         return []

@@ -17,29 +17,36 @@ def retransmitted_share(view: RunView) -> Iterator[Finding]:
     Absent where the server writes no qlog, or none that names losses although packets were lost on the path.
     """
     for window in view.windows:
-        summary = _summary(view, window)
-        if summary is None:
+        counts = _summary(view, window)
+        if counts is None:
             continue
+        sent, lost = counts
         name = f"{window.prefix}retransmitted_share"
-        if summary.lost == 0 and _vanished(view, window):
+        if lost == 0 and _vanished(view, window):
             yield Caution(f"{name} is left out: packets vanished on the path, but the server's qlog names no loss")
             continue
-        value = summary.lost / summary.sent
-        yield Measurement(name=name, value=value, unit="1", direction="lower", vantage="qlog")
+        yield Measurement(name=name, value=lost / sent, unit="1", direction="lower", vantage="qlog")
 
 
-def _summary(view: RunView, window: Window) -> Summary | None:
-    """The events of one transfer's connection.
+def _summary(view: RunView, window: Window) -> tuple[int, int] | None:
+    """Packets sent and lost on one transfer's connection; None where no trace tells.
 
-    With several transfers a trace belongs to the one in whose window it starts; without times, to none.
+    With several transfers a trace belongs to the one whose client's first Initial packet it names the
+    connection by, or in whose window it starts.
     """
     flow = window.transfer.flow
     found = [summary for path in view.qlogs(flow, "server") if (summary := summarise(path)).sent]
-    if sum(w.transfer.flow == flow for w in view.windows) > 1:
-        found = [s for s in found if s.start_ns is not None and window.start_ns <= s.start_ns < window.end_ns]
-    if not found:
-        return None
-    return Summary(sum(s.sent for s in found), sum(s.lost for s in found), None)
+    if sum(other.transfer.flow == flow for other in view.windows) > 1:
+        found = [summary for summary in found if _belongs(view, window, summary)]
+    return (sum(s.sent for s in found), sum(s.lost for s in found)) if found else None
+
+
+def _belongs(view: RunView, window: Window, summary: Summary) -> bool:
+    if view.left is not None:
+        sent = view.left.between(window.start_ns, window.end_ns, window.transfer.flow, to_client=False)
+        if summary.names(sent.first_destination()):
+            return True
+    return summary.start_ns is not None and window.start_ns <= summary.start_ns < window.end_ns
 
 
 def _vanished(view: RunView, window: Window) -> bool:

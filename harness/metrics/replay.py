@@ -20,8 +20,10 @@ from harness.traces.matching import Passage
 
 Ints = npt.NDArray[np.int64]
 
-#: A packet due this close to the end of the capture may have been under way, ns.
-_END = 5_000_000
+#: A packet due this close to the end of the capture may have been under way, late, ns.
+_END = 100_000_000
+#: The way through an idle simulator takes about this long in real time (a lab kernel: 0.1 to 0.5 ms), ns.
+_TRIFLE = 1_000_000
 #: Around a scheduled change the commands apply one after the other; packets that leave then prove nothing, ns.
 GUARD = 50_000_000
 
@@ -56,6 +58,32 @@ class Replay:
     def lateness_ns(self, passage: Passage) -> Ints:
         """Actual minus ideal departure of the calm packets."""
         return np.asarray(passage.out_ns[self.calm] - self.due_ns[self.calm], np.int64)
+
+    def excess_ns(self, passage: Passage, drift: float) -> Ints:
+        """Lateness of the calm packets beyond a drift: that share of the time their busy period has lasted.
+
+        A timer that wakes tbf later than a bucketful loses capacity for good, so that lateness adds up as long
+        as the queue is busy. That is an error of the rate, and a small one does not distort what a sender sees.
+        """
+        accepted = np.flatnonzero(self.fate != Fate.QUEUE_DROP)
+        since = np.zeros(len(self.fate), np.int64)
+        since[accepted] = self._busy_for(passage, accepted)
+        late = self.lateness_ns(passage)
+        allowed = np.round(drift * since[self.calm]).astype(np.int64)
+        return np.sign(late) * np.maximum(np.abs(late) - allowed, 0)
+
+    def _busy_for(self, passage: Passage, accepted: Ints) -> Ints:
+        """How long the queue had been busy when each accepted packet should have left, ns.
+
+        Busy by the replay, or in truth: the packet before left behind it, more than a trifle late.
+        """
+        arrival, departure = passage.entered.t_ns[accepted], self.departure_ns[accepted]
+        late = np.where(self.calm[accepted], passage.out_ns[accepted] - self.due_ns[accepted], 0)
+        before = np.maximum.accumulate(departure + late)
+        behind = np.concatenate([[False], before[:-1] > arrival[1:]]) if len(arrival) else np.zeros(0, np.bool_)
+        busy = self.limited[accepted] | (behind & (late > _TRIFLE))
+        start = np.maximum.accumulate(np.where(busy, 0, departure))
+        return np.asarray(np.where(busy & (start > 0), departure - start, 0), np.int64)
 
 
 class _Bottleneck:

@@ -29,7 +29,7 @@ _VISIBLE = pcap.HEAD - 42
 
 @dataclass(frozen=True)
 class Capture:
-    """n UDP datagrams between the flows' endpoints, in order of time; every array has shape (n,)."""
+    """n UDP datagrams between the flows' endpoints, in order of time; arrays have shape (n,) unless said."""
 
     t_ns: Ints
     to_client: Flags
@@ -51,6 +51,8 @@ class Capture:
     """Something follows the datagram's Initial packet."""
     key: npt.NDArray[np.uint64]
     """Equal at both interfaces for one datagram; differs between datagrams, retransmitted ones too."""
+    visible: Bytes
+    """First bytes of the UDP payload, zero beyond what was captured, shape (n, 54)."""
     truncated: bool = False
     """The file ends inside a record."""
 
@@ -69,7 +71,19 @@ class Capture:
 
     def frame(self) -> pl.DataFrame:
         """The same as a polars frame, one row per datagram."""
-        return pl.DataFrame({f.name: getattr(self, f.name) for f in fields(self) if f.name != "truncated"})
+        names = [f.name for f in fields(self) if f.name not in ("truncated", "visible")]
+        return pl.DataFrame({name: getattr(self, name) for name in names})
+
+    def first_destination(self) -> bytes:
+        """Destination connection ID of the first Initial packet (RFC 9000 §17.2); empty where there is none.
+
+        Of a client's datagrams that is the original one, by which a server's qlog names the connection.
+        """
+        rows = np.flatnonzero(self.form == quic.Form.INITIAL)
+        if not len(rows):
+            return b""
+        head: bytes = self.visible[rows[0]].tobytes()
+        return head[6 : 6 + head[5]]
 
 
 def read_capture(path: Path, flows: Sequence[FlowAddresses]) -> Capture:
@@ -92,7 +106,7 @@ def read_capture(path: Path, flows: Sequence[FlowAddresses]) -> Capture:
         t_ns=records.t_ns[chosen], to_client=to_client, flow=flow, ip=ip,
         source_port=udp[:, 0], destination_port=udp[:, 1], length=records.length[chosen], payload=payload,
         form=form, one_rtt=one_rtt, after_initial=after_initial,
-        key=_keys(flow, to_client, ip, udp, visible), truncated=records.truncated,
+        key=_keys(flow, to_client, ip, udp, visible), visible=visible, truncated=records.truncated,
     )  # fmt: skip
 
 

@@ -36,6 +36,8 @@ _EVENT_STARTS = (b'"time"', b'"name"', b'"data"', b'"category"')
 _REFERENCE = re.compile(rb'"reference_time"\s*:\s*"?([0-9.eE+]+)')
 _WALL_CLOCK = re.compile(rb'"wall_clock_time"\s*:\s*"([^"]+)"')
 _TIME = re.compile(rb'"time"\s*:\s*"?([0-9.eE+]+)')
+#: Bytes in which a trace's header and first events are looked for.
+_OPENING = 16_384
 #: Event times above this are ms since the epoch, below it since the trace's reference (2001-09-09).
 _EPOCH_LIKE = 1e12
 
@@ -50,6 +52,12 @@ class Summary:
     """packet_lost events."""
     start_ns: int | None
     """Since the epoch; None where the trace has relative times only."""
+    opening: bytes
+    """File name and first bytes, lower case, where a trace says which connection it is of."""
+
+    def names(self, connection_id: bytes) -> bool:
+        """Whether the trace names a connection by its original destination connection ID, in hexadecimal."""
+        return bool(connection_id) and connection_id.hex().encode() in self.opening
 
 
 def traces(folder: Path) -> list[Path]:
@@ -61,11 +69,12 @@ def traces(folder: Path) -> list[Path]:
 def summarise(path: Path) -> Summary:
     """Count the packets sent and declared lost (recovery:packet_lost, quic:packet_lost). Raises OSError."""
     data = read_bytes(path)
-    return Summary(data.count(b'packet_sent"'), data.count(b'packet_lost"'), _start_ns(data))
+    opening = path.name.encode() + data[:_OPENING]
+    return Summary(data.count(b'packet_sent"'), data.count(b'packet_lost"'), _start_ns(data), opening.lower())
 
 
 def _start_ns(data: bytes) -> int | None:
-    head = data[:8192]
+    head = data[:_OPENING]
     wall = _WALL_CLOCK.search(head)
     if wall is not None:
         try:
@@ -95,9 +104,9 @@ def read_recovery(path: Path, rtt_ms: float | None = None) -> pl.DataFrame:
     Empty for a trace with times as differences, which no stack with these events writes. Raises OSError.
     """
     data = read_bytes(path)
-    if re.search(rb'"time_format"\s*:\s*"(?:delta|relative_to_previous_event)"', data[:8192]):
+    if re.search(rb'"time_format"\s*:\s*"(?:delta|relative_to_previous_event)"', data[:_OPENING]):
         return pl.DataFrame(schema=_SCHEMA)
-    unit = 1e-3 if re.search(rb'"time_units"\s*:\s*"us"', data[:8192]) else 1.0
+    unit = 1e-3 if re.search(rb'"time_units"\s*:\s*"us"', data[:_OPENING]) else 1.0
     rows = []
     for time, values in _events(data, b'metrics_updated"'):
         figures = (next((values[n] for n in names if n in values), None) for names in _FIGURES.values())

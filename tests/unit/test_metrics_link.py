@@ -157,6 +157,12 @@ def test_red_drops_are_told_by_the_kernel(tmp_path: Path) -> None:
     assert link is not None and link.valid and link.to_client.lateness_p99_ms == pytest.approx(0, abs=0.001)
 
 
+def test_a_rate_within_its_tolerance_is_not_lateness(tmp_path: Path) -> None:
+    link = prove(tmp_path, Recipe(real=Link(rate_bps=9_950_000)))
+    assert link.valid and link.to_client.rate_mbps == pytest.approx(9.95)
+    assert link.to_client.lateness_p99_ms == pytest.approx(0, abs=0.001)  # 12 ms in all, at the end of 2.5 s
+
+
 def test_virtual_time_is_held_to_more(tmp_path: Path) -> None:
     run = write_run(tmp_path, Recipe(real=Link(late_ns=1_800_000), packets=500, load=0.9))
     assert measure(tmp_path, run).link is not None and measure(tmp_path, run).link.valid  # type: ignore[union-attr]

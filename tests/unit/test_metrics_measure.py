@@ -184,6 +184,18 @@ def test_a_qlog_that_names_no_loss(tmp_path: Path) -> None:
     assert any("qlog names no loss" in warning for warning in measured.warnings)
 
 
+def test_a_trace_is_known_by_its_connection_id(tmp_path: Path) -> None:
+    run = write_run(tmp_path, Recipe(packets=300, size=300_000, repeat=True))
+    folder = tmp_path / "flow0/server/qlog"
+    folder.mkdir(parents=True)
+    for number, lost in ((0, 10), (1, 20)):
+        lines = ['{"reference_time":0,"group_id":"%016X"}' % number]
+        lines += ['{"name":"transport:packet_sent"}'] * 100 + ['{"name":"quic:packet_lost"}'] * lost
+        (folder / f"{'ba'[number]}.sqlog").write_text("\n".join(lines))
+    measured = measure(tmp_path, run)
+    assert measured.value("retransmitted_share") == 0.1 and measured.value("repeat_retransmitted_share") == 0.2
+
+
 def test_names_of_further_flows(tmp_path: Path) -> None:
     run = write_run(tmp_path, Recipe(packets=100))
     transfer = run.transfers[0]

@@ -1,0 +1,132 @@
+"""Real kernels, real endpoints, real transfers. What these tests need is built by the harness itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.examples import ROOT
+
+#: A short path with everything on it: 40 ms, asymmetric, a queue of one BDP.
+LINKS = {
+    "forward": {"rate": "20 Mbit/s", "delay": "20 ms", "queue": "1 BDP"},
+    "return": {"rate": "5 Mbit/s", "delay": "20 ms", "queue": "1 BDP"},
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.lab)
+
+
+@dataclass(frozen=True)
+class Harness:
+    """The command line, with a store of its own."""
+
+    folder: Path
+
+    @property
+    def store(self) -> Path:
+        return self.folder / "store"
+
+    def scenario(self, name: str, **more: object) -> str:
+        """Write a scenario file and return its path."""
+        content: dict[str, Any] = {
+            "schema": 1,
+            "title": name,
+            "references": ["a test"],
+            "path": LINKS,
+            "flows": [{"download": "1 MB"}],
+            "milestones": ["1 MB"],
+            "timeout": "30 s",
+            **more,
+        }
+        file = self.folder / f"{name}.yaml"
+        file.write_text(yaml.safe_dump(content))
+        return str(file)
+
+    def command(self, *words: str) -> list[str]:
+        return [sys.executable, "-m", "harness.cli", *words, "--store", str(self.store)]
+
+    def run(self, *words: str, timeout: float = 900) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.command("run", *words), capture_output=True, text=True, cwd=ROOT, timeout=timeout, check=False
+        )
+
+    def cells(self, *words: str, timeout: float = 900) -> list[dict[str, Any]]:
+        """The cells of `run --json`."""
+        done = self.run(*words, "--json", timeout=timeout)
+        assert done.stdout, done.stderr
+        content = json.loads(done.stdout)
+        assert content["schema"] == 1
+        cells: list[dict[str, Any]] = content["cells"]
+        return cells
+
+    def cell(self, *words: str, timeout: float = 900) -> dict[str, Any]:
+        cells = self.cells(*words, timeout=timeout)
+        assert len(cells) == 1
+        return cells[0]
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Harness:
+    return Harness(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Harness:
+    """Make all images once, so that no test waits for them inside its own time."""
+    made = Harness(tmp_path_factory.mktemp("warm"))
+    short = made.scenario("warm", flows=[{"download": "100 kB"}], milestones=["100 kB"])
+    done = made.run(short, "--clients", "all", "--servers", "ngtcp2", "--repeat", "1", timeout=3000)
+    assert done.returncode in (0, 1, 4), done.stderr
+    return made
+
+
+def left_overs() -> list[str]:
+    """Containers and networks of the harness that are on this machine."""
+    label = "label=org.quic-lab.owner"
+    listings: Sequence[Sequence[str]] = (
+        ("ps", "--all", "--filter", label, "--format", "{{.Names}}"),
+        ("network", "ls", "--filter", label, "--format", "{{.Name}}"),
+    )
+    return [
+        name
+        for listing in listings
+        for name in subprocess.run(["docker", *listing], capture_output=True, text=True, check=True).stdout.split()
+    ]
+
+
+Manifest = Callable[..., Path]
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Manifest:
+    """Writes an image.yaml that names a local image."""
+
+    def write(name: str, image: str, **more: object) -> Path:
+        file = tmp_path / name / "image.yaml"
+        file.parent.mkdir()
+        file.write_text(yaml.safe_dump({"schema": 1, "name": name, "image": image, **more}))
+        return file
+
+    return write
+
+
+def local_image(name: str) -> str:
+    """Reference of an implementation's image that the harness built."""
+    done = subprocess.run(
+        ["docker", "images", "--filter", f"reference=quic-lab/{name}", "--format", "{{.Repository}}:{{.Tag}}"],
+        capture_output=True, text=True, check=True, env=os.environ,
+    )  # fmt: skip
+    return done.stdout.split()[0]

@@ -1,0 +1,19 @@
+#!/bin/bash
+# Behaves like the endpoint underneath, but for $FAULT, which names a role and a fault: client-crash …
+endpoint() { exec /run_endpoint.sh; }
+
+case "$ROLE-${FAULT#*-}" in
+  "${FAULT%%-*}-crash") echo "the last words of the $ROLE" >&2; exit 7 ;;
+  "${FAULT%%-*}-hang") exec sleep 1000 ;;
+  "${FAULT%%-*}-refuse") exit 127 ;;
+  "${FAULT%%-*}-flood") mkdir -p /logs/qlog; yes "a line of log" >/logs/qlog/flood; exit 1 ;;
+  client-short | client-wrong)
+    [ "${FAULT%%-*}" = client ] || endpoint
+    /run_endpoint.sh || exit 1
+    for file in /downloads/*; do
+      if [ "$FAULT" = client-short ]; then truncate -s -1 "$file"; else printf X | dd of="$file" bs=1 seek=4711 conv=notrunc status=none; fi
+    done
+    exit 0
+    ;;
+esac
+endpoint

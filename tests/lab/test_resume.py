@@ -1,0 +1,84 @@
+"""Nothing finished is lost or run again, and nothing is left behind."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from tests.examples import ROOT
+from tests.lab.conftest import Harness, left_overs
+
+PAIR = ("--clients", "ngtcp2", "--servers", "ngtcp2")
+
+
+def _finished(store: Path) -> dict[Path, int]:
+    return {file: file.stat().st_mtime_ns for file in store.glob("runs/*/*/run.json")}
+
+
+def _await(condition: object, seconds: float = 60) -> None:
+    assert callable(condition)
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.05)
+
+
+def test_a_second_run_executes_nothing_and_fresh_runs_again(warm: Harness, harness: Harness) -> None:
+    case = harness.scenario("again")
+    harness.run(case, *PAIR, "--repeat", "2")
+    first = _finished(harness.store)
+    assert len(first) == 2
+    done = harness.run(case, *PAIR, "--repeat", "2")
+    assert "nothing to run" in done.stderr
+    assert _finished(harness.store) == first
+    harness.run(case, *PAIR, "--repeat", "1", "--fresh")
+    assert len(_finished(harness.store)) == 2
+    assert len(list(harness.store.glob("runs/*/replaced/*/run.json"))) == 1
+
+
+def test_kill_9_in_mid_matrix(warm: Harness, harness: Harness) -> None:
+    case = harness.scenario("killed", flows=[{"download": "4 MB"}], milestones=["4 MB"])
+    words = harness.command("run", case, *PAIR, "--repeat", "3")
+    process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _await(lambda: len(_finished(harness.store)) == 1 and len(left_overs()) >= 3)
+    before = _finished(harness.store)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert left_overs()
+    done = harness.run(case, *PAIR, "--repeat", "3", "--json")
+    assert "removed what an ended harness had left" in done.stderr
+    assert left_overs() == []
+    after = _finished(harness.store)
+    assert len(after) == 3
+    assert {file: after[file] for file in before} == before
+    assert json.loads(done.stdout)["cells"][0]["repetitions"] == 3
+    assert not list(harness.store.glob("partial/*"))
+
+
+def test_ctrl_c_tears_down_and_prints_how_to_go_on(warm: Harness, harness: Harness) -> None:
+    case = harness.scenario("interrupted", flows=[{"download": "4 MB"}], milestones=["4 MB"])
+    words = harness.command("run", case, *PAIR, "--repeat", "3")
+    process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    _await(lambda: len(left_overs()) >= 5)
+    process.send_signal(signal.SIGINT)
+    _, talk = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Go on with:\n  harness run" in talk
+    assert left_overs() == []
+    assert not list(harness.store.glob("partial/*"))
+
+
+def test_a_cell_comes_up_by_hand_from_the_run_s_folder(warm: Harness, harness: Harness) -> None:
+    cell = harness.cell(harness.scenario("by-hand"), *PAIR, "--repeat", "1")
+    words = cell["reproduction"].split()
+    assert words[:2] == ["docker", "compose"]
+    try:
+        subprocess.run(words, capture_output=True, timeout=120, check=False)
+    finally:
+        subprocess.run([*words[: words.index("up")], "down", "--volumes"], capture_output=True, check=True)
+    folder = Path(cell["evidence"][0])
+    downloaded = list((folder / "by-hand").glob("flow0/downloads/*.bin"))
+    assert [file.stat().st_size for file in downloaded] == [1_000_000]

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness import cli
+from harness.errors import EngineError
+from harness.outcome import Verdict
+from harness.reports import CellResult
+from tests.examples import ROOT, cell
+
+
+def _run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, str, str]:
+    monkeypatch.setattr("sys.argv", ["harness", *words])
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    out, err = capsys.readouterr()
+    code = caught.value.code
+    return (code if isinstance(code, int) else 0 if code is None else 1), out, err
+
+
+BAD = [
+    (("explain", "satelite/medium"), "no scenario 'satelite/medium'", "satellite/medium"),
+    (("plan", "satellite/medium", "--clients", "ngtcp"), "no implementation 'ngtcp'", "ngtcp2"),
+    (("run", "satellite/medium", "--servers", "quice"), "no implementation 'quice'", "quiche"),
+    (("plan", "satellite/medium", "--set", "server.congestion=bbr"), "not a parameter", "server.congestion_control"),
+    (("plan", "satellite/medium", "--set", "bbr"), "expected role.NAME=VALUE", "server.congestion_control=bbr"),
+    (("schema", "scenery"), "no schema 'scenery'", "scenario"),
+]
+
+
+@pytest.mark.parametrize(("words", "message", "hint"), BAD, ids=[" ".join(item[0]) for item in BAD])
+def test_bad_input_is_one_error_with_a_hint_and_exit_2(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], message: str, hint: str
+) -> None:
+    # Nothing here needs Docker: the words are wrong before it would be asked.
+    monkeypatch.setattr("harness.app.App.absent", lambda self: {})
+    code, out, err = _run(capsys, monkeypatch, *words)
+    assert code == 2
+    assert out == ""
+    assert message in err
+    assert hint in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("words", [("run",), ("explode",), ("run", "satellite/medium", "--repeat", "0"), ("run", "x", "--sim-kernel", "mine")])
+def test_wrong_usage_is_exit_2(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]) -> None:
+    assert _run(capsys, monkeypatch, *words)[0] == 2
+
+
+def test_validate_says_where(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.yaml"
+    bad.write_text((ROOT / "scenarios/satellite/medium.yaml").read_text().replace("rate: 50 Mbit/s", "rate: 50 MB"))
+    code, _, err = _run(capsys, monkeypatch, "validate", str(bad))
+    assert code == 2
+    assert f"{bad}:14:19: path.forward.rate" in err.replace("\n", "")
+    code, _, err = _run(capsys, monkeypatch, "validate")
+    assert code == 0
+    assert "are valid" in err
+
+
+def test_list_carries_its_schema(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    code, out, _ = _run(capsys, monkeypatch, "list", "--json")
+    content = json.loads(out)
+    assert code == 0
+    assert content["schema"] == 1
+    assert "satellite/medium" in {item["name"] for item in content["scenarios"]}
+    assert {"ngtcp2", "quiche", "quic-go"} <= {item["name"] for item in content["implementations"]}
+
+
+def test_infrastructure_is_exit_3(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise EngineError("the disk is full: /x", "free space")
+
+    monkeypatch.setattr("harness.app.App.stored_results", refuse)
+    code, _, err = _run(capsys, monkeypatch, "report")
+    assert code == 3
+    assert "error: the disk is full: /x\nhint: free space" in err
+
+
+def _result(status: str, outcomes: tuple[str, ...]) -> CellResult:
+    result = CellResult(cell(), (), Verdict(status=status, reason="", sentence=""), ())  # type: ignore[arg-type]
+    result.__dict__["outcomes"] = {name: 1 for name in outcomes}
+    return result
+
+
+@pytest.mark.parametrize(
+    ("results", "strict", "code"),
+    [
+        ([("pass", ("completed",))], False, 0),
+        ([], False, 0),
+        ([("pass", ("completed",)), ("fail", ("completed",))], False, 1),
+        ([("error", ("crashed",))], False, 1),
+        ([("unsupported", ("unsupported",))], False, 0),
+        ([("inconclusive", ("completed",))], False, 0),
+        ([("inconclusive", ("completed",))], True, 4),
+        ([("error", ("infrastructure",)), ("fail", ("completed",))], True, 3),
+    ]
+    + [([("fail", ("completed",))] * 256, False, 1)],
+)
+def test_exit_codes_are_never_a_count(results: list[tuple[str, tuple[str, ...]]], strict: bool, code: int) -> None:
+    assert cli._exit_code([_result(*item) for item in results], strict=strict) == code
