@@ -4,7 +4,7 @@ REPEAT ?= 1
 SCENARIO ?= scenarios/satellite/medium.yaml
 HARNESS := .venv/bin/harness
 
-.PHONY: setup run test check unit lab bench schema golden clean
+.PHONY: setup run test check unit lab bench generate golden clean
 
 setup:
 	@harness/setup/setup.sh
@@ -33,9 +33,9 @@ lab: setup
 bench: setup
 	@$(HARNESS) bench
 
-schema: setup
-	$(HARNESS) schema scenario > scenarios/schema.json
-	$(HARNESS) schema image > images/schema.json
+# Schemas, compose/ and the README's results table, from the model and the stored runs.
+generate: setup
+	$(HARNESS) generate
 
 golden: setup
 	.venv/bin/pytest -q -m "not lab" --snapshot-update

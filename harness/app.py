@@ -11,16 +11,17 @@ from pathlib import Path
 
 from harness.catalogue import Catalogue, load
 from harness.engines import Engine
-from harness.engines.compose import ComposeEngine
+from harness.engines.compose import ComposeEngine, prepare_folder
 from harness.engines.docker import daemon
 from harness.engines.images import Build, Images
+from harness.engines.served import served_file
 from harness.errors import EngineError, HarnessError, InputError
 from harness.events import ImageStarted, Listener, PhaseStarted, PlanMade, RunFinished, RunStarted, Warned
 from harness.judge import judge
-from harness.lab import expected_seconds
+from harness.lab import build_lab, expected_seconds
 from harness.metrics import VERSION, measure
 from harness.model import Implementation
-from harness.outcome import Cell, Image, MeasuredRun, Run
+from harness.outcome import Cell, Image, MeasuredRun, Run, proven_outcome
 from harness.plan import PlannedRun, Request, cells, runs
 from harness.reports import CellResult
 from harness.runner import run_once
@@ -47,6 +48,8 @@ class Options:
     """Run again what is stored."""
     retry: frozenset[str] = frozenset({"infrastructure"})
     """Outcomes that do not count as done."""
+    attempts: int = 3
+    """How often a run is tried while its link is not the one asked for."""
     log_limit: int = 2 << 30
     """Bytes an endpoint may write to its logs."""
 
@@ -92,7 +95,7 @@ class App:
             (cell.key, run.repetition)
             for cell in matrix
             for run in self.store.runs(cell.key)
-            if run.outcome.status not in retry
+            if proven_outcome(run, self.measured(run)).status not in retry
         }
 
     def builds_of(self, cell: Cell) -> list[Build]:
@@ -135,16 +138,38 @@ class App:
             for build in self.builds_of(cell):
                 self.images.make(build, announce)
             listen(RunStarted(cell, item.repetition, total - len(todo) + 1, total, estimate.seconds()))
-            run = self._run_one(engine, PlannedRun(cell, item.repetition), versions, listen)
+            wall = self._run_until_proven(engine, PlannedRun(cell, item.repetition), options, versions, listen)
             todo.remove(item)
-            estimate.finished(item, run.wall)
-            listen(RunFinished(cell, run, self.result(cell, item.repetition + 1).verdict))
+            estimate.finished(item, wall)
 
-    def _run_one(self, engine: Engine, item: PlannedRun, versions: dict[str, str], listen: Listener) -> Run:
-        run, measured = run_once(item, engine, self.store, versions, lambda phase: listen(PhaseStarted(phase)))
-        for text in (*run.warnings, *(measured.warnings if measured else ())):
-            listen(Warned(f"{item.cell.client.name}→{item.cell.server.name}: {text}"))
-        return run
+    def _run_until_proven(
+        self, engine: Engine, item: PlannedRun, options: Options, versions: dict[str, str], listen: Listener
+    ) -> float:
+        """Run once more, a few times at most, when the link was not the one asked for. Wall time of the last."""
+        for attempt in range(1, options.attempts + 1):
+            run, measured = run_once(item, engine, self.store, versions, lambda phase: listen(PhaseStarted(phase)))
+            outcome = proven_outcome(run, measured)
+            verdict = self.result(item.cell, item.repetition + 1).verdict
+            listen(RunFinished(item.cell, run, outcome, verdict))
+            if outcome.reason != "link_invalid":
+                break
+            if attempt < options.attempts:
+                listen(Warned("the link was not the one asked for: running once more (the run is kept as replaced)"))
+        return run.wall
+
+    def write_lab(self, request: Request, folder: Path, listen: Listener) -> None:
+        """Write the first cell of a request as a lab that works by hand, with its images and files made."""
+        announce: Callable[[str, float], None] = lambda name, seconds: listen(ImageStarted(name, seconds))  # noqa: E731
+        if request.sim_kernel == "auto":
+            self.images.settle_sim(announce)
+        cell = self.matrix(request, listen, pull=True)[0]
+        for build in self.builds_of(cell):
+            self.images.make(build, announce)
+        lab = build_lab(cell, 0)
+        for flow in lab.flows:
+            served_file(self.places.cache / "www", flow.file, flow.size)
+        folder.mkdir(parents=True, exist_ok=True)
+        prepare_folder(lab, folder.resolve(), self.places.cache.resolve())
 
     @contextmanager
     def _exclusive(self) -> Iterator[None]:
@@ -178,9 +203,8 @@ class App:
         found = [run for run in self.store.runs(cell.key) if repetitions is None or run.repetition < repetitions]
         pairs = tuple((run, self.measured(run)) for run in found)
         folders = tuple(self.store.folder(cell.key, run.repetition) for run in found)
-        verdict = judge(cell.scenario, pairs)
-        evidence = tuple(str(folder) for folder in folders)
-        return CellResult(cell, pairs, verdict.model_copy(update={"evidence": evidence}), folders)
+        verdict = judge(cell.scenario, pairs, [str(folder) for folder in folders])
+        return CellResult(cell, pairs, verdict, folders)
 
     def measured(self, run: Run) -> MeasuredRun | None:
         """What was measured of a run; measured again when newer code can, and its artefacts are there."""

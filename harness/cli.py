@@ -357,6 +357,51 @@ def judge(
 
 
 @cli.command()
+def lab(
+    scenario: Annotated[str, typer.Argument(help="One scenario.")],
+    folder: Annotated[Path, typer.Argument(help="Folder to write; made if needed.")],
+    client: Annotated[str, typer.Option(help="Client implementation.")] = "ngtcp2",
+    server: Annotated[str, typer.Option(help="Server implementation.")] = "ngtcp2",
+    sim_kernel: Kernel = KernelChoice.AUTO,
+    settings: Settings = None,
+    manifest: Manifests = None,
+) -> None:
+    """Write one cell as files for `docker compose up` by hand, and build the images it names."""
+    from harness.progress import Talk
+
+    app = _app(manifests=manifest)
+    request = _request(app, [scenario], client, server, 1, 1, sim_kernel, settings)
+    talk = Talk(_console())
+    with talk:
+        app.write_lab(request, folder, talk)
+    _console().print(
+        f"docker compose --env-file {folder}/cell.env -f {folder}/compose.yaml up --abort-on-container-exit",
+        soft_wrap=True,
+    )
+
+
+@cli.command(hidden=True)
+def generate() -> None:
+    """Write what is generated into the repository: schemas, compose/, the README's results."""
+    from harness.catalogue import json_schema
+    from harness.engines.compose_file import compose_text
+    from harness.lab import build_lab
+    from harness.model import Implementation, Scenario
+    from harness.reports.by_hand import open_cell
+    from harness.reports.readme import with_results
+
+    app = _app(ROOT / "results" / "reference")
+    (ROOT / "scenarios" / "schema.json").write_text(json_schema(Scenario))
+    (ROOT / "images" / "schema.json").write_text(json_schema(Implementation))
+    by_hand = build_lab(open_cell(app.catalogue.find_scenarios(["satellite/medium"])[0]), 0)
+    (ROOT / "compose" / "plan").mkdir(exist_ok=True)
+    (ROOT / "compose" / "lab.yaml").write_text(compose_text(by_hand))
+    (ROOT / "compose" / "plan" / "plan.json").write_text(json.dumps(by_hand.sim_plan(), indent=1) + "\n")
+    readme = ROOT / "README.md"
+    readme.write_text(with_results(readme.read_text(), app.stored_results(lambda cell: True)))
+
+
+@cli.command()
 def clean() -> None:
     """Remove what the harness left or made in Docker: containers, networks, images. Results stay."""
     from harness.engines.images import remove_everything

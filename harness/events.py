@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from harness.outcome import Cell, Run, Verdict
+from harness.outcome import Cell, Outcome, Run, Verdict
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,8 @@ class RunFinished:
 
     cell: Cell
     run: Run
+    outcome: Outcome
+    """With the link proof taken into account."""
     verdict: Verdict
 
 

@@ -22,7 +22,13 @@ Direction = Literal["higher", "lower", "neutral"]
 class Fact(BaseModel):
     """A frozen record; unknown keys of a later minor version are ignored on reading."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="ignore",
+        populate_by_name=True,
+        # A transfer that never ended counts as infinitely long, and JSON has no number for that.
+        ser_json_inf_nan="strings",
+    )
 
 
 class Image(Fact):
@@ -180,6 +186,18 @@ class MeasuredRun(Fact):
     def value(self, name: str) -> float | None:
         """The value of a measurement, or None where it was not made."""
         return next((m.value for m in self.measurements if m.name == name), None)
+
+
+def proven_outcome(run: Run, measured: MeasuredRun | None) -> Outcome:
+    """The outcome of a run with its link taken into account: infrastructure when it was not the one asked for.
+
+    Drawn anew each time, so that better measuring can rehabilitate a stored run.
+    """
+    link = None if measured is None else measured.link
+    if run.outcome.status not in ("completed", "timed_out") or link is None or link.valid:
+        return run.outcome
+    detail = "; ".join(link.problems)
+    return Outcome(status="infrastructure", role="sim", reason="link_invalid", detail=detail)
 
 
 class Interval(Fact):

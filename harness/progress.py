@@ -65,7 +65,7 @@ class Talk:
                 self._say(f"warning: {event.text}", style="yellow")
 
     def _finished(self, event: RunFinished) -> None:
-        outcome = event.run.outcome
+        outcome = event.outcome
         text = verdict_text(event.verdict.status)
         text.append(f" after {event.run.wall:.1f} s: {outcome.status}", style="default")
         if outcome.detail:

@@ -54,16 +54,6 @@ def _unsupported(planned: PlannedRun, error: UnsupportedError) -> Run:
     return Run(cell=planned.cell, repetition=planned.repetition, outcome=outcome, started_at=now)
 
 
-def _proven(run: Run, measured: MeasuredRun) -> Run:
-    """The run, with an outcome of infrastructure when the link was not the one asked for."""
-    link = measured.link
-    if run.outcome.status not in ("completed", "timed_out") or link is None or link.valid:
-        return run
-    detail = "; ".join(link.problems)
-    outcome = Outcome(status="infrastructure", role="sim", reason="link_invalid", detail=detail)
-    return run.model_copy(update={"outcome": outcome})
-
-
 def run_once(
     planned: PlannedRun, engine: Engine, store: Store, versions: dict[str, str], progress: Progress
 ) -> tuple[Run, MeasuredRun | None]:
@@ -94,8 +84,7 @@ def _execute(
     wall = time.monotonic() - begun
     run = _run_of(planned, result, started, wall, host_facts(before, cpu_times(), versions), dict(lab.effective))
     progress("measure")
-    measured = measure(folder, run)
-    return _proven(run, measured), measured
+    return run, measure(folder, run)
 
 
 def _run_of(

@@ -47,6 +47,8 @@ def _simulator(lab: Lab) -> dict[str, Any]:
     return {
         "image": lab.sim_image,
         "pull_policy": "never",
+        # The path comes first where cores are short: a late queue would be everybody's fault but its own.
+        "cpu_shares": 8192,
         "cap_drop": ["ALL"],
         "cap_add": ["NET_ADMIN", "NET_RAW"],
         # /proc/sys is read-only inside: what the path needs of it is set here.

@@ -31,9 +31,10 @@ RATE, RATE_EDGE = 0.01, 0.001
 #: Share of packets that may vanish without reason (at least two packets: the last of a capture are uncertain).
 UNASKED, UNASKED_PACKETS = 0.001, 2
 #: 99th percentile of lateness beyond a drift of `RATE` in a busy period, ms. Real time runs on a shared machine,
-#: and 5 ms is below 1 % of a geostationary RTT; virtual time is exact but for clock reads. Whatever the clock,
-#: two packet times are the link's own grain.
+#: so there 1 % of the RTT is let pass too; virtual time is exact but for clock reads. Whatever the clock, two
+#: packet times are the link's own grain.
 LATENESS = {"compose": 5.0, "virtual": 1.0}
+LATENESS_SHARE = 0.01
 #: Above this a run in real time is valid, but worth a caution, ms.
 LATENESS_CAUTION = 1.0
 #: A loss rate less probable than this is not the one asked for.
@@ -210,7 +211,8 @@ def _lateness_problems(view: RunView, direction: _Direction) -> list[str]:
 
 def _allowed_lateness(view: RunView, phases: Sequence[Phase]) -> float:
     slowest = min(phase.rate_bps for phase in phases)
-    return max(LATENESS[view.run.cell.engine], 2 * FRAME * 8e3 / slowest)
+    share = LATENESS_SHARE * view.run.cell.scenario.path.rtt.seconds * 1e3 if view.run.cell.engine == "compose" else 0.0
+    return max(LATENESS[view.run.cell.engine], share, 2 * FRAME * 8e3 / slowest)
 
 
 def _loss_problems(view: RunView, direction: _Direction, proof: DirectionProof) -> list[str]:

@@ -187,7 +187,7 @@ def replay(passage: Passage, phases: Sequence[Phase], red: bool, counted: Counte
     link = _Bottleneck([replace(p, start_ns=p.start_ns - base) for p in phases], passage.entered.length.tolist())
     queue, loss = (_Budget(times - base, totals) for times, totals in (counted.queue, counted.loss))
     fates = np.zeros(len(t_ns), np.uint8)
-    end = passage.end_ns - base - _END
+    end = passage.end_ns - base
     for index, (now, arrived) in enumerate(zip((t_ns - base).tolist(), passage.arrived.tolist(), strict=True)):
         link.advance(now)
         if not arrived:
@@ -209,18 +209,20 @@ def _fate(link: _Bottleneck, length: int, now: int, end: int, queue: _Budget, lo
     kernel's.
     """
     leaves = link.would_leave(length, now)
-    behind = Fate.IN_FLIGHT if leaves + link.phase.delay_ns > end else Fate.LOST
-    full = link.full(length)
-    if red or full or link.phase.mean_loss == 0:
+    left = end - leaves - link.phase.delay_ns  # how long before the end of the capture it was due
+    lossy, full = link.phase.mean_loss > 0, link.full(length)
+    if red or full or not lossy:
         dropped = queue.take(now)
         if dropped is None:
-            dropped = full or (behind is Fate.LOST and link.phase.mean_loss == 0)
-        if not dropped and behind is Fate.LOST:
-            loss.take(leaves)
-        return Fate.QUEUE_DROP if dropped else behind
-    if behind is Fate.LOST and loss.take(leaves) is False and queue.take(now):
+            dropped = full or (left > 0 and not lossy)
+        if dropped:
+            return Fate.QUEUE_DROP
+    if left < 0:
+        return Fate.IN_FLIGHT
+    lost = loss.take(leaves) if lossy else False
+    if lost is False and lossy and not (red or full) and queue.take(now):
         return Fate.QUEUE_DROP
-    return behind
+    return Fate.LOST if lost or left > _END else Fate.IN_FLIGHT
 
 
 def _result(

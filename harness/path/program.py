@@ -50,6 +50,7 @@ class LinkState(Record):
 
     rate_bps: int | None = None
     delay_ns: int | None = None
+    burst_bytes: int | None = None
     mean_loss: float | None = None
 
 
@@ -224,6 +225,7 @@ def _state(before: Link, after: Link) -> LinkState | None:
     return LinkState(
         rate_bps=after.rate.value if after.rate != before.rate else None,
         delay_ns=after.delay.value if after.delay != before.delay else None,
+        burst_bytes=burst_bytes(after) if after.rate != before.rate else None,
         mean_loss=after.mean_loss if after.loss != before.loss else None,
     )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from harness.outcome import Cell, Interval, MeasuredRun, Measurement, Run, Verdict
+from harness.outcome import Cell, Interval, MeasuredRun, Measurement, Run, Verdict, proven_outcome
 from harness.stats import interval
 
 
@@ -24,14 +24,14 @@ class CellResult:
     @cached_property
     def outcomes(self) -> dict[str, int]:
         """How often each outcome happened."""
-        return dict(sorted(Counter(run.outcome.status for run, _ in self.runs).items()))
+        return dict(sorted(Counter(proven_outcome(run, measured).status for run, measured in self.runs).items()))
 
     @cached_property
     def measurements(self) -> dict[str, list[Measurement]]:
         """Name → the measurement of each completed run."""
         found: dict[str, list[Measurement]] = {}
         for run, measured in self.runs:
-            if run.outcome.status == "completed" and measured is not None:
+            if measured is not None and proven_outcome(run, measured).status == "completed":
                 for measurement in measured.measurements:
                     found.setdefault(measurement.name, []).append(measurement)
         return dict(sorted(found.items()))

@@ -72,7 +72,7 @@ def _cell(result: CellResult) -> dict[str, Any]:
                 for text in (*run.warnings, *(measured.warnings if measured else ()))
             }
         ),
-        "evidence": [str(folder) for folder in result.folders],
+        "evidence": list(result.verdict.evidence),
         "reproduction": result.reproduction,
     }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
@@ -10,8 +12,9 @@ from harness.lab import build_lab
 from harness.model import Flow, Scenario
 from harness.path import compile_path
 from harness.reports.explain import explain
+from harness.reports.by_hand import open_cell
 from harness.units import Duration, Size
-from tests.examples import catalogue, cell, implementation, link, path, scenario
+from tests.examples import ROOT, catalogue, cell, implementation, link, path, scenario
 
 SCENARIOS = [catalogue().scenario(file) for file in catalogue().scenario_files()]
 
@@ -58,6 +61,13 @@ def test_compose_file_of_one_pair(snapshot: SnapshotAssertion) -> None:
 def test_compose_file_of_three_flows(snapshot: SnapshotAssertion) -> None:
     flows = [Flow(download=Size.parse("10 MB"), start=Duration.parse(f"{5 * n} s")) for n in range(3)]
     assert compose_text(build_lab(cell(scenario(flows=flows)), 0, slot=2)) == snapshot
+
+
+def test_the_lab_by_hand_is_in_step() -> None:
+    cell_ = open_cell(catalogue().find_scenarios(["satellite/medium"])[0])
+    lab = build_lab(cell_, 0)
+    assert (ROOT / "compose/lab.yaml").read_text() == compose_text(lab), "run 'make generate'"
+    assert json.loads((ROOT / "compose/plan/plan.json").read_text()) == lab.sim_plan(), "run 'make generate'"
 
 
 def test_simulator_plan(snapshot: SnapshotAssertion) -> None:

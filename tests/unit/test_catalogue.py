@@ -46,7 +46,7 @@ def test_implementations_are_told_apart() -> None:
     ("kind", "file"), [(Scenario, "scenarios/schema.json"), (Implementation, "images/schema.json")]
 )
 def test_the_schema_files_are_in_step(kind: type[Scenario], file: str) -> None:
-    assert (ROOT / file).read_text() == json_schema(kind), "run 'make schema'"
+    assert (ROOT / file).read_text() == json_schema(kind), "run 'make generate'"
 
 
 @pytest.mark.parametrize(

@@ -45,12 +45,19 @@ def test_bad_input_is_one_error_with_a_hint_and_exit_2(
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("words", [("run",), ("explode",), ("run", "satellite/medium", "--repeat", "0"), ("run", "x", "--sim-kernel", "mine")])
-def test_wrong_usage_is_exit_2(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [("run",), ("explode",), ("run", "satellite/medium", "--repeat", "0"), ("run", "x", "--sim-kernel", "mine")],
+)
+def test_wrong_usage_is_exit_2(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
     assert _run(capsys, monkeypatch, *words)[0] == 2
 
 
-def test_validate_says_where(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_validate_says_where(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     bad = tmp_path / "bad.yaml"
     bad.write_text((ROOT / "scenarios/satellite/medium.yaml").read_text().replace("rate: 50 Mbit/s", "rate: 50 MB"))
     code, _, err = _run(capsys, monkeypatch, "validate", str(bad))
@@ -81,7 +88,7 @@ def test_infrastructure_is_exit_3(capsys: pytest.CaptureFixture[str], monkeypatc
 
 
 def _result(status: str, outcomes: tuple[str, ...]) -> CellResult:
-    result = CellResult(cell(), (), Verdict(status=status, reason="", sentence=""), ())  # type: ignore[arg-type]
+    result = CellResult(cell(), (), Verdict(status=status, reason="", sentence=""), ())
     result.__dict__["outcomes"] = {name: 1 for name in outcomes}
     return result
 

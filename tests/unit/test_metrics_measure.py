@@ -189,7 +189,7 @@ def test_a_trace_is_known_by_its_connection_id(tmp_path: Path) -> None:
     folder = tmp_path / "flow0/server/qlog"
     folder.mkdir(parents=True)
     for number, lost in ((0, 10), (1, 20)):
-        lines = ['{"reference_time":0,"group_id":"%016X"}' % number]
+        lines = [f'{{"reference_time":0,"group_id":"{number:016X}"}}']
         lines += ['{"name":"transport:packet_sent"}'] * 100 + ['{"name":"quic:packet_lost"}'] * lost
         (folder / f"{'ba'[number]}.sqlog").write_text("\n".join(lines))
     measured = measure(tmp_path, run)

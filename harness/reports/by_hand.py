@@ -1,0 +1,18 @@
+"""The lab of compose/: one pair whose images are variables."""
+
+from __future__ import annotations
+
+from harness.model import Implementation, Scenario
+from harness.outcome import Cell, Image
+from harness.plan import Request, cells
+
+
+def open_cell(scenario: Scenario) -> Cell:
+    """A cell of a scenario between a client and a server that are named when it is brought up."""
+    client, server = Implementation(name="client", image="client"), Implementation(name="server", image="server")
+    images = {name: _variable(name.upper()) for name in ("client", "server")}
+    return cells(Request([scenario], [client], [server]), images, _variable("SIM"))[0]
+
+
+def _variable(name: str) -> Image:
+    return Image(reference="${" + name + "_IMAGE:?an image}", identity=name)
