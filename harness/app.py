@@ -224,7 +224,7 @@ class App:
     def stored_results(self, wanted: Callable[[Cell], bool], *, every: bool = False) -> list[CellResult]:
         """Results of all stored cells that are wanted; of cells that differ only in their bits, the newest."""
         newest: dict[object, tuple[str, Cell]] = {}
-        for key in self.store.keys():
+        for key in self.store.cell_keys():
             found = self.store.runs(key)
             if not found or not wanted(found[-1].cell):
                 continue

@@ -151,9 +151,8 @@ def list_(as_json: AsJson = False, manifest: Manifests = None) -> None:
     for scenario in scenarios:
         _print(f"{scenario.name:32} {scenario.title}")
     for item in implementations:
-        _print(
-            f"{item.name:32} {item.title or item.name} {item.version} · {', '.join(item.roles)} · {', '.join(item.protocols)}"
-        )
+        roles, protocols = ", ".join(item.roles), ", ".join(item.protocols)
+        _print(f"{item.name:32} {item.title or item.name} {item.version} · {roles} · {protocols}")
 
 
 @cli.command()
@@ -226,9 +225,8 @@ def plan(
         state = "stored" if (item.cell.key, item.repetition) in done else "to run"
         cell = item.cell
         extra = " ".join(f"{name}={value}" for name, value in cell.parameters.items())
-        _print(
-            f"{cell.key} {item.repetition:3} {state:7} {cell.scenario.name} {cell.client.name}→{cell.server.name} {extra}"
-        )
+        pair = f"{cell.client.name}→{cell.server.name}"
+        _print(f"{cell.key} {item.repetition:3} {state:7} {cell.scenario.name} {pair} {extra}".rstrip())
     _console().print(
         f"{len(planned)} runs, {len(done)} stored, about {seconds / 60:.0f} min to run (builds not counted)"
     )

@@ -66,7 +66,7 @@ class Store:
         numbers = sorted(int(item.name) for item in folder.iterdir() if item.name.isdigit())
         return [run for number in numbers if (run := self.run(key, number)) is not None]
 
-    def keys(self) -> list[str]:
+    def cell_keys(self) -> list[str]:
         """Keys of all cells that have runs."""
         folder = self.root / "runs"
         return sorted(item.name for item in folder.iterdir() if item.is_dir()) if folder.is_dir() else []

@@ -68,7 +68,7 @@ class Build:
         return f"{PREFIX}/{self.name}:{self.identity[:12]}{stage}"
 
     def missing(self) -> list[Build]:
-        """This build and those below it that are not there yet, in the order they must be made."""
+        """What of the build and those below it is not there yet, in the order they must be made."""
         if inspect_image(self.reference) is not None:
             return []
         below = [build for item in self.on.values() for build in item.missing()]

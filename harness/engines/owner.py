@@ -18,7 +18,7 @@ def _start_time(pid: int) -> str | None:
 
 
 def owner() -> str:
-    """This process, as a label: pid, its start time, and the boot it lives in."""
+    """The running process, as a label: pid, its start time, and the boot it lives in."""
     return f"{os.getpid()}-{_start_time(os.getpid())}-{_boot()}"
 
 

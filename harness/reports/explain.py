@@ -13,8 +13,8 @@ def _link(name: str, link: Link, rtt: Duration) -> list[str]:
     loss = f", loss {link.mean_loss * 100:g} %" if link.mean_loss else ""
     return [
         f"  {name}: {link.rate}, {link.delay} one way{loss}",
-        f"    BDP {bdp_bytes(link.rate, rtt):,} B · queue ({link.queue.discipline}) {queue:,} B = {milliseconds:.1f} ms "
-        f"· token bucket {burst_bytes(link):,} B",
+        f"    BDP {bdp_bytes(link.rate, rtt):,} B · queue ({link.queue.discipline}) {queue:,} B = "
+        f"{milliseconds:.1f} ms · token bucket {burst_bytes(link):,} B",
     ]
 
 
@@ -32,9 +32,10 @@ def explain(scenario: Scenario) -> str:
     lines += _link("forward (to the terminal)", path.forward, path.rtt)
     lines += _link("return (from the terminal)", path.return_, path.rtt)
     for change in path.changes:
-        parts = [f"{name} {change_.model_dump(exclude_none=True, mode='json')}"
-                 for name, change_ in (("forward", change.forward), ("return", change.return_)) if change_ is not None]  # fmt: skip
-        lines.append(f"  after {change.at}: {'; '.join(parts)}")
+        for name, new in (("forward", change.forward), ("return", change.return_)):
+            if new is not None:
+                values = new.model_dump(exclude_none=True, mode="json")
+                lines.append(f"  after {change.at}: {name} " + ", ".join(f"{key} {values[key]}" for key in values))
     lines += ["", "times from the first datagram, seconds (no headers, loss or overshoot)"]
     lines += ["  size       textbook slow start      ideal  objective"]
     bounds = {item.metric: f"{item.bound:g}" for item in scenario.objectives}

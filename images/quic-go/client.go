@@ -105,7 +105,7 @@ func parseURLs(texts []string) ([]*url.URL, error) {
 	return urls, nil
 }
 
-// fetch gets the files over one connection, or over a second one if the server turns early data down.
+// fetch gets the files over one connection, asking again if the server turns early data down.
 func (c *client) fetch(ctx context.Context, urls []*url.URL) error {
 	conn, err := c.dial(ctx, urls[0])
 	if err != nil {
@@ -115,6 +115,13 @@ func (c *client) fetch(ctx context.Context, urls []*url.URL) error {
 	if errors.Is(err, quic.Err0RTTRejected) {
 		if conn, err = conn.NextConnection(ctx); err != nil {
 			return err
+		}
+		// quic-go numbers the streams from the start again but may still send the resets of the failed requests,
+		// which would hit the new ones. So the numbers of the failed requests are passed over.
+		for range urls {
+			if _, err := conn.OpenStream(); err != nil {
+				return err
+			}
 		}
 		err = c.fetchAll(ctx, conn, urls)
 	}

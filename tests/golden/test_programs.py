@@ -11,8 +11,8 @@ from harness.engines.compose_file import compose_text
 from harness.lab import build_lab
 from harness.model import Flow, Scenario
 from harness.path import compile_path
-from harness.reports.explain import explain
 from harness.reports.by_hand import open_cell
+from harness.reports.explain import explain
 from harness.units import Duration, Size
 from tests.examples import ROOT, catalogue, cell, implementation, link, path, scenario
 

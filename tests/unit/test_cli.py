@@ -89,7 +89,7 @@ def test_infrastructure_is_exit_3(capsys: pytest.CaptureFixture[str], monkeypatc
 
 def _result(status: str, outcomes: tuple[str, ...]) -> CellResult:
     result = CellResult(cell(), (), Verdict(status=status, reason="", sentence=""), ())
-    result.__dict__["outcomes"] = {name: 1 for name in outcomes}
+    result.__dict__["outcomes"] = dict.fromkeys(outcomes, 1)
     return result
 
 
@@ -104,8 +104,8 @@ def _result(status: str, outcomes: tuple[str, ...]) -> CellResult:
         ([("inconclusive", ("completed",))], False, 0),
         ([("inconclusive", ("completed",))], True, 4),
         ([("error", ("infrastructure",)), ("fail", ("completed",))], True, 3),
-    ]
-    + [([("fail", ("completed",))] * 256, False, 1)],
+        ([("fail", ("completed",))] * 256, False, 1),
+    ],
 )
 def test_exit_codes_are_never_a_count(results: list[tuple[str, tuple[str, ...]]], strict: bool, code: int) -> None:
     assert cli._exit_code([_result(*item) for item in results], strict=strict) == code

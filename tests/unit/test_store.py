@@ -32,14 +32,14 @@ def test_a_finished_run_reads_back(tmp_path: Path) -> None:
     assert store.run(run.cell.key, 0) == run
     assert store.measured(run.cell.key, 0) == measured
     assert (place / "artefact").read_text() == "kept"
-    assert store.keys() == [run.cell.key]
+    assert store.cell_keys() == [run.cell.key]
 
 
 def test_a_run_in_progress_is_no_run(tmp_path: Path) -> None:
     store, run = Store(tmp_path), _run()
     store.begin(run.cell.key, 0)
     assert store.runs(run.cell.key) == []
-    assert store.keys() == []
+    assert store.cell_keys() == []
 
 
 def test_runs_come_in_the_order_of_repetitions(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_damaged_run_is_an_error_with_its_place(tmp_path: Path) -> None:
     store = Store(tmp_path)
     place = _finish(store, _run())
     (place / "run.json").write_text("{")
-    with pytest.raises(ResultError, match="run.json"):
+    with pytest.raises(ResultError, match=r"run\.json"):
         store.runs(cell().key)
 
 

@@ -163,6 +163,8 @@ impl Options {
             "--root" => self.root = value.into(),
             "--downloads" => self.downloads = value.into(),
             "--session-dir" => self.session_dir = Some(value.into()),
+            "--pacing" => self.pacing = on_or_off(name, value)?,
+            "--hystart" => self.hystart = on_or_off(name, value)?,
             "--cc-algorithm" => self.congestion_control = value.into(),
             "--initial-rtt-ms" => self.initial_rtt = Some(Duration::from_millis(number(name, value)?)),
             "--initial-window" => self.initial_window = Some(number(name, value)?),
@@ -183,4 +185,12 @@ impl Options {
 
 fn number<T: FromStr>(name: &str, value: &str) -> Result<T> {
     value.parse().map_err(|_| format!("{name}: {value:?} is not a suitable number").into())
+}
+
+fn on_or_off(name: &str, value: &str) -> Result<bool> {
+    match value {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(format!("{name} is on or off, not {value}").into()),
+    }
 }

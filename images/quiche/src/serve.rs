@@ -15,7 +15,7 @@ const CHUNK: usize = 64 * 1024;
 /// A longer HTTP/0.9 request is not one.
 const LONGEST_REQUEST: usize = 8 * 1024;
 
-/// HTTP/3's H3_REQUEST_REJECTED, and a code for the same in HTTP/0.9, which defines none.
+/// HTTP/3's `H3_REQUEST_REJECTED`, and a code for the same in HTTP/0.9, which defines none.
 const REJECTED: u64 = 0x10b;
 
 /// A file on its way out.
@@ -31,7 +31,7 @@ struct Response {
 impl Response {
     fn open(root: &Path, path: &str) -> Option<Self> {
         let file = File::open(inside(root, path)?).ok()?;
-        let metadata = file.metadata().ok().filter(|metadata| metadata.is_file())?;
+        let metadata = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
         Some(Self { file, remaining: metadata.len(), chunk: Vec::new(), position: 0 })
     }
 

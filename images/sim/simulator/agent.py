@@ -83,10 +83,23 @@ class Agent:
                 if "lladdr" in entry
             }
             found = [address for address in waiting if address in known]
-            run_program([
-                ["ip", "neigh", "replace", address, "lladdr", known[address], "dev", waiting[address], "nud", "permanent"]
-                for address in found
-            ])  # fmt: skip
+            run_program(
+                [
+                    [
+                        "ip",
+                        "neigh",
+                        "replace",
+                        address,
+                        "lladdr",
+                        known[address],
+                        "dev",
+                        waiting[address],
+                        "nud",
+                        "permanent",
+                    ]  # noqa: E501
+                    for address in found
+                ]
+            )
             for address in found:
                 del waiting[address]
             if waiting:
