@@ -72,6 +72,12 @@ def _console() -> Console:
     return Console(stderr=True, highlight=False)
 
 
+def _paper() -> Console:
+    """Where tables go; wide enough for them where there is no terminal that says otherwise."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=max(console.width, 140))
+
+
 def _print_json(content: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
@@ -267,7 +273,7 @@ def run(
     if as_json:
         _print_json(json_report.report(results))
     else:
-        table.show(results, Console(highlight=False))
+        table.show(results, _paper())
     raise typer.Exit(_exit_code(results, strict=strict))
 
 
@@ -315,7 +321,7 @@ def report(
     elif markdown:
         _print(markdown_report.report(results))
     else:
-        table.show(results, Console(highlight=False))
+        table.show(results, _paper())
 
 
 @cli.command()

@@ -114,6 +114,11 @@ def _of_observations(scenario: Scenario, judged: Sequence[_Judged], observed: Se
             return _verdict("inconclusive", "not_observed", sentence, verdicts)
         sentence = _describe(open_ones[0]) + "; more repetitions can tell" + tail
         return _verdict("inconclusive", "interval_straddles", sentence, verdicts)
+    if late == len(observed):
+        # What the objectives ask for arrived, but never all that was to be transferred (a repeat, say).
+        return _verdict("fail", "timed_out", _not_in_time(scenario, late, len(observed)) + tail, verdicts)
+    if late:
+        tail += f"; timed out {late} of {len(observed)}"
     nearest = min(verdicts, key=_margin)
     return _verdict("pass", "objectives_met", f"All {len(verdicts)} met; {_describe(nearest)}" + tail, verdicts)
 

@@ -28,10 +28,10 @@ class CellResult:
 
     @cached_property
     def measurements(self) -> dict[str, list[Measurement]]:
-        """Name → the measurement of each completed run."""
+        """Name → the measurement of each run that completed, or got as far as that before it timed out."""
         found: dict[str, list[Measurement]] = {}
         for run, measured in self.runs:
-            if measured is not None and proven_outcome(run, measured).status == "completed":
+            if measured is not None and proven_outcome(run, measured).status in ("completed", "timed_out"):
                 for measurement in measured.measurements:
                     found.setdefault(measurement.name, []).append(measurement)
         return dict(sorted(found.items()))

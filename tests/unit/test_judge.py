@@ -91,7 +91,14 @@ def test_time_outs_miss_objectives() -> None:
     assert (verdict.status, verdict.reason) == ("fail", "timed_out")
     assert verdict.sentence == "The transfer did not finish within 120 s in 2 of 2 runs, so completion ≤ 3 s is missed."
     assert verdict.objectives[0].observed is not None and math.isinf(verdict.objectives[0].observed.low)
-    assert judge(scenario({"metric": "milestone_1MB", "at_most": "2 s"}), [late]).status == "pass"
+    early = scenario({"metric": "milestone_1MB", "at_most": "2 s"})
+    ended_well = (make_run(), measured(milestone_1MB=1.0))
+    # The objective was met before the time ran out, but not all that was to be transferred arrived.
+    verdict = judge(early, [late])
+    assert (verdict.status, verdict.reason, verdict.objectives[0].verdict) == ("fail", "timed_out", "pass")
+    verdict = judge(early, [ended_well, late])
+    assert (verdict.status, verdict.reason) == ("pass", "objectives_met")
+    assert verdict.sentence.endswith("; timed out 1 of 2.")
     assert judge(THREE, [*completed(2.0), late]).reason == "interval_straddles"
     assert judge(scenario({"metric": "goodput", "at_least": "1 Mbit/s"}), [late]).reason == "timed_out"
 

@@ -44,7 +44,8 @@ class Capture:
         self._process = subprocess.Popen(
             # Immediate mode: otherwise the kernel keeps packets back for up to a second, and tcpdump drops what it
             # still keeps when it is told to end.
-            ["tcpdump", "-i", interface, "--immediate-mode", "-n", "-s", str(SNAPLEN), "-B", "65536", "-Z", "root", "--no-promiscuous-mode",
+            ["tcpdump", "-i", interface, "--immediate-mode", "-n", "-s", str(SNAPLEN), "-B", "65536", "-Z", "root",
+             "--no-promiscuous-mode",
              "--time-stamp-precision=nano", "-w", str(LOGS / f"trace_node_{side}.pcap"), "udp"],
             stderr=subprocess.PIPE, text=True,
         )  # fmt: skip

@@ -96,7 +96,7 @@ class Agent:
                         waiting[address],
                         "nud",
                         "permanent",
-                    ]  # noqa: E501
+                    ]
                     for address in found
                 ]
             )
