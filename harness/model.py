@@ -290,7 +290,7 @@ class Scenario(Part):
 
     schema_: Annotated[Literal[1], Field(alias="schema")] = 1
     """Version of this format."""
-    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._/-]*$")] = "unnamed"
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._/-]*$")] = "unnamed"
     """Folder and file name below scenarios/; filled in by the catalogue."""
     title: str
     """One line for people."""

@@ -35,8 +35,8 @@ UNASKED, UNASKED_PACKETS = 0.001, 2
 #: packet times are the link's own grain.
 LATENESS = {"compose": 5.0, "virtual": 1.0}
 LATENESS_SHARE = 0.01
-#: Above this a run in real time is valid, but worth a caution, ms.
-LATENESS_CAUTION = 1.0
+#: Above this share of what is allowed, a run in real time is valid, but worth a caution.
+LATENESS_CAUTION = 0.5
 #: A loss rate less probable than this is not the one asked for.
 IMPROBABLE = 1e-6
 #: How late a scheduled change may be, ms, and how long before the end it must have been due to be missed, s.
@@ -260,7 +260,8 @@ def _changes(view: RunView) -> tuple[tuple[float, ...], list[str]]:
 def _cautions(view: RunView, direction: _Direction, proof: DirectionProof) -> list[str]:
     cautions = []
     late = proof.lateness_p99_ms
-    if view.run.cell.engine == "compose" and late is not None and late > LATENESS_CAUTION:
+    allowed = _allowed_lateness(view, direction.phases)
+    if view.run.cell.engine == "compose" and late is not None and late > LATENESS_CAUTION * allowed:
         cautions.append(f"{direction.name}: packets left {late:.1f} ms late at the 99th percentile")
     if view.counters is None:
         cautions.append(f"{direction.name}: without the kernel's counters, drops are what the replay takes them for")

@@ -118,22 +118,23 @@ def _notes(results: Iterable[CellResult]) -> list[RenderableType]:
 
 
 def render(results: Sequence[CellResult]) -> RenderableType:
-    """Tables for all scenarios, notes, and one reproduction line per cell."""
+    """Tables for all scenarios, with notes."""
     parts: list[RenderableType] = []
     ordered = sorted(results, key=lambda result: result.cell.scenario.name)
     for _, group in groupby(ordered, key=lambda result: result.cell.scenario.name):
         cells = list(group)
         parts += [scenario_table(cells), *_notes(cells)]
-        lines = [result.reproduction for result in cells if result.reproduction]
-        if lines:
-            parts.append(Text("  by hand:", style="dim"))
-            parts.extend(Text(f"    {line}", style="dim", overflow="fold") for line in lines)
     return Group(*parts)
 
 
 def show(results: Sequence[CellResult], console: Console) -> None:
-    """Print the tables, or say that there is nothing."""
-    if results:
-        console.print(render(results))
-    else:
+    """Print the tables and one reproduction line per cell, or say that there is nothing."""
+    if not results:
         console.print("no stored runs match")
+        return
+    console.print(render(results))
+    console.print("by hand:", style="dim")
+    for result in results:
+        if result.reproduction:
+            # Never folded: these lines are there to be copied.
+            console.print(f"  {result.reproduction}", style="dim", soft_wrap=True, markup=False)

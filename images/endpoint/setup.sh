@@ -14,13 +14,16 @@ if ! ethtool -K "$interface" tx off >/dev/null 2>&1; then
   echo "setup: cannot turn off checksum offload on $interface; a simulator may drop every packet" >&2
 fi
 
+# A second run finds the routes in place and the way to the simulator's address no longer on-link.
 network=${address%.*}
-ip -4 route replace 193.167.0.0/16 via "$network.2" dev "$interface" || exit 1
+if [ -z "$(ip -4 route show exact 193.167.0.0/16)" ]; then
+  ip -4 route add 193.167.0.0/16 via "$network.2" dev "$interface" || exit 1
+fi
 ip -4 route delete "$network.0/24" dev "$interface" proto kernel 2>/dev/null
 
 # The kernel prints the on-link network as "fd00:cafe:cafe:100::/64", so appending a digit makes an address of it.
 if read -r network _ < <(ip -6 route show dev "$interface" proto kernel 2>/dev/null | grep '^fd00:cafe:cafe.*::/64 '); then
-  ip -6 route replace fd00:cafe:cafe::/48 via "${network%/64}2" dev "$interface" || exit 1
+  ip -6 route add fd00:cafe:cafe::/48 via "${network%/64}2" dev "$interface" || exit 1
   ip -6 route delete "$network" dev "$interface" proto kernel 2>/dev/null
 fi
 exit 0

@@ -44,8 +44,7 @@ client() {
   if [ -n "${SESSION_DIR:-}" ]; then
     mkdir -p "$SESSION_DIR" || return 1
     options+=("--session-file=$SESSION_DIR/session.pem" "--tp-file=$SESSION_DIR/transport-parameters")
-    # Some servers (quic-go 0.65) cannot follow a client whose packet numbers start anywhere but near 0 when its
-    # first packets are early data.
+    # A server on quic-go 0.65 fails to decrypt what follows early data unless packet numbers start at 0.
     options+=(--wait-for-ticket --initial-pkt-num=0)
   fi
   # CLIENT_PARAMS and REQUESTS are lists of words. The program exits with 0 whatever happens; what went wrong

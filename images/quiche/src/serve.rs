@@ -15,12 +15,14 @@ const CHUNK: usize = 64 * 1024;
 /// A longer HTTP/0.9 request is not one.
 const LONGEST_REQUEST: usize = 8 * 1024;
 
-/// HTTP/3's `H3_REQUEST_REJECTED`, and a code for the same in HTTP/0.9, which defines none.
+/// The error code with which an HTTP/0.9 request is turned down; the protocol defines none.
 const REJECTED: u64 = 0x10b;
 
-/// A file on its way out.
+/// A file, or the news that there is none, on its way out.
 struct Response {
-    file: File,
+    /// The header fields, until they are sent (HTTP/3).
+    head: Vec<h3::Header>,
+    file: Option<File>,
     /// Bytes not yet read from the file.
     remaining: u64,
     /// Bytes read but not yet taken by the transport.
@@ -29,18 +31,25 @@ struct Response {
 }
 
 impl Response {
+    fn empty() -> Self {
+        Self { head: Vec::new(), file: None, remaining: 0, chunk: Vec::new(), position: 0 }
+    }
+
     fn open(root: &Path, path: &str) -> Option<Self> {
         let file = File::open(inside(root, path)?).ok()?;
         let metadata = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
-        Some(Self { file, remaining: metadata.len(), chunk: Vec::new(), position: 0 })
+        Some(Self { file: Some(file), remaining: metadata.len(), ..Self::empty() })
     }
 
     /// Reads the next chunk once the last one is gone.
     fn refill(&mut self) -> Result<()> {
-        if self.position == self.chunk.len() && self.remaining > 0 {
+        if self.position == self.chunk.len()
+            && self.remaining > 0
+            && let Some(file) = &mut self.file
+        {
             let length = self.remaining.min(CHUNK as u64);
             self.chunk.resize(length as usize, 0);
-            self.file.read_exact(&mut self.chunk)?;
+            file.read_exact(&mut self.chunk)?;
             self.remaining -= length;
             self.position = 0;
         }
@@ -114,7 +123,8 @@ impl Serve {
         loop {
             match http3.poll(connection) {
                 Ok((stream, h3::Event::Headers { list, .. })) => {
-                    self.answer_http3(connection, http3, stream, &list)?;
+                    let response = self.answer_http3(&list);
+                    self.responses.insert(stream, response);
                 }
                 Ok((stream, h3::Event::Reset(_))) => drop(self.responses.remove(&stream)),
                 Ok(_) => (),
@@ -122,40 +132,43 @@ impl Serve {
                 Err(error) => return Err(error.into()),
             }
         }
+        self.send_heads(connection, http3);
         self.send_responses(connection, |connection, stream, data, last| {
             http3.send_body(connection, stream, data, last).map_err(|error| error == h3::Error::Done)
         })
     }
 
-    fn answer_http3(
-        &mut self,
-        connection: &mut Connection,
-        http3: &mut h3::Connection,
-        stream: u64,
-        headers: &[h3::Header],
-    ) -> Result<()> {
-        let field = |name: &[u8]| headers.iter().find(|header| header.name() == name).map(h3::Header::value);
+    fn answer_http3(&self, request: &[h3::Header]) -> Response {
+        let field = |name: &[u8]| request.iter().find(|header| header.name() == name).map(h3::Header::value);
         let path = field(b":path").and_then(|path| std::str::from_utf8(path).ok());
-        let response = match field(b":method") {
+        let found = match field(b":method") {
             Some(b"GET") => path.and_then(|path| Response::open(&self.root, path)),
             _ => None,
         };
-        let length = response.as_ref().map_or(0, |response| response.remaining);
-        let headers = [
-            h3::Header::new(b":status", if response.is_some() { b"200" } else { b"404" }),
+        let status: &[u8] = if found.is_some() { b"200" } else { b"404" };
+        let mut response = found.unwrap_or_else(Response::empty);
+        response.head = vec![
+            h3::Header::new(b":status", status),
             h3::Header::new(b"server", b"quic-lab-quiche"),
-            h3::Header::new(b"content-length", length.to_string().as_bytes()),
+            h3::Header::new(b"content-length", response.remaining.to_string().as_bytes()),
         ];
-        match http3.send_response(connection, stream, &headers, length == 0) {
-            Ok(()) => {
-                if let Some(response) = response.filter(|_| length > 0) {
-                    self.responses.insert(stream, response);
-                }
+        response
+    }
+
+    /// Sends header fields for which there was no room before.
+    fn send_heads(&mut self, connection: &mut Connection, http3: &mut h3::Connection) {
+        for stream in connection.writable() {
+            let Some(response) = self.responses.get_mut(&stream).filter(|response| !response.head.is_empty()) else {
+                continue;
+            };
+            let whole = response.remaining == 0;
+            match http3.send_response(connection, stream, &response.head, whole) {
+                Ok(()) if !whole => response.head.clear(),
+                Err(h3::Error::StreamBlocked) => (),
+                // Sent whole, or the client has gone off it.
+                _ => drop(self.responses.remove(&stream)),
             }
-            // No room even for the headers, or the client has gone off it: turn the request down.
-            Err(_) => connection.stream_shutdown(stream, Shutdown::Write, REJECTED)?,
         }
-        Ok(())
     }
 
     fn exchange_hq(&mut self, connection: &mut Connection) -> Result<()> {
@@ -199,7 +212,9 @@ impl Serve {
         mut send: impl FnMut(&mut Connection, u64, &[u8], bool) -> std::result::Result<usize, bool>,
     ) -> Result<()> {
         for stream in connection.writable() {
-            let Some(response) = self.responses.get_mut(&stream) else { continue };
+            let Some(response) = self.responses.get_mut(&stream).filter(|response| response.head.is_empty()) else {
+                continue;
+            };
             let mut gone = false;
             let whole = response.pump(|data, last| match send(connection, stream, data, last) {
                 Ok(taken) => Some(taken),
