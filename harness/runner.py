@@ -12,9 +12,15 @@ from typing import Any
 from harness.engines import Engine, EngineResult, Progress
 from harness.lab import UnsupportedError, build_lab
 from harness.metrics import measure
-from harness.outcome import MeasuredRun, Outcome, Run
+from harness.outcome import Cell, MeasuredRun, Outcome, Run
 from harness.plan import PlannedRun
 from harness.store import Store, disk_error
+
+
+def space_needed(cell: Cell) -> int:
+    """Bytes a run may write: the files it receives, and as much again for captures and qlog, and some."""
+    transfers = sum(flow.download.bytes * (1 if flow.repeat_after is None else 2) for flow in cell.scenario.flows)
+    return 3 * transfers + (64 << 20)
 
 
 def cpu_times() -> dict[str, int]:
@@ -58,6 +64,7 @@ def run_once(
     planned: PlannedRun, engine: Engine, store: Store, versions: dict[str, str], progress: Progress
 ) -> tuple[Run, MeasuredRun | None]:
     """Execute one planned run and store it. EngineError when the ground failed; the run is then not stored."""
+    store.require_space(space_needed(planned.cell))
     partial = store.begin(planned.cell.key, planned.repetition)
     try:
         run, measured = _execute(planned, engine, partial, versions, progress)

@@ -84,6 +84,20 @@ class Store:
 
     # --- writing
 
+    def require_space(self, needed: int) -> None:
+        """EngineError when the disk has less than `needed` bytes free: a run would fail in somebody's name."""
+        folder = self.root
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            free = shutil.disk_usage(folder).free
+        except OSError as error:
+            raise disk_error(error, folder) from error
+        if free < needed:
+            raise EngineError(
+                f"{folder} has {free / 1e6:.0f} MB free, and a run may need {needed / 1e6:.0f} MB",
+                "free space (older results, 'docker system df') and run again",
+            )
+
     def begin(self, key: str, repetition: int) -> Path:
         """A new, empty folder for a run in progress. EngineError when the disk refuses."""
         folder = self.root / "partial" / f"{owner()}.{key}.{repetition}"

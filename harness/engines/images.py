@@ -198,6 +198,11 @@ class Images:
         return image
 
 
+def ours(image: str) -> bool:
+    """Whether a labelled image was made by the project: what others build on our base inherits its label."""
+    return image == BASE_IMAGE or image.startswith((f"{PREFIX}/", f"{PREFIX}-test/"))
+
+
 def remove_everything() -> list[str]:
     """Remove all containers, networks and images of the project from Docker. Names of what was removed."""
     removed: list[str] = []
@@ -211,7 +216,7 @@ def remove_everything() -> list[str]:
         ("network", ("network", "ls", "--filter", f"label={OWNER_LABEL}"), ("network", "rm"), "{{.Name}}"),
         ("image", ("images", "--filter", f"label={IMAGE_LABEL}"), ("rmi", "--force"), "{{.Repository}}:{{.Tag}}"),
     ):
-        names = [name for name in docker(*listing, "--format", form).stdout.split() if "<none>" not in name]
+        names = [name for name in docker(*listing, "--format", form).stdout.split() if kind != "image" or ours(name)]
         if names:
             docker(*removal, *names, check=False)
             removed.extend(f"{kind} {name}" for name in names)

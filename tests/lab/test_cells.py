@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -29,15 +30,21 @@ def test_every_pair_transfers_over_a_proven_link(warm: Harness, harness: Harness
 
 
 def test_milestones_agree_with_separate_transfers(warm: Harness, harness: Harness) -> None:
-    sizes = ("1 MB", "4 MB")
+    """On the satellite path of the medium case, up to where slow start has lost nothing yet."""
+    links = {
+        "forward": {"rate": "50 Mbit/s", "delay": "325 ms", "queue": "1 BDP"},
+        "return": {"rate": "10 Mbit/s", "delay": "325 ms", "queue": "1 BDP"},
+    }
+    sizes = ("2 MB", "10 MB")
     times = {}
     for size in sizes:
-        label = size.replace(" ", "")
-        case = harness.scenario(f"only-{label}", flows=[{"download": size}], milestones=list(sizes))
-        cell = harness.cell(case, "--clients", "ngtcp2", "--servers", "ngtcp2", "--repeat", "3")
+        case = harness.scenario(
+            f"only-{size.replace(' ', '')}", path=links, flows=[{"download": size}], milestones=list(sizes)
+        )
+        cell = harness.cell(case, "--clients", "quiche", "--servers", "quiche", "--repeat", "3")
         times[size] = {name: item["median"] for name, item in cell["measurements"].items()}
-    assert times["4 MB"]["milestone_1MB"] == pytest.approx(times["1 MB"]["completion"], rel=0.05)
-    assert times["4 MB"]["milestone_4MB"] == pytest.approx(times["4 MB"]["completion"])
+    assert times["10 MB"]["milestone_2MB"] == pytest.approx(times["2 MB"]["completion"], rel=0.02)
+    assert times["10 MB"]["milestone_10MB"] == times["10 MB"]["completion"]
 
 
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
@@ -93,8 +100,6 @@ def test_an_upload_takes_the_return_link(warm: Harness, harness: Harness) -> Non
 
 
 def test_a_published_image_by_name_alone_runs_unchanged(warm: Harness, harness: Harness, manifest: Manifest) -> None:
-    import subprocess
-
     subprocess.run(["docker", "tag", local_image("quic-go"), "quic-lab-test/published:1"], check=True)
     file = manifest("published", "quic-lab-test/published:1")
     assert not (Path(file).parent / "Dockerfile").exists()
@@ -112,6 +117,25 @@ def test_a_published_image_by_name_alone_runs_unchanged(warm: Harness, harness: 
     assert cell["outcomes"] == {"completed": 1}, cell["sentence"]
     # It names no parameter, so none is set for it.
     assert cell["effective_parameters"] == {}
+
+
+def test_the_lab_kernel_can_be_forced(warm: Harness, harness: Harness) -> None:
+    cell = harness.cell(
+        harness.scenario("forced"), "--clients", "ngtcp2", "--servers", "ngtcp2", "--repeat", "1", "--sim-kernel", "lab"
+    )
+    assert cell["outcomes"] == {"completed": 1}, cell["sentence"]
+    assert cell["link"]["kernel"].startswith("lab ")
+
+
+def test_the_host_kernel_runs_the_path_or_says_what_it_lacks(warm: Harness, harness: Harness) -> None:
+    cell = harness.cell(
+        harness.scenario("host"), "--clients", "ngtcp2", "--servers", "ngtcp2", "--repeat", "1", "--sim-kernel", "host"
+    )
+    if cell["outcomes"] == {"completed": 1}:
+        assert cell["link"]["kernel"].startswith("host ")
+    else:
+        assert cell["outcomes"] == {"infrastructure": 1}
+        assert "the host kernel cannot run the path program: tc qdisc add" in cell["sentence"]
 
 
 def test_congestion_control_is_set_or_the_cell_is_unsupported(warm: Harness, harness: Harness) -> None:

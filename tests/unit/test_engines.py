@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from harness.engines.compose_file import VARIABLES, compose_document, compose_text
 from harness.engines.docker import failure, hint_for, tail
-from harness.engines.images import Build, folder_hash
+from harness.engines.images import Build, folder_hash, ours
 from harness.engines.sampler import Sampler, folder_size, tree_size
 from harness.engines.served import certificates, same_content, served_file
 from harness.lab import build_lab
@@ -63,6 +63,13 @@ def test_a_build_is_named_after_its_content(tmp_path: Path) -> None:
     assert build.identity != before
     assert above.identity != beneath
     assert build.reference == f"quic-lab/a:{build.identity[:12]}"
+
+
+def test_only_our_images_are_cleaned() -> None:
+    assert ours("quic-lab/sim:0123-lab")
+    assert ours("debian:trixie-slim")
+    assert not ours("somebody/elses:1")
+    assert not ours("<none>:<none>")
 
 
 def test_a_folder_s_hash_sees_names_modes_and_content(tmp_path: Path) -> None:
