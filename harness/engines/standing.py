@@ -50,10 +50,10 @@ class StandingLab:
         """Run a command in an endpoint and return what it printed. EngineError when it fails."""
         return self._compose("exec", "--no-TTY", host, *words, timeout=timeout, check=check)
 
-    def counters(self) -> dict[str, Any]:
-        """The simulator's newest counters: device → its root qdisc."""
-        last = (self._folder / "sim" / "counters.jsonl").read_text().splitlines()[-1]
-        return {item["dev"]: item for item in json.loads(last)["qdiscs"] if item.get("root")}
+    def captured(self, side: str) -> int:
+        """UDP datagrams captured on one side, once the lab is down."""
+        counts = json.loads((self._folder / "sim" / "capture.json").read_text())
+        return int(counts[side]["captured"])
 
     def events(self) -> list[dict[str, Any]]:
         """The simulator's diary so far."""

@@ -1,0 +1,76 @@
+"""Small recorded runs of the real thing, from `measure` on. `make golden` renews the figures; read the diff."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from harness.judge import judge
+from harness.metrics import measure
+from harness.outcome import MeasuredRun, Run, proven_outcome
+from harness.reports import CellResult
+from harness.reports.json_report import report
+from harness.reports.markdown import report as markdown
+
+DATA = Path(__file__).parent / "data"
+RUNS = sorted(folder.name for folder in DATA.iterdir())
+
+
+def _read(name: str) -> tuple[Run, MeasuredRun]:
+    run = Run.model_validate_json((DATA / name / "run.json").read_bytes())
+    return run, measure(DATA / name, run)
+
+
+def _rounded(value: Any) -> Any:
+    """Figures to six digits: the last ones differ between builds of the numerical libraries."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_recorded_run_measures_as_it_did(name: str, snapshot: SnapshotAssertion) -> None:
+    _, measured = _read(name)
+    assert _rounded(measured.model_dump(mode="json", exclude={"version"})) == snapshot
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_recorded_run_is_consistent(name: str) -> None:
+    run, measured = _read(name)
+    values = {item.name: item.value for item in measured.measurements}
+    assert proven_outcome(run, measured).status == "completed"
+    assert values["handshake"] <= values["first_byte"] <= values["milestone_100kB"] <= values["milestone_500kB"]
+    assert values["milestone_500kB"] == values["completion"]
+    assert values["goodput"] == pytest.approx(8 * 0.5 / values["completion"])
+    # What went over the wire is at least the file, and at most a third more.
+    assert 500_000 < values["wire_to_client"] < 700_000
+    assert measured.link is not None
+    assert measured.link.to_client.unasked_drops == 0
+
+
+def test_the_recorded_loss_is_told_from_the_queue_s() -> None:
+    _, measured = _read("lossy")
+    values = {item.name: item.value for item in measured.measurements}
+    assert values["loss_drops_to_client"] > 0
+    assert values["retransmitted_share"] > 0
+
+
+def test_the_recorded_change_took_effect() -> None:
+    _, measured = _read("change-and-repeat")
+    assert measured.link is not None
+    assert len(measured.link.changes_late_ms) == 1
+    assert {"repeat_completion", "repeat_zero_rtt"} <= {item.name for item in measured.measurements}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_reports_of_a_recorded_run(name: str, snapshot: SnapshotAssertion) -> None:
+    run, measured = _read(name)
+    verdict = judge(run.cell.scenario, [(run, measured)], ["runs/recorded/0"])
+    result = CellResult(run.cell, ((run, measured),), verdict, (Path("runs/recorded/0"),))
+    assert _rounded(report([result])) == snapshot(name="json")
+    assert markdown([result]) == snapshot(name="markdown")
