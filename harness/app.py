@@ -137,7 +137,8 @@ class App:
             cell = item.cell.model_copy(update={"sim_image": self.images.sim(item.cell.sim_kernel)})
             for build in self.builds_of(cell):
                 self.images.make(build, announce)
-            listen(RunStarted(cell, item.repetition, total - len(todo) + 1, total, estimate.seconds()))
+            number, seconds = total - len(todo) + 1, expected_seconds(cell)
+            listen(RunStarted(cell, item.repetition, number, total, seconds, estimate.seconds()))
             wall = self._run_until_proven(engine, PlannedRun(cell, item.repetition), options, versions, listen)
             todo.remove(item)
             estimate.finished(item, wall)

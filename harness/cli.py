@@ -385,6 +385,23 @@ def lab(
 
 
 @cli.command(hidden=True)
+def keep(
+    scenarios: Scenarios,
+    clients: Clients = "all",
+    servers: Servers = "all",
+    store: StoreFolder = None,
+    into: Annotated[Path, typer.Option(help="Store that keeps them.")] = ROOT / "results" / "reference",
+) -> None:
+    """Keep the figures of stored runs, without their artefacts, as the runs behind the README's tables."""
+    from harness.store import Store
+
+    app, kept = _app(store), Store(into)
+    for result in _stored(app, scenarios, clients, servers, every=False):
+        for run_, measured in result.runs:
+            _console().print(f"kept {kept.keep(run_, measured)}")
+
+
+@cli.command(hidden=True)
 def generate() -> None:
     """Write what is generated into the repository: schemas, compose/, the README's results."""
     from harness.catalogue import json_schema

@@ -34,6 +34,8 @@ class RunStarted:
     repetition: int
     number: int
     of: int
+    seconds: float
+    """Expected length of the run."""
     seconds_left: float
 
 

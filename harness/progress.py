@@ -1,7 +1,12 @@
-"""Progress for people: one line per thing that happens, a spinner with the phase where there is a terminal."""
+"""Progress for people: a line per thing that happens, and a sign of life in between.
+
+On a terminal the sign of life is a spinner with the phase and how long the current thing has taken against its
+estimate; elsewhere it is a line every half minute.
+"""
 
 from __future__ import annotations
 
+import threading
 import time
 from types import TracebackType
 from typing import Self
@@ -11,6 +16,10 @@ from rich.status import Status
 
 from harness.events import Event, ImageStarted, PhaseStarted, PlanMade, RunFinished, RunStarted, Warned
 from harness.reports.table import verdict_text
+
+
+#: Longest silence without a terminal, seconds.
+SILENCE = 30.0
 
 
 def span(seconds: float) -> str:
@@ -25,18 +34,40 @@ class Talk:
         self._console = console
         self._status: Status | None = console.status("") if console.is_terminal else None
         self._begun = time.monotonic()
-        self._current = ""
+        self._current = ("", "", 0.0, self._begun)
+        """What goes on: the thing, its phase, its estimate in seconds, since when."""
+        self._ended = threading.Event()
+        self._pulse = threading.Thread(target=self._beat, name="progress", daemon=True)
 
     def __enter__(self) -> Self:
         if self._status:
             self._status.start()
+        self._pulse.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._ended.set()
+        self._pulse.join()
         if self._status:
             self._status.stop()
+
+    def _beat(self) -> None:
+        """Say that things go on, and for how long already."""
+        while not self._ended.wait(1.0 if self._status else SILENCE):
+            what, phase, estimate, since = self._current
+            if not what:
+                continue
+            text = f"{what} · {phase} · " if phase else f"{what} · "
+            text += f"{time.monotonic() - since:.0f} s of about {span(estimate)}"
+            if self._status:
+                self._status.update(text.replace("[", "\\["))
+            else:
+                self._say(f"… {text}")
+
+    def _now(self, what: str, estimate: float) -> None:
+        self._current = (what, "", estimate, time.monotonic())
 
     def __call__(self, event: Event) -> None:
         """Say what happened."""
@@ -47,18 +78,17 @@ class Talk:
                 stored = f", {event.stored} are stored" if event.stored else ""
                 self._say(f"{event.to_run} runs of {event.cells} cells to do{stored}; about {span(event.seconds)}")
             case ImageStarted():
-                self._current = f"making the image {event.name} (about {span(event.seconds)})"
-                self._say(self._current)
-                self._show(self._current)
+                self._now(f"making the image {event.name}", event.seconds)
+                self._say(f"making the image {event.name} (about {span(event.seconds)})")
             case RunStarted():
                 cell = event.cell
-                self._current = (
-                    f"[{event.number}/{event.of}] {cell.scenario.name} {cell.client.name}→{cell.server.name} "
-                    f"#{event.repetition}"
-                )
-                self._say(f"{self._current} · about {span(event.seconds_left)} left")
+                pair = f"{cell.client.name}→{cell.server.name}"
+                what = f"[{event.number}/{event.of}] {cell.scenario.name} {pair} #{event.repetition}"
+                self._now(what, event.seconds)
+                self._say(f"{what} · about {span(event.seconds_left)} left")
             case PhaseStarted():
-                self._show(f"{self._current} · {event.phase}")
+                what, _, estimate, since = self._current
+                self._current = (what, event.phase, estimate, since)
             case RunFinished():
                 self._finished(event)
             case Warned():
@@ -75,7 +105,3 @@ class Talk:
     def _say(self, text: str, style: str = "") -> None:
         stamp = time.monotonic() - self._begun
         self._console.print(f"{stamp:6.1f} s  {text}", style=style, soft_wrap=True, markup=False)
-
-    def _show(self, text: str) -> None:
-        if self._status:
-            self._status.update(text.replace("[", "\\["))

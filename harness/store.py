@@ -131,6 +131,15 @@ class Store:
             unfinished.write_text(measured.model_dump_json(by_alias=True, indent=1))
             unfinished.replace(folder / MEASURED)
 
+    def keep(self, run: Run, measured: MeasuredRun | None) -> Path:
+        """Keep a run's figures without its artefacts, in place of an earlier copy. For results/reference."""
+        folder = self.folder(run.cell.key, run.repetition)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        self.write_measured(folder, measured)
+        (folder / RUN).write_text(run.model_dump_json(by_alias=True, indent=1))
+        return folder
+
     def abandon(self, partial: Path) -> None:
         """Drop a run in progress."""
         shutil.rmtree(partial, ignore_errors=True)

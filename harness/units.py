@@ -46,6 +46,21 @@ def _decimal(value: Ratio) -> str | None:
     return f"{Decimal(scaled.numerator).scaleb(-6).normalize():f}"
 
 
+def _read_from_text(kind: Any, form: str) -> core_schema.CoreSchema:
+    """How pydantic reads a unit type: from its text, never from a bare number; `form` says how it is written."""
+
+    def read(value: object) -> Any:
+        if isinstance(value, kind):
+            return value
+        if isinstance(value, str):
+            return kind.parse(value)
+        raise ValueError(f"{value!r} has no unit: write {form}")
+
+    return core_schema.no_info_plain_validator_function(
+        read, serialization=core_schema.plain_serializer_function_ser_schema(str)
+    )
+
+
 @dataclass(frozen=True, order=True, slots=True)
 class Quantity:
     """A whole number of a base unit, with the names people use for its multiples."""
@@ -74,16 +89,7 @@ class Quantity:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        def read(value: object) -> Quantity:
-            if isinstance(value, cls):
-                return value
-            if isinstance(value, str):
-                return cls.parse(value)
-            raise ValueError(f"{value!r} has no unit: write a {cls.what} as a number and one of {', '.join(cls.units)}")
-
-        return core_schema.no_info_plain_validator_function(
-            read, serialization=core_schema.plain_serializer_function_ser_schema(str)
-        )
+        return _read_from_text(cls, f"a {cls.what} as a number and one of {', '.join(cls.units)}")
 
     @classmethod
     def __get_pydantic_json_schema__(
@@ -272,16 +278,7 @@ class QueueSize:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        def read(value: object) -> QueueSize:
-            if isinstance(value, QueueSize):
-                return value
-            if isinstance(value, str):
-                return cls.parse(value)
-            raise ValueError(f"{value!r} has no unit: write bytes ('50 kB'), packets, time ('100 ms') or '1 BDP'")
-
-        return core_schema.no_info_plain_validator_function(
-            read, serialization=core_schema.plain_serializer_function_ser_schema(str)
-        )
+        return _read_from_text(cls, "bytes ('50 kB'), packets, time ('100 ms') or '1 BDP'")
 
     @classmethod
     def __get_pydantic_json_schema__(

@@ -9,7 +9,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -98,6 +98,20 @@ def prepare_folder(lab: Lab, folder: Path, cache: Path) -> dict[str, str]:
     return variables
 
 
+def compose(
+    project: str, folder: Path, variables: Mapping[str, str], *words: str, timeout: float = 120, check: bool = True
+) -> str:
+    """Run `docker compose WORDS` on the lab in `folder`, whose output goes there. Standard output."""
+    environment = {**os.environ, **variables, "LAB_OUT": str(folder), "LAB_OWNER": owner()}
+    done = docker(
+        "compose", "--project-name", project, "--file", str(folder / "compose.yaml"), "--progress", "quiet", *words,
+        timeout=timeout, environment=environment, check=False,
+    )  # fmt: skip
+    if check and done.returncode != 0:
+        raise failure(f"docker compose {words[0]}", done.stderr or done.stdout)
+    return done.stdout
+
+
 class _Session:
     """One lab, from its files to its removal."""
 
@@ -163,15 +177,8 @@ class _Session:
     def _write_files(self) -> None:
         self._variables = prepare_folder(self._lab, self._folder, self._cache)
 
-    def _compose(self, *words: str, timeout: float = 120, check: bool = True) -> str:
-        environment = {**os.environ, **self._variables, "LAB_OUT": str(self._folder), "LAB_OWNER": owner()}
-        done = docker(
-            "compose", "--project-name", self._project, "--file", str(self._folder / "compose.yaml"),
-            "--progress", "quiet", *words, timeout=timeout, environment=environment, check=False,
-        )  # fmt: skip
-        if check and done.returncode != 0:
-            raise failure(f"docker compose {words[0]}", done.stderr or done.stdout)
-        return done.stdout
+    def _compose(self, *words: str, check: bool = True) -> str:
+        return compose(self._project, self._folder, self._variables, *words, check=check)
 
     def _starts_late(self, name: str) -> bool:
         download = self._downloads.get(name)

@@ -9,9 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from harness.engines.compose import prepare_folder
-from harness.engines.docker import PREFIX, docker, failure, json_lines
-from harness.engines.owner import owner
+from harness.engines.compose import compose, prepare_folder
+from harness.engines.docker import PREFIX, json_lines
 from harness.errors import EngineError
 from harness.lab import Lab
 
@@ -74,11 +73,4 @@ class StandingLab:
         raise EngineError(f"the simulator was not ready within {READY_SECONDS:g} s")
 
     def _compose(self, *words: str, timeout: float = 120, check: bool = True) -> str:
-        environment = {**os.environ, **self._variables, "LAB_OUT": str(self._folder), "LAB_OWNER": owner()}
-        done = docker(
-            "compose", "--project-name", self._project, "--file", str(self._folder / "compose.yaml"),
-            "--progress", "quiet", *words, timeout=timeout, environment=environment, check=False,
-        )  # fmt: skip
-        if check and done.returncode != 0:
-            raise failure(f"docker compose {words[0]}", done.stderr or done.stdout)
-        return done.stdout
+        return compose(self._project, self._folder, self._variables, *words, timeout=timeout, check=check)

@@ -14,13 +14,14 @@ SCHEMA = 1
 
 
 def _link(result: CellResult) -> dict[str, Any]:
-    """The last run's proof, and over all runs whether every link was valid."""
-    proofs = [(run, measured.link) for run, measured in result.runs if measured is not None and measured.link]
+    """The proof of the last run the verdict rests on; valid when there is such a run."""
+    every = [(run, measured.link) for run, measured in result.runs if measured is not None and measured.link]
+    proofs = [(run, link) for run, link in every if link.valid] or every
     if not proofs:
         return {"valid": False, "kernel": "", "problems": ["no run reached the point where the link can be proven"]}
     proof: LinkProof = proofs[-1][1]
     content = proof.model_dump(mode="json")
-    content["valid"] = all(link.valid for _, link in proofs if link is not None)
+    content["proven"], content["of"] = sum(link.valid for _, link in every), len(result.runs)
     content["kernel"] = content["kernel"] or proofs[-1][0].sim_kernel
     return content
 

@@ -1,0 +1,35 @@
+"""The README's numbers come from stored runs, and its commands exist."""
+
+from __future__ import annotations
+
+import re
+
+from typer.main import get_command
+
+from harness.cli import ROOT, _app, cli
+from harness.reports.readme import with_results
+
+README = (ROOT / "README.md").read_text()
+
+
+def test_the_results_are_those_of_the_reference_runs() -> None:
+    app = _app(ROOT / "results" / "reference")
+    assert with_results(README, app.stored_results(lambda cell: True)) == README, "run 'make generate'"
+
+
+def test_every_command_in_the_readme_exists() -> None:
+    known = get_command(cli).commands  # type: ignore[attr-defined]
+    used = set(re.findall(r"^harness ([a-z]+)", README, flags=re.MULTILINE))
+    assert used
+    assert used <= set(known)
+
+
+def test_every_make_target_in_the_readme_exists() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for target in set(re.findall(r"`make ([a-z]+)`", README)) | {"run", "test"}:
+        assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
+
+
+def test_every_linked_file_exists() -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        assert (ROOT / target).exists(), target

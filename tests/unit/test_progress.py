@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import io
+import time
+
+import pytest
+from rich.console import Console
+
+from harness import progress
+from harness.events import ImageStarted, PhaseStarted, PlanMade, RunFinished, RunStarted, Warned
+from harness.outcome import Outcome, Run, Verdict
+from harness.progress import Talk, span
+from tests.examples import cell
+
+
+def test_everything_that_happens_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "SILENCE", 0.05)
+    out = io.StringIO()
+    one, outcome = cell(), Outcome(status="crashed", role="client", detail="the client ended with exit code 7")
+    run = Run(cell=one, repetition=0, outcome=outcome, started_at="2026-11-21T00:00:00+00:00", wall=12.34)
+    with Talk(Console(file=out, width=200)) as talk:
+        talk(PlanMade(to_run=3, stored=1, cells=2, seconds=600))
+        talk(ImageStarted("sim", 20))
+        talk(RunStarted(one, 0, 1, 3, 40, 300))
+        talk(PhaseStarted("transfer"))
+        time.sleep(0.2)
+        talk(RunFinished(one, run, outcome, Verdict(status="error", reason="crashed_client", sentence="")))
+        talk(Warned("look here"))
+    text = out.getvalue()
+    for words in (
+        "3 runs of 2 cells to do, 1 are stored; about 10 min",
+        "making the image sim (about 20 s)",
+        "[1/3] test/case alpha→beta #0 · about 5 min left",
+        "… [1/3] test/case alpha→beta #0 · transfer · 0 s of about 40 s",
+        "! error after 12.3 s: crashed (the client ended with exit code 7)",
+        "warning: look here",
+    ):
+        assert words in text
+
+
+def test_nothing_to_do_is_said() -> None:
+    out = io.StringIO()
+    with Talk(Console(file=out, width=200)) as talk:
+        talk(PlanMade(to_run=0, stored=9, cells=9, seconds=0))
+    assert "all 9 runs are stored: nothing to run" in out.getvalue()
+
+
+def test_spans() -> None:
+    assert [span(40), span(89), span(600)] == ["40 s", "89 s", "10 min"]
