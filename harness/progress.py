@@ -17,7 +17,6 @@ from rich.status import Status
 from harness.events import Event, ImageStarted, PhaseStarted, PlanMade, RunFinished, RunStarted, Warned
 from harness.reports.table import verdict_text
 
-
 #: Longest silence without a terminal, seconds.
 SILENCE = 30.0
 

@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import queue
+import subprocess
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -26,6 +27,8 @@ from harness.outcome import EngineName, Outcome, Transfer
 
 #: From the moment the path is up to a client's first datagram: its wait for the simulator, its start.
 CLIENT_START = 5.0
+#: Seconds without a sample of the files from which on a run carries a warning.
+LONG_GAP = 0.1
 #: Exit code of the endpoint contract for "not supported".
 NOT_SUPPORTED = 127
 _PARTS = ("client", "server", "downloads")
@@ -128,8 +131,7 @@ class _Session:
         self._phases: dict[str, float] = {}
         self._phase = ("", time.monotonic())
         self._sampler = Sampler(self._folder, log_limit)
-        self._ready = False
-        self._warnings: list[str] = []
+        self._ready_at: float | None = None
         self._blamed = "sim"
         self._differs_at = 0
 
@@ -158,7 +160,7 @@ class _Session:
             phases=self._phases,
             sim_kernel=self._kernel(),
             image_ids=self._image_ids,
-            warnings=tuple(self._warnings),
+            warnings=self._cautions(),
         )
 
     # --- phases
@@ -194,7 +196,7 @@ class _Session:
         """A client container was started."""
         download.started_ns = time.time_ns()
         download.resume_at = None
-        if self._ready:
+        if self._ready_at is not None:
             download.deadline = time.monotonic() + CLIENT_START + self._lab.timeout
         flow = download.flow.flow
         self._sampler.watch_download(self._folder / f"flow{flow}" / "downloads", flow, download.index)
@@ -217,7 +219,7 @@ class _Session:
         process = start(
             ["events", "--since", f"{time.time():.3f}", "--filter", "event=die", "--format", "{{json .}}",
              "--filter", f"label=com.docker.compose.project={self._project}"],
-            stdout=-1, stderr=-3,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )  # fmt: skip
 
         def read() -> None:
@@ -244,7 +246,7 @@ class _Session:
         begun = time.monotonic()
         while True:
             now = time.monotonic()
-            if not self._ready:
+            if self._ready_at is None:
                 self._look_for_ready(now)
             if self._sampler.overflowed is not None:
                 name = self._sampler.overflowed
@@ -253,45 +255,53 @@ class _Session:
             late = [item for item in self._downloads.values() if item.deadline is not None and now > item.deadline]
             if late:
                 return self._timed_out(late[0])
-            if not self._ready and now - begun > SERVER_WAIT + 30:
+            if self._ready_at is None and now - begun > 2 * SERVER_WAIT + 15:
                 return self._failed("infrastructure", "sim", "sim", None, "the simulator was not ready in time")
-            self._start_due(now, begun)
+            self._start_due(now)
             try:
-                death = self._deaths.get(timeout=self._until_next(now, begun))
+                death = self._deaths.get(timeout=self._until_next(now))
             except queue.Empty:
                 continue
             outcome = self._died(death)
             if outcome is not None:
                 return outcome
 
-    def _until_next(self, now: float, begun: float) -> float:
+    def _until_next(self, now: float) -> float:
         """How long to wait for a death: to the next thing that is due, at most a quarter second."""
-        dues = [item.resume_at for item in self._downloads.values() if item.resume_at is not None]
-        dues += [begun + item.flow.start for item in self._downloads.values() if not item.started_ns]
-        limit = 0.25 if self._ready else 0.05
+        dues = [due for item in self._downloads.values() if (due := self._due(item)) is not None]
+        limit = 0.05 if self._ready_at is None else 0.25
         return max(0.001, min([limit, *(due - now for due in dues)]))
+
+    def _due(self, download: _Download) -> float | None:
+        """When a client is to be started next: a repeat after its pause, a late starter once the path is up."""
+        if download.resume_at is not None:
+            return download.resume_at
+        if download.started_ns or self._ready_at is None:
+            return None
+        return self._ready_at + download.flow.start
 
     def _look_for_ready(self, now: float) -> None:
         if any(event["event"] == "ready" for event in self._events()):
-            self._ready = True
+            self._ready_at = now
             self._enter("transfer")
             for download in self._downloads.values():
                 if download.started_ns:
                     download.deadline = now + CLIENT_START + self._lab.timeout
 
-    def _start_due(self, now: float, begun: float) -> None:
+    def _start_due(self, now: float) -> None:
         """Start clients whose time has come: late starters, and repeats after their pause."""
         for download in self._downloads.values():
-            if download.resume_at is not None and now >= download.resume_at:
+            due = self._due(download)
+            if due is None or now < due:
+                continue
+            if download.resume_at is None:
+                self._compose("up", "--detach", "--no-build", "--no-recreate", download.flow.client)
+            else:
                 if all(item.resume_at is not None or item.done for item in self._downloads.values()):
                     self._enter("transfer")
                 docker("start", self._ids[download.flow.client])
-                self._begin(download)
-                self._relook(download.flow.client)
-            elif not download.started_ns and now >= begun + download.flow.start:
-                self._compose("up", "--detach", "--no-build", "--no-recreate", download.flow.client)
-                self._begin(download)
-                self._relook(download.flow.client)
+            self._begin(download)
+            self._relook(download.flow.client)
 
     def _relook(self, service: str) -> None:
         """A container was started anew: its process is another one."""
@@ -419,6 +429,11 @@ class _Session:
         )  # fmt: skip
 
     # --- afterwards
+
+    def _cautions(self) -> tuple[str, ...]:
+        """What to check before trusting the run: the harness itself did not get the CPU."""
+        gap = self._sampler.longest_gap
+        return (f"file sizes were not sampled for {gap * 1000:.0f} ms at worst",) if gap > LONG_GAP else ()
 
     def _events(self) -> list[dict[str, Any]]:
         try:
