@@ -33,9 +33,13 @@ Announce = Callable[[str, float], None]
 
 
 def folder_hash(folder: Path) -> str:
-    """Hash of the names, modes and contents of all files of a build context."""
+    """Hash of the names, modes and contents of all files of a build context.
+
+    The manifest is left out: a colour or a note makes no other image.
+    """
     digest = hashlib.blake2b(digest_size=16)
-    for file in sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts):
+    files = (path for path in folder.rglob("*") if path.is_file() and path != folder / "image.yaml")
+    for file in sorted(path for path in files if "__pycache__" not in path.parts):
         executable = os.access(file, os.X_OK)
         content = hashlib.blake2b(file.read_bytes(), digest_size=16).digest()
         digest.update(f"{file.relative_to(folder)}\0{int(executable)}\0".encode() + content)

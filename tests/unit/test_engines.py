@@ -82,6 +82,7 @@ def test_a_folder_s_hash_sees_names_modes_and_content(tmp_path: Path) -> None:
     seen.add(folder_hash(tmp_path))
     (tmp_path / "__pycache__").mkdir()
     (tmp_path / "__pycache__" / "x.pyc").write_text("")
+    (tmp_path / "image.yaml").write_text("notes: none of the image's business")
     assert len(seen) == 3
     assert folder_hash(tmp_path) in seen
 
