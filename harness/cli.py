@@ -353,7 +353,7 @@ def judge(
     """Print one line per stored cell: verdict, reason, sentence. The exit code is that of run."""
     results = _stored(_app(store), scenarios, clients, servers, every=False)
     for item in results:
-        who = f"{item.cell.client.name}→{item.cell.server.name}"
+        who = "→".join(item.pair)
         _print(
             f"{item.verdict.status:12} {item.cell.scenario.name} {who}: {item.verdict.reason}: {item.verdict.sentence}"
         )

@@ -42,6 +42,15 @@ class CellResult:
         return interval(values) if values else None
 
     @property
+    def pair(self) -> tuple[str, str]:
+        """Client and server, each with the parameters that were asked of it."""
+        names = {"client": self.cell.client.name, "server": self.cell.server.name}
+        for full, value in sorted(self.cell.parameters.items()):
+            role, _, name = full.partition(".")
+            names[role] += f" {name}={value}"
+        return names["client"], names["server"]
+
+    @property
     def last(self) -> tuple[Run, MeasuredRun | None, Path] | None:
         """The last run, with its folder."""
         if not self.runs:

@@ -31,7 +31,7 @@ def scenario_markdown(results: Sequence[CellResult]) -> str:
         lines.append(
             _line(
                 [
-                    f"{result.cell.client.name} → {result.cell.server.name}",
+                    " → ".join(result.pair),
                     f"{symbol} {result.verdict.status}",
                     str(result.outcomes.get("completed", 0)),
                     *(interval_text(result.interval(metric)) for metric, _ in made),

@@ -72,8 +72,7 @@ def _row(result: CellResult, metrics: Sequence[str]) -> list[RenderableType]:
     goodput = result.interval("goodput")
     done = result.outcomes.get("completed", 0)
     return [
-        result.cell.client.name,
-        result.cell.server.name,
+        *result.pair,
         verdict_text(result.verdict.status),
         f"{done}/{len(result.runs)}",
         *times,
@@ -88,7 +87,10 @@ def scenario_table(results: Sequence[CellResult]) -> RenderableType:
     engine = results[0].cell.engine
     made = columns(scenario)
     table = Table(title=f"{scenario.name} · {scenario.title} · {engine}", title_justify="left", header_style="bold")
-    for heading in ("client", "server", "verdict", "n"):
+    for heading in ("client", "server"):
+        # Parameters stand below the name; they are folded, never cut.
+        table.add_column(heading, overflow="fold")
+    for heading in ("verdict", "n"):
         table.add_column(heading, no_wrap=True)
     for _, heading in made:
         table.add_column(heading, justify="right", no_wrap=True)
@@ -104,7 +106,7 @@ def scenario_table(results: Sequence[CellResult]) -> RenderableType:
 def _notes(results: Iterable[CellResult]) -> list[RenderableType]:
     lines: list[RenderableType] = []
     for result in results:
-        who = f"{result.cell.client.name}→{result.cell.server.name}"
+        who = "→".join(result.pair)
         if result.verdict.status not in ("pass", "fail"):
             lines.append(Text(f"  {who}: {result.verdict.sentence}"))
             last = result.last
