@@ -35,6 +35,7 @@ class Talk:
         self._begun = time.monotonic()
         self._current = ("", "", 0.0, self._begun)
         """What goes on: the thing, its phase, its estimate in seconds, since when."""
+        self._said = self._begun
         self._ended = threading.Event()
         self._pulse = threading.Thread(target=self._beat, name="progress", daemon=True)
 
@@ -54,9 +55,9 @@ class Talk:
 
     def _beat(self) -> None:
         """Say that things go on, and for how long already."""
-        while not self._ended.wait(1.0 if self._status else SILENCE):
+        while not self._ended.wait(1.0 if self._status else SILENCE / 10):
             what, phase, estimate, since = self._current
-            if not what:
+            if not what or (self._status is None and time.monotonic() - self._said < SILENCE):
                 continue
             text = f"{what} · {phase} · " if phase else f"{what} · "
             text += f"{time.monotonic() - since:.0f} s of about {span(estimate)}"
@@ -102,5 +103,6 @@ class Talk:
         self._console.print("   ", text, sep="", soft_wrap=True)
 
     def _say(self, text: str, style: str = "") -> None:
-        stamp = time.monotonic() - self._begun
+        self._said = time.monotonic()
+        stamp = self._said - self._begun
         self._console.print(f"{stamp:6.1f} s  {text}", style=style, soft_wrap=True, markup=False)
