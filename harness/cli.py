@@ -75,7 +75,7 @@ def _console() -> Console:
 def _paper() -> Console:
     """Where tables go; wide enough for them where there is no terminal that says otherwise."""
     console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=max(console.width, 140))
+    return console if console.is_terminal else Console(highlight=False, width=max(console.width, 180))
 
 
 def _print_json(content: dict[str, Any]) -> None:

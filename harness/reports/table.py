@@ -89,13 +89,14 @@ def scenario_table(results: Sequence[CellResult]) -> RenderableType:
     table = Table(title=f"{scenario.name} · {scenario.title} · {engine}", title_justify="left", header_style="bold")
     for heading in ("client", "server"):
         # Parameters stand below the name; they are folded, never cut.
-        table.add_column(heading, overflow="fold")
+        names = [getattr(result.cell, heading).name for result in results]
+        table.add_column(heading, overflow="fold", min_width=max(map(len, names)))
     for heading in ("verdict", "n"):
         table.add_column(heading, no_wrap=True)
     for _, heading in made:
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("Mbit/s", justify="right")
-    table.add_column("reason", overflow="fold")
+    table.add_column("reason", no_wrap=True)
     metrics = [metric for metric, _ in made]
     for result in results:
         table.add_row(*_row(result, metrics))
