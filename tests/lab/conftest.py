@@ -89,7 +89,8 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Harness:
     made = Harness(tmp_path_factory.mktemp("warm"))
     short = made.scenario("warm", flows=[{"download": "100 kB"}], milestones=["100 kB"])
     done = made.run(short, "--clients", "all", "--servers", "ngtcp2", "--repeat", "1", timeout=3000)
-    assert done.returncode in (0, 1, 4), done.stderr
+    # Whatever the verdicts: the table is printed once every cell has been run, so every image was made.
+    assert "by hand:" in done.stdout, done.stderr
     return made
 
 
