@@ -7,13 +7,14 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from harness.catalogue import Catalogue, load
 from harness.engines import Engine
 from harness.engines.compose import ComposeEngine, prepare_folder
 from harness.engines.docker import daemon
-from harness.engines.images import Build, Images
+from harness.engines.images import Announce, Build, Images
 from harness.engines.served import served_file
 from harness.errors import EngineError, HarnessError, InputError
 from harness.events import ImageStarted, Listener, PhaseStarted, PlanMade, RunFinished, RunStarted, Warned
@@ -63,25 +64,29 @@ class App:
         self.store = Store(places.store)
         self.images = Images(places.root / "images", places.state)
 
+    @cached_property
+    def _known(self) -> dict[str, tuple[Implementation, Path]]:
+        """The implementations, read once: the estimate asks for them for every run."""
+        return self.catalogue.implementations()
+
     # --- planning
 
     def absent(self) -> dict[str, str]:
         """Published images that are not on this machine: implementation → image."""
         found = {}
-        for name, (implementation, _) in self.catalogue.implementations().items():
+        for name, (implementation, _) in self._known.items():
             if implementation.image is not None and self.images.published(implementation.image) is None:
                 found[name] = implementation.image
         return found
 
     def _image(self, implementation: Implementation, listen: Listener, *, pull: bool) -> Image:
-        folder = self.catalogue.implementations()[implementation.name][1]
-        image = self.images.image_of(implementation, folder)
+        image = self.images.image_of(implementation, self._known[implementation.name][1])
         if image is not None:
             return image
         assert implementation.image is not None
         if not pull:
             return Image(reference=implementation.image, identity=f"not-present:{implementation.image}")
-        return self.images.pull(implementation.image, lambda name, seconds: listen(ImageStarted(name, seconds)))
+        return self.images.pull(implementation.image, _announcing(listen))
 
     def matrix(self, request: Request, listen: Listener, *, pull: bool) -> list[Cell]:
         """The cells of a request."""
@@ -100,8 +105,7 @@ class App:
 
     def builds_of(self, cell: Cell) -> list[Build]:
         """The images a cell needs that are built here."""
-        known = self.catalogue.implementations()
-        made = [self.images.of(*known[name]) for name in (cell.client.name, cell.server.name)]
+        made = [self.images.of(*self._known[name]) for name in (cell.client.name, cell.server.name)]
         return [self.images.sim_build(cell.sim_kernel), *(build for build in made if build is not None)]
 
     # --- running
@@ -119,16 +123,13 @@ class App:
         if todo:
             with self._exclusive():
                 self._work(todo, estimate, options, versions, listen)
-        counts = {item.cell.key: 0 for item in planned}
-        for item in planned:
-            counts[item.cell.key] = max(counts[item.cell.key], item.repetition + 1)
-        return [self.result(cell, counts[cell.key]) for cell in matrix]
+        return [self.result(cell, request.repetitions or cell.scenario.repetitions) for cell in matrix]
 
     def _work(
         self, todo: list[PlannedRun], estimate: _Estimate, options: Options, versions: dict[str, str], listen: Listener
     ) -> None:
         engine = ComposeEngine(self.places.cache, options.log_limit)
-        announce: Callable[[str, float], None] = lambda name, seconds: listen(ImageStarted(name, seconds))  # noqa: E731
+        announce = _announcing(listen)
         total = len(todo)
         while todo:
             item = estimate.next()
@@ -160,7 +161,7 @@ class App:
 
     def write_lab(self, request: Request, folder: Path, listen: Listener) -> None:
         """Write the first cell of a request as a lab that works by hand, with its images and files made."""
-        announce: Callable[[str, float], None] = lambda name, seconds: listen(ImageStarted(name, seconds))  # noqa: E731
+        announce = _announcing(listen)
         if request.sim_kernel == "auto":
             self.images.settle_sim(announce)
         cell = self.matrix(request, listen, pull=True)[0]
@@ -246,6 +247,10 @@ def _point(cell: Cell) -> tuple[object, ...]:
 
 def _order(cell: Cell) -> tuple[str, str, str, str]:
     return (cell.scenario.name, cell.engine, cell.client.name, cell.server.name)
+
+
+def _announcing(listen: Listener) -> Announce:
+    return lambda name, seconds: listen(ImageStarted(name, seconds))
 
 
 class _Estimate:

@@ -91,13 +91,10 @@ def read_yaml(file: Path) -> tuple[Any, _Positions]:
         raise InputError(f"{place}: not valid YAML: {error.problem}", "check indentation, colons and quotes") from error
 
 
-def _field_names(model: type[BaseModel], seen: set[type[BaseModel]] | None = None) -> set[str]:
+def _field_names(model: type[BaseModel]) -> set[str]:
     """All keys a model and the models inside it know."""
-    names: set[str] = set()
-    for definition in model.model_json_schema(by_alias=True).get("$defs", {}).values():
-        names.update(definition.get("properties", {}))
-    names.update(model.model_json_schema(by_alias=True).get("properties", {}))
-    return names
+    schema = model.model_json_schema(by_alias=True)
+    return {name for part in (schema, *schema.get("$defs", {}).values()) for name in part.get("properties", {})}
 
 
 def _message(error: Mapping[str, Any]) -> str:

@@ -121,12 +121,9 @@ class Link(Part):
     @field_validator("queue", mode="before")
     @classmethod
     def _short_queue(cls, value: object) -> object:
-        return {"discipline": "droptail", "size": value} if isinstance(value, str) else value
-
-    @field_validator("queue", mode="before")
-    @classmethod
-    def _default_discipline(cls, value: object) -> object:
-        return {"discipline": "droptail", **value} if isinstance(value, dict) and "discipline" not in value else value
+        if isinstance(value, str):
+            value = {"size": value}
+        return {"discipline": "droptail", **value} if isinstance(value, dict) else value
 
     @model_validator(mode="after")
     def _possible(self) -> Self:

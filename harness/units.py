@@ -6,6 +6,7 @@ MB = 10⁶ bytes and MiB = 2²⁰ bytes, everywhere. Every type parses its own p
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -123,11 +124,6 @@ class Duration(Quantity):
     def seconds(self) -> float:
         """The duration in seconds."""
         return self.value / 1e9
-
-    @classmethod
-    def of_seconds(cls, seconds: float) -> Duration:
-        """The duration nearest to this many seconds."""
-        return cls(round(seconds * 1e9))
 
     def __add__(self, other: Duration) -> Duration:
         return Duration(self.value + other.value)
@@ -249,12 +245,9 @@ class QueueSize:
 
     @classmethod
     def _parse_quantity(cls, text: str) -> QueueSize:
-        problems = []
         for kind, unit in ((Size, "B"), (Duration, "ns")):
-            try:
+            with contextlib.suppress(ValueError):
                 return cls(Ratio(kind.parse(text).value), unit)
-            except ValueError as error:
-                problems.append(str(error))
         raise ValueError(
             f"'{text}' is not a queue size: bytes ('50 kB'), packets ('25 packets'), time ('100 ms') or '1 BDP'"
         )

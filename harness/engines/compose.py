@@ -101,6 +101,15 @@ def prepare_folder(lab: Lab, folder: Path, cache: Path) -> dict[str, str]:
     return variables
 
 
+def simulator_events(folder: Path) -> list[dict[str, Any]]:
+    """The simulator's diary in a run's folder so far; a line that is still being written is left out."""
+    try:
+        text = (folder / "sim" / "events.jsonl").read_text()
+    except OSError:
+        return []
+    return json_lines(text[: text.rfind("\n") + 1])
+
+
 def compose(
     project: str, folder: Path, variables: Mapping[str, str], *words: str, timeout: float = 120, check: bool = True
 ) -> str:
@@ -436,11 +445,7 @@ class _Session:
         return (f"file sizes were not sampled for {gap * 1000:.0f} ms at worst",) if gap > LONG_GAP else ()
 
     def _events(self) -> list[dict[str, Any]]:
-        try:
-            text = (self._folder / "sim" / "events.jsonl").read_text()
-        except OSError:
-            return []
-        return json_lines(text[: text.rfind("\n") + 1])
+        return simulator_events(self._folder)
 
     def _kernel(self) -> str:
         event = next((event for event in self._events() if event["event"] == "kernel"), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -125,12 +125,3 @@ def daemon() -> dict[str, str]:
     version = docker("version", "--format", "{{.Server.Version}}").stdout.strip()
     compose = docker("compose", "version", "--short").stdout.strip()
     return {"docker": version, "compose": compose}
-
-
-def remove(kind: str, names: Iterable[str]) -> None:
-    """Remove images, containers or networks by name; those in use or gone are passed over."""
-    listed = list(names)
-    if listed:
-        docker(kind, "rm", "--force", *listed, check=False) if kind != "network" else docker(
-            "network", "rm", *listed, check=False
-        )

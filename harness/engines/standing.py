@@ -7,10 +7,10 @@ import os
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-from harness.engines.compose import compose, prepare_folder
-from harness.engines.docker import PREFIX, json_lines
+from harness.engines.compose import compose, prepare_folder, simulator_events
+from harness.engines.docker import PREFIX
 from harness.errors import EngineError
 from harness.lab import Lab
 
@@ -54,17 +54,10 @@ class StandingLab:
         counts = json.loads((self._folder / "sim" / "capture.json").read_text())
         return int(counts[side]["captured"])
 
-    def events(self) -> list[dict[str, Any]]:
-        """The simulator's diary so far."""
-        try:
-            return json_lines((self._folder / "sim" / "events.jsonl").read_text())
-        except OSError:
-            return []
-
     def _await_ready(self) -> None:
         deadline = time.monotonic() + READY_SECONDS
         while time.monotonic() < deadline:
-            names = {event["event"]: event for event in self.events()}
+            names = {event["event"]: event for event in simulator_events(self._folder)}
             if "ready" in names:
                 return
             if "failed" in names:

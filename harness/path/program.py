@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from harness.model import DropTail, GilbertElliott, Link, LinkChange, Path
-from harness.path.arithmetic import bdp_bytes, burst_bytes, netem_limit, queue_bytes, size_bytes
+from harness.path.arithmetic import burst_bytes, netem_limit, queue_bytes, size_bytes
 from harness.units import Duration, Percentage, Rate
 
 #: One command as an argument vector. The interfaces are called `left` (client side) and `right`.
@@ -198,7 +198,7 @@ def _figures(link: Link, device: str, ingress: Side, egress: Side, rtt: Duration
     )
 
 
-def _apply(link: Link, change: LinkChange | None, rtt: Duration) -> Link:
+def _apply(link: Link, change: LinkChange | None) -> Link:
     """The link after a change. Its queue keeps the bytes it had."""
     if change is None:
         return link
@@ -257,13 +257,10 @@ def compile_path(path: Path, seed: int = 1) -> PathProgram:
         for name, _, egress in _DIRECTIONS:
             towards_terminal = (name == "to_client") == (path.terminal == "client")
             before = links[name]
-            after = _apply(before, change.forward if towards_terminal else change.return_, rtt)
+            after = _apply(before, change.forward if towards_terminal else change.return_)
             commands.extend(_changed(before, after, name, egress, limits[name], seeds[name]))
             states[name] = _state(before, after)
             links[name] = after
         changes.append(TimedCommands(at_ns=change.at.value, commands=tuple(commands)))
         timeline.append(PathChange(at=change.at.seconds, to_client=states["to_client"], to_server=states["to_server"]))
     return PathProgram(setup=tuple(setup), changes=tuple(changes), links=figures, timeline=tuple(timeline))
-
-
-__all__ = ["Command", "LinkProgram", "PathProgram", "TimedCommands", "bdp_bytes", "compile_path", "red_burst"]
