@@ -20,6 +20,7 @@ check: setup
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
+	.venv/bin/mypy --python-version 3.13 images/sim/simulator
 	.venv/bin/lint-imports
 	$(HARNESS) validate
 

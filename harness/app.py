@@ -5,24 +5,29 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from harness.catalogue import Catalogue, load
 from harness.engines import Engine
-from harness.engines.compose import ComposeEngine, prepare_folder
+from harness.engines.compose import ComposeEngine
 from harness.engines.docker import daemon
+from harness.engines.folder import prepare_folder
+from harness.engines.guest import STALL
 from harness.engines.images import Announce, Build, Images
+from harness.engines.rootfs import RootFileSystems
 from harness.engines.served import served_file
+from harness.engines.virtual import VirtualEngine
 from harness.errors import EngineError, HarnessError, InputError
 from harness.events import ImageStarted, Listener, PhaseStarted, PlanMade, RunFinished, RunStarted, Warned
 from harness.judge import judge
 from harness.lab import build_lab, expected_seconds
 from harness.metrics import VERSION, measure
 from harness.model import Implementation
-from harness.outcome import Cell, Image, MeasuredRun, Run, proven_outcome
+from harness.outcome import Cell, EngineName, Image, MeasuredRun, Run, proven_outcome
 from harness.plan import PlannedRun, Request, cells, runs
 from harness.reports import CellResult
 from harness.runner import run_once
@@ -53,6 +58,10 @@ class Options:
     """How often a run is tried while its link is not the one asked for."""
     log_limit: int = 2 << 30
     """Bytes an endpoint may write to its logs."""
+    jobs: int = 1
+    """Runs side by side; more than one only in virtual time, where they cannot disturb each other."""
+    stall: float = STALL
+    """Wall seconds a virtual clock may stand still."""
 
 
 class App:
@@ -63,6 +72,7 @@ class App:
         self.catalogue = Catalogue(places.root, tuple(manifests))
         self.store = Store(places.store)
         self.images = Images(places.root / "images", places.state)
+        self.exported = RootFileSystems(places.cache)
 
     @cached_property
     def _known(self) -> dict[str, tuple[Implementation, Path]]:
@@ -75,12 +85,25 @@ class App:
         """Published images that are not on this machine: implementation → image."""
         found = {}
         for name, (implementation, _) in self._known.items():
-            if implementation.image is not None and self.images.published(implementation.image) is None:
+            if implementation.image is not None and not self._present(implementation.image):
                 found[name] = implementation.image
         return found
 
+    def _present(self, reference: str) -> bool:
+        """Whether a published image can be run; without the Docker daemon only what was exported can."""
+        try:
+            return self.images.published(reference) is not None
+        except EngineError:
+            return self.exported.known(reference) is not None
+
     def _image(self, implementation: Implementation, listen: Listener, *, pull: bool) -> Image:
-        image = self.images.image_of(implementation, self._known[implementation.name][1])
+        try:
+            image = self.images.image_of(implementation, self._known[implementation.name][1])
+        except EngineError:
+            known = None if implementation.image is None else self.exported.known(implementation.image)
+            if known is None:
+                raise
+            image = Image(reference=known.reference, identity=known.identity, id=known.id)
         if image is not None:
             return image
         assert implementation.image is not None
@@ -104,69 +127,118 @@ class App:
         }
 
     def builds_of(self, cell: Cell) -> list[Build]:
-        """The images a cell needs that are built here."""
+        """The images a cell needs that are built here; in virtual time not those that were exported already."""
         made = [self.images.of(*self._known[name]) for name in (cell.client.name, cell.server.name)]
-        return [self.images.sim_build(cell.sim_kernel), *(build for build in made if build is not None)]
+        needed = [self.images.sim_build(cell.sim_kernel), *(build for build in made if build is not None)]
+        if cell.engine == "virtual":
+            return [build for build in needed if self.exported.known(build.reference) is None]
+        return needed
 
     # --- running
 
     def run(self, request: Request, options: Options, listen: Listener) -> list[CellResult]:
         """Do what of the plan is not in the store, and return all its cells. Raises HarnessError."""
-        self.remove_orphans(listen)
-        versions = daemon()
+        virtual = request.engine == "virtual"
+        self.remove_orphans(listen, required=not virtual)
         matrix = self.matrix(request, listen, pull=True)
+        versions = self._versions(required=not virtual)
         planned = runs(matrix, request.repetitions)
         done = set() if options.fresh else self.stored(matrix, options.retry)
         todo = [item for item in planned if (item.cell.key, item.repetition) not in done]
-        estimate = _Estimate(self, todo)
+        estimate = _Estimate(self, todo, options.jobs)
         listen(PlanMade(len(todo), len(planned) - len(todo), len(matrix), estimate.seconds()))
         if todo:
-            with self._exclusive():
-                self._work(todo, estimate, options, versions, listen)
+            with self._machine(request.engine):
+                self._work(todo, estimate, self._engine(request.engine, options), options, versions, listen)
         return [self.result(cell, request.repetitions or cell.scenario.repetitions) for cell in matrix]
 
+    def _versions(self, *, required: bool) -> dict[str, str]:
+        """Versions of Docker and Compose; without the daemon nothing, where it is not required."""
+        try:
+            return daemon()
+        except EngineError:
+            if required:
+                raise
+            return {}
+
+    def _engine(self, name: EngineName, options: Options) -> Engine:
+        if name == "compose":
+            return ComposeEngine(self.places.cache, options.log_limit)
+        cores = sorted(os.sched_getaffinity(0))
+        # More runs than cores share them in turn.
+        cores = [cores[index % len(cores)] for index in range(options.jobs)]
+        return VirtualEngine(self.places.cache, cores, options.log_limit, options.stall)
+
     def _work(
-        self, todo: list[PlannedRun], estimate: _Estimate, options: Options, versions: dict[str, str], listen: Listener
+        self,
+        todo: list[PlannedRun],
+        estimate: _Estimate,
+        engine: Engine,
+        options: Options,
+        versions: dict[str, str],
+        listen: Listener,
     ) -> None:
-        engine = ComposeEngine(self.places.cache, options.log_limit)
-        announce = _announcing(listen)
         total = len(todo)
-        while todo:
+
+        def prepare() -> PlannedRun:
             item = estimate.next()
-            if item.cell.sim_kernel == "auto":
-                self.images.settle_sim(announce)
-            cell = item.cell.model_copy(update={"sim_image": self.images.sim(item.cell.sim_kernel)})
-            for build in self.builds_of(cell):
-                self.images.make(build, announce)
-            number, seconds = total - len(todo) + 1, expected_seconds(cell)
-            listen(RunStarted(cell, item.repetition, number, total, seconds, estimate.seconds()))
-            wall = self._run_until_proven(engine, PlannedRun(cell, item.repetition), options, versions, listen)
+            ready = PlannedRun(self._made(item.cell, listen), item.repetition)
             todo.remove(item)
-            estimate.finished(item, wall)
+            seconds = expected_seconds(ready.cell)
+            listen(RunStarted(ready.cell, item.repetition, total - len(todo), total, seconds, estimate.seconds()))
+            return ready
+
+        def work(item: PlannedRun) -> None:
+            estimate.finished(item, self._run_until_proven(engine, item, options, versions, listen))
+
+        if options.jobs == 1:
+            while todo:
+                work(prepare())
+            return
+        with ThreadPoolExecutor(options.jobs, thread_name_prefix="run") as pool:
+            running: set[Future[None]] = set()
+            try:
+                while todo or running:
+                    while todo and len(running) < options.jobs:
+                        running.add(pool.submit(work, prepare()))
+                    done, running = wait(running, return_when=FIRST_COMPLETED)
+                    for future in done:
+                        future.result()
+            except BaseException:
+                # What runs beside is not worth waiting for; it is run again when asked for.
+                engine.cancel()
+                raise
+
+    def _made(self, cell: Cell, listen: Listener) -> Cell:
+        """A cell whose images are there."""
+        announce = _announcing(listen)
+        if cell.sim_kernel == "auto":
+            self.images.settle_sim(announce)
+        made = cell.model_copy(update={"sim_image": self.images.sim(cell.sim_kernel)})
+        for build in self.builds_of(made):
+            self.images.make(build, announce)
+        return made
 
     def _run_until_proven(
         self, engine: Engine, item: PlannedRun, options: Options, versions: dict[str, str], listen: Listener
     ) -> float:
         """Run once more, a few times at most, when the link was not the one asked for. Wall time of the last."""
-        for attempt in range(1, options.attempts + 1):
+        # In virtual time a second attempt would see the same.
+        attempts = options.attempts if engine.name == "compose" else 1
+        for attempt in range(1, attempts + 1):
             run, measured = run_once(item, engine, self.store, versions, lambda phase: listen(PhaseStarted(phase)))
             outcome = proven_outcome(run, measured)
             verdict = self.result(item.cell, item.repetition + 1).verdict
             listen(RunFinished(item.cell, run, outcome, verdict))
             if outcome.reason != "link_invalid":
                 break
-            if attempt < options.attempts:
+            if attempt < attempts:
                 listen(Warned("the link was not the one asked for: running once more (the run is kept as replaced)"))
         return run.wall
 
     def write_lab(self, request: Request, folder: Path, listen: Listener) -> None:
         """Write the first cell of a request as a lab that works by hand, with its images and files made."""
-        announce = _announcing(listen)
-        if request.sim_kernel == "auto":
-            self.images.settle_sim(announce)
-        cell = self.matrix(request, listen, pull=True)[0]
-        for build in self.builds_of(cell):
-            self.images.make(build, announce)
+        cell = self._made(self.matrix(request, listen, pull=True)[0], listen)
         lab = build_lab(cell, 0)
         for flow in lab.flows:
             served_file(self.places.cache / "www", flow.file, flow.size)
@@ -174,8 +246,11 @@ class App:
         prepare_folder(lab, folder.resolve(), self.places.cache.resolve())
 
     @contextmanager
-    def _exclusive(self) -> Iterator[None]:
-        """One harness at a time runs real-time cells on a machine: two would measure each other."""
+    def _machine(self, engine: EngineName) -> Iterator[None]:
+        """Real-time cells have the machine to themselves: anything beside them would be measured with them.
+
+        Virtual time does not mind company, but is company; so it shares the machine with its like only.
+        """
         self.places.state.mkdir(parents=True, exist_ok=True)
         path = Path(os.environ.get("XDG_RUNTIME_DIR") or "/tmp") / "quic-lab.lock"
         try:
@@ -184,17 +259,19 @@ class App:
             raise EngineError(f"{path}: {error.strerror}", "remove the file, or set XDG_RUNTIME_DIR") from error
         with lock:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(lock, (fcntl.LOCK_EX if engine == "compose" else fcntl.LOCK_SH) | fcntl.LOCK_NB)
             except OSError as error:
+                other = "cells" if engine == "compose" else "real-time cells"
                 raise EngineError(
-                    "another harness is running real-time cells on this machine",
-                    "wait for it to end, then run this again",
+                    f"another harness is running {other} on this machine", "wait for it to end, then run this again"
                 ) from error
             yield
 
-    def remove_orphans(self, listen: Listener) -> None:
-        """Remove what harness processes that no longer live have left."""
-        removed = [*ComposeEngine(self.places.cache).remove_orphans(), *self.store.remove_orphans()]
+    def remove_orphans(self, listen: Listener, *, required: bool = True) -> None:
+        """Remove what harness processes that no longer live have left; in Docker too, if that is `required`."""
+        removed = [*VirtualEngine(self.places.cache, []).remove_orphans(), *self.store.remove_orphans()]
+        with suppress(*(() if required else (EngineError,))):
+            removed += ComposeEngine(self.places.cache).remove_orphans()
         if removed:
             listen(Warned(f"removed what an ended harness had left: {', '.join(removed)}"))
 
@@ -256,19 +333,18 @@ def _announcing(listen: Listener) -> Announce:
 class _Estimate:
     """What is left, in which order, and about how long it takes; corrected by what runs took."""
 
-    def __init__(self, app: App, todo: list[PlannedRun]) -> None:
+    def __init__(self, app: App, todo: list[PlannedRun], jobs: int) -> None:
         self._app = app
         self._todo = todo
+        self._jobs = jobs
         self._expected = 0.0
         self._took = 0.0
         self._absent = {
             build.reference: build.seconds
             for cell in {item.cell.key: item.cell for item in todo}.values()
-            for build in self._missing(cell)
+            for needed in app.builds_of(cell)
+            for build in needed.missing()
         }
-
-    def _missing(self, cell: Cell) -> list[Build]:
-        return [build for needed in self._app.builds_of(cell) for build in needed.missing()]
 
     def _build_seconds(self, cell: Cell) -> float:
         needed = {build.reference for needed in self._app.builds_of(cell) for build in _with_below(needed)}
@@ -277,9 +353,10 @@ class _Estimate:
     def next(self) -> PlannedRun:
         """The next run: the lowest repetition first, then whatever needs the least building, then plan order."""
         lowest = min(item.repetition for item in self._todo)
-        chosen = min(
-            (item for item in self._todo if item.repetition == lowest), key=lambda item: self._build_seconds(item.cell)
-        )
+        lowest_items = (item for item in self._todo if item.repetition == lowest)
+        if not self._absent:
+            return next(lowest_items)
+        chosen = min(lowest_items, key=lambda item: self._build_seconds(item.cell))
         for build in (below for needed in self._app.builds_of(chosen.cell) for below in _with_below(needed)):
             self._absent.pop(build.reference, None)
         return chosen
@@ -292,7 +369,8 @@ class _Estimate:
     def seconds(self) -> float:
         """Seconds left for builds and runs, the current run included."""
         factor = self._took / self._expected if self._expected else 1.0
-        return sum(self._absent.values()) + factor * sum(expected_seconds(item.cell) for item in self._todo)
+        left = sum(expected_seconds(item.cell) for item in self._todo)
+        return sum(self._absent.values()) + factor * left / self._jobs
 
 
 def _with_below(build: Build) -> list[Build]:

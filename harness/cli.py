@@ -33,6 +33,13 @@ class KernelChoice(StrEnum):
     LAB = "lab"
 
 
+class EngineChoice(StrEnum):
+    """What runs a cell."""
+
+    COMPOSE = "compose"
+    VIRTUAL = "virtual"
+
+
 ROOT = Path(__file__).resolve().parent.parent
 MET, FAILED, USAGE, INFRASTRUCTURE, UNDECIDED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
@@ -51,6 +58,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 StoreFolder = Annotated[Path | None, typer.Option("--store", help="Folder of the results.")]
 Manifests = Annotated[list[Path] | None, typer.Option("--manifest", help="A further image.yaml, from anywhere.")]
 Kernel = Annotated[KernelChoice, typer.Option("--sim-kernel", help="Whose queues: auto, host or lab.")]
+OnEngine = Annotated[EngineChoice, typer.Option("--engine", help="compose (real time) or virtual (virtual time).")]
 Repeat = Annotated[int | None, typer.Option(help="Repetitions per cell, instead of the scenario's.", min=1)]
 Seed = Annotated[int, typer.Option(help="Seed of the emulated loss.", min=0)]
 Settings = Annotated[
@@ -112,11 +120,18 @@ def _request(
     servers: str,
     repeat: int | None,
     seed: int,
+    engine: EngineChoice,
     kernel: KernelChoice,
     settings: list[str] | None,
 ) -> Request:
     from harness.plan import Request
 
+    if engine == EngineChoice.VIRTUAL:
+        if kernel == KernelChoice.HOST:
+            raise InputError(
+                "--sim-kernel host: virtual time needs the lab kernel", "leave it out, or use --engine compose"
+            )
+        kernel = KernelChoice.LAB
     absent = app.absent() if "all" in (clients, servers) else {}
     for name, image in absent.items():
         _console().print(f"left out of 'all': {name} (its image {image} is not on this machine; 'docker pull {image}')")
@@ -124,6 +139,7 @@ def _request(
         scenarios=app.catalogue.find_scenarios(scenarios),
         clients=app.catalogue.find_implementations(clients, "client", absent),
         servers=app.catalogue.find_implementations(servers, "server", absent),
+        engine=engine.value,
         sim_kernel=kernel.value,
         repetitions=repeat,
         seed=seed,
@@ -207,6 +223,7 @@ def plan(
     servers: Servers = "all",
     repeat: Repeat = None,
     seed: Seed = 1,
+    engine: OnEngine = EngineChoice.COMPOSE,
     sim_kernel: Kernel = KernelChoice.AUTO,
     settings: Settings = None,
     store: StoreFolder = None,
@@ -219,7 +236,7 @@ def plan(
     from harness.reports import json_report
 
     app = _app(store, manifest)
-    request = _request(app, scenarios, clients, servers, repeat, seed, sim_kernel, settings)
+    request = _request(app, scenarios, clients, servers, repeat, seed, engine, sim_kernel, settings)
     matrix = app.matrix(request, lambda event: None, pull=False)
     planned = runs(matrix, request.repetitions)
     done = app.stored(matrix, frozenset({"infrastructure"}))
@@ -245,6 +262,10 @@ def run(
     servers: Servers = "all",
     repeat: Repeat = None,
     seed: Seed = 1,
+    engine: OnEngine = EngineChoice.COMPOSE,
+    jobs: Annotated[
+        int | None, typer.Option(help="Runs side by side, in virtual time only; one per core without.", min=1)
+    ] = None,
     sim_kernel: Kernel = KernelChoice.AUTO,
     settings: Settings = None,
     store: StoreFolder = None,
@@ -260,12 +281,13 @@ def run(
     from harness.reports import json_report, table
 
     app = _app(store, manifest)
-    request = _request(app, scenarios, clients, servers, repeat, seed, sim_kernel, settings)
+    request = _request(app, scenarios, clients, servers, repeat, seed, engine, sim_kernel, settings)
     outcomes = frozenset(word for word in retry.split(",") if word) | {"infrastructure"}
+    options = Options(fresh=fresh, retry=outcomes, log_limit=_log_limit(), jobs=_jobs(jobs, engine), stall=_stall())
     talk = Talk(_console())
     try:
         with talk:
-            results = app.run(request, Options(fresh=fresh, retry=outcomes, log_limit=_log_limit()), talk)
+            results = app.run(request, options, talk)
     except KeyboardInterrupt:
         words = [word for word in sys.argv[1:] if word != "--fresh"]
         _console().print(f"interrupted; what finished is kept. Go on with:\n  harness {' '.join(words)}")
@@ -275,6 +297,26 @@ def run(
     else:
         table.show(results, _paper())
     raise typer.Exit(_exit_code(results, strict=strict))
+
+
+def _jobs(asked: int | None, engine: EngineChoice) -> int:
+    """How many runs side by side."""
+    if engine == EngineChoice.VIRTUAL:
+        return asked or len(os.sched_getaffinity(0))
+    if asked not in (None, 1):
+        raise InputError(f"--jobs {asked}: runs in real time would measure each other", "add --engine virtual")
+    return 1
+
+
+def _stall() -> float:
+    """HARNESS_STALL: wall seconds that the clock of a lab in virtual time may stand still."""
+    from harness.engines.guest import STALL
+
+    text = os.environ.get("HARNESS_STALL") or f"{STALL}"
+    try:
+        return float(text)
+    except ValueError as error:
+        raise InputError(f"HARNESS_STALL: '{text}' is no number of seconds", "for example 60") from error
 
 
 def _log_limit() -> int:
@@ -374,7 +416,7 @@ def lab(
     from harness.progress import Talk
 
     app = _app(manifests=manifest)
-    request = _request(app, [scenario], client, server, 1, 1, sim_kernel, settings)
+    request = _request(app, [scenario], client, server, 1, 1, EngineChoice.COMPOSE, sim_kernel, settings)
     talk = Talk(_console())
     with talk:
         app.write_lab(request, folder, talk)

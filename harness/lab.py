@@ -27,6 +27,8 @@ SERVER_WAIT = 15.0
 #: Period of the simulator's counters, seconds.
 SAMPLE = 0.1
 MAXIMUM_FLOWS = 50
+#: Wall seconds of a run in virtual time: start and stop, and per byte of a transfer (`make bench` has the figures).
+VIRTUAL_START, VIRTUAL_BYTE = 2.0, 1.1e-7
 
 
 class UnsupportedError(Exception):
@@ -93,6 +95,8 @@ class Lab(Spec):
     sim_kernel: str
     program: PathProgram
     memory_mib: int
+    seed: int
+    """What chance in the lab depends on: netem's loss, and the random numbers of a kernel in virtual time."""
     timeout: float
     """Seconds one transfer may take."""
     effective: dict[str, ParameterValue]
@@ -331,13 +335,20 @@ def build_lab(cell: Cell, repetition: int, slot: int = 0) -> Lab:
         sim_kernel=cell.sim_kernel,
         program=program,
         memory_mib=_guest_memory(program),
+        seed=run_seed(cell, repetition),
         timeout=scenario.timeout.seconds,
         effective=effective_parameters(cell),
     )
 
 
 def expected_seconds(cell: Cell) -> float:
-    """Rough wall time of one run, for the estimate: transfers at 1.3 × the ideal, pauses, overhead."""
+    """Rough wall time of one run, for the estimate.
+
+    In real time transfers at 1.3 × the ideal, pauses, overhead; in virtual time what the packets cost.
+    """
+    if cell.engine == "virtual":
+        sizes = [flow.download.bytes * (1 if flow.repeat_after is None else 2) for flow in cell.scenario.flows]
+        return VIRTUAL_START + VIRTUAL_BYTE * sum(sizes)
     longest = 0.0
     for flow in cell.scenario.flows:
         once = min(1.3 * ideal_time(cell.scenario.path, flow.download) + 3, cell.scenario.timeout.seconds)

@@ -108,6 +108,8 @@ class Run(Fact):
     """Wall seconds per phase: create, ready, transfer, wait, collect, remove …"""
     wall: float = 0.0
     """Wall seconds of the whole run, without measuring."""
+    virtual: float | None = None
+    """Seconds the lab's own clock ran, for a run in virtual time."""
     sim_kernel: str = ""
     """The kernel whose queues were used: 'host 6.18.44' or 'lab 7.2.12'."""
     effective: dict[str, ParameterValue] = {}

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.status import Status
 
 from harness.events import Event, ImageStarted, PhaseStarted, PlanMade, RunFinished, RunStarted, Warned
+from harness.outcome import Cell
 from harness.reports.table import verdict_text
 
 #: Longest silence without a terminal, seconds.
@@ -24,6 +25,10 @@ SILENCE = 30.0
 def span(seconds: float) -> str:
     """A duration for people: '40 s', '12 min'."""
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+
+
+def _name(cell: Cell, repetition: int) -> str:
+    return f"{cell.scenario.name} {cell.client.name}→{cell.server.name} #{repetition}"
 
 
 class Talk:
@@ -81,9 +86,7 @@ class Talk:
                 self._now(f"making the image {event.name}", event.seconds)
                 self._say(f"making the image {event.name} (about {span(event.seconds)})")
             case RunStarted():
-                cell = event.cell
-                pair = f"{cell.client.name}→{cell.server.name}"
-                what = f"[{event.number}/{event.of}] {cell.scenario.name} {pair} #{event.repetition}"
+                what = f"[{event.number}/{event.of}] {_name(event.cell, event.repetition)}"
                 self._now(what, event.seconds)
                 self._say(f"{what} · about {span(event.seconds_left)} left")
             case PhaseStarted():
@@ -95,12 +98,13 @@ class Talk:
                 self._say(f"warning: {event.text}", style="yellow")
 
     def _finished(self, event: RunFinished) -> None:
-        outcome = event.outcome
+        outcome, run = event.outcome, event.run
         text = verdict_text(event.verdict.status)
-        text.append(f" after {event.run.wall:.1f} s: {outcome.status}", style="default")
+        took = f"{run.wall:.1f} s" if run.virtual is None else f"{run.wall:.1f} s, {run.virtual:.1f} s virtual"
+        text.append(f" after {took}: {outcome.status}", style="default")
         if outcome.detail:
             text.append(f" ({outcome.detail})", style="default")
-        self._console.print("   ", text, sep="", soft_wrap=True)
+        self._console.print(f"    {_name(event.cell, run.repetition)} ", text, sep="", soft_wrap=True)
 
     def _say(self, text: str, style: str = "") -> None:
         self._said = time.monotonic()

@@ -110,6 +110,7 @@ def _run_of(
         transfers=result.transfers,
         phases=result.phases,
         wall=round(wall, 3),
+        virtual=result.virtual,
         sim_kernel=result.sim_kernel,
         effective=effective,
         image_ids=result.image_ids,

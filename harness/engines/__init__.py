@@ -27,6 +27,8 @@ class EngineResult:
     sim_kernel: str = ""
     image_ids: dict[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    virtual: float | None = None
+    """Seconds of the lab's own clock, where that is not the wall's."""
 
 
 class Engine(Protocol):
@@ -40,6 +42,10 @@ class Engine(Protocol):
         Nothing of the lab is left when this returns or raises. Raises EngineError when the ground failed
         before anything could run (daemon gone, subnet taken, disk full), KeyboardInterrupt after tearing down.
         """
+        ...
+
+    def cancel(self) -> None:
+        """End what other threads are running; their `run` raises EngineError."""
         ...
 
     def remove_orphans(self) -> list[str]:

@@ -15,23 +15,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.engines import EngineResult, Progress
-from harness.engines.compose_file import compose_text
+from harness.engines import EngineResult, Progress, conclusion
 from harness.engines.docker import PREFIX, docker, failure, json_lines, remove_orphans, start, tail
+from harness.engines.folder import CLIENT_START, diary, kernel_of, prepare_folder
 from harness.engines.owner import owner
 from harness.engines.sampler import Sampler
-from harness.engines.served import certificates, same_content, served_file
+from harness.engines.served import served_file
 from harness.errors import EngineError
 from harness.lab import SERVER_WAIT, Lab, LabFlow
 from harness.outcome import EngineName, Outcome, Transfer
 
-#: From the moment the path is up to a client's first datagram: its wait for the simulator, its start.
-CLIENT_START = 5.0
 #: Seconds without a sample of the files from which on a run carries a warning.
 LONG_GAP = 0.1
-#: Exit code of the endpoint contract for "not supported".
-NOT_SUPPORTED = 127
-_PARTS = ("client", "server", "downloads")
 _numbers = itertools.count()
 
 
@@ -72,42 +67,15 @@ class ComposeEngine:
         """Remove containers and networks of harness processes that no longer live."""
         return remove_orphans()
 
+    def cancel(self) -> None:
+        """Nothing to do: real-time labs run one at a time, in the thread that is interrupted."""
+
     def run(self, lab: Lab, folder: Path, progress: Progress) -> EngineResult:
         """Run a lab; see `harness.engines.Engine.run`."""
         for flow in lab.flows:
             served_file(self._cache / "www", flow.file, flow.size)
         session = _Session(lab, folder, self._cache, self._log_limit, progress)
         return session.run()
-
-
-def prepare_folder(lab: Lab, folder: Path, cache: Path) -> dict[str, str]:
-    """Write a lab's files (Compose file, plan, summary) into its run's folder; the variables they leave open."""
-    for name in ("sim", "plan", *(f"flow{flow.flow}/{part}" for flow in lab.flows for part in _PARTS)):
-        place = folder / name
-        place.mkdir(parents=True, exist_ok=True)
-        # Whatever user an image runs as may write its logs.
-        place.chmod(0o777)
-    (folder / "plan" / "plan.json").write_text(json.dumps(lab.sim_plan()))
-    (folder / "lab.json").write_text(json.dumps(lab.summary(), indent=1))
-    (folder / "compose.yaml").write_text(compose_text(lab))
-    variables = {
-        "LAB_WWW": str(cache / "www"),
-        "LAB_CERTS": str(certificates(cache / "certs")),
-        "LAB_PLAN": str(folder / "plan"),
-    }
-    # By hand, output goes elsewhere: a stored run is not overwritten.
-    by_hand = {**variables, "LAB_PLAN": "./plan", "LAB_OUT": "./by-hand", "LAB_OWNER": "by-hand"}
-    (folder / "cell.env").write_text("".join(f"{name}={value}\n" for name, value in by_hand.items()))
-    return variables
-
-
-def simulator_events(folder: Path) -> list[dict[str, Any]]:
-    """The simulator's diary in a run's folder so far; a line that is still being written is left out."""
-    try:
-        text = (folder / "sim" / "events.jsonl").read_text()
-    except OSError:
-        return []
-    return json_lines(text[: text.rfind("\n") + 1])
 
 
 def compose(
@@ -142,7 +110,6 @@ class _Session:
         self._sampler = Sampler(self._folder, log_limit)
         self._ready_at: float | None = None
         self._blamed = "sim"
-        self._differs_at = 0
 
     def run(self) -> EngineResult:
         self._write_files()
@@ -167,7 +134,7 @@ class _Session:
             outcome=outcome,
             transfers=tuple(item for download in self._downloads.values() for item in download.transfers),
             phases=self._phases,
-            sim_kernel=self._kernel(),
+            sim_kernel=kernel_of(diary(self._folder)),
             image_ids=self._image_ids,
             warnings=self._cautions(),
         )
@@ -258,14 +225,13 @@ class _Session:
             if self._ready_at is None:
                 self._look_for_ready(now)
             if self._sampler.overflowed is not None:
-                name = self._sampler.overflowed
-                host = self._lab.host(name)
-                return self._failed("log_overflow", name, host.role, None, f"{name} wrote more than the log limit")
+                self._blamed = self._sampler.overflowed
+                return conclusion.of_logs(self._lab.host(self._blamed))
             late = [item for item in self._downloads.values() if item.deadline is not None and now > item.deadline]
             if late:
                 return self._timed_out(late[0])
             if self._ready_at is None and now - begun > 2 * SERVER_WAIT + 15:
-                return self._failed("infrastructure", "sim", "sim", None, "the simulator was not ready in time")
+                return conclusion.of_simulator("", "the simulator was not ready in time")
             self._start_due(now)
             try:
                 death = self._deaths.get(timeout=self._until_next(now))
@@ -290,7 +256,7 @@ class _Session:
         return self._ready_at + download.flow.start
 
     def _look_for_ready(self, now: float) -> None:
-        if any(event["event"] == "ready" for event in self._events()):
+        if any(event["event"] == "ready" for event in diary(self._folder)):
             self._ready_at = now
             self._enter("transfer")
             for download in self._downloads.values():
@@ -324,25 +290,14 @@ class _Session:
         if death.service == "sim":
             return self._sim_died(death)
         host = self._lab.host(death.service)
-        if death.exit_code == NOT_SUPPORTED:
-            testcase = host.environment["TESTCASE"]
-            return self._failed(
-                "unsupported",
-                host.name,
-                host.role,
-                death.exit_code,
-                f"{host.role} does not support TESTCASE={testcase}",
-            )
-        if host.role == "server":
-            return self._failed(
-                "crashed", host.name, "server", death.exit_code, f"the server ended with exit code {death.exit_code}"
-            )
-        download = self._downloads[death.service]
-        self._record(download, death)
-        if death.exit_code != 0:
-            return self._failed(
-                "crashed", host.name, "client", death.exit_code, f"the client ended with exit code {death.exit_code}"
-            )
+        outcome = conclusion.of_exit(host, death.exit_code)
+        download = self._downloads.get(death.service)
+        if download is not None:
+            self._record(download, death)
+        if outcome is not None:
+            self._blamed = host.name
+            return outcome
+        assert download is not None
         if download.flow.repeat_after is not None and download.index == 0:
             download.index = 1
             download.resume_at = time.monotonic() + download.flow.repeat_after - (time.time_ns() - death.at_ns) / 1e9
@@ -360,7 +315,7 @@ class _Session:
         download.deadline = None
         place = self._folder / f"flow{flow.flow}" / "downloads" / flow.file
         with contextlib.suppress(FileNotFoundError):
-            place.rename(self._received(flow, download.index))
+            place.rename(conclusion.received_file(self._folder, flow.flow, download.index))
         download.transfers.append(
             Transfer(
                 flow=flow.flow,
@@ -373,29 +328,22 @@ class _Session:
         )
 
     def _sim_died(self, death: _Death) -> Outcome:
-        """The simulator never ends by itself: a server did not answer, or the ground failed."""
-        said = next((event for event in reversed(self._events()) if event["event"] == "failed"), None)
-        message = said["message"] if said else f"the simulator ended with exit code {death.exit_code}"
-        if said and said["reason"] == "NotReadyError":
-            server = next(host for host in self._lab.hosts if host.role == "server")
-            return self._failed("crashed", server.name, "server", None, message, reason="no_answer")
-        return self._failed("infrastructure", "sim", "sim", death.exit_code, message)
+        said = next((event for event in reversed(diary(self._folder)) if event["event"] == "failed"), None)
+        if said is None:
+            message = f"the simulator ended with exit code {death.exit_code}"
+            return conclusion.of_simulator("", message, death.exit_code)
+        outcome = conclusion.of_simulator(said["reason"], said["message"], death.exit_code)
+        if outcome.role == "server":
+            self._blamed = next(host.name for host in self._lab.hosts if host.role == "server")
+        return outcome
 
     def _timed_out(self, download: _Download) -> Outcome:
         flow = download.flow
         now = time.time_ns()
         self._record(download, _Death(flow.client, -1, now))
         download.transfers[-1] = download.transfers[-1].model_copy(update={"exit_code": None})
-        return self._failed(
-            "timed_out", flow.client, "client", None, f"the transfer did not end within {self._lab.timeout:g} s"
-        )
-
-    def _failed(
-        self, status: Any, name: str, role: Any, exit_code: int | None, detail: str, reason: str = ""
-    ) -> Outcome:
-        code = reason or (f"exit_{exit_code}" if exit_code is not None else status)
-        self._blamed = name
-        return Outcome(status=status, role=role, exit_code=exit_code, reason=code, detail=detail)
+        self._blamed = flow.client
+        return conclusion.of_timeout(self._lab.host(flow.client), self._lab.timeout)
 
     # --- bringing down
 
@@ -444,43 +392,18 @@ class _Session:
         gap = self._sampler.longest_gap
         return (f"file sizes were not sampled for {gap * 1000:.0f} ms at worst",) if gap > LONG_GAP else ()
 
-    def _events(self) -> list[dict[str, Any]]:
-        return simulator_events(self._folder)
-
-    def _kernel(self) -> str:
-        event = next((event for event in self._events() if event["event"] == "kernel"), None)
-        return "" if event is None else f"{event['kernel']} {event['release']}"
-
     def _verify(self, outcome: Outcome) -> Outcome:
         """Compare every received file with the served one; add the last lines of whoever failed."""
+        checks = []
         for download in self._downloads.values():
-            download.transfers = [self._verified(download.flow, item) for item in download.transfers]
-        broken = [item for download in self._downloads.values() for item in download.transfers if not item.intact]
-        if outcome.status == "completed" and broken:
-            outcome = self._wrong_file(broken[0])
-        if outcome.status != "completed":
-            outcome = outcome.model_copy(update={"log_tail": tail(self._log_file(self._blamed))})
-        return outcome
-
-    def _received(self, flow: LabFlow, index: int) -> Path:
-        """Where a flow's file is put once its client has ended."""
-        return self._folder / f"flow{flow.flow}" / f"transfer{index}"
-
-    def _verified(self, flow: LabFlow, transfer: Transfer) -> Transfer:
-        file = self._received(flow, transfer.index)
-        if not file.exists():
-            return transfer
-        received = file.stat().st_size
-        difference = same_content(file, self._cache / "www" / flow.file)
-        if difference is not None and received == flow.size:
-            self._differs_at = difference
-        file.unlink()
-        return transfer.model_copy(update={"received": received, "intact": difference is None})
-
-    def _wrong_file(self, transfer: Transfer) -> Outcome:
-        self._blamed = f"client{transfer.flow}"
-        if transfer.received == transfer.size:
-            detail = f"the file differs from the served one at byte {self._differs_at}"
-            return Outcome(status="wrong_file", role="client", reason="different_bytes", detail=detail)
-        detail = f"the client ended with exit code 0 and {transfer.received} of {transfer.size} bytes"
-        return Outcome(status="wrong_file", role="client", reason="short_file", detail=detail)
+            checked = [
+                conclusion.check(item, download.flow, self._folder, self._cache / "www") for item in download.transfers
+            ]
+            download.transfers = [item.transfer for item in checked]
+            checks += checked
+        concluded = conclusion.conclude(outcome, checks)
+        if concluded.status == "wrong_file":
+            self._blamed = next(f"client{item.transfer.flow}" for item in checks if item.outcome is not None)
+        if concluded.status != "completed":
+            concluded = concluded.model_copy(update={"log_tail": tail(self._log_file(self._blamed))})
+        return concluded

@@ -15,6 +15,8 @@ from cryptography.x509.oid import NameOID
 #: Names the endpoint contract uses for a server.
 NAMES = ("server", "server4", "server6", "server46")
 VALID_DAYS, RENEW_DAYS = 10, 2
+#: Certificates are valid from this long before they are made, since clocks differ.
+BACKDATED = datetime.timedelta(hours=1)
 
 
 def served_file(folder: Path, name: str, size: int) -> Path:
@@ -66,7 +68,7 @@ def _certificate(
         .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)]))
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_before(now - BACKDATED)
         .not_valid_after(now + datetime.timedelta(days=VALID_DAYS))
         .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
     )
@@ -96,6 +98,12 @@ def certificates(folder: Path) -> Path:
     (folder / "priv.key").chmod(0o644)
     (folder / "cert.pem").write_bytes(leaf.public_bytes(pem))
     return folder
+
+
+def valid_from(folder: Path) -> datetime.datetime:
+    """When the certificate of a folder was made: a moment at which it is valid, and the same until it is renewed."""
+    leaf = x509.load_pem_x509_certificate((folder / "cert.pem").read_bytes())
+    return leaf.not_valid_before_utc + BACKDATED
 
 
 def _still_valid(file: Path) -> bool:

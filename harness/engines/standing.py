@@ -9,8 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from harness.engines.compose import compose, prepare_folder, simulator_events
+from harness.engines.compose import compose
 from harness.engines.docker import PREFIX
+from harness.engines.folder import diary, prepare_folder
 from harness.errors import EngineError
 from harness.lab import Lab
 
@@ -57,7 +58,7 @@ class StandingLab:
     def _await_ready(self) -> None:
         deadline = time.monotonic() + READY_SECONDS
         while time.monotonic() < deadline:
-            names = {event["event"]: event for event in simulator_events(self._folder)}
+            names = {event["event"]: event for event in diary(self._folder)}
             if "ready" in names:
                 return
             if "failed" in names:

@@ -3,12 +3,39 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 
 from harness.outcome import Cell, Interval, MeasuredRun, Measurement, Run, Verdict, proven_outcome
 from harness.stats import interval
+
+
+def by_scenario(results: Sequence[CellResult]) -> list[list[CellResult]]:
+    """The results in groups that share a table: one for each scenario and engine."""
+
+    def table(result: CellResult) -> tuple[str, str]:
+        return result.cell.scenario.name, result.cell.engine
+
+    return [list(group) for _, group in groupby(sorted(results, key=table), key=table)]
+
+
+def effort(results: Sequence[CellResult]) -> str:
+    """What runs took: their number, wall time, and in virtual time how much of that; empty for none."""
+    made = [run for result in results for run, _ in result.runs]
+    wall = sum(run.wall for run in made)
+    virtual = sum(run.virtual or 0.0 for run in made)
+    if not made:
+        return ""
+    runs = f"{len(made)} run{'' if len(made) == 1 else 's'}"
+    if not virtual:
+        return f"{runs} took {wall:,.0f} s"
+    return (
+        f"{runs} took {virtual:,.0f} s of virtual time in {wall:,.0f} s of one core "
+        f"({virtual / wall:.1f} times real time)"
+    )
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
 
 from harness.path import ideal_time, slow_start_time
-from harness.reports import CellResult
+from harness.reports import CellResult, by_scenario, effort
 from harness.reports.table import SYMBOLS, columns, interval_text
 
 
@@ -20,7 +19,7 @@ def scenario_markdown(results: Sequence[CellResult]) -> str:
     made = columns(scenario)
     lines = [
         f"**{scenario.title}** (`{scenario.name}`, engine {results[0].cell.engine}, "
-        f"median [interval] of n runs, seconds)",
+        f"median [interval] of n runs, seconds; {effort(results)})",
         "",
         _line(["client → server", "verdict", "n", *(heading.removesuffix(" s") for _, heading in made), "Mbit/s"]),
         _line(["---", "---", *["---:"] * (len(made) + 2)]),
@@ -50,6 +49,4 @@ def scenario_markdown(results: Sequence[CellResult]) -> str:
 
 def report(results: Sequence[CellResult]) -> str:
     """All scenarios, one table each."""
-    ordered = sorted(results, key=lambda result: result.cell.scenario.name)
-    groups = groupby(ordered, key=lambda result: result.cell.scenario.name)
-    return "\n".join(scenario_markdown(list(group)) for _, group in groups)
+    return "\n".join(scenario_markdown(group) for group in by_scenario(results))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import groupby
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -12,7 +11,7 @@ from rich.text import Text
 from harness.model import Objective, Scenario
 from harness.outcome import Interval
 from harness.path import ideal_time, slow_start_time
-from harness.reports import CellResult
+from harness.reports import CellResult, by_scenario, effort
 
 SYMBOLS = {
     "pass": ("✓", "green"),
@@ -123,9 +122,7 @@ def _notes(results: Iterable[CellResult]) -> list[RenderableType]:
 def render(results: Sequence[CellResult]) -> RenderableType:
     """Tables for all scenarios, with notes."""
     parts: list[RenderableType] = []
-    ordered = sorted(results, key=lambda result: result.cell.scenario.name)
-    for _, group in groupby(ordered, key=lambda result: result.cell.scenario.name):
-        cells = list(group)
+    for cells in by_scenario(results):
         parts += [scenario_table(cells), *_notes(cells)]
     return Group(*parts)
 
@@ -136,6 +133,7 @@ def show(results: Sequence[CellResult], console: Console) -> None:
         console.print("no stored runs match")
         return
     console.print(render(results))
+    console.print(effort(results), style="dim")
     console.print("by hand:", style="dim")
     for result in results:
         if result.reproduction:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from simulator import probe
 from simulator.agent import Agent, CommandError, NotReadyError
+from simulator.capture import Capture
 from simulator.plan import Plan, read_plan
 from simulator.shell import Events, run
 from simulator.wire import ETH_P_ALL
@@ -23,8 +23,6 @@ LOGS = Path("/logs")
 SCRATCH = Path("/run/lab")
 STOP = SCRATCH / "stop"
 LAB_KERNEL = Path("/opt/lab/linux")
-#: Bytes of each frame kept: Ethernet, IPv6, UDP and enough of the payload to tell datagrams apart.
-SNAPLEN = 96
 #: Frames a vector interface hands over at once (NAPI's weight is 64 at most).
 VECTOR_DEPTH = 64
 #: Receive and send buffer of the lab kernel's wires, bytes.
@@ -34,45 +32,6 @@ SOL_PACKET, PACKET_IGNORE_OUTGOING = 263, 23
 SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33
 
 EXIT_FAILED, EXIT_NOT_READY = 1, 2
-
-
-class Capture:
-    """Headers-only capture of one interface, outside the bottleneck."""
-
-    def __init__(self, interface: str, side: str) -> None:
-        self.side = side
-        self._process = subprocess.Popen(
-            # Immediate mode: otherwise the kernel keeps packets back for up to a second, and tcpdump drops what it
-            # still keeps when it is told to end.
-            ["tcpdump", "-i", interface, "--immediate-mode", "-n", "-s", str(SNAPLEN), "-B", "65536", "-Z", "root",
-             "--no-promiscuous-mode",
-             "--time-stamp-precision=nano", "-w", str(LOGS / f"trace_node_{side}.pcap"), "udp"],
-            stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-
-    def await_start(self) -> None:
-        """Return when the capture listens. CommandError when it ended instead."""
-        assert self._process.stderr is not None
-        lines = []
-        for line in self._process.stderr:
-            lines.append(line.strip())
-            if "listening on" in line:
-                return
-        raise CommandError(f"tcpdump ended: {' '.join(lines)}")
-
-    def stop(self) -> dict[str, int]:
-        """End the capture and return its counts: captured, received, dropped."""
-        self._process.send_signal(signal.SIGINT)
-        _, text = self._process.communicate()
-        counts = {}
-        for name, words in (
-            ("captured", "packets captured"),
-            ("received", "packets received by filter"),
-            ("dropped", "packets dropped by kernel"),
-        ):
-            match = re.search(rf"(\d+) {words}", text)
-            counts[name] = int(match[1]) if match else -1
-        return counts
 
 
 def find_interfaces(plan: Plan) -> dict[str, str]:
@@ -206,7 +165,7 @@ def main() -> int:
         plan = read_plan(PLAN)
         interfaces = find_interfaces(plan)
         kernel = choose_kernel(plan, events)
-        captures = [Capture(interfaces[side], side) for side in ("left", "right")]
+        captures = [Capture(interfaces[side], side, LOGS) for side in ("left", "right")]
         for capture in captures:
             capture.await_start()
         return run_lab(plan, interfaces) if kernel == "lab" else run_host(plan, interfaces)

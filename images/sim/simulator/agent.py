@@ -11,6 +11,7 @@ import selectors
 import socket
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
@@ -28,11 +29,20 @@ class NotReadyError(Exception):
 class Agent:
     """One path, from its first command to its last counter."""
 
-    def __init__(self, plan: Plan, interfaces: dict[str, str], logs: Path, stop_file: Path) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        interfaces: dict[str, str],
+        logs: Path,
+        stop_file: Path,
+        ready: Callable[[], object] = lambda: None,
+    ) -> None:
+        """`interfaces`: side → the interface's name; `ready` is called once the path is up."""
         self._plan = plan
         self._interfaces = interfaces
         self._names = {real: side for side, real in interfaces.items()}
         self._stop_file = stop_file
+        self._ready = ready
         self._events = Events(logs / "events.jsonl")
         self._counters: TextIO = (logs / "counters.jsonl").open("a", buffering=1)
         self._first: float | None = None
@@ -50,6 +60,7 @@ class Agent:
         run_program(self._real(self._plan.setup))
         with listener() as gate, sniffer(self._interfaces["left"]) as sniff:
             self._events.write("ready")
+            self._ready()
             self._watch(gate, sniff)
         self._sample()
         self._events.write("stop")

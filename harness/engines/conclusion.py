@@ -1,0 +1,93 @@
+"""What the end of an endpoint, or of a transfer, means for the cell. Pure but for reading received files.
+
+Both engines observe; these functions say it in the same words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.engines.served import same_content
+from harness.lab import Host, LabFlow
+from harness.outcome import Outcome, Transfer
+
+#: Exit code of the endpoint contract for "not supported".
+NOT_SUPPORTED = 127
+
+
+def of_exit(host: Host, exit_code: int) -> Outcome | None:
+    """What an endpoint's end means: None for a client that says it has done its work."""
+    reason = f"exit_{exit_code}"
+    if exit_code == NOT_SUPPORTED:
+        detail = f"{host.role} does not support TESTCASE={host.environment['TESTCASE']}"
+        return Outcome(status="unsupported", role=host.role, exit_code=exit_code, reason=reason, detail=detail)
+    if host.role == "client" and exit_code == 0:
+        return None
+    detail = f"the {host.role} ended with exit code {exit_code}"
+    return Outcome(status="crashed", role=host.role, exit_code=exit_code, reason=reason, detail=detail)
+
+
+def of_timeout(host: Host, seconds: float) -> Outcome:
+    """The time a transfer may take is over."""
+    detail = f"the transfer did not end within {seconds:g} s"
+    return Outcome(status="timed_out", role=host.role, reason="timed_out", detail=detail)
+
+
+def of_logs(host: Host) -> Outcome:
+    """An endpoint wrote more than the log limit."""
+    detail = f"{host.name} wrote more than the log limit"
+    return Outcome(status="log_overflow", role=host.role, reason="log_overflow", detail=detail)
+
+
+def of_simulator(reason: str, message: str, exit_code: int | None = None) -> Outcome:
+    """The simulator never ends by itself: a server did not answer, or the ground failed."""
+    if reason == "NotReadyError":
+        return Outcome(status="crashed", role="server", reason="no_answer", detail=message)
+    code = "infrastructure" if exit_code is None else f"exit_{exit_code}"
+    return Outcome(status="infrastructure", role="sim", exit_code=exit_code, reason=code, detail=message)
+
+
+@dataclass(frozen=True)
+class Check:
+    """A received file against the served one."""
+
+    transfer: Transfer
+    """With what was received filled in."""
+    differs_at: int | None
+    """Offset of the first byte that differs, or None where none does or nothing was received."""
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What is wrong with the file, or None."""
+        item = self.transfer
+        if item.intact:
+            return None
+        if self.differs_at is not None and item.received == item.size:
+            detail = f"the file differs from the served one at byte {self.differs_at}"
+            return Outcome(status="wrong_file", role="client", reason="different_bytes", detail=detail)
+        detail = f"the client ended with exit code 0 and {item.received} of {item.size} bytes"
+        return Outcome(status="wrong_file", role="client", reason="short_file", detail=detail)
+
+
+def received_file(folder: Path, flow: int, index: int) -> Path:
+    """Where a flow's file is put, in the run's folder, once its client has ended."""
+    return folder / f"flow{flow}" / f"transfer{index}"
+
+
+def check(transfer: Transfer, flow: LabFlow, folder: Path, www: Path) -> Check:
+    """Compare what a transfer left in the run's folder with the served file, and remove it."""
+    file = received_file(folder, flow.flow, transfer.index)
+    if not file.exists():
+        return Check(transfer, None)
+    received = file.stat().st_size
+    difference = same_content(file, www / flow.file)
+    file.unlink()
+    return Check(transfer.model_copy(update={"received": received, "intact": difference is None}), difference)
+
+
+def conclude(outcome: Outcome, checks: list[Check]) -> Outcome:
+    """The outcome with the received files taken into account."""
+    if outcome.status != "completed":
+        return outcome
+    return next((wrong for item in checks if (wrong := item.outcome) is not None), outcome)

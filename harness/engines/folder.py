@@ -1,0 +1,52 @@
+"""A run's folder before the run: what both engines write there, and what they find there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from harness.engines.compose_file import compose_text
+from harness.engines.docker import json_lines
+from harness.engines.served import certificates
+from harness.lab import Lab
+
+#: From the moment the path is up to a client's first datagram: its wait for the simulator, its start.
+CLIENT_START = 5.0
+_PARTS = ("client", "server", "downloads")
+
+
+def prepare_folder(lab: Lab, folder: Path, cache: Path) -> dict[str, str]:
+    """Write a lab's files (Compose file, plan, summary) into its run's folder; the variables they leave open."""
+    for name in ("sim", "plan", *(f"flow{flow.flow}/{part}" for flow in lab.flows for part in _PARTS)):
+        place = folder / name
+        place.mkdir(parents=True, exist_ok=True)
+        # Whatever user an image runs as may write its logs.
+        place.chmod(0o777)
+    (folder / "plan" / "plan.json").write_text(json.dumps(lab.sim_plan()))
+    (folder / "lab.json").write_text(json.dumps(lab.summary(), indent=1))
+    (folder / "compose.yaml").write_text(compose_text(lab))
+    variables = {
+        "LAB_WWW": str(cache / "www"),
+        "LAB_CERTS": str(certificates(cache / "certs")),
+        "LAB_PLAN": str(folder / "plan"),
+    }
+    # By hand, output goes elsewhere: a stored run is not overwritten.
+    by_hand = {**variables, "LAB_PLAN": "./plan", "LAB_OUT": "./by-hand", "LAB_OWNER": "by-hand"}
+    (folder / "cell.env").write_text("".join(f"{name}={value}\n" for name, value in by_hand.items()))
+    return variables
+
+
+def diary(folder: Path, name: str = "events.jsonl") -> list[dict[str, Any]]:
+    """A diary of the simulator's in a run's folder so far; a line that is still being written is left out."""
+    try:
+        text = (folder / "sim" / name).read_text()
+    except OSError:
+        return []
+    return json_lines(text[: text.rfind("\n") + 1])
+
+
+def kernel_of(events: list[dict[str, Any]]) -> str:
+    """Which kernel's queues a simulator used: 'lab 7.2.12', or nothing when it did not come that far."""
+    event = next((event for event in events if event["event"] == "kernel"), None)
+    return "" if event is None else f"{event['kernel']} {event['release']}"

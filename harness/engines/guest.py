@@ -1,0 +1,254 @@
+"""One lab kernel in virtual time, as a process of this machine: start, watch its clock, end, clean up."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.engines.owner import lives, owner
+from harness.errors import EngineError
+
+#: In the environment of a guest's process: who started it.
+OWNER_VARIABLE = "QUIC_LAB_OWNER"
+#: Wall seconds without any movement of the guest's clock after which it is ended.
+STALL = 60.0
+#: Memory of the guest beside what its RAM file holds, bytes: none worth speaking of, but the file needs a rest.
+_SLACK = 16 << 20
+
+
+@dataclass(frozen=True)
+class GuestEnd:
+    """How a guest ended."""
+
+    said_over: bool
+    """It came to the end of the lab in order."""
+    clock: float
+    """Seconds its clock had run."""
+    phases: dict[str, float]
+    """Wall seconds per phase."""
+    spun: str = ""
+    """What was running while the clock stood still; empty when it did not."""
+
+
+def ram_folder(needed: int) -> Path:
+    """Where a guest's memory is kept: TMPDIR if set, else /dev/shm. EngineError if that does not do.
+
+    The lab kernel maps its memory from a file there, with the right to execute.
+    """
+    folder = Path(os.environ.get("TMPDIR") or "/dev/shm")
+    hint = "set TMPDIR to a folder on a file system that is not mounted noexec, best a tmpfs"
+    try:
+        status = os.statvfs(folder)
+    except OSError as error:
+        raise EngineError(f"{folder}: {error.strerror}", hint) from error
+    if status.f_flag & os.ST_NOEXEC:
+        raise EngineError(f"{folder} is mounted noexec, and the lab kernel executes from its memory file there", hint)
+    free = status.f_bavail * status.f_frsize
+    if free < needed + _SLACK:
+        raise EngineError(
+            f"{folder} has {free / 2**20:.0f} MiB free, and a lab of this size may need {needed / 2**20:.0f} MiB",
+            "free memory, run fewer cells side by side (--jobs), or set TMPDIR to a roomier folder",
+        )
+    return folder
+
+
+class Guest:
+    """A lab kernel with its init, from start to end."""
+
+    def __init__(self, kernel: Path, rootfs: Path, memory_mib: int, seed: int, start_ns: int, core: int) -> None:
+        """`rootfs` is the guest's root on this machine; its clock starts at `start_ns` (ns since the epoch)."""
+        self._kernel = kernel
+        self._rootfs = rootfs
+        self._memory = memory_mib
+        self._seed = seed
+        self._start_ns = start_ns
+        self._core = core
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        self._process_id = 0
+
+    def kill(self) -> None:
+        """End it at once."""
+        if self._process_id:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process_id, signal.SIGKILL)
+
+    def command(self, scratch: Path, init: list[str]) -> list[str]:
+        """The command line."""
+        return [
+            "taskset", "--cpu-list", str(self._core), str(self._kernel), f"mem={self._memory}M", "seccomp=on",
+            "time-travel=inf-cpu", f"time-travel-start={self._start_ns}", f"uml_dir={scratch}/", "root=/dev/root",
+            "rootfstype=hostfs", f"rootflags={self._rootfs}", "ro", "con=null", "con0=null,fd:1", "quiet",
+            "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONPATH=/opt/lab", "PYTHONDONTWRITEBYTECODE=1",
+            "PYTHONHASHSEED=0", f"init={init[0]}", "--", *init[1:],
+        ]  # fmt: skip
+
+    def run(self, init: list[str], console: Path, stall: float, phase: Callable[[str], None]) -> GuestEnd:
+        """Run until it ends by itself or its clock stands still for `stall` wall seconds.
+
+        What it prints goes to `console`, but for the clock. EngineError when it cannot be started.
+        """
+        folder = ram_folder(self._memory << 20)
+        with (
+            tempfile.TemporaryDirectory(prefix="quic-lab-", dir=folder) as scratch,
+            console.open("w") as out,
+            self._started(self.command(Path(scratch), init), scratch) as process,
+        ):
+            return self._watch(process, out.write, stall, phase)
+
+    @contextlib.contextmanager
+    def _started(self, command: list[str], scratch: str) -> Iterator[subprocess.Popen[str]]:
+        if shutil.which("taskset") is None:
+            raise EngineError("there is no 'taskset' command", "install util-linux")
+        environment = {"PATH": os.environ.get("PATH", os.defpath), "HOME": scratch, "TMPDIR": scratch,
+                       "LAB_SEED": str(self._seed), OWNER_VARIABLE: owner()}  # fmt: skip
+        try:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                errors="replace", env=environment, start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            raise EngineError(f"{self._kernel}: {error.strerror}", "does this file system allow programs?") from error
+        reader = threading.Thread(target=self._read, args=(process,), name="guest-console", daemon=True)
+        reader.start()
+        self._process_id = process.pid
+        try:
+            yield process
+        finally:
+            self.kill()
+            process.wait()
+            reader.join()
+
+    def _read(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            self._lines.put(line)
+        self._lines.put(None)
+
+    def _watch(
+        self,
+        process: subprocess.Popen[str],
+        keep: Callable[[str], object],
+        stall: float,
+        phase: Callable[[str], None],
+    ) -> GuestEnd:
+        begun = moved = time.monotonic()
+        clock, over, current = 0.0, False, "create"
+        phases: dict[str, float] = {}
+        phase(current)
+        while True:
+            try:
+                line = self._lines.get(timeout=max(0.01, moved + stall - time.monotonic()))
+            except queue.Empty:
+                return GuestEnd(False, clock, phases, spinner(process.pid) or "the lab kernel")
+            if line is None:
+                break
+            if not line.startswith("@"):
+                keep(line)
+                continue
+            moved = time.monotonic()
+            seconds, _, word = line[1:].strip().partition(" ")
+            clock = float(seconds)
+            if word:
+                phases[current] = round(phases.get(current, 0.0) + moved - begun, 3)
+                current, begun, over = word, moved, word == "remove"
+                phase(word)
+        process.wait()
+        phases[current] = round(phases.get(current, 0.0) + time.monotonic() - begun, 3)
+        return GuestEnd(over, clock, phases)
+
+
+def remove_orphans() -> list[str]:
+    """End guests whose harness process is gone, and drop their memory. Names of what was removed."""
+    removed = []
+    for process, label in guests():
+        if not lives(label):
+            with contextlib.suppress(OSError):
+                os.killpg(process, signal.SIGKILL)
+            scratch = _environment(process).get("TMPDIR", "")
+            removed.append(f"guest {process}")
+            if Path(scratch).name.startswith("quic-lab-"):
+                shutil.rmtree(scratch, ignore_errors=True)
+    return removed
+
+
+def guests() -> list[tuple[int, str]]:
+    """(process, owner) of the lab kernels that run on this machine under our name."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            label = _environment(int(folder.name)).get(OWNER_VARIABLE)
+            if label and os.getpgid(int(folder.name)) == int(folder.name):
+                found.append((int(folder.name), label))
+    return found
+
+
+def _environment(process: int) -> dict[str, str]:
+    try:
+        raw = Path(f"/proc/{process}/environ").read_bytes()
+    except OSError:
+        return {}
+    pairs = (item.partition(b"=") for item in raw.split(b"\0") if item)
+    return {name.decode(errors="replace"): value.decode(errors="replace") for name, _, value in pairs}
+
+
+def spinner(guest: int, seconds: float = 0.5) -> str:
+    """The program inside a guest that uses the CPU, with the endpoint it belongs to; empty if it cannot be told.
+
+    Each process of a guest has a process of the host behind it, with the same memory: the strings a program was
+    started with stand at the top of its stack (the System V ABI's initial process stack).
+    """
+    before = _used(guest)
+    time.sleep(seconds)
+    spent = {process: used - before.get(process, used) for process, used in _used(guest).items()}
+    if not spent:
+        return ""
+    busiest = max(spent, key=lambda process: spent[process])
+    if busiest == guest or not spent[busiest]:
+        return "the lab kernel" if spent.get(guest) else ""
+    return _program(busiest)
+
+
+def _used(group: int) -> dict[int, int]:
+    """CPU ticks in user mode of the processes of a group."""
+    found = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[2]) == group:
+                found[int(folder.name)] = int(fields[11])
+    return found
+
+
+def _program(process: int) -> str:
+    """What a guest's process was started as: 'client0: /usr/bin/python3'."""
+    try:
+        areas = [line.split() for line in Path(f"/proc/{process}/maps").read_text().splitlines()]
+        memory = Path(f"/proc/{process}/mem").open("rb", buffering=0)  # noqa: SIM115
+    except OSError:
+        return ""
+    with memory:
+        for area in reversed(areas):
+            low, high = (int(word, 16) for word in area[0].split("-"))
+            try:
+                memory.seek(max(low, high - 65536))
+                words = memory.read(min(high - low, 65536)).rstrip(b"\0").split(b"\0")
+            except (OSError, ValueError, OverflowError):
+                continue
+            environment = dict(word.split(b"=", 1) for word in words if word.count(b"=") and word[:1].isalpha())
+            if b"HOSTNAME" in environment or b"PATH" in environment:
+                name = environment.get(b"HOSTNAME", b"the lab's init").decode(errors="replace")
+                return f"{name}: {words[-1].decode(errors='replace')}"
+    return ""

@@ -1,0 +1,213 @@
+"""The virtual engine: a lab inside one lab kernel whose clock jumps over idle time (time-travel=inf-cpu).
+
+The same images, path program and simulator as under Compose; each endpoint is a set of namespaces on its image's
+root file system. CPU costs no virtual time, and nothing on the host can disturb the result.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import queue
+import shutil
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from harness.engines import EngineResult, Progress, conclusion
+from harness.engines.docker import tail
+from harness.engines.folder import CLIENT_START, diary, kernel_of, prepare_folder
+from harness.engines.guest import STALL, Guest, GuestEnd, remove_orphans
+from harness.engines.rootfs import RootFileSystems, RootFs
+from harness.engines.served import certificates, served_file, valid_from
+from harness.errors import EngineError
+from harness.lab import Host, Lab
+from harness.outcome import EngineName, Outcome, Transfer
+
+#: Memory of a guest beyond what its queues hold, MiB: kernel, init and page cache, and each endpoint's processes.
+BASE_MEMORY, ENDPOINT_MEMORY = 384, 160
+#: A disk with less room than this is full, bytes.
+FULL = 1 << 20
+_INIT = ["/usr/bin/python3", "-S", "-m", "simulator.world"]
+
+
+def guest_memory_mib(lab: Lab) -> int:
+    """MiB of a lab's guest: what the simulator's own kernel would get, and room for the endpoints."""
+    return lab.memory_mib + BASE_MEMORY + ENDPOINT_MEMORY * len(lab.hosts)
+
+
+class VirtualEngine:
+    """Runs labs in virtual time, each on one core."""
+
+    name: EngineName = "virtual"
+
+    def __init__(self, cache: Path, cores: Sequence[int], log_limit: int = 2 << 30, stall: float = STALL) -> None:
+        """`cores`: those labs may run on, one at a time; `stall`: see `Guest.run`."""
+        self._cache = cache.resolve()
+        self._images = RootFileSystems(cache)
+        self._log_limit = log_limit
+        self._stall = stall
+        self._cores: queue.SimpleQueue[int] = queue.SimpleQueue()
+        for core in cores:
+            self._cores.put(core)
+        self._running: set[Guest] = set()
+        self._cancelled = False
+        self._preparing = threading.Lock()
+
+    def cancel(self) -> None:
+        """End the guests that other threads are running."""
+        self._cancelled = True
+        for guest in list(self._running):
+            guest.kill()
+
+    def remove_orphans(self) -> list[str]:
+        """End guests of harness processes that no longer live."""
+        return remove_orphans()
+
+    def run(self, lab: Lab, folder: Path, progress: Progress) -> EngineResult:
+        """Run a lab; see `harness.engines.Engine.run`."""
+        if platform.machine() != "x86_64":
+            raise EngineError(f"virtual time needs an x86-64 machine, and this is {platform.machine()}")
+        # What is made once and kept is made by one run at a time.
+        with self._preparing:
+            for flow in lab.flows:
+                served_file(self._cache / "www", flow.file, flow.size)
+            prepare_folder(lab, folder, self._cache)
+            sim = self._images.of(lab.sim_image)
+            images = {host.name: self._images.of(host.image) for host in lab.hosts}
+        world = world_document(lab, images, self._cache, self._log_limit)
+        (folder / "plan" / "world.json").write_text(json.dumps(world))
+        clock = int(valid_from(certificates(self._cache / "certs")).timestamp()) * 10**9
+        core = self._cores.get()
+        kernel = Path(sim.rootfs) / "opt/lab/linux"
+        guest = Guest(kernel, Path(sim.rootfs), guest_memory_mib(lab), lab.seed, clock, core)
+        try:
+            self._running.add(guest)
+            end = guest.run([*_INIT, str(folder.resolve())], folder / "sim" / "console.log", self._stall, progress)
+        finally:
+            self._running.discard(guest)
+            self._cores.put(core)
+        if self._cancelled:
+            raise EngineError("the run was cancelled")
+        require_disk(folder)
+        return self._result(lab, folder, end, {"sim": sim, **images})
+
+    def _result(self, lab: Lab, folder: Path, end: GuestEnd, images: dict[str, RootFs]) -> EngineResult:
+        events = diary(folder, "endpoints.jsonl")
+        transfers = transfers_of(lab, events)
+        checks = [conclusion.check(item, lab.flows[item.flow], folder, self._cache / "www") for item in transfers]
+        outcome, blamed = self._outcome(lab, folder, end, events)
+        concluded = conclusion.conclude(outcome, checks)
+        if concluded.status == "wrong_file":
+            blamed = next(f"client{item.transfer.flow}" for item in checks if item.outcome is not None)
+        if concluded.status != "completed":
+            log = folder / f"{blamed}.log" if blamed else folder / "sim" / "console.log"
+            concluded = concluded.model_copy(update={"log_tail": tail(log)})
+        return EngineResult(
+            outcome=concluded,
+            transfers=tuple(item.transfer for item in checks),
+            phases=end.phases,
+            sim_kernel=kernel_of(diary(folder)),
+            image_ids={name: image.id for name, image in images.items()},
+            virtual=end.clock,
+        )
+
+    def _outcome(self, lab: Lab, folder: Path, end: GuestEnd, events: list[dict[str, Any]]) -> tuple[Outcome, str]:
+        """(what happened, whose log says more: a host, or the lab kernel for "")."""
+        if end.spun:
+            detail = f"the clock stood still for {self._stall:g} s of wall time: {end.spun} was running all the while"
+            return Outcome(status="infrastructure", role="sim", reason="clock_stood_still", detail=detail), ""
+        if not end.said_over:
+            detail = f"the lab kernel ended {end.clock:.1f} s into the lab without a word"
+            return Outcome(status="infrastructure", role="sim", reason="kernel_ended", detail=detail), ""
+        return outcome_of(lab, events, diary(folder))
+
+
+def require_disk(folder: Path) -> None:
+    """EngineError when the disk is full: what a guest wrote there then did not all arrive."""
+    if shutil.disk_usage(folder).free < FULL:
+        raise EngineError(f"the disk is full: {folder}", "free space (results/, 'docker system df') and run again")
+
+
+def world_document(lab: Lab, images: dict[str, RootFs], cache: Path, log_limit: int) -> dict[str, Any]:
+    """world.json: the endpoints of a lab and what they are given (images/sim/simulator/world.py reads it)."""
+    return {
+        "schema": 1,
+        "folders": {"www": str(cache / "www"), "certs": str(cache / "certs")},
+        "timeout": lab.timeout,
+        "client_start": CLIENT_START,
+        "log_limit": log_limit,
+        "hosts": [_host(lab, host, images[host.name]) for host in lab.hosts],
+    }
+
+
+def _host(lab: Lab, host: Host, image: RootFs) -> dict[str, Any]:
+    flow = lab.flows[host.flow]
+    described = asdict(image)
+    del described["id"], described["identity"]
+    return {
+        "name": host.name,
+        "role": host.role,
+        "flow": host.flow,
+        "addresses": [f"{host.ipv4}/24", f"{host.ipv6}/64"],
+        "hosts": {name: list(addresses) for name, addresses in host.hosts.items()},
+        "environment": host.environment,
+        "image": described,
+        "start": flow.start if host.role == "client" else 0.0,
+        "repeat_after": flow.repeat_after if host.role == "client" else None,
+        "file": flow.file,
+    }
+
+
+def transfers_of(lab: Lab, events: list[dict[str, Any]]) -> list[Transfer]:
+    """The transfers of a lab, from the conductor's diary. One that was running at the end is not among them."""
+    found = []
+    started: dict[str, dict[str, Any]] = {}
+    for event in events:
+        if not event["host"].startswith("client"):
+            continue
+        if event["event"] == "started":
+            started[event["host"]] = event
+        elif event["event"] in ("ended", "timed_out"):
+            begin = started.pop(event["host"])
+            flow = lab.flows[lab.host(event["host"]).flow]
+            found.append(
+                Transfer(
+                    flow=flow.flow,
+                    index=event["index"],
+                    size=flow.size,
+                    started_ns=begin["t_ns"],
+                    ended_ns=event["t_ns"],
+                    exit_code=event.get("exit_code"),
+                )
+            )
+    return found
+
+
+def outcome_of(lab: Lab, events: list[dict[str, Any]], simulator: list[dict[str, Any]]) -> tuple[Outcome, str]:
+    """(outcome, blamed host) of a lab that came to its end, from the two diaries."""
+    for event in events:
+        host = lab.host(event["host"])
+        outcome = None
+        if event["event"] == "ended":
+            outcome = conclusion.of_exit(host, event["exit_code"])
+        elif event["event"] == "timed_out":
+            outcome = conclusion.of_timeout(host, lab.timeout)
+        elif event["event"] == "overflowed":
+            outcome = conclusion.of_logs(host)
+        elif event["event"] == "unable":
+            outcome = Outcome(status="infrastructure", role=host.role, reason="unable", detail=event["message"])
+        if outcome is not None:
+            return outcome, host.name
+    failed = next((event for event in simulator if event["event"] == "failed"), None)
+    if failed is not None:
+        outcome = conclusion.of_simulator(failed["reason"], failed["message"])
+        return outcome, next(
+            host.name for host in lab.hosts if host.role == outcome.role
+        ) if outcome.role == "server" else ""
+    return Outcome(status="completed"), ""
+
+
+__all__ = ["VirtualEngine", "guest_memory_mib", "outcome_of", "transfers_of", "world_document"]

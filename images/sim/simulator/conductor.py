@@ -1,0 +1,267 @@
+"""Runs the endpoints of a virtual lab: starts, repeats, deadlines, ends. Judges nothing.
+
+What happens goes into endpoints.jsonl, one object a line: `started`, `ended`, `timed_out`, `unable` (a command
+that cannot be started), `overflowed` (logs beyond the limit), `failed` (the simulator). Times are ns of the lab
+kernel's clock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TextIO
+
+from simulator import growth
+from simulator.container import Container
+from simulator.ports import NAMESPACES, inside
+
+#: Time to write the last of a log after the stop signal, seconds; as in the Compose file.
+GRACE = 2.0
+#: Period of the signs of life and of the look at the size of logs, seconds.
+PULSE = 0.5
+
+
+@dataclass
+class Endpoint:
+    """One endpoint while the lab runs."""
+
+    name: str
+    role: str
+    flow: int
+    container: Container
+    start: float
+    """Seconds after readiness at which a client starts; 0 is at once."""
+    repeat_after: float | None
+    file: str
+    folder: Path
+    """Where its logs, and for a client its downloads, go."""
+    index: int = 0
+    waited: int = 0
+    """The process that ends as the endpoint does; 0 when it does not run."""
+    first: int = 0
+    """The container's first process."""
+    due: float | None = None
+    deadline: float | None = None
+    done: bool = False
+    sampler: int = 0
+
+
+@dataclass
+class Conductor:
+    """All endpoints of a lab."""
+
+    endpoints: list[Endpoint]
+    out: Path
+    """The run's folder."""
+    timeout: float
+    """Seconds a transfer may take."""
+    client_start: float
+    """Seconds from readiness to a client's first datagram at most."""
+    log_limit: int
+    pulse: Callable[[str], None]
+    """Called with a word for each phase that begins, and now and then with none."""
+    _diary: TextIO = field(init=False)
+    _ready: float | None = None
+    _over: bool = False
+
+    def __post_init__(self) -> None:
+        self._diary = (self.out / "sim" / "endpoints.jsonl").open("a", buffering=1)
+        self._cpu = (self.out / "cpu.csv").open("a", buffering=1)
+        self._cpu.write("t_ns,container,cpu_ns,rcvbuf_errors\n")
+        (self.out / "growth.csv").write_text(growth.HEADER)
+        # A child's end wakes the loop.
+        self._wake, writer = socket.socketpair()
+        writer.setblocking(False)
+        self._writer = writer
+        signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+
+    def run(self, agent: int, ready: int) -> None:
+        """Start everything and return when the lab is over. `agent`: its process; `ready`: readable once it is."""
+        self._agent = agent
+        for endpoint in self.endpoints:
+            if endpoint.start == 0:
+                self._begin(endpoint)
+        next_pulse = time.monotonic()
+        while not self._over:
+            now = time.monotonic()
+            if now >= next_pulse:
+                self._look_around()
+                next_pulse = now + PULSE
+            self._start_due(now)
+            dues = [value for item in self.endpoints for value in (item.due, item.deadline) if value is not None]
+            self._sleep(max(0.0, min([next_pulse, *dues]) - time.monotonic()), ready)
+            self._reap()
+
+    def _sleep(self, seconds: float, ready: int) -> None:
+        """Wait for a child's end, the simulator's readiness, or the time that is due."""
+        watched = [self._wake.fileno(), *([] if self._ready is not None else [ready])]
+        readable, _, _ = select.select(watched, [], [], seconds)
+        if self._wake.fileno() in readable:
+            self._wake.recv(4096)
+        if ready in readable and self._ready is None and os.read(ready, 1):
+            self._ready = time.monotonic()
+            self.pulse("transfer")
+            for endpoint in self.endpoints:
+                if endpoint.role == "client":
+                    self._schedule(endpoint, self._ready)
+
+    def _schedule(self, endpoint: Endpoint, now: float) -> None:
+        if endpoint.waited:
+            endpoint.deadline = now + self.client_start + self.timeout
+        elif not endpoint.done:
+            endpoint.due = now + endpoint.start
+
+    def _start_due(self, now: float) -> None:
+        for endpoint in self.endpoints:
+            if endpoint.deadline is not None and now >= endpoint.deadline:
+                self._write("timed_out", endpoint)
+                self._end(endpoint)
+                self._over = True
+            if endpoint.due is not None and now >= endpoint.due:
+                endpoint.due = None
+                if endpoint.index and all(item.due is not None or item.done for item in self._clients(endpoint)):
+                    self.pulse("transfer")
+                self._begin(endpoint)
+                endpoint.deadline = now + self.client_start + self.timeout
+
+    def _clients(self, but: Endpoint) -> list[Endpoint]:
+        return [item for item in self.endpoints if item.role == "client" and item is not but]
+
+    # --- one endpoint
+
+    def _begin(self, endpoint: Endpoint) -> None:
+        self._count_drops(endpoint)
+        if endpoint.role == "client":
+            downloads = endpoint.folder / "downloads"
+            endpoint.sampler = os.fork()
+            if endpoint.sampler == 0:
+                with contextlib.suppress(OSError):
+                    signal.set_wakeup_fd(-1)
+                    growth.sample(downloads, self.out / "growth.csv", endpoint.flow, endpoint.index)
+                os._exit(0)
+        self._write("started", endpoint)
+        endpoint.waited, endpoint.first = endpoint.container.start(
+            NAMESPACES / endpoint.name, self.out / f"{endpoint.name}.log", self._unable(endpoint)
+        )
+
+    def _unable(self, endpoint: Endpoint) -> Path:
+        return Path("/run/lab") / f"{endpoint.name}.unable"
+
+    def _end(self, endpoint: Endpoint) -> None:
+        """A client's transfer is over: no more samples, and room for a repeat."""
+        self._count_drops(endpoint)
+        if endpoint.sampler:
+            os.kill(endpoint.sampler, signal.SIGTERM)
+            os.waitpid(endpoint.sampler, 0)
+            endpoint.sampler = 0
+            place = endpoint.folder / "downloads" / endpoint.file
+            with contextlib.suppress(FileNotFoundError):
+                place.rename(endpoint.folder / f"transfer{endpoint.index}")
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                process, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if process == 0:
+                return
+            code = os.waitstatus_to_exitcode(status)
+            if process == self._agent:
+                # It never ends by itself but in failure, and said why in its own diary.
+                self._agent = 0
+                self._over = True
+            endpoint = next((item for item in self.endpoints if item.waited == process), None)
+            if endpoint is not None and not self._over:
+                self._ended(endpoint, code)
+
+    def _ended(self, endpoint: Endpoint, code: int) -> None:
+        endpoint.waited = endpoint.first = 0
+        endpoint.deadline = None
+        unable = self._unable(endpoint).read_text()
+        if unable:
+            self._write("unable", endpoint, message=unable)
+            self._over = True
+            return
+        self._write("ended", endpoint, exit_code=code)
+        if endpoint.role == "client":
+            self._end(endpoint)
+        if code != 0 or endpoint.role == "server":
+            self._over = True
+        elif endpoint.repeat_after is not None and endpoint.index == 0:
+            endpoint.index = 1
+            endpoint.due = time.monotonic() + endpoint.repeat_after
+            self.pulse("pause")
+        else:
+            endpoint.done = True
+            self._over = all(item.done for item in self.endpoints if item.role == "client")
+
+    def stop(self) -> None:
+        """Ask what still runs to end, as an engine stops a container, and make sure it did."""
+        running = [item for item in self.endpoints if item.waited]
+        for endpoint in running:
+            if endpoint.first:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(endpoint.first, endpoint.container.image.stop_signal)
+        deadline = time.monotonic() + GRACE
+        while running and time.monotonic() < deadline:
+            running = [item for item in running if os.waitpid(item.waited, os.WNOHANG)[0] == 0]
+            time.sleep(0.01 if running else 0)
+        for endpoint in running:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(endpoint.first, signal.SIGKILL)
+            os.waitpid(endpoint.waited, 0)
+        for endpoint in self.endpoints:
+            if endpoint.sampler:
+                self._end(endpoint)
+
+    # --- watching
+
+    def _look_around(self) -> None:
+        self.pulse("")
+        for endpoint in self.endpoints:
+            if _tree_size(endpoint.folder / endpoint.role) > self.log_limit:
+                self._write("overflowed", endpoint)
+                self._over = True
+                return
+
+    def _count_drops(self, endpoint: Endpoint) -> None:
+        """Datagrams dropped at full socket buffers so far, for the endpoint and, with it, its server."""
+        for name in (endpoint.name, f"server{endpoint.flow}"):
+            with inside(name):
+                self._cpu.write(f"{time.time_ns()},{name},,{_receive_errors()}\n")
+
+    def _write(self, event: str, endpoint: Endpoint, **more: object) -> None:
+        record = {"event": event, "t_ns": time.time_ns(), "host": endpoint.name, "index": endpoint.index, **more}
+        self._diary.write(json.dumps(record) + "\n")
+
+
+def _tree_size(folder: Path) -> int:
+    return sum(
+        os.stat(os.path.join(parent, name), follow_symlinks=False).st_size  # noqa: PTH116, PTH118
+        for parent, _, names in os.walk(folder)
+        for name in names
+    )
+
+
+def _receive_errors() -> int:
+    """UdpRcvbufErrors of the network namespace one is in, IPv4 and IPv6 together."""
+    header, values = (
+        line.split()[1:]
+        for line in Path("/proc/thread-self/net/snmp").read_text().splitlines()
+        if line.startswith("Udp:")
+    )
+    total = int(dict(zip(header, values, strict=True))["RcvbufErrors"])
+    for line in Path("/proc/thread-self/net/snmp6").read_text().splitlines():
+        if line.startswith("Udp6RcvbufErrors"):
+            total += int(line.split()[1])
+    return total
