@@ -367,6 +367,39 @@ def report(
 
 
 @cli.command()
+def compare(
+    scenarios: Annotated[list[str] | None, typer.Argument(help="Scenarios; all stored ones without.")] = None,
+    clients: Clients = "all",
+    servers: Servers = "all",
+    store: StoreFolder = None,
+    within: Annotated[str, typer.Option(help="Difference of the medians up to which the engines agree.")] = "3%",
+    markdown: Annotated[bool, typer.Option(help="Print Markdown on stdout.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compare the two engines over stored runs of the same cells: medians, differences, and what explains them.
+
+    The exit code is 1 when engines disagree and nothing measured explains it.
+    """
+    from harness.reports import compare_views
+    from harness.reports.compare import comparisons
+    from harness.units import Percentage
+
+    try:
+        tolerance = Percentage.parse(within).fraction
+    except ValueError as error:
+        raise InputError(f"--within {within}: {error}", "for example 3%") from error
+    compared = comparisons(_stored(_app(store), scenarios, clients, servers, every=False), within=tolerance)
+    if as_json:
+        _print_json(compare_views.report(compared))
+    elif markdown:
+        _print(compare_views.markdown(compared))
+    else:
+        compare_views.show(compared, _paper())
+    if any(item.within is False and item.reason == "not_explained" for item in compared):
+        raise typer.Exit(FAILED)
+
+
+@cli.command()
 def measure(
     scenarios: Annotated[list[str] | None, typer.Argument(help="Scenarios; all stored ones without.")] = None,
     clients: Clients = "all",
@@ -474,11 +507,18 @@ def clean() -> None:
 
 
 @cli.command()
-def bench(as_json: AsJson = False) -> None:
-    """Measure the harness itself: overhead per cell, the simulator's rate and delay, analysis time."""
+def bench(
+    parts: Annotated[list[str] | None, typer.Argument(help="virtual, real; both without.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure the harness itself: overhead, rates and delays in real time; repeatability and speed in virtual time."""
+    from harness.bench import PARTS
     from harness.bench import bench as run_bench
 
-    content = run_bench(_app(), _console())
+    for part in parts or []:
+        if part not in PARTS:
+            raise InputError(f"no benchmarks '{part}'", did_you_mean(part, PARTS))
+    content = run_bench(_app(), _console(), parts or list(PARTS))
     if as_json:
         _print_json(content)
 

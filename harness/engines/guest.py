@@ -20,6 +20,12 @@ from harness.errors import EngineError
 
 #: In the environment of a guest's process: who started it.
 OWNER_VARIABLE = "QUIC_LAB_OWNER"
+#: The working directory of a guest's process, as the guest's kernel finds it.
+HERE = "/proc/self/cwd"
+#: What an init calls the folder of its lab on this machine.
+LAB = f"{HERE}/lab"
+#: Scratch folders are called this, then their owner.
+SCRATCH = "quic-lab"
 #: Wall seconds without any movement of the guest's clock after which it is ended.
 STALL = 60.0
 #: Memory of the guest beside what its RAM file holds, bytes: none worth speaking of, but the file needs a rest.
@@ -45,7 +51,7 @@ def ram_folder(needed: int) -> Path:
 
     The lab kernel maps its memory from a file there, with the right to execute.
     """
-    folder = Path(os.environ.get("TMPDIR") or "/dev/shm")
+    folder = _memory_folder()
     hint = "set TMPDIR to a folder on a file system that is not mounted noexec, best a tmpfs"
     try:
         status = os.statvfs(folder)
@@ -83,27 +89,37 @@ class Guest:
                 os.killpg(self._process_id, signal.SIGKILL)
 
     def command(self, scratch: Path, init: list[str]) -> list[str]:
-        """The command line."""
+        """The command line.
+
+        The kernel mixes its command line into its random numbers, so it names no folder: those are links in the
+        working directory, and the same seed gives the same numbers wherever they lead.
+        """
         return [
             "taskset", "--cpu-list", str(self._core), str(self._kernel), f"mem={self._memory}M", "seccomp=on",
             "time-travel=inf-cpu", f"time-travel-start={self._start_ns}", f"uml_dir={scratch}/", "root=/dev/root",
-            "rootfstype=hostfs", f"rootflags={self._rootfs}", "ro", "con=null", "con0=null,fd:1", "quiet",
+            "rootfstype=hostfs", f"rootflags={HERE}/rootfs", "ro", "con=null", "con0=null,fd:1", "quiet",
             "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONPATH=/opt/lab", "PYTHONDONTWRITEBYTECODE=1",
             "PYTHONHASHSEED=0", f"init={init[0]}", "--", *init[1:],
         ]  # fmt: skip
 
-    def run(self, init: list[str], console: Path, stall: float, phase: Callable[[str], None]) -> GuestEnd:
+    def run(self, init: list[str], lab: Path, console: Path, stall: float, phase: Callable[[str], None]) -> GuestEnd:
         """Run until it ends by itself or its clock stands still for `stall` wall seconds.
 
-        What it prints goes to `console`, but for the clock. EngineError when it cannot be started.
+        Its init finds the folder `lab` of this machine as LAB. What it prints goes to `console`, but for the
+        clock. EngineError when it cannot be started.
         """
         folder = ram_folder(self._memory << 20)
         with (
-            tempfile.TemporaryDirectory(prefix="quic-lab-", dir=folder) as scratch,
+            tempfile.TemporaryDirectory(prefix=f"{SCRATCH}.{owner()}.", dir=folder) as scratch,
             console.open("w") as out,
-            self._started(self.command(Path(scratch), init), scratch) as process,
         ):
-            return self._watch(process, out.write, stall, phase)
+            self._link(Path(scratch), lab)
+            with self._started(self.command(Path(scratch), init), scratch) as process:
+                return self._watch(process, out.write, stall, phase)
+
+    def _link(self, scratch: Path, lab: Path) -> None:
+        (scratch / "rootfs").symlink_to(self._rootfs.resolve())
+        (scratch / "lab").symlink_to(lab.resolve())
 
     @contextlib.contextmanager
     def _started(self, command: list[str], scratch: str) -> Iterator[subprocess.Popen[str]]:
@@ -114,7 +130,7 @@ class Guest:
         try:
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                errors="replace", env=environment, start_new_session=True,
+                errors="replace", env=environment, start_new_session=True, cwd=scratch,
             )  # fmt: skip
         except OSError as error:
             raise EngineError(f"{self._kernel}: {error.strerror}", "does this file system allow programs?") from error
@@ -167,17 +183,25 @@ class Guest:
         return GuestEnd(over, clock, phases)
 
 
+def _memory_folder() -> Path:
+    return Path(os.environ.get("TMPDIR") or "/dev/shm")
+
+
 def remove_orphans() -> list[str]:
-    """End guests whose harness process is gone, and drop their memory. Names of what was removed."""
+    """End guests whose harness process is gone, and drop their scratch folders. Names of what was removed.
+
+    Most have ended by themselves: a guest whose console nobody reads ends when it says the time.
+    """
     removed = []
     for process, label in guests():
         if not lives(label):
             with contextlib.suppress(OSError):
                 os.killpg(process, signal.SIGKILL)
-            scratch = _environment(process).get("TMPDIR", "")
             removed.append(f"guest {process}")
-            if Path(scratch).name.startswith("quic-lab-"):
-                shutil.rmtree(scratch, ignore_errors=True)
+    for scratch in _memory_folder().glob(f"{SCRATCH}.*.*"):
+        if not lives(scratch.name.split(".")[1]):
+            shutil.rmtree(scratch, ignore_errors=True)
+            removed.append(scratch.name)
     return removed
 
 
@@ -212,10 +236,11 @@ def spinner(guest: int, seconds: float = 0.5) -> str:
     spent = {process: used - before.get(process, used) for process, used in _used(guest).items()}
     if not spent:
         return ""
-    busiest = max(spent, key=lambda process: spent[process])
-    if busiest == guest or not spent[busiest]:
+    # A loop of system calls keeps the kernel busier than the program that makes them.
+    programs = {process: used for process, used in spent.items() if process != guest and used}
+    if not programs:
         return "the lab kernel" if spent.get(guest) else ""
-    return _program(busiest)
+    return _program(max(programs, key=lambda process: programs[process]))
 
 
 def _used(group: int) -> dict[int, int]:

@@ -11,7 +11,7 @@ import platform
 import queue
 import shutil
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 from harness.engines import EngineResult, Progress, conclusion
 from harness.engines.docker import tail
 from harness.engines.folder import CLIENT_START, diary, kernel_of, prepare_folder
-from harness.engines.guest import STALL, Guest, GuestEnd, remove_orphans
+from harness.engines.guest import LAB, STALL, Guest, GuestEnd, remove_orphans
 from harness.engines.rootfs import RootFileSystems, RootFs
 from harness.engines.served import certificates, served_file, valid_from
 from harness.errors import EngineError
@@ -28,14 +28,28 @@ from harness.outcome import EngineName, Outcome, Transfer
 
 #: Memory of a guest beyond what its queues hold, MiB: kernel, init and page cache, and each endpoint's processes.
 BASE_MEMORY, ENDPOINT_MEMORY = 384, 160
+#: How a kernel begins to say why it cannot go on.
+PANIC = "Kernel panic - not syncing"
 #: A disk with less room than this is full, bytes.
 FULL = 1 << 20
 _INIT = ["/usr/bin/python3", "-S", "-m", "simulator.world"]
 
 
-def guest_memory_mib(lab: Lab) -> int:
-    """MiB of a lab's guest: what the simulator's own kernel would get, and room for the endpoints."""
-    return lab.memory_mib + BASE_MEMORY + ENDPOINT_MEMORY * len(lab.hosts)
+def guest_memory_mib(lab: Lab, images: Mapping[str, RootFs]) -> int:
+    """MiB of a lab's guest: what the simulator's own kernel would get, and room for the endpoints.
+
+    What an endpoint that does not run as root writes is held in memory: its downloads, and as much again of logs.
+    """
+    held = 0
+    for host in lab.hosts:
+        if not _as_root(images[host.name]):
+            flow = lab.flows[host.flow]
+            held += 2 * flow.size * (1 if flow.repeat_after is None else 2)
+    return lab.memory_mib + BASE_MEMORY + ENDPOINT_MEMORY * len(lab.hosts) + held // 2**20
+
+
+def _as_root(image: RootFs) -> bool:
+    return image.user.partition(":")[0] in ("", "root", "0")
 
 
 class VirtualEngine:
@@ -82,10 +96,10 @@ class VirtualEngine:
         clock = int(valid_from(certificates(self._cache / "certs")).timestamp()) * 10**9
         core = self._cores.get()
         kernel = Path(sim.rootfs) / "opt/lab/linux"
-        guest = Guest(kernel, Path(sim.rootfs), guest_memory_mib(lab), lab.seed, clock, core)
+        guest = Guest(kernel, Path(sim.rootfs), guest_memory_mib(lab, images), lab.seed, clock, core)
         try:
             self._running.add(guest)
-            end = guest.run([*_INIT, str(folder.resolve())], folder / "sim" / "console.log", self._stall, progress)
+            end = guest.run([*_INIT, LAB], folder, folder / "sim" / "console.log", self._stall, progress)
         finally:
             self._running.discard(guest)
             self._cores.put(core)
@@ -103,8 +117,8 @@ class VirtualEngine:
         if concluded.status == "wrong_file":
             blamed = next(f"client{item.transfer.flow}" for item in checks if item.outcome is not None)
         if concluded.status != "completed":
-            log = folder / f"{blamed}.log" if blamed else folder / "sim" / "console.log"
-            concluded = concluded.model_copy(update={"log_tail": tail(log)})
+            words = tail(folder / f"{blamed}.log") if blamed else console_tail(folder)
+            concluded = concluded.model_copy(update={"log_tail": words})
         return EngineResult(
             outcome=concluded,
             transfers=tuple(item.transfer for item in checks),
@@ -120,9 +134,18 @@ class VirtualEngine:
             detail = f"the clock stood still for {self._stall:g} s of wall time: {end.spun} was running all the while"
             return Outcome(status="infrastructure", role="sim", reason="clock_stood_still", detail=detail), ""
         if not end.said_over:
-            detail = f"the lab kernel ended {end.clock:.1f} s into the lab without a word"
+            panic = next((line for line in console_tail(folder) if PANIC in line), "")
+            said = panic.partition(PANIC)[2].strip(" -:") or "without a word"
+            detail = f"the lab kernel ended {end.clock:.1f} s into the lab: {said}"
             return Outcome(status="infrastructure", role="sim", reason="kernel_ended", detail=detail), ""
         return outcome_of(lab, events, diary(folder))
+
+
+def console_tail(folder: Path) -> tuple[str, ...]:
+    """The last lines of a guest's console; of a panic its first ones, which say why."""
+    lines = tail(folder / "sim" / "console.log", 80)
+    first = next((number for number, line in enumerate(lines) if PANIC in line), None)
+    return lines[-12:] if first is None else lines[first : first + 12]
 
 
 def require_disk(folder: Path) -> None:
@@ -155,6 +178,7 @@ def _host(lab: Lab, host: Host, image: RootFs) -> dict[str, Any]:
         "hosts": {name: list(addresses) for name, addresses in host.hosts.items()},
         "environment": host.environment,
         "image": described,
+        "as_root": _as_root(image),
         "start": flow.start if host.role == "client" else 0.0,
         "repeat_after": flow.repeat_after if host.role == "client" else None,
         "file": flow.file,

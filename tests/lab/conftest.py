@@ -88,7 +88,9 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Harness:
     """Make all images once, so that no test waits for them inside its own time."""
     made = Harness(tmp_path_factory.mktemp("warm"))
     short = made.scenario("warm", flows=[{"download": "100 kB"}], milestones=["100 kB"])
-    done = made.run(short, "--clients", "all", "--servers", "ngtcp2", "--repeat", "1", timeout=3000)
+    done = made.run(
+        short, "--clients", "all", "--servers", "ngtcp2", "--repeat", "1", "--engine", "virtual", timeout=3000
+    )
     # Whatever the verdicts: the table is printed once every cell has been run, so every image was made.
     assert "by hand:" in done.stdout, done.stderr
     return made

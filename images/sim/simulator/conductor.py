@@ -181,11 +181,13 @@ class Conductor:
                 self._agent = 0
                 self._over = True
             endpoint = next((item for item in self.endpoints if item.waited == process), None)
-            if endpoint is not None and not self._over:
-                self._ended(endpoint, code)
+            if endpoint is not None:
+                endpoint.waited = endpoint.first = 0
+                # Of several that end at once the first decides.
+                if not self._over:
+                    self._ended(endpoint, code)
 
     def _ended(self, endpoint: Endpoint, code: int) -> None:
-        endpoint.waited = endpoint.first = 0
         endpoint.deadline = None
         unable = self._unable(endpoint).read_text()
         if unable:

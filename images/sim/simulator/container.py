@@ -153,9 +153,12 @@ class Container:
         """Make this process the first of the container. Only in a process of its own, in its own namespaces."""
         mount("", "/", "", MS_REC | MS_PRIVATE)
         mount("proc", self._inside("proc"), "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
-        mount("sysfs", self._inside("sys"), "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY)
-        # A container may bind low ports without being root (Docker ≥ 20.10).
+        settings = self._inside("proc/sys")
+        # A container may bind low ports without being root (Docker ≥ 20.10), and change no setting of the kernel.
         Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").write_text("0")
+        mount(str(settings), settings, "", MS_BIND)
+        mount("", settings, "", MS_BIND | MS_REMOUNT | MS_RDONLY)
+        mount("sysfs", self._inside("sys"), "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY)
         os.chdir(self.root)
         mount(".", "/", "", MS_MOVE)
         os.chroot(".")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import shutil
 import signal
 import sys
 import time
@@ -72,6 +73,12 @@ def containers(hosts: list[dict[str, Any]], folders: dict[str, str]) -> list[End
             lowers[image.rootfs] = LAB / "images" / str(len(lowers))
             mount_host(image.rootfs, lowers[image.rootfs], read_only=True)
         folder = OUT / f"flow{host['flow']}"
+        if not host["as_root"]:
+            # Files made on the host's disk belong to whoever runs the lab kernel; here to the endpoint's user.
+            folder = LAB / "kept" / host["name"]
+            for part in (host["role"], "downloads"):
+                (folder / part).mkdir(parents=True)
+                (folder / part).chmod(0o777)
         mounts = [Mount(str(folder / host["role"]), "/logs", False), Mount(str(shared["certs"]), "/certs", True)]
         if host["role"] == "server":
             mounts.append(Mount(str(shared["www"]), "/www", True))
@@ -143,6 +150,9 @@ def run(folder: str) -> None:
         say("collect")
         conductor.stop()
         STOP.touch()
+        for endpoint in endpoints:
+            if LAB in endpoint.folder.parents and OUT not in endpoint.folder.parents:
+                shutil.copytree(endpoint.folder, OUT / f"flow{endpoint.flow}", dirs_exist_ok=True)
         # The captures' last block, and the agent's last sample.
         time.sleep(HELD_BACK + 0.2)
         counts = {capture.side: capture.stop() for capture in captures}

@@ -7,6 +7,8 @@ case "$ROLE-${FAULT#*-}" in
   "${FAULT%%-*}-hang") exec sleep 1000 ;;
   "${FAULT%%-*}-refuse") exit 127 ;;
   "${FAULT%%-*}-flood") mkdir -p /logs/qlog; yes "a line of log" >/logs/qlog/flood; exit 1 ;;
+  "${FAULT%%-*}-spin") while :; do :; done ;;
+  "${FAULT%%-*}-eat") dd if=/dev/zero of=/dev/null bs=1500M count=1 ;;
   client-short | client-wrong)
     [ "${FAULT%%-*}" = client ] || endpoint
     /run_endpoint.sh || exit 1

@@ -1,0 +1,29 @@
+"""The harness measured by itself.
+
+Benchmarks, not tests: they print what they saw beside what is aimed at, with medians and extremes, and never
+fail for being slow.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from harness.app import App
+from harness.bench.real import RealTime
+from harness.bench.session import Line
+from harness.bench.virtual import VirtualTime
+
+PARTS = {"virtual": VirtualTime, "real": RealTime}
+
+
+def bench(app: App, console: Console, parts: list[str]) -> dict[str, Any]:
+    """Run the benchmarks of some parts in a folder of their own; nothing goes into the store."""
+    lines: list[Line] = []
+    with tempfile.TemporaryDirectory(prefix="quic-lab-bench-") as folder:
+        for part in parts:
+            PARTS[part](app, console, Path(folder) / part, lines).run()
+    return {"schema": 1, "benchmarks": lines}

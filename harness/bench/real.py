@@ -1,0 +1,135 @@
+"""Real time: overhead of a cell, rate and delay of the simulator, time of the analysis."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from typing import Any
+
+from harness.bench.session import Session, line, scenario
+from harness.engines.compose import ComposeEngine
+from harness.engines.docker import daemon
+from harness.engines.standing import StandingLab
+from harness.lab import Lab, build_lab
+from harness.metrics import measure
+from harness.model import Implementation, Scenario
+from harness.outcome import Image
+from harness.plan import PlannedRun, Request, cells
+from harness.runner import run_once
+from harness.store import Store
+
+#: UDP payload of the load, bytes; the size QUIC implementations start with.
+PAYLOAD = 1252
+
+
+class RealTime(Session):
+    """What the compose engine costs, and what its simulator does to packets."""
+
+    def run(self) -> None:
+        """All benchmarks in real time."""
+        self.app.images.settle_sim(self.announce)
+        self.app.images.make(self.app.images.sim_build("auto"), self.announce)
+        self.app.images.make(self.app.images.probe, self.announce)
+        for step in (self._idle_delay, self._rate, self._load, self._overhead, self._large):
+            step()
+
+    # --- the simulator
+
+    def _probe_lab(self, wanted: Scenario) -> Lab:
+        probe = Implementation(name="probe", image=self.app.images.probe.reference)
+        image = Image(reference=self.app.images.probe.reference, identity="probe")
+        request = Request([wanted], [probe], [probe])
+        return build_lab(cells(request, {"probe": image}, self.app.images.sim("auto"))[0], 0)
+
+    def _standing(self, wanted: Scenario) -> StandingLab:
+        folder = self.folder / wanted.name
+        return StandingLab(self._probe_lab(wanted), folder, self.app.places.cache)
+
+    def _idle_delay(self) -> None:
+        with self._standing(scenario("idle", "50 Mbit/s", "10 Mbit/s")) as lab:
+            lab.execute("client0", "ping", "-c", "2", "193.167.100.100")
+            text = lab.execute("client0", "ping", "-c", "20", "-i", "0.2", "193.167.100.100")
+        times = [float(value) for value in re.findall(r"time=([0-9.]+)", text)]
+        self.say(line("RTT of an idle 650 ms path", times, "ms", "650 ± 1"))
+
+    def _udp(self, lab: StandingLab, rate: str, seconds: int) -> dict[str, Any]:
+        lab.execute("server0", "iperf3", "-s", "-D")
+        text = lab.execute(
+            "client0", "iperf3", "--json", "-c", "193.167.100.100", "-u", "-R", "-b", rate, "-l", str(PAYLOAD),
+            "-t", str(seconds), timeout=seconds + 60,
+        )  # fmt: skip
+        result: dict[str, Any] = json.loads(text)
+        return result
+
+    def _rate(self) -> None:
+        """Served rate with the queue always full: 1.25 × the link's rate offered."""
+        for rate, offered in (("10 Mbit/s", "12.5M"), ("50 Mbit/s", "62.5M"), ("200 Mbit/s", "250M")):
+            with self._standing(scenario(f"rate-{rate.split()[0]}", rate, "10 Mbit/s", delay="20 ms")) as lab:
+                result = self._udp(lab, offered, 8)
+            wire = (PAYLOAD + 8 + 20 + 14) / PAYLOAD
+            # The first second fills the queue; the rest is the link's rate.
+            served = [item["sum"]["bits_per_second"] * wire / 1e6 for item in result["intervals"][2:-1]]
+            self.say(line(f"rate of a busy {rate} link, per second", served, "Mbit/s", f"{rate} ± 1 %"))
+
+    def _load(self) -> None:
+        """250 Mbit/s of UDP through a path that has room for it: what the simulator loses unasked."""
+        lost, delivered = [], []
+        for number in range(3):
+            with self._standing(scenario(f"load-{number}", "300 Mbit/s", "10 Mbit/s")) as lab:
+                end = self._udp(lab, "250M", 10)["end"]["sum"]
+            entered, left = (lab.captured(side) for side in ("right", "left"))
+            lost.append(100 * max(0, entered - left) / entered)
+            delivered.append(float(end["lost_percent"]))
+        self.say(line("250 Mbit/s of 1252-byte UDP, lost in the simulator", lost, "%", "≤ 0.1"))
+        self.say(line("the same, not received by the application", delivered, "%", "≤ 0.1"))
+
+    # --- cells
+
+    def _overhead(self) -> None:
+        """Wall time of a cell minus its transfer, and where it goes."""
+        engine, store, versions = ComposeEngine(self.app.places.cache), Store(self.folder / "store"), daemon()
+        cell = self.cell(scenario("overhead", "50 Mbit/s", "10 Mbit/s", size="2 MB"))
+        overheads: list[float] = []
+        phases: dict[str, list[float]] = {}
+        for repetition in range(5):
+            begun = time.monotonic()
+            run, measured = run_once(PlannedRun(cell, repetition), engine, store, versions, lambda phase: None)
+            wall = time.monotonic() - begun
+            transfer = measured.value("completion") if measured else None
+            if transfer is None:
+                self.console.print(f"a run did not complete: {run.outcome.detail}", markup=False)
+                continue
+            overheads.append(wall - transfer)
+            for phase, seconds in {
+                **run.phases,
+                "transfer": run.phases["transfer"] - transfer,
+                "measure": wall - run.wall,
+            }.items():
+                phases.setdefault(phase, []).append(seconds)
+        self.say(line("overhead of a cell (wall − transfer)", overheads, "s", "≤ 5"))
+        names = {"transfer": "start and end of the client"}
+        for phase, values in phases.items():
+            self.say(line(f"  of which {names.get(phase, phase)}", values, "s", ""))
+
+    def _large(self) -> None:
+        """The 250/3 Mbit/s case to its end, its link proof, and the time its analysis takes."""
+        engine, store, versions = ComposeEngine(self.app.places.cache), Store(self.folder / "store"), daemon()
+        large = self.app.catalogue.find_scenarios(["satellite/large"])[0]
+        cell = self.cell(large)
+        run, measured = run_once(PlannedRun(cell, 0), engine, store, versions, lambda phase: None)
+        link = measured.link if measured else None
+        self.console.print(
+            f"satellite/large, ngtcp2→ngtcp2: {run.outcome.status} {run.outcome.detail}; link "
+            f"{'valid' if link and link.valid else 'not valid'}",
+            markup=False,
+        )
+        if measured and (completion := measured.value("completion")) is not None:
+            self.say(line("100 MB over 250/3 Mbit/s, ngtcp2→ngtcp2", [completion], "s", "ends, link valid"))
+        folder = store.folder(cell.key, 0)
+        times = []
+        for _ in range(3):
+            begun = time.monotonic()
+            measure(folder, run)
+            times.append(time.monotonic() - begun)
+        self.say(line("analysis of that cell (2 × 100 MB)", times, "s", "≤ 5 per 100 MB"))

@@ -1,0 +1,86 @@
+"""What benchmarks share: a line of figures, a scenario by its rates, a cell whose images are there."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from harness.app import App
+from harness.model import Flow, Scenario
+from harness.outcome import Cell, EngineName
+from harness.plan import Request
+from harness.units import Size
+
+Line = dict[str, Any]
+
+
+def line(name: str, values: Sequence[float], unit: str, aim: str) -> Line:
+    """A benchmark's figures: median and extremes of `values`, beside what is aimed at."""
+    return {
+        "name": name,
+        "unit": unit,
+        "aim": aim,
+        "n": len(values),
+        "median": statistics.median(values),
+        "low": min(values),
+        "high": max(values),
+    }
+
+
+def scenario(
+    name: str, rate: str, back: str, *, delay: str = "325 ms", size: str = "10 MB", loss: str = "0 %"
+) -> Scenario:
+    """A path of two rates, the same delay each way and one BDP of buffer, with random loss both ways."""
+    link = {"delay": delay, "queue": "1 BDP", "loss": loss}
+    return Scenario.model_validate(
+        {
+            "name": f"bench/{name}",
+            "title": name,
+            "path": {"forward": {"rate": rate, **link}, "return": {"rate": back, **link}},
+            "flows": [Flow(download=Size.parse(size))],
+        }
+    )
+
+
+class Session:
+    """One benchmark session: where it works, where it talks, what it found."""
+
+    def __init__(self, app: App, console: Console, folder: Path, lines: list[Line]) -> None:
+        self.app = app
+        self.console = console
+        self.folder = folder
+        self.lines = lines
+
+    def run(self) -> None:
+        """Measure everything there is to this part."""
+        raise NotImplementedError
+
+    def announce(self, name: str, seconds: float) -> None:
+        """An image is made."""
+        self.console.print(f"making the image {name} (about {seconds:.0f} s)")
+
+    def say(self, made: Line) -> None:
+        """Print a line of figures and keep it."""
+        self.lines.append(made)
+        self.console.print(
+            f"{made['name']:52} {made['median']:10.6g} {made['unit']:7} [{made['low']:.6g}, {made['high']:.6g}] "
+            f"n={made['n']}  aim: {made['aim']}",
+            markup=False,
+            soft_wrap=True,
+        )
+
+    def cell(self, wanted: Scenario, engine: EngineName = "compose", **parameters: str) -> Cell:
+        """The cell of ngtcp2 with itself, with its images made; `parameters` are the server's."""
+        known = self.app.catalogue.find_implementations("ngtcp2", "client")
+        request = Request(
+            [wanted], known, known, engine=engine, sim_kernel="lab" if engine == "virtual" else "auto",
+            parameters={f"server.{name}": [value] for name, value in parameters.items()},
+        )  # fmt: skip
+        cell = self.app.matrix(request, lambda event: None, pull=False)[0]
+        for build in self.app.builds_of(cell):
+            self.app.images.make(build, self.announce)
+        return cell

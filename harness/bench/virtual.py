@@ -1,0 +1,119 @@
+"""Virtual time: how far runs repeat, how fast they are, what starting a guest costs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from harness.bench.links import link_fidelity
+from harness.bench.session import Session, line, scenario
+from harness.engines.virtual import VirtualEngine
+from harness.outcome import Cell, MeasuredRun, Run
+from harness.plan import PlannedRun
+from harness.runner import run_once
+from harness.store import Store
+
+#: The cell that repeatability and speed are told by: rates, 300 ms each way, 100 MB.
+RATES, DELAY, SIZE = ("50 Mbit/s", "10 Mbit/s"), "300 ms", "100 MB"
+REPEATS = 10
+
+
+@contextlib.contextmanager
+def busy_cores() -> Iterator[None]:
+    """Keep every core busy with other work."""
+    spin = [sys.executable, "-c", "while True: pass"]
+    spinners = [subprocess.Popen(spin) for _ in os.sched_getaffinity(0)]
+    try:
+        yield
+    finally:
+        for spinner in spinners:
+            spinner.kill()
+            spinner.wait()
+
+
+class VirtualTime(Session):
+    """What the virtual engine promises, measured."""
+
+    def run(self) -> None:
+        """All benchmarks in virtual time."""
+        self._cores = sorted(os.sched_getaffinity(0))
+        self._store = Store(self.folder / "store")
+        self._links()
+        self._speed()
+        self._side_by_side()
+        self._repeatability("no loss", "0 %", "≤ 0.01")
+        # CUBIC does not end in time under such loss.
+        self._repeatability("1 % loss each way, BBR", "1 %", "≤ 0.01", congestion_control="bbr")
+
+    def _links(self) -> None:
+        """Delays, rates and drops of the emulated link against the golden table and the queues' algorithms."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.app.images.make(self.app.images.sim_build("lab"), self.announce)
+        sim = self.app.exported.of(self.app.images.sim_build("lab").reference)
+        for rows in link_fidelity(Path(sim.rootfs), self.folder, seed=1, core=self._cores[0]).values():
+            for row in rows:
+                aim = f"{row.expected:.6g} ± {row.tolerance:.3g}"
+                self.say(line(row.name, [row.measured], row.unit, aim if row.holds else f"{aim}: MISSED"))
+
+    def _engine(self, jobs: int = 1) -> VirtualEngine:
+        return VirtualEngine(self.app.places.cache, self._cores[:jobs])
+
+    def _measured(self, cell: Cell, engine: VirtualEngine, repetition: int = 0) -> tuple[Run, MeasuredRun | None]:
+        return run_once(PlannedRun(cell, repetition), engine, self._store, {}, lambda phase: None)
+
+    def _speed(self) -> None:
+        cell = self.cell(scenario("speed", *RATES, delay=DELAY, size=SIZE), "virtual")
+        runs = [self._measured(cell, self._engine())[0] for _ in range(3)]
+        speeds = [(run.virtual or 0.0) / run.wall for run in runs]
+        self.say(line("virtual seconds per wall second, one core", speeds, "", "≥ 2.5"))
+        transfers = [
+            (item.ended_ns - item.started_ns) / 1e9 / run.phases["transfer"] for run in runs for item in run.transfers
+        ]
+        self.say(line("  of which during the transfer", transfers, "", ""))
+        names = ("create", "ready", "transfer", "collect", "remove")
+        for name in names:
+            self.say(line(f"  wall of {name}", [run.phases[name] for run in runs], "s", ""))
+        ends = [run.phases["create"] + run.phases["remove"] for run in runs]
+        self.say(line("start and stop of a guest", ends, "s", "≤ 1.0"))
+
+    def _side_by_side(self) -> None:
+        """Two cells on two cores against one alone: runs per second."""
+        cell = self.cell(scenario("beside", *RATES, delay=DELAY, size="20 MB"), "virtual")
+        jobs = min(2, len(self._cores))
+        gains = []
+        for _ in range(3):
+            engine = self._engine(jobs)
+            begun = time.monotonic()
+            self._measured(cell, engine)
+            alone = time.monotonic() - begun
+            begun = time.monotonic()
+            with ThreadPoolExecutor(jobs) as pool:
+                list(pool.map(lambda number, engine=engine: self._measured(cell, engine, number), range(jobs)))
+            gains.append(jobs * alone / (time.monotonic() - begun))
+        self.say(line(f"{jobs} cells on {jobs} cores, against one on one", gains, "×", "≥ 1.8"))
+
+    def _repeatability(self, name: str, loss: str, aim: str, **parameters: str) -> None:
+        """The same cell, the same seed, again and again, with every core busy with other work."""
+        cell = self.cell(
+            scenario(f"repeat-{loss[0]}", *RATES, delay=DELAY, size=SIZE, loss=loss), "virtual", **parameters
+        )
+        times: list[float] = []
+        with busy_cores():
+            for _ in range(REPEATS):
+                run, measured = self._measured(cell, self._engine())
+                value = measured.value("completion") if measured else None
+                if value is None:
+                    self.console.print(f"a run did not complete: {run.outcome.detail}", markup=False)
+                else:
+                    times.append(value)
+        if times:
+            self.say(line(f"100 MB, {name}, every core busy", times, "s", ""))
+            spread = 100 * (max(times) - min(times)) / statistics.median(times)
+            self.say(line("  (max − min) / median", [spread], "%", aim))

@@ -1,0 +1,157 @@
+"""Figures of one engine's runs for a comparison, drawn from a cell's results."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from harness.outcome import Direction, EngineName, Interval, MeasuredRun, Run, Transfer, proven_outcome
+from harness.reports import CellResult
+from harness.stats import interval
+
+CpuRole = Literal["client", "server", "sim"]
+ROLES: tuple[CpuRole, ...] = ("client", "server", "sim")
+
+#: Which transfer a metric is of, and its name (see `harness.metrics.view.Window.prefix`).
+_NAME = re.compile(r"(?P<prefix>(?:flow(?P<flow>\d+)_)?(?P<repeat>repeat_)?)(?P<base>.*)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Side:
+    """One engine's runs of a point, as far as one metric goes."""
+
+    engine: EngineName
+    key: str
+    """The cell's key in the store."""
+    outcomes: Mapping[str, int]
+    """How often each outcome happened."""
+    counted: int
+    """Runs that were measured and completed or timed out; the others do not count."""
+    interval: Interval | None
+    """Of the metric; a time that a timed-out run never reached is infinite. None where it was not measured."""
+    receive_drops: float | None
+    """Median of the datagrams dropped at full socket buffers of both endpoints."""
+
+
+@dataclass(frozen=True)
+class CpuUse:
+    """What one container spent during the transfer; medians over the real-time runs (`harness.metrics.effort`)."""
+
+    seconds: float
+    """CPU time, s; in a short transfer it includes the container's start."""
+    share: float
+    """CPU seconds per second of the completion, or of the client's life where it never completed; 1 is one core."""
+
+
+def _counted(result: CellResult) -> Iterator[tuple[Run, MeasuredRun]]:
+    """The runs that count, as in `CellResult.measurements`."""
+    for run, measured in result.runs:
+        if measured is not None and proven_outcome(run, measured).status in ("completed", "timed_out"):
+            yield run, measured
+
+
+def _split(metric: str) -> tuple[str, tuple[int, int], str]:
+    """Prefix, (flow, index) of the transfer, and the name without prefix."""
+    match = _NAME.fullmatch(metric)
+    assert match is not None, "every part may be empty"
+    return match["prefix"], (int(match["flow"] or 0), int(match["repeat"] is not None)), match["base"]
+
+
+def _transfer(run: Run, metric: str) -> Transfer | None:
+    place = _split(metric)[1]
+    return next((item for item in run.transfers if (item.flow, item.index) == place), None)
+
+
+def side_of(result: CellResult | None, metric: str) -> Side | None:
+    """What an engine's runs say of a metric; None where there are no runs."""
+    if result is None or not result.runs:
+        return None
+    counted = list(_counted(result))
+    values = [
+        math.inf if value is None else value
+        for run, measured in counted
+        if (value := measured.value(metric)) is not None or _never_reached(run, metric)
+    ]
+    drops = [measured.value(f"{_split(metric)[0]}udp_receive_drops") for _, measured in counted]
+    return Side(
+        engine=result.cell.engine, key=result.cell.key, outcomes=result.outcomes, counted=len(counted),
+        interval=interval(values) if values else None, receive_drops=_median(drops),
+    )  # fmt: skip
+
+
+def _never_reached(run: Run, metric: str) -> bool:
+    """Whether the metric is a time that a timed-out run did not get to.
+
+    Any other missing value is unknown: some are left out as too vague (`harness.metrics.times`).
+    """
+    if run.outcome.status != "timed_out" or not _is_time(metric):
+        return False
+    transfer = _transfer(run, metric)
+    if transfer is None:
+        return True
+    sizes = {f"milestone_{size.label()}": size.bytes for size in run.cell.scenario.milestones}
+    return transfer.received < sizes.get(_split(metric)[2], transfer.size)
+
+
+def _is_time(metric: str) -> bool:
+    """Whether it is a time at which a part of the file had come."""
+    name = _split(metric)[2]
+    return name == "completion" or name.startswith("milestone_")
+
+
+def difference_of(real: float, virtual: float) -> float:
+    """`virtual / real - 1`; 0 for equal values, two zeros and two infinities included."""
+    if real == virtual:
+        return 0.0
+    return math.copysign(math.inf, virtual) if real == 0 else virtual / real - 1
+
+
+def kind_of(results: Iterable[CellResult], metric: str) -> tuple[str, Direction]:
+    """Unit and direction of a metric."""
+    for result in results:
+        for measurement in result.measurements.get(metric, []):
+            return measurement.unit, measurement.direction
+    # Where no run got so far, the times are still known to be times.
+    return ("s", "lower") if _is_time(metric) else ("", "neutral")
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return interval(known).median if known else None
+
+
+def cpu_of(result: CellResult, metric: str) -> dict[CpuRole, CpuUse]:
+    """CPU use during the metric's transfer. The simulator's stands with the first flow."""
+    prefix = _split(metric)[0]
+    found: dict[CpuRole, CpuUse] = {}
+    for role in ROLES:
+        spent = [
+            (used, used / seconds)
+            for run, measured in _counted(result)
+            if (used := measured.value(f"{prefix}cpu_{role}")) is not None
+            and (seconds := _seconds(run, measured, metric)) is not None
+        ]
+        if spent:
+            found[role] = CpuUse(
+                seconds=interval(used for used, _ in spent).median, share=interval(share for _, share in spent).median
+            )
+    return found
+
+
+def _seconds(run: Run, measured: MeasuredRun, metric: str) -> float | None:
+    """How long the metric's transfer took; the client's life where it never completed."""
+    completion = measured.value(f"{_split(metric)[0]}completion")
+    if completion is not None:
+        return completion
+    transfer = _transfer(run, metric)
+    lived = 0.0 if transfer is None else (transfer.ended_ns - transfer.started_ns) / 1e9
+    return lived if lived > 0 else None
+
+
+def cores_of(result: CellResult) -> int | None:
+    """Cores of the machine of the last run."""
+    known = [cores for run, _ in result.runs if isinstance(cores := run.host.get("cpus"), int)]
+    return known[-1] if known else None

@@ -1,0 +1,67 @@
+"""Results of two engines at one point, for the comparison's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from harness.judge import judge
+from harness.model import Scenario
+from harness.outcome import Cell, EngineName, LinkProof, MeasuredRun, Measurement, Outcome, Run, Status, Transfer
+from harness.reports import CellResult
+from tests.examples import cell, scenario
+
+Pair = tuple[Run, MeasuredRun | None]
+
+
+def result(engine: EngineName, *runs: Pair, of: Cell | None = None, **more: object) -> CellResult:
+    """A cell's result; `more` goes to the request: seed, parameters, one (the scenario), client, server."""
+    made = of or cell(engine=engine, **more)  # type: ignore[arg-type]
+    pairs = tuple(
+        (run.model_copy(update={"cell": made, "repetition": number}), measured)
+        for number, (run, measured) in enumerate(runs)
+    )
+    folders = tuple(Path(f"{engine}/{number}") for number in range(len(pairs)))
+    return CellResult(made, pairs, judge(made.scenario, pairs), folders)
+
+
+def run(
+    status: Status = "completed",
+    received: int = 10_000_000,
+    seconds: float = 30,
+    figures: Mapping[str, float] | None = None,
+    **values: float,
+) -> Pair:
+    """A run of a download of 10 MB, `seconds` long, with what was measured of it, as figures or by keyword."""
+    transfer = Transfer(
+        flow=0, index=0, size=10_000_000, received=received, started_ns=0, ended_ns=round(seconds * 1e9)
+    )
+    one = Run(
+        cell=cell(),
+        repetition=0,
+        outcome=Outcome(status=status),
+        started_at="2026-11-21T00:00:00Z",
+        transfers=(transfer,),
+        host={"cpus": 2},
+        effective={"client.receive_window": "16777216 B"},
+    )
+    found = [
+        Measurement(
+            name=name,
+            value=value,
+            unit="Mbit/s" if name == "goodput" else "1" if "drops" in name else "s",
+            direction="higher" if name == "goodput" else "lower",
+        )
+        for name, value in {**(figures or {}), **values}.items()
+    ]
+    return one, MeasuredRun(version=1, measurements=tuple(found), link=LinkProof(valid=True))
+
+
+def completions(engine: EngineName, *seconds: float, **more: object) -> CellResult:
+    """A cell whose runs completed after `seconds`, without CPU samples."""
+    return result(engine, *(run(completion=value) for value in seconds), **more)  # type: ignore[arg-type]
+
+
+def repeating() -> Scenario:
+    """10 MB twice."""
+    return scenario(name="test/twice", flows=[{"download": "10 MB", "repeat_after": "10 s"}])

@@ -1,0 +1,179 @@
+"""Cells in virtual time: the same images, exact results, whatever else the machine does."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.lab.conftest import LINKS, Harness, Manifest, left_overs, local_image
+
+VIRTUAL = ("--engine", "virtual")
+NGTCP2 = ("--clients", "ngtcp2", "--servers", "ngtcp2")
+IMPLEMENTATIONS = ("ngtcp2", "quiche", "quic-go")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def busy_cores() -> Iterator[None]:
+    """Other work on every core: nothing here may depend on the machine being idle."""
+    spinners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in os.sched_getaffinity(0)]
+    yield
+    for spinner in spinners:
+        spinner.kill()
+        spinner.wait()
+
+
+def test_every_pair_transfers_over_an_exact_link(warm: Harness, harness: Harness) -> None:
+    names = ",".join(IMPLEMENTATIONS)
+    cells = harness.cells(harness.scenario("pairs"), "--clients", names, "--servers", names, "--repeat", "1", *VIRTUAL)
+    assert len(cells) == len(IMPLEMENTATIONS) ** 2
+    for cell in cells:
+        who = (cell["client"], cell["server"])
+        assert cell["outcomes"] == {"completed": 1}, (who, cell["sentence"])
+        link = cell["link"]
+        assert link["valid"], (who, link["problems"])
+        assert link["kernel"].startswith("lab ")
+        for direction in ("to_client", "to_server"):
+            assert link[direction]["min_delay_ms"] == pytest.approx(20, abs=0.001)
+            assert link[direction]["lateness_p99_ms"] < 0.01
+            assert link[direction]["unasked_drops"] == 0
+        # 40 ms for the handshake, 40 for the request, 1 MB at 20 Mbit/s: nothing can be faster.
+        assert 0.48 < cell["measurements"]["completion"]["median"] < 1.0
+        # CPU costs no virtual time, so it is no figure of such a run.
+        assert "cpu_client" not in cell["measurements"]
+        assert cell["measurements"]["udp_receive_drops"]["median"] == 0
+
+
+def test_the_same_seed_gives_the_same_run_and_another_seed_another(warm: Harness, harness: Harness) -> None:
+    """With loss, so that chance decides; the figures of a run repeat to the resolution of the file's samples."""
+    links = {name: {**link, "loss": "1 %"} for name, link in LINKS.items()}
+    case = harness.scenario("lossy", path=links, flows=[{"download": "2 MB"}], milestones=["1 MB", "2 MB"])
+
+    def completion(seed: int) -> tuple[float, float]:
+        cell = harness.cell(case, *NGTCP2, "--repeat", "1", "--seed", str(seed), "--fresh", *VIRTUAL)
+        assert cell["outcomes"] == {"completed": 1}, cell["sentence"]
+        assert cell["link"]["to_client"]["loss_drops"] > 5
+        assert cell["link"]["to_client"]["unasked_drops"] == 0
+        return cell["measurements"]["completion"]["median"], cell["link"]["to_client"]["loss_drops"]
+
+    first, again, other = completion(1), completion(1), completion(2)
+    assert first[0] == pytest.approx(again[0], abs=0.004)
+    assert first[1] == again[1]
+    assert abs(first[0] - other[0]) > 0.004
+
+
+def test_a_scheduled_change_takes_effect_on_time(warm: Harness, harness: Harness) -> None:
+    path = {**LINKS, "changes": [{"at": "1 s", "forward": {"rate": "4 Mbit/s"}}]}
+    case = harness.scenario("change", path=path, flows=[{"download": "4 MB"}], milestones=["4 MB"])
+    cell = harness.cell(case, *NGTCP2, "--repeat", "1", *VIRTUAL)
+    assert cell["outcomes"] == {"completed": 1}, cell["sentence"]
+    assert len(cell["link"]["changes_late_ms"]) == 1
+    assert 0 <= cell["link"]["changes_late_ms"][0] < 1
+    # About 2.3 MB fit into the first second; the rest takes 0.5 MB/s.
+    assert 3.5 < cell["measurements"]["completion"]["median"] < 10
+
+
+def test_flows_share_the_bottleneck_and_a_late_one_starts_late(warm: Harness, harness: Harness) -> None:
+    case = harness.scenario("two", flows=[{"download": "1 MB"}, {"download": "1 MB", "start": "1 s"}])
+    cell = harness.cell(case, *NGTCP2, "--repeat", "1", *VIRTUAL)
+    assert cell["outcomes"] == {"completed": 1}, cell["sentence"]
+    assert cell["link"]["valid"], cell["link"]["problems"]
+    assert {"completion", "flow1_completion"} <= set(cell["measurements"])
+    run = json.loads((Path(cell["evidence"][0]) / "run.json").read_text())
+    early, late = sorted(run["transfers"], key=lambda item: item["flow"])
+    assert late["started_ns"] - early["started_ns"] > 1e9
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_ipv6_and_a_repeat(warm: Harness, harness: Harness, implementation: str) -> None:
+    case = harness.scenario("again", ip_version=6, flows=[{"download": "1 MB", "repeat_after": "2 s"}])
+    cell = harness.cell(case, "--clients", implementation, "--servers", implementation, "--repeat", "1", *VIRTUAL)
+    assert cell["outcomes"] == {"completed": 1}, cell["sentence"]
+    assert cell["link"]["valid"], cell["link"]["problems"]
+    first, again = (cell["measurements"][name]["median"] for name in ("completion", "repeat_completion"))
+    assert 0.48 < first < 10
+    assert 0.44 < again < 10
+
+
+def test_an_upload_takes_the_return_link(warm: Harness, harness: Harness) -> None:
+    case = harness.scenario("up", path={**LINKS, "terminal": "server"})
+    cell = harness.cell(case, "--clients", "quiche", "--servers", "quiche", "--repeat", "1", *VIRTUAL)
+    assert cell["outcomes"] == {"completed": 1}, cell["sentence"]
+    assert cell["measurements"]["completion"]["median"] > 8e6 / 5e6
+
+
+def test_long_idle_times_cost_no_wall_time(warm: Harness, harness: Harness) -> None:
+    case = harness.scenario("idle", flows=[{"download": "100 kB", "repeat_after": "600 s"}], milestones=["100 kB"])
+    cell = harness.cell(case, *NGTCP2, "--repeat", "1", *VIRTUAL, timeout=120)
+    assert cell["outcomes"] == {"completed": 1}, cell["sentence"]
+    run = json.loads((Path(cell["evidence"][0]) / "run.json").read_text())
+    assert run["virtual"] > 600
+    assert run["wall"] < 100
+
+
+def test_two_runs_side_by_side_do_not_see_each_other(warm: Harness, harness: Harness) -> None:
+    case = harness.scenario("beside")
+    alone = harness.cell(case, *NGTCP2, "--repeat", "2", "--jobs", "1", *VIRTUAL)
+    beside = harness.cell(case, *NGTCP2, "--repeat", "2", "--jobs", "2", "--fresh", *VIRTUAL)
+    for cell in (alone, beside):
+        assert cell["outcomes"] == {"completed": 2}, cell["sentence"]
+    for bound in ("low", "high"):
+        first, second = (cell["measurements"]["completion"][bound] for cell in (alone, beside))
+        assert first == pytest.approx(second, abs=0.004)
+
+
+def test_it_runs_without_the_docker_daemon_once_the_images_are_exported(
+    warm: Harness, harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.cell(harness.scenario("first"), *NGTCP2, "--repeat", "1", *VIRTUAL)
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
+    cell = harness.cell(harness.scenario("second"), *NGTCP2, "--repeat", "2", *VIRTUAL)
+    assert cell["outcomes"] == {"completed": 2}, cell["sentence"]
+
+
+def test_a_run_leaves_the_exported_images_as_they_were(warm: Harness, harness: Harness) -> None:
+    harness.cell(harness.scenario("first"), *NGTCP2, "--repeat", "1", *VIRTUAL)
+    root = _rootfs("quic-lab/ngtcp2")
+    before = {path: path.lstat().st_mtime_ns for path in root.rglob("*")}
+    harness.cell(harness.scenario("second"), *NGTCP2, "--repeat", "1", *VIRTUAL)
+    assert {path: path.lstat().st_mtime_ns for path in root.rglob("*")} == before
+
+
+def _rootfs(name: str) -> Path:
+    """The exported root of an image of ours."""
+    from harness.engines.rootfs import RootFileSystems
+    from tests.examples import ROOT
+
+    cache = Path(os.environ.get("HARNESS_CACHE") or ROOT / ".cache")
+    known = RootFileSystems(cache).known(local_image(name.removeprefix("quic-lab/")))
+    assert known is not None
+    return Path(known.rootfs)
+
+
+@pytest.mark.parametrize("user", ["someone", "root"])
+def test_an_endpoint_finds_what_it_finds_in_a_container(
+    warm: Harness, harness: Harness, manifest: Manifest, user: str
+) -> None:
+    tag = f"quic-lab-test/tells:{user}"
+    subprocess.run(
+        ["docker", "buildx", "build", "--load", "--quiet", "--label", "org.quic-lab.image=1",
+         "--build-arg", f"ENDPOINT={local_image('quic-go')}", "--build-arg", f"NAME={user}", "--tag", tag,
+         str(Path(__file__).parent / "tells")],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    file = manifest("tells", tag)
+    said = {}
+    for engine in ("compose", "virtual"):
+        words = ("--clients", "tells", "--servers", "quic-go", "--manifest", str(file), "--repeat", "1")
+        cell = harness.cell(harness.scenario("tells"), *words, "--engine", engine)
+        assert cell["outcomes"] == {"crashed": 1}
+        assert "exit code 3" in cell["sentence"]
+        said[engine] = (Path(cell["evidence"][0]) / "client0.log").read_text().splitlines()
+    assert said["virtual"] == said["compose"]
+    assert len(said["virtual"]) > 30
+    assert left_overs() == []

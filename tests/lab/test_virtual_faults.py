@@ -1,0 +1,212 @@
+"""What goes wrong in virtual time: one cell's outcome with a reason, nothing else lost, nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.engines.guest import Guest, guests
+from harness.engines.owner import lives
+from tests.examples import ROOT
+from tests.lab.conftest import Harness, Manifest
+from tests.lab.test_faults import FAULTS, _image
+
+CACHE = Path(os.environ.get("HARNESS_CACHE") or ROOT / ".cache")
+VIRTUAL = ("--engine", "virtual")
+NGTCP2 = ("--clients", "ngtcp2", "--servers", "ngtcp2")
+SHORT = {"flows": [{"download": "100 kB"}], "milestones": ["100 kB"]}
+
+
+def _guests_of(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> list[int]:
+    return [guest for guest, label in guests() if label.startswith(f"{process.pid}-")]
+
+
+def _forsaken() -> list[int]:
+    """Guests whose harness has ended."""
+    return [guest for guest, label in guests() if not lives(label)]
+
+
+def _await(condition: Callable[[], object], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(("fault", "status", "role", "words"), FAULTS, ids=[item[0] for item in FAULTS])
+def test_a_fault_is_one_outcome_and_the_matrix_goes_on(
+    warm: Harness, harness: Harness, manifest: Manifest, fault: str, status: str, role: str, words: str
+) -> None:
+    name = f"faulty-{fault}"
+    file = manifest(name, _image(fault), protocols=["h3"])
+    short = harness.scenario("fault", timeout="3 s", **SHORT)
+    clients = f"{name},ngtcp2" if role == "client" else "ngtcp2"
+    servers = f"{name},ngtcp2" if role == "server" else "ngtcp2"
+    words_of = ("--clients", clients, "--servers", servers, "--manifest", str(file), "--repeat", "1")
+    cells = harness.cells(short, *words_of, *VIRTUAL)
+    broken, sound = (
+        next(cell for cell in cells if (name in (cell["client"], cell["server"])) is value) for value in (True, False)
+    )
+    assert broken["outcomes"] == {status: 1}
+    assert sound["outcomes"] == {"completed": 1}
+    run = json.loads((Path(broken["evidence"][0]) / "run.json").read_text())
+    assert run["outcome"]["role"] == role
+    assert words in broken["sentence"]
+    assert _forsaken() == []
+
+
+def test_a_clock_that_stands_still_names_the_program_that_spins(
+    warm: Harness, harness: Harness, manifest: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HARNESS_STALL", "8")
+    file = manifest("spins", _image("client-spin"), protocols=["h3"])
+    words = ("--clients", "spins,ngtcp2", "--servers", "ngtcp2", "--manifest", str(file), "--repeat", "1")
+    spins, sound = harness.cells(harness.scenario("fault", **SHORT), *words, *VIRTUAL)
+    assert spins["outcomes"] == {"infrastructure": 1}
+    assert "the clock stood still for 8 s" in spins["sentence"]
+    assert "client0: /misbehave.sh" in spins["sentence"]
+    assert sound["outcomes"] == {"completed": 1}
+    assert _forsaken() == []
+
+
+def test_a_guest_without_memory_ends_with_its_last_words(warm: Harness, harness: Harness, manifest: Manifest) -> None:
+    file = manifest("eats", _image("client-eat"), protocols=["h3"])
+    words = ("--clients", "eats,ngtcp2", "--servers", "ngtcp2", "--manifest", str(file), "--repeat", "1")
+    eats, sound = harness.cells(harness.scenario("fault", **SHORT), *words, *VIRTUAL)
+    assert eats["outcomes"] == {"infrastructure": 1}
+    assert "into the lab: Out of memory" in eats["sentence"]
+    run = json.loads((Path(eats["evidence"][0]) / "run.json").read_text())
+    assert "Kernel panic" in run["outcome"]["log_tail"][0]
+    assert sound["outcomes"] == {"completed": 1}
+
+
+def test_a_guest_that_panics_leaves_its_last_words(warm: Harness, tmp_path: Path) -> None:
+    """A kernel whose init ends at once."""
+    sim = next(
+        image
+        for file in sorted((CACHE / "rootfs").glob("*/image.json"), key=lambda file: file.stat().st_mtime, reverse=True)
+        if (image := json.loads(file.read_text()))["reference"].startswith("quic-lab/sim:")
+    )
+    kernel = Path(sim["rootfs"]) / "opt/lab/linux"
+    guest = Guest(kernel, Path(sim["rootfs"]), memory_mib=128, seed=1, start_ns=10**18, core=0)
+    end = guest.run(["/bin/false"], tmp_path, tmp_path / "console.log", stall=30, phase=lambda word: None)
+    assert not end.said_over
+    assert not end.spun
+    assert "Kernel panic - not syncing: Attempted to kill init!" in (tmp_path / "console.log").read_text()
+
+
+def test_a_guest_that_is_killed_loses_its_cell_only(warm: Harness, harness: Harness) -> None:
+    case = harness.scenario("killed", flows=[{"download": "20 MB"}], milestones=["20 MB"])
+    words = harness.command("run", case, *NGTCP2, "--repeat", "2", "--jobs", "1", "--json", *VIRTUAL)
+    process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    _await(lambda: _guests_of(process))
+    time.sleep(1)
+    os.kill(_guests_of(process)[0], signal.SIGKILL)
+    text, _ = process.communicate(timeout=300)
+    cell = json.loads(text)["cells"][0]
+    assert cell["outcomes"] == {"completed": 1, "infrastructure": 1}
+    assert _forsaken() == []
+
+
+def test_kill_9_of_the_harness_leaves_no_guest_after_the_next_command(warm: Harness, harness: Harness) -> None:
+    case = harness.scenario("orphan", flows=[{"download": "20 MB"}], milestones=["20 MB"])
+    words = harness.command("run", case, *NGTCP2, "--repeat", "2", "--jobs", "2", *VIRTUAL)
+    process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _await(lambda: len(_guests_of(process)) == 2)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    place = Path(os.environ.get("TMPDIR") or "/dev/shm")
+    assert list(place.glob(f"quic-lab.{process.pid}-*"))
+    done = harness.run(harness.scenario("next", **SHORT), *NGTCP2, "--repeat", "1", *VIRTUAL)
+    assert f"quic-lab.{process.pid}-" in done.stderr
+    assert _forsaken() == []
+    assert not list(place.glob(f"quic-lab.{process.pid}-*"))
+    assert not list(harness.store.glob("partial/*"))
+
+
+def test_ctrl_c_ends_the_guests(warm: Harness, harness: Harness) -> None:
+    case = harness.scenario("interrupted", flows=[{"download": "20 MB"}], milestones=["20 MB"])
+    words = harness.command("run", case, *NGTCP2, "--repeat", "4", "--jobs", "2", *VIRTUAL)
+    process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    _await(lambda: len(_guests_of(process)) == 2)
+    process.send_signal(signal.SIGINT)
+    _, talk = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Go on with:\n  harness run" in talk
+    assert _forsaken() == []
+    assert not list(harness.store.glob("partial/*"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+def test_memory_that_may_not_be_executed_is_said_before_the_start(
+    warm: Harness, harness: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "noexec"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "noexec", "tmpfs", str(place)], check=True)
+    monkeypatch.setenv("TMPDIR", str(place))
+    try:
+        done = harness.run(harness.scenario("noexec", **SHORT), *NGTCP2, "--repeat", "1", *VIRTUAL)
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+    assert done.returncode == 3
+    assert f"{place} is mounted noexec" in done.stderr
+    assert "hint: set TMPDIR" in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
+def test_a_disk_that_fills_up_is_nobody_s_fault(warm: Harness, harness: Harness, manifest: Manifest) -> None:
+    file = manifest("flood", _image("client-flood"), protocols=["h3"])
+    harness.store.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=80m", "tmpfs", str(harness.store)], check=True)
+    words = ("--clients", "flood", "--servers", "ngtcp2", "--manifest", str(file), "--repeat", "1")
+    try:
+        done = harness.run(harness.scenario("full", **SHORT), *words, *VIRTUAL)
+    finally:
+        subprocess.run(["umount", str(harness.store)], check=True)
+    assert done.returncode == 3
+    assert "the disk is full" in done.stderr
+
+
+def _built(tag: str, dockerfile: str, folder: Path, *more: str) -> str:
+    folder.mkdir()
+    (folder / "Dockerfile").write_text(dockerfile)
+    (folder / "start").write_text("#!/opt/there-is-no-such/interpreter\n")
+    (folder / "start").chmod(0o755)
+    subprocess.run(
+        ["docker", "buildx", "build", "--load", "--quiet", "--label", "org.quic-lab.image=1", "--tag", tag, *more,
+         str(folder)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return tag
+
+
+def test_an_image_for_another_machine_is_said_so_by_name(
+    warm: Harness, harness: Harness, manifest: Manifest, tmp_path: Path
+) -> None:
+    text = 'FROM scratch\nCOPY start /start\nENTRYPOINT ["/start"]\n'
+    tag = _built("quic-lab-test/arm:1", text, tmp_path / "context", "--platform", "linux/arm64")
+    file = manifest("arm", tag)
+    words = ("--clients", "arm", "--servers", "quic-go", "--manifest", str(file), "--repeat", "1")
+    done = harness.run(harness.scenario("arm", **SHORT), *words, *VIRTUAL)
+    assert done.returncode == 3
+    assert f"the image {tag} is for arm64, and this machine is amd64" in done.stderr
+
+
+def test_an_entry_point_that_needs_what_is_not_there_is_said_so_by_name(
+    warm: Harness, harness: Harness, manifest: Manifest, tmp_path: Path
+) -> None:
+    text = 'FROM scratch\nCOPY start /start\nENTRYPOINT ["/start"]\n'
+    tag = _built("quic-lab-test/lacks:1", text, tmp_path / "context")
+    file = manifest("lacks", tag)
+    words = ("--clients", "lacks", "--servers", "quic-go", "--manifest", str(file), "--repeat", "1")
+    cell = harness.cell(harness.scenario("lacks", **SHORT), *words, *VIRTUAL)
+    assert cell["outcomes"] == {"infrastructure": 1}
+    assert f"{tag}: /start needs /opt/there-is-no-such/interpreter, which the image has not" in cell["sentence"]

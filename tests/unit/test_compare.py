@@ -1,0 +1,337 @@
+from __future__ import annotations
+
+import io
+import json
+import math
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from harness.outcome import Image, MeasuredRun
+from harness.reports import CellResult
+from harness.reports.compare import BOUND, Comparison, comparisons, default_metrics
+from harness.reports.compare_views import markdown, report, show
+from tests.comparisons import completions, repeating, result, run
+from tests.examples import cell, implementation, scenario
+
+
+def one(*results: CellResult, metric: str = "completion", within: float = 0.03) -> Comparison:
+    (found,) = comparisons(results, [metric], within)
+    return found
+
+
+def busy(completion: float = 20, **cores: float) -> CellResult:
+    """One real-time run whose containers used so many cores."""
+    spent = {f"cpu_{role}": share * completion for role, share in cores.items()}
+    return result("compose", run(completion=completion, figures=spent))
+
+
+# --- what is compared
+
+
+def test_medians_intervals_and_difference() -> None:
+    found = one(completions("compose", 20, 22, 21), completions("virtual", 18, 18.9, 20))
+    assert found.compose is not None and found.compose.interval is not None
+    assert found.virtual is not None and found.virtual.interval is not None
+    span = found.compose.interval
+    assert (span.n, span.median, span.low, span.high) == (3, 21, 20, 22)
+    assert found.virtual.interval.median == 18.9
+    assert found.difference == pytest.approx(-0.1)
+    assert (found.within, found.unit, found.direction) == (False, "s", "lower")
+
+
+@pytest.mark.parametrize(
+    ("virtual", "within", "met"),
+    [
+        (20.5, 0.03, True),
+        (19.5, 0.03, True),
+        (20.6, 0.03, True),
+        (20.61, 0.03, False),
+        (19.39, 0.03, False),
+        (20.5, 0.02, False),
+    ],
+)
+def test_tolerance_on_both_sides(virtual: float, within: float, met: bool) -> None:
+    found = one(completions("compose", 20.0), completions("virtual", virtual), within=within)
+    assert found.within is met and found.tolerance == within
+    assert (found.reason == "within_tolerance") is met
+    assert (found.explanation == "") is met
+
+
+def test_a_negative_tolerance_is_refused() -> None:
+    with pytest.raises(ValueError, match="below zero"):
+        comparisons([], within=-0.01)
+
+
+def test_metrics_of_the_first_transfer() -> None:
+    assert default_metrics(scenario()) == ["milestone_2MB", "completion"]
+    assert default_metrics(repeating()) == ["milestone_2MB", "completion", "repeat_completion"]
+    two = scenario(flows=[{"download": "1 MB"}, {"download": "100 MB", "repeat_after": "1 s"}])
+    assert default_metrics(two) == ["completion"]
+    engines = completions("compose", 20, one=repeating()), completions("virtual", 20, one=repeating())
+    assert [item.metric for item in comparisons(engines)] == default_metrics(repeating())
+
+
+def test_points_are_apart_and_in_order() -> None:
+    def both(seconds: float, **more: object) -> list[CellResult]:
+        return [completions("virtual", seconds, **more), completions("compose", 20, **more)]
+
+    results = [
+        *both(23, seed=2),
+        *both(22, parameters={"server.congestion_control": ["cubic"]}),
+        *both(24, one=scenario(name="test/a")),
+        *both(21),
+        *both(25, client=implementation("zeta")),
+    ]
+    found = comparisons(results, ["completion"])
+    keys = [(item.point.scenario, item.point.client, item.point.parameters, item.point.seed) for item in found]
+    cubic = (("server.congestion_control", "cubic"),)
+    assert keys == [
+        ("test/a", "alpha", (), 1),
+        ("test/case", "alpha", cubic, 1),
+        ("test/case", "alpha", (), 1),
+        ("test/case", "alpha", (), 2),
+        ("test/case", "zeta", (), 1),
+    ]
+    assert [round(item.difference or 0, 2) for item in found] == [0.2, 0.1, 0.05, 0.15, 0.25]
+
+
+def test_a_reworded_scenario_is_the_same_point() -> None:
+    found = one(completions("compose", 20), completions("virtual", 20, one=scenario(title="said otherwise")))
+    assert found.within is True and found.explanation == ""
+
+
+def test_two_cells_of_one_engine_at_a_point_are_refused() -> None:
+    with pytest.raises(ValueError, match="two cells of compose"):
+        comparisons([completions("compose", 20), completions("compose", 21)])
+
+
+# --- what cannot be compared
+
+
+@pytest.mark.parametrize(("there", "missing"), [("compose", "virtual"), ("virtual", "compose")])
+def test_one_engine_only_is_listed(there: Any, missing: str) -> None:
+    found = one(completions(there, 20))
+    assert (found.within, found.difference) == (None, None)
+    assert (found.reason, found.explanation) == ("one_engine", f"no {missing} runs")
+    side = found.compose if there == "compose" else found.virtual
+    assert side is not None and side.interval is not None and side.interval.median == 20
+
+
+def test_runs_that_crashed_do_not_count() -> None:
+    crashed = result("compose", run("crashed", completion=5), run("infrastructure"))
+    found = one(crashed, completions("virtual", 20))
+    assert found.reason == "no_run_counts"
+    assert found.explanation == "no compose run counts (crashed 1, infrastructure 1)"
+
+
+def test_an_invalid_link_does_not_count() -> None:
+    of, measured = run(completion=40)
+    assert measured is not None and measured.link is not None
+    broken = measured.model_copy(update={"link": measured.link.model_copy(update={"valid": False})})
+    found = one(result("compose", (of, broken), run(completion=20)), completions("virtual", 20))
+    assert found.difference == 0 and found.compose is not None
+    assert (found.compose.counted, dict(found.compose.outcomes)) == (1, {"completed": 1, "infrastructure": 1})
+
+
+def test_a_metric_nobody_measured() -> None:
+    found = one(completions("compose", 20), completions("virtual", 20), metric="no_such_metric")
+    assert (found.within, found.reason, found.unit) == (None, "not_measured", "")
+    assert found.explanation == "not measured in any compose or virtual run"
+    real = result("compose", run(completion=20, first_byte=1))
+    assert one(real, completions("virtual", 20), metric="first_byte").explanation == "not measured in any virtual run"
+
+
+# --- time-outs
+
+
+def test_a_time_never_reached_is_infinite() -> None:
+    late = run("timed_out", received=5_000_000, milestone_2MB=4.0)
+    found = comparisons([result("compose", late), result("virtual", run(completion=20, milestone_2MB=4.0))])
+    by = {item.metric: item for item in found}
+    assert by["milestone_2MB"].within is True
+    assert by["completion"].difference == -1 and by["completion"].within is False
+    back = one(completions("compose", 20), result("virtual", late))
+    assert back.difference == math.inf and back.within is False
+    neither = one(result("compose", late), result("virtual", late, late))
+    assert (neither.difference, neither.within, neither.unit, neither.direction) == (0, True, "s", "lower")
+    assert "| never | never |" in markdown([neither])
+
+
+def test_some_runs_in_time() -> None:
+    mixed = result("compose", run(completion=20), run(completion=20.2), run("timed_out", received=10))
+    found = one(mixed, completions("virtual", 20))
+    assert found.compose is not None and found.compose.interval is not None
+    span = found.compose.interval
+    assert (span.n, span.median, span.high) == (3, 20.2, math.inf)
+
+
+def test_a_time_that_was_reached_but_left_out_is_unknown() -> None:
+    """Milestones are left out when they are too vague; that is no reason to take them for infinite."""
+    vague = run("timed_out", received=5_000_000)
+    found = one(result("compose", vague), completions("virtual", 20), metric="milestone_2MB")
+    assert found.reason == "not_measured"
+
+
+def test_other_figures_of_a_timed_out_run_are_unknown() -> None:
+    late = result("compose", run("timed_out", received=10))
+    virtual = result("virtual", run(completion=20, goodput=4))
+    assert one(late, virtual, metric="goodput").reason == "not_measured"
+
+
+def test_a_repeat_that_never_began() -> None:
+    late = result("compose", run("timed_out", completion=20), one=repeating())
+    virtual = result("virtual", run(completion=20, repeat_completion=19), one=repeating())
+    assert one(late, virtual, metric="completion").within is True
+    assert one(late, virtual, metric="repeat_completion").difference == -1
+
+
+# --- explanations
+
+
+def test_cpu_is_the_median_of_shares() -> None:
+    runs = [run(completion=seconds, cpu_server=spent) for seconds, spent in ((20, 10), (40, 12), (20, 19))]
+    found = one(result("compose", *runs), completions("virtual", 20))
+    assert found.cpu["server"].seconds == 12 and found.cpu["server"].share == 0.5
+    assert set(found.cpu) == {"server"} and found.cores == 2
+
+
+@pytest.mark.parametrize("role", ["client", "server"])
+def test_cpu_bound(role: str) -> None:
+    found = one(busy(**{role: 0.95}), completions("virtual", 15))
+    assert found.reason == "cpu_bound"
+    assert found.explanation.startswith(f"CPU-bound in real time: the {role} used 95 % of a core; only 1 compose")
+    calm = one(busy(**{role: BOUND - 0.01}), completions("virtual", 15))
+    assert calm.reason == "not_explained"
+    assert one(busy(**{role: BOUND}), completions("virtual", 15)).reason == "cpu_bound"
+
+
+def test_a_busy_simulator_alone_explains_nothing() -> None:
+    """It makes packets late, and that is measured: such a run's link is not valid."""
+    assert one(busy(sim=1.0), completions("virtual", 15)).reason == "not_explained"
+
+
+def test_cores_shared_by_all() -> None:
+    found = one(busy(client=0.4, server=0.5, sim=0.6), completions("virtual", 15))
+    assert found.reason == "cpu_bound"
+    assert "client, server, sim together used 75 % of the machine's cores (2)" in found.explanation
+    assert one(busy(client=0.3, server=0.4, sim=0.6), completions("virtual", 15)).reason == "not_explained"
+    both = one(busy(client=0.3, server=0.9, sim=0.6), completions("virtual", 15)).explanation
+    assert both.startswith("CPU-bound in real time: the server used 90 % of a core and client, server, sim together")
+
+
+def test_cpu_shortage_cannot_make_real_time_faster() -> None:
+    assert one(busy(client=0.95), completions("virtual", 25)).reason == "not_explained"
+    real = result("compose", run(completion=20, goodput=4, cpu_client=19))
+    for goodput, reason in ((5, "cpu_bound"), (3, "not_explained")):
+        virtual = result("virtual", run(completion=20, goodput=goodput))
+        assert one(real, virtual, metric="goodput").reason == reason
+
+
+def test_cpu_within_tolerance_explains_nothing() -> None:
+    found = one(busy(client=0.95), completions("virtual", 20))
+    assert (found.reason, found.explanation) == ("within_tolerance", "")
+    assert found.cpu["client"].share == pytest.approx(0.95)
+
+
+def test_cpu_of_a_transfer_that_never_completed() -> None:
+    """The share is of the client's life then."""
+    real = result("compose", run("timed_out", received=10, seconds=50, cpu_client=45))
+    found = one(real, completions("virtual", 20))
+    assert found.cpu["client"].share == pytest.approx(0.9) and found.reason == "cpu_bound"
+
+
+def test_the_repeat_has_cpu_of_its_own() -> None:
+    times = {"completion": 20.0, "repeat_completion": 20.0, "cpu_client": 2.0, "repeat_cpu_client": 18.0}
+    real = result("compose", run(figures=times), one=repeating())
+    virtual = result("virtual", run(completion=15, repeat_completion=15), one=repeating())
+    reasons = {item.metric: item.reason for item in comparisons([real, virtual])}
+    assert (reasons["completion"], reasons["repeat_completion"]) == ("not_explained", "cpu_bound")
+
+
+def test_full_socket_buffers() -> None:
+    real = result("compose", run(completion=20, udp_receive_drops=560))
+    found = one(real, completions("virtual", 15))
+    assert found.reason == "receive_drops"
+    assert found.explanation.startswith("full socket buffers dropped 560 datagrams in real time")
+    same = result("virtual", run(completion=15, udp_receive_drops=560))
+    assert one(real, same).reason == "not_explained"
+    assert one(real, completions("virtual", 25)).reason == "not_explained"
+
+
+def test_overlapping_intervals() -> None:
+    found = one(completions("compose", 20, 21, 25), completions("virtual", 22, 22, 22))
+    assert found.reason == "intervals_overlap"
+    assert found.explanation == "the intervals overlap; only 3 compose and 3 virtual runs"
+    assert one(completions("compose", 20, 21, 25), completions("virtual", 26, 26)).reason == "not_explained"
+    assert one(completions("compose", 20, 21, 25), completions("virtual", 25, 25)).reason == "intervals_overlap"
+
+
+def test_few_runs_are_a_hint_only() -> None:
+    found = one(completions("compose", *[20] * 6), completions("virtual", 25))
+    assert (found.reason, found.explanation) == ("not_explained", "not explained; only 1 virtual run")
+    many = one(completions("compose", *[20] * 6), completions("virtual", *[25] * 6))
+    assert many.explanation == "not explained"
+
+
+def test_other_bits_are_said_even_within_tolerance() -> None:
+    rebuilt = cell(engine="virtual").model_copy(update={"server_image": Image(reference="x", identity="other")})
+    near = one(completions("compose", 20), completions("virtual", 20, of=rebuilt))
+    assert (near.within, near.reason) == (True, "within_tolerance")
+    assert near.explanation == "not the same experiment, other server image"
+    far = one(completions("compose", 20), completions("virtual", 15, of=rebuilt))
+    assert far.reason == "other_bits"
+    slower = scenario(timeout="60 s")
+    changed = one(completions("compose", 20), completions("virtual", 15, one=slower))
+    assert changed.explanation.startswith("not the same experiment, other scenario;")
+
+
+# --- output
+
+
+def _all() -> list[CellResult]:
+    late = result("compose", run("timed_out", received=10), client=implementation("late"))
+    return [
+        busy(client=0.95, server=0.2, sim=0.5),
+        completions("virtual", 15),
+        late,
+        completions("virtual", 20, client=implementation("late")),
+        completions("compose", 20, client=implementation("lonely")),
+    ]
+
+
+def test_json_is_numbers_and_strict() -> None:
+    content = json.loads(json.dumps(report(comparisons(_all(), ["completion"])), allow_nan=False))
+    assert (content["schema"], content["within"], content["outside"], content["not_comparable"]) == (1, 0, 2, 1)
+    first, late, lonely = content["comparisons"]
+    assert first["difference"] == -0.25 and first["compose"]["median"] == 20 and first["virtual"]["n"] == 1
+    assert first["cpu"]["client"] == {"seconds": 19.0, "share": 0.95} and first["cores"] == 2
+    assert (first["within"], first["reason"], first["tolerance"]) == (False, "cpu_bound", 0.03)
+    assert late["compose"]["median"] is None and late["compose"]["n"] == 1 and late["difference"] == -1
+    assert lonely["virtual"] is None and lonely["within"] is None and lonely["explanation"] == "no virtual runs"
+
+
+def test_nothing_is_dropped_from_the_texts() -> None:
+    compared = comparisons(_all(), ["completion"])
+    out = io.StringIO()
+    show(compared, Console(file=out, width=180))
+    for text in (out.getvalue(), markdown(compared)):
+        assert "not comparable: lonely → beta: no virtual runs: completion" in text
+        assert "0 within ±3 %, 2 outside, 1 not comparable" in text
+        assert "CPU-bound in real time: the client used 95 % of a core" in text
+        assert "-25.0 %" in text and "never" in text and "0.95/0.20/0.50" in text
+
+
+def test_nothing_stored() -> None:
+    out = io.StringIO()
+    show([], Console(file=out))
+    assert out.getvalue() == "no stored runs match\n"
+    assert markdown([]) == "No stored runs match.\n"
+    assert report([])["comparisons"] == []
+
+
+def test_unmeasured_runs_do_not_count() -> None:
+    nobody: MeasuredRun | None = None
+    found = one(result("compose", (run()[0], nobody)), completions("virtual", 20))
+    assert found.reason == "no_run_counts" and found.explanation == "no compose run counts (completed 1)"
