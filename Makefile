@@ -2,6 +2,8 @@
 
 REPEAT ?= 1
 SCENARIO ?= scenarios/satellite/medium.yaml
+# compose (real time, containers) or virtual (virtual time, one kernel).
+ENGINE ?= compose
 HARNESS := .venv/bin/harness
 
 .PHONY: setup run test check unit lab bench generate golden clean
@@ -11,7 +13,7 @@ setup:
 
 # Exit code 1 means that some verdict failed: an answer, not an accident.
 run: setup
-	@$(HARNESS) run $(SCENARIO) --repeat $(REPEAT) || [ $$? -eq 1 ]
+	@$(HARNESS) run $(SCENARIO) --repeat $(REPEAT) --engine $(ENGINE) || [ $$? -eq 1 ]
 
 test: check unit lab
 

@@ -87,7 +87,7 @@ def _paper() -> Console:
 
 
 def _print_json(content: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    sys.stdout.write(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def _print(text: str) -> None:

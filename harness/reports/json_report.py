@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -59,7 +60,7 @@ def _cell(result: CellResult) -> dict[str, Any]:
             {
                 "metric": item.metric,
                 "demanded": item.demanded,
-                "observed": item.observed.model_dump() if item.observed else None,
+                "observed": json.loads(item.observed.model_dump_json()) if item.observed else None,
                 "verdict": item.verdict,
             }
             for item in result.verdict.objectives

@@ -1,0 +1,175 @@
+"""The pure parts of the virtual engine: what a guest is given, and what its diaries mean."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from simulator.container import Image, account, reason
+from simulator.ports import mac
+
+from harness.engines import guest as guests
+from harness.engines.guest import Guest, ram_folder
+from harness.engines.rootfs import RootFileSystems, RootFs
+from harness.engines.virtual import console_tail, guest_memory_mib, outcome_of, transfers_of, world_document
+from harness.errors import EngineError
+from harness.lab import Lab, build_lab
+from tests.examples import cell, scenario
+
+
+def rootfs(user: str = "") -> RootFs:
+    return RootFs("alpha:1", "sha256:1", "sha256:1", "/root/of/alpha", ["/run"], ["A=b"], "/", user, 15)
+
+
+def lab() -> Lab:
+    return build_lab(cell(scenario(flows=[{"download": "1 MB", "repeat_after": "5 s"}, {"download": "2 MB"}])), 0)
+
+
+def images(of: Lab, user: str = "") -> dict[str, RootFs]:
+    return {host.name: rootfs(user) for host in of.hosts}
+
+
+def event(kind: str, host: str, **more: Any) -> dict[str, Any]:
+    return {"event": kind, "t_ns": 1, "host": host, "index": 0, **more}
+
+
+def test_the_guest_is_given_what_compose_gives_its_containers() -> None:
+    made = lab()
+    world = world_document(made, images(made), Path("/cache"), 1000)
+    assert world["folders"] == {"www": "/cache/www", "certs": "/cache/certs"}
+    assert [host["name"] for host in world["hosts"]] == [host.name for host in made.hosts]
+    for given, host in zip(world["hosts"], made.hosts, strict=True):
+        assert given["environment"] == host.environment
+        assert given["addresses"] == [f"{host.ipv4}/24", f"{host.ipv6}/64"]
+        assert given["hosts"] == {name: list(addresses) for name, addresses in host.hosts.items()}
+    client = world["hosts"][0]
+    assert (client["repeat_after"], client["file"]) == (5.0, "1MB.bin")
+    # Whatever is in the file reaches a constructor of the guest's by name.
+    assert Image(**client["image"]).command == ["/run"]
+
+
+def test_an_endpoint_that_is_not_root_writes_to_memory_that_is_there() -> None:
+    made = lab()
+    assert all(host["as_root"] for host in world_document(made, images(made), Path("/cache"), 1)["hosts"])
+    assert not any(host["as_root"] for host in world_document(made, images(made, "app"), Path("/cache"), 1)["hosts"])
+    more = guest_memory_mib(made, images(made, "1000:1000")) - guest_memory_mib(made, images(made, "0:0"))
+    # Two hosts a flow; 1 MB twice and 2 MB once, and as much again of logs.
+    assert more == 2 * 2 * (2_000_000 + 2_000_000) // 2**20
+
+
+@pytest.mark.parametrize(
+    ("events", "simulator", "status", "reason", "blamed"),
+    [
+        ([event("ended", "client0", exit_code=0)], [], "completed", "", ""),
+        ([event("ended", "client1", exit_code=7)], [], "crashed", "exit_7", "client1"),
+        ([event("ended", "server0", exit_code=0)], [], "crashed", "exit_0", "server0"),
+        ([event("ended", "client0", exit_code=127)], [], "unsupported", "exit_127", "client0"),
+        ([event("timed_out", "client0")], [], "timed_out", "timed_out", "client0"),
+        ([event("overflowed", "server1")], [], "log_overflow", "log_overflow", "server1"),
+        ([event("unable", "client0", message="is not in the image")], [], "infrastructure", "unable", "client0"),
+        ([], [{"event": "failed", "reason": "NotReadyError", "message": "no answer"}], "crashed", "no_answer", "server0"),
+        ([], [{"event": "failed", "reason": "CommandError", "message": "tc"}], "infrastructure", "infrastructure", ""),
+    ],
+)  # fmt: skip
+def test_diaries_become_outcomes(
+    events: list[dict[str, Any]], simulator: list[dict[str, Any]], status: str, reason: str, blamed: str
+) -> None:
+    outcome, who = outcome_of(lab(), events, simulator)
+    assert (outcome.status, outcome.reason, who) == (status, reason, blamed)
+
+
+def test_transfers_are_those_that_ended() -> None:
+    events = [
+        {**event("started", "server0"), "t_ns": 5},
+        {**event("started", "client0"), "t_ns": 10},
+        {**event("started", "client1"), "t_ns": 11},
+        {**event("ended", "client0", exit_code=0), "t_ns": 20},
+        {**event("started", "client0"), "t_ns": 30, "index": 1},
+        {**event("timed_out", "client0"), "t_ns": 40, "index": 1},
+    ]
+    found = transfers_of(lab(), events)
+    assert [(item.flow, item.index, item.started_ns, item.ended_ns, item.exit_code) for item in found] == [
+        (0, 0, 10, 20, 0),
+        (0, 1, 30, 40, None),
+    ]
+
+
+def test_of_a_panic_the_first_lines_are_shown(tmp_path: Path) -> None:
+    (tmp_path / "sim").mkdir()
+    console = tmp_path / "sim" / "console.log"
+    trace = [f"frame {number}" for number in range(40)]
+    console.write_text("\n".join(["hello", "Kernel panic - not syncing: Out of memory", *trace]))
+    assert console_tail(tmp_path)[:2] == ("Kernel panic - not syncing: Out of memory", "frame 0")
+    console.write_text("\n".join(trace))
+    assert console_tail(tmp_path)[-1] == "frame 39"
+
+
+def test_memory_is_looked_for_before_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert ram_folder(1) == tmp_path
+    with pytest.raises(EngineError, match="may need"):
+        ram_folder(1 << 60)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "nowhere"))
+    with pytest.raises(EngineError, match="nowhere"):
+        ram_folder(1)
+
+
+def test_no_folder_of_this_machine_is_on_the_guest_s_command_line(tmp_path: Path) -> None:
+    """The kernel mixes its command line into its random numbers."""
+    guest = Guest(Path("/a/kernel"), Path("/b/rootfs"), 128, 1, 0, core=0)
+    words = guest.command(tmp_path, ["/bin/init", guests.LAB])
+    mixed = [word for word in words[words.index("/a/kernel") + 1 :] if not word.startswith("uml_dir=")]
+    assert not [word for word in mixed if "/b/" in word or str(tmp_path) in word]
+
+
+def test_an_exported_image_is_known_by_its_name(tmp_path: Path) -> None:
+    exported = RootFileSystems(tmp_path)
+    assert exported.known("alpha:1") is None
+    folder = tmp_path / "rootfs" / "1234"
+    folder.mkdir(parents=True)
+    (folder / "image.json").write_text(json.dumps(vars(rootfs())))
+    assert exported.known("alpha:1") == rootfs()
+    assert exported.known("alpha:2") is None
+
+
+def test_users_of_images(tmp_path: Path) -> None:
+    (tmp_path / "passwd").write_text("root:x:0:0:root:/root:/bin/sh\napp:x:1000:1001::/home/app:/bin/sh\n")
+    (tmp_path / "group").write_text("root:x:0:\nstaff:x:50:\n")
+    assert account("", tmp_path) == (0, 0, "/root")
+    assert account("app", tmp_path) == (1000, 1001, "/home/app")
+    assert account("1000", tmp_path) == (1000, 1001, "/home/app")
+    assert account("app:staff", tmp_path) == (1000, 50, "/home/app")
+    assert account("77:88", tmp_path) == (77, 88, "/")
+    with pytest.raises(Exception, match="no user nobody"):
+        account("nobody", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "error", "words"),
+    [
+        (None, FileNotFoundError(), "is not in the image"),
+        (b"#!/opt/perl6 -w\n", FileNotFoundError(), "needs /opt/perl6, which the image has not"),
+        (b"\x7fELF....\0/lib/ld-musl-x86_64.so.1\0", FileNotFoundError(), "needs /lib/ld-musl-x86_64.so.1"),
+        (b"\x7fELF", OSError(8, "Exec format error"), "neither a program for this machine nor a script"),
+        (b"", PermissionError(13, "Permission denied"), "Permission denied"),
+    ],
+)
+def test_why_a_command_does_not_start(tmp_path: Path, content: bytes | None, error: OSError, words: str) -> None:
+    program = tmp_path / "start"
+    if content is not None:
+        program.write_bytes(content)
+    image = Image("alpha:1", "/", [str(program)], [], "/", "", 15)
+    assert words in reason(image, error)
+    assert "alpha:1" in reason(image, error)
+
+
+def test_mac_addresses_are_those_docker_derives() -> None:
+    assert mac(["fd00::1/64", "193.167.0.100/24"]) == "02:42:c1:a7:00:64"
+
+
+def test_a_guest_is_found_by_who_started_it() -> None:
+    """This process has no owner's name in its environment."""
+    assert os.getpid() not in [process for process, _ in guests.guests()]
