@@ -484,7 +484,7 @@ def generate() -> None:
     from harness.lab import build_lab
     from harness.model import Implementation, Scenario
     from harness.reports.by_hand import open_cell
-    from harness.reports.readme import with_results
+    from harness.reports.readme import reference_page, with_results
 
     app = _app(ROOT / "results" / "reference")
     (ROOT / "scenarios" / "schema.json").write_text(json_schema(Scenario))
@@ -494,7 +494,9 @@ def generate() -> None:
     (ROOT / "compose" / "lab.yaml").write_text(compose_text(by_hand))
     (ROOT / "compose" / "plan" / "plan.json").write_text(json.dumps(by_hand.sim_plan(), indent=1) + "\n")
     readme = ROOT / "README.md"
-    readme.write_text(with_results(readme.read_text(), app.stored_results(lambda cell: True)))
+    results = app.stored_results(lambda cell: True)
+    readme.write_text(with_results(readme.read_text(), results))
+    (ROOT / "results" / "reference" / "README.md").write_text(reference_page(results))
 
 
 @cli.command()

@@ -41,6 +41,7 @@ class Talk:
         self._current = ("", "", 0.0, self._begun)
         """What goes on: the thing, its phase, its estimate in seconds, since when."""
         self._said = self._begun
+        self._ran = 0
         self._ended = threading.Event()
         self._pulse = threading.Thread(target=self._beat, name="progress", daemon=True)
 
@@ -57,6 +58,8 @@ class Talk:
         self._pulse.join()
         if self._status:
             self._status.stop()
+        if kind is None and self._ran:
+            self._say(f"done: {self._ran} run{'' if self._ran == 1 else 's'}")
 
     def _beat(self) -> None:
         """Say that things go on, and for how long already."""
@@ -98,6 +101,7 @@ class Talk:
                 self._say(f"warning: {event.text}", style="yellow")
 
     def _finished(self, event: RunFinished) -> None:
+        self._ran += 1
         outcome, run = event.outcome, event.run
         text = verdict_text(event.verdict.status)
         took = f"{run.wall:.1f} s" if run.virtual is None else f"{run.wall:.1f} s, {run.virtual:.1f} s virtual"

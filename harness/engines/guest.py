@@ -28,7 +28,7 @@ LAB = f"{HERE}/lab"
 SCRATCH = "quic-lab"
 #: Wall seconds without any movement of the guest's clock after which it is ended.
 STALL = 60.0
-#: Memory of the guest beside what its RAM file holds, bytes: none worth speaking of, but the file needs a rest.
+#: Room that is left where the guest's memory file is, bytes.
 _SLACK = 16 << 20
 
 
@@ -210,9 +210,11 @@ def guests() -> list[tuple[int, str]]:
     found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
-            label = _environment(int(folder.name)).get(OWNER_VARIABLE)
-            if label and os.getpgid(int(folder.name)) == int(folder.name):
-                found.append((int(folder.name), label))
+            process = int(folder.name)
+            label = _environment(process).get(OWNER_VARIABLE)
+            with contextlib.suppress(ProcessLookupError):
+                if label and os.getpgid(process) == process:
+                    found.append((process, label))
     return found
 
 

@@ -99,6 +99,8 @@ class VirtualEngine:
         guest = Guest(kernel, Path(sim.rootfs), guest_memory_mib(lab, images), lab.seed, clock, core)
         try:
             self._running.add(guest)
+            if self._cancelled:
+                raise EngineError("the run was cancelled")
             end = guest.run([*_INIT, LAB], folder, folder / "sim" / "console.log", self._stall, progress)
         finally:
             self._running.discard(guest)

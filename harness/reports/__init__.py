@@ -22,20 +22,22 @@ def by_scenario(results: Sequence[CellResult]) -> list[list[CellResult]]:
     return [list(group) for _, group in groupby(sorted(results, key=table), key=table)]
 
 
-def effort(results: Sequence[CellResult]) -> str:
-    """What runs took: their number, wall time, and in virtual time how much of that; empty for none."""
+def effort_of(results: Sequence[CellResult]) -> tuple[int, float, float]:
+    """(runs, seconds of virtual time, seconds of wall time) of stored runs; a run in virtual time has one core."""
     made = [run for result in results for run, _ in result.runs]
-    wall = sum(run.wall for run in made)
-    virtual = sum(run.virtual or 0.0 for run in made)
-    if not made:
+    return len(made), sum(run.virtual or 0.0 for run in made), sum(run.wall for run in made)
+
+
+def effort(results: Sequence[CellResult]) -> str:
+    """What runs took, for people; empty for none."""
+    count, virtual, wall = effort_of(results)
+    if not count:
         return ""
-    runs = f"{len(made)} run{'' if len(made) == 1 else 's'}"
+    runs = f"{count} run{'' if count == 1 else 's'}"
     if not virtual:
         return f"{runs} took {wall:,.0f} s"
-    return (
-        f"{runs} took {virtual:,.0f} s of virtual time in {wall:,.0f} s of one core "
-        f"({virtual / wall:.1f} times real time)"
-    )
+    speed = f"{virtual / wall:.1f} times real time"
+    return f"{runs} took {virtual:,.0f} s of virtual time in {wall:,.0f} s of one core ({speed})"
 
 
 @dataclass(frozen=True)

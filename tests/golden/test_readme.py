@@ -7,14 +7,17 @@ import re
 from typer.main import get_command
 
 from harness.cli import ROOT, _app, cli
-from harness.reports.readme import with_results
+from harness.reports.readme import reference_page, with_results
 
 README = (ROOT / "README.md").read_text()
 
 
 def test_the_results_are_those_of_the_reference_runs() -> None:
     app = _app(ROOT / "results" / "reference")
-    assert with_results(README, app.stored_results(lambda cell: True)) == README, "run 'make generate'"
+    results = app.stored_results(lambda cell: True)
+    assert with_results(README, results) == README, "run 'make generate'"
+    page = (ROOT / "results" / "reference" / "README.md").read_text()
+    assert reference_page(results) == page, "run 'make generate'"
 
 
 def test_every_command_in_the_readme_exists() -> None:
