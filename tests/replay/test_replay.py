@@ -47,8 +47,8 @@ def test_a_recorded_run_is_consistent(name: str) -> None:
     assert values["handshake"] <= values["first_byte"] <= values["milestone_100kB"] <= values["milestone_500kB"]
     assert values["milestone_500kB"] == values["completion"]
     assert values["goodput"] == pytest.approx(8 * 0.5 / values["completion"])
-    # What went over the wire is at least the file, and at most a third more.
-    assert 500_000 < values["wire_to_client"] < 700_000
+    # What went over the wire is at least the file, and at most half more.
+    assert 500_000 < values["wire_to_client"] < 750_000
     assert measured.link is not None
     assert measured.link.to_client.unasked_drops == 0
 
