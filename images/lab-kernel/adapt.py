@@ -2,7 +2,8 @@
 
 Each change names what it hooks into; when a later kernel has changed there, the build says so and stops. The
 changes: a static executable, a seeded random generator (lab_random.c), clocks that are read without a system
-call (lab_clock.h, lab_vdso.c), and two futex calls less where the other side is known to run or to wait.
+call (lab_clock.h, lab_vdso.c), two futex calls less where the other side is known to run or to wait, and the block
+size of any other file system for the host's files.
 """
 
 import re
@@ -159,4 +160,12 @@ change(
         "\t\t\t\t    FUTEX_WAIT, FUTEX_IN_KERN, 0);\n"
         "\td->waits = 0;\n\tif (res == -EINTR)\n\t\tres = 0;\n",
     ),
+)
+
+# Programs buffer a file by the block size its file system states: with 1024 bytes they write four times as often as
+# on any disk.
+change(
+    Path("fs/hostfs/hostfs_kern.c"),
+    (r"s_blocksize = 1024;", "s_blocksize = PAGE_SIZE;"),
+    (r"s_blocksize_bits = 10;", "s_blocksize_bits = PAGE_SHIFT;"),
 )

@@ -160,8 +160,9 @@ class Conductor:
         """A client's transfer is over: no more samples, and room for a repeat."""
         self._count_drops(endpoint)
         if endpoint.sampler:
-            os.kill(endpoint.sampler, signal.SIGTERM)
-            os.waitpid(endpoint.sampler, 0)
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                os.kill(endpoint.sampler, signal.SIGTERM)
+                os.waitpid(endpoint.sampler, 0)
             endpoint.sampler = 0
             place = endpoint.folder / "downloads" / endpoint.file
             with contextlib.suppress(FileNotFoundError):
