@@ -25,6 +25,7 @@ from harness.engines.served import certificates, served_file, valid_from
 from harness.errors import EngineError
 from harness.lab import Host, Lab
 from harness.outcome import EngineName, Outcome, Transfer
+from harness.path.arithmetic import FRAME
 
 #: Memory of a guest beyond what its queues hold, MiB: kernel, init and page cache, and each endpoint's processes.
 BASE_MEMORY, ENDPOINT_MEMORY = 384, 160
@@ -164,8 +165,21 @@ def world_document(lab: Lab, images: dict[str, RootFs], cache: Path, log_limit: 
         "timeout": lab.timeout,
         "client_start": CLIENT_START,
         "log_limit": log_limit,
+        "sample_ns": sample_ns(lab),
         "hosts": [_host(lab, host, images[host.name]) for host in lab.hosts],
     }
+
+
+def sample_ns(lab: Lab) -> int:
+    """Period of the samples of file sizes, ns: what four frames take towards the client, within 2 and 10 ms.
+
+    A file cannot grow faster than its frames come, and every sample costs wall time.
+    """
+    rate = max(
+        [lab.program.links["to_client"].rate_bps]
+        + [change.to_client.rate_bps or 0 for change in lab.program.timeline if change.to_client is not None]
+    )
+    return min(max(4 * FRAME * 8 * 10**9 // rate, 2_000_000), 10_000_000)
 
 
 def _host(lab: Lab, host: Host, image: RootFs) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from simulator.ports import mac
 from harness.engines import guest as guests
 from harness.engines.guest import Guest, ram_folder
 from harness.engines.rootfs import RootFileSystems, RootFs
-from harness.engines.virtual import console_tail, guest_memory_mib, outcome_of, transfers_of, world_document
+from harness.engines.virtual import console_tail, guest_memory_mib, outcome_of, sample_ns, transfers_of, world_document
 from harness.errors import EngineError
 from harness.lab import Lab, build_lab
 from tests.examples import cell, scenario
@@ -79,6 +79,13 @@ def test_diaries_become_outcomes(
 ) -> None:
     outcome, who = outcome_of(lab(), events, simulator)
     assert (outcome.status, outcome.reason, who) == (status, reason, blamed)
+
+
+@pytest.mark.parametrize(("rate", "period"), [("250 Mbit/s", 2.0), ("10 Mbit/s", 4.8448), ("1 Mbit/s", 10.0)])
+def test_file_sizes_are_sampled_as_fast_as_frames_come(rate: str, period: float) -> None:
+    link = {"rate": rate, "delay": "20 ms", "queue": "1 BDP"}
+    made = build_lab(cell(scenario(path={"forward": link, "return": link})), 0)
+    assert sample_ns(made) == period * 1e6
 
 
 def test_transfers_are_those_that_ended() -> None:

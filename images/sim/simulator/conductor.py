@@ -66,6 +66,8 @@ class Conductor:
     client_start: float
     """Seconds from readiness to a client's first datagram at most."""
     log_limit: int
+    sample_ns: int
+    """Period at which the growth of downloads is sampled."""
     pulse: Callable[[str], None]
     """Called with a word for each phase that begins, and now and then with none."""
     _diary: TextIO = field(init=False)
@@ -141,12 +143,12 @@ class Conductor:
     def _begin(self, endpoint: Endpoint) -> None:
         self._count_drops(endpoint)
         if endpoint.role == "client":
-            downloads = endpoint.folder / "downloads"
+            downloads, rows = endpoint.folder / "downloads", self.out / "growth.csv"
             endpoint.sampler = os.fork()
             if endpoint.sampler == 0:
                 with contextlib.suppress(OSError):
                     signal.set_wakeup_fd(-1)
-                    growth.sample(downloads, self.out / "growth.csv", endpoint.flow, endpoint.index)
+                    growth.sample(downloads, rows, endpoint.flow, endpoint.index, self.sample_ns)
                 os._exit(0)
         self._write("started", endpoint)
         endpoint.waited, endpoint.first = endpoint.container.start(

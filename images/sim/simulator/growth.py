@@ -9,10 +9,8 @@ import time
 from pathlib import Path
 from types import FrameType
 
-#: Period of the samples, ns.
-PERIOD = 2_000_000
-#: Ticks between two looks for files that are new.
-LOOK = 10
+#: Between two looks for files that are new, ns.
+LOOK = 20_000_000
 HEADER = "t_ns,flow,transfer,bytes\n"
 
 
@@ -43,33 +41,39 @@ class _Folder:
                 ):
                     self._open[entry.name] = os.open(entry.path, os.O_RDONLY)
 
+    @property
+    def none(self) -> bool:
+        """Whether there is no file yet."""
+        return not self._open
+
     def size(self) -> int:
         """Bytes of all files."""
         return sum(os.fstat(file).st_size for file in self._open.values())
 
 
-def sample(folder: Path, rows: Path, flow: int, transfer: int) -> None:
-    """Write a row whenever the files grew, with the sample before, so that the two bracket it. Until SIGTERM.
+def sample(folder: Path, rows: Path, flow: int, transfer: int, period: int) -> None:
+    """Look every `period` ns until SIGTERM; write a row when the files grew, and the one before: they bracket it.
 
     Ticks come from a timer of the kernel and their times from counting, since each look at the clock costs
     virtual time and a system call.
     """
     signal.signal(signal.SIGTERM, _end)
     timer = os.timerfd_create(time.CLOCK_REALTIME)
-    start = (time.time_ns() // PERIOD + 1) * PERIOD
-    os.timerfd_settime_ns(timer, flags=os.TFD_TIMER_ABSTIME, initial=start, interval=PERIOD)
+    start = (time.time_ns() // period + 1) * period
+    os.timerfd_settime_ns(timer, flags=os.TFD_TIMER_ABSTIME, initial=start, interval=period)
+    looks = max(1, LOOK // period)
     files = _Folder(folder)
     files.look()
-    before, written, ticks = (start - PERIOD, files.size()), None, 0
+    before, written, ticks = (start - period, files.size()), None, 0
     with rows.open("a") as out:
         out.write(f"{before[0]},{flow},{transfer},{before[1]}\n")
         written = before
         try:
             while True:
                 ticks += int.from_bytes(os.read(timer, 8), sys.byteorder)
-                if ticks % LOOK == 0:
+                if files.none or ticks % looks == 0:
                     files.look()
-                now = (start + (ticks - 1) * PERIOD, files.size())
+                now = (start + (ticks - 1) * period, files.size())
                 if now[1] != before[1]:
                     if before != written:
                         out.write(f"{before[0]},{flow},{transfer},{before[1]}\n")
@@ -78,4 +82,8 @@ def sample(folder: Path, rows: Path, flow: int, transfer: int) -> None:
                 before = now
         except _EndedError:
             files.look()
-            out.write(f"{time.time_ns()},{flow},{transfer},{files.size()}\n")
+            size = files.size()
+            if size != before[1] and before != written:
+                # Programs that buffer write the last of a file as they end.
+                out.write(f"{before[0]},{flow},{transfer},{before[1]}\n")
+            out.write(f"{time.time_ns()},{flow},{transfer},{size}\n")

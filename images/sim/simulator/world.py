@@ -143,7 +143,9 @@ def run(folder: str) -> None:
             capture.await_start()
     say("ready")
     agent, ready = start_agent()
-    conductor = Conductor(endpoints, OUT, world["timeout"], world["client_start"], world["log_limit"], say)
+    conductor = Conductor(
+        endpoints, OUT, world["timeout"], world["client_start"], world["log_limit"], world["sample_ns"], say
+    )
     try:
         conductor.run(agent, ready)
     finally:
