@@ -17,7 +17,7 @@ from harness.bench.real import RealTime
 from harness.bench.session import Line
 from harness.bench.virtual import VirtualTime
 
-PARTS = {"virtual": VirtualTime, "real": RealTime}
+PARTS: dict[str, type[VirtualTime | RealTime]] = {"virtual": VirtualTime, "real": RealTime}
 
 
 def bench(app: App, console: Console, parts: list[str]) -> dict[str, Any]:

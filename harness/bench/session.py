@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ def scenario(
     )
 
 
-class Session:
+class Session(ABC):
     """One benchmark session: where it works, where it talks, what it found."""
 
     def __init__(self, app: App, console: Console, folder: Path, lines: list[Line]) -> None:
@@ -55,9 +56,9 @@ class Session:
         self.folder = folder
         self.lines = lines
 
+    @abstractmethod
     def run(self) -> None:
         """Measure everything there is to this part."""
-        raise NotImplementedError
 
     def announce(self, name: str, seconds: float) -> None:
         """An image is made."""

@@ -6,7 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from harness.bench.virtual import busy_cores
 from tests.examples import ROOT
 
 #: A short path with everything on it: 40 ms, asymmetric, a queue of one BDP.
@@ -133,3 +135,28 @@ def local_image(name: str) -> str:
         capture_output=True, text=True, check=True, env=os.environ,
     )  # fmt: skip
     return done.stdout.split()[0]
+
+
+def build_image(tag: str, folder: Path, *words: str) -> str:
+    """Build a test image, labelled as the project's so that `harness clean` knows it."""
+    subprocess.run(
+        ["docker", "buildx", "build", "--load", "--quiet", "--label", "org.quic-lab.image=1", "--tag", tag, *words,
+         str(folder)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return tag
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
+    """Return once something holds; fail when it does not in time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def work_on_every_core() -> Iterator[None]:
+    """Other work on every core: what runs in virtual time may not depend on the machine being idle."""
+    with busy_cores():
+        yield

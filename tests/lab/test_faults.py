@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.conftest import Harness, Manifest, left_overs, local_image
+from tests.lab.conftest import Harness, Manifest, build_image, left_overs, local_image
 
 FAULTS = [
     # fault, status, reason, words of the sentence or the log
@@ -24,27 +24,25 @@ FAULTS = [
 ]
 
 
-def _image(fault: str) -> str:
-    tag = f"quic-lab-test/faulty:{fault}"
-    subprocess.run(
-        ["docker", "buildx", "build", "--load", "--quiet", "--label", "org.quic-lab.image=1",
-         "--build-arg", f"ENDPOINT={local_image('ngtcp2')}", "--build-arg", f"FAULT={fault}", "--tag", tag,
-         str(Path(__file__).parent / "faulty")],
-        check=True, capture_output=True,
+def faulty_image(fault: str) -> str:
+    """An endpoint with one fault."""
+    return build_image(
+        f"quic-lab-test/faulty:{fault}", Path(__file__).parent / "faulty",
+        "--build-arg", f"ENDPOINT={local_image('ngtcp2')}", "--build-arg", f"FAULT={fault}",
     )  # fmt: skip
-    return tag
 
 
-@pytest.mark.parametrize(("fault", "status", "role", "words"), FAULTS, ids=[item[0] for item in FAULTS])
-def test_a_fault_is_one_outcome_and_the_matrix_goes_on(
-    warm: Harness, harness: Harness, manifest: Manifest, fault: str, status: str, role: str, words: str
+def check_fault(
+    harness: Harness, manifest: Manifest, fault: str, status: str, role: str, words: str, *options: str
 ) -> None:
+    """A fault is one cell's outcome with its reason, and the cell beside it is sound."""
     name = f"faulty-{fault}"
-    file = manifest(name, _image(fault), protocols=["h3"])
+    file = manifest(name, faulty_image(fault), protocols=["h3"])
     short = harness.scenario("fault", flows=[{"download": "100 kB"}], milestones=["100 kB"], timeout="3 s")
     clients = f"{name},ngtcp2" if role == "client" else "ngtcp2"
     servers = f"{name},ngtcp2" if role == "server" else "ngtcp2"
-    cells = harness.cells(short, "--clients", clients, "--servers", servers, "--manifest", str(file), "--repeat", "1")
+    asked = ("--clients", clients, "--servers", servers, "--manifest", str(file), "--repeat", "1")
+    cells = harness.cells(short, *asked, *options)
     broken, sound = (
         next(cell for cell in cells if (name in (cell["client"], cell["server"])) is value) for value in (True, False)
     )
@@ -53,11 +51,18 @@ def test_a_fault_is_one_outcome_and_the_matrix_goes_on(
     run = json.loads((Path(broken["evidence"][0]) / "run.json").read_text())
     assert run["outcome"]["role"] == role
     assert words in broken["sentence"]
+
+
+@pytest.mark.parametrize(("fault", "status", "role", "words"), FAULTS, ids=[item[0] for item in FAULTS])
+def test_a_fault_is_one_outcome_and_the_matrix_goes_on(
+    warm: Harness, harness: Harness, manifest: Manifest, fault: str, status: str, role: str, words: str
+) -> None:
+    check_fault(harness, manifest, fault, status, role, words)
     assert left_overs() == []
 
 
 def test_the_last_words_of_a_crash_are_shown(warm: Harness, harness: Harness, manifest: Manifest) -> None:
-    file = manifest("faulty", _image("client-crash"), protocols=["h3"])
+    file = manifest("faulty", faulty_image("client-crash"), protocols=["h3"])
     done = harness.run(
         harness.scenario("fault"),
         "--clients",
@@ -77,7 +82,7 @@ def test_a_log_that_floods_ends_the_cell(
     warm: Harness, harness: Harness, manifest: Manifest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HARNESS_LOG_LIMIT", "50 MB")
-    file = manifest("flood", _image("client-flood"), protocols=["h3"])
+    file = manifest("flood", faulty_image("client-flood"), protocols=["h3"])
     cell = harness.cell(
         harness.scenario("fault"), "--clients", "flood", "--servers", "ngtcp2", "--manifest", str(file), "--repeat", "1"
     )

@@ -5,25 +5,16 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 from tests.examples import ROOT
-from tests.lab.conftest import Harness, left_overs
+from tests.lab.conftest import Harness, left_overs, wait_for
 
 PAIR = ("--clients", "ngtcp2", "--servers", "ngtcp2")
 
 
 def _finished(store: Path) -> dict[Path, int]:
     return {file: file.stat().st_mtime_ns for file in store.glob("runs/*/*/run.json")}
-
-
-def _await(condition: object, seconds: float = 60) -> None:
-    assert callable(condition)
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.05)
 
 
 def test_a_second_run_executes_nothing_and_fresh_runs_again(warm: Harness, harness: Harness) -> None:
@@ -43,7 +34,7 @@ def test_kill_9_in_mid_matrix(warm: Harness, harness: Harness) -> None:
     case = harness.scenario("killed", flows=[{"download": "4 MB"}], milestones=["4 MB"])
     words = harness.command("run", case, *PAIR, "--repeat", "3")
     process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    _await(lambda: len(_finished(harness.store)) == 1 and len(left_overs()) >= 3)
+    wait_for(lambda: len(_finished(harness.store)) == 1 and len(left_overs()) >= 3)
     before = _finished(harness.store)
     process.send_signal(signal.SIGKILL)
     process.wait()
@@ -62,7 +53,7 @@ def test_ctrl_c_tears_down_and_prints_how_to_go_on(warm: Harness, harness: Harne
     case = harness.scenario("interrupted", flows=[{"download": "4 MB"}], milestones=["4 MB"])
     words = harness.command("run", case, *PAIR, "--repeat", "3")
     process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    _await(lambda: len(left_overs()) >= 5)
+    wait_for(lambda: len(left_overs()) >= 5)
     process.send_signal(signal.SIGINT)
     _, talk = process.communicate(timeout=60)
     assert process.returncode == 130

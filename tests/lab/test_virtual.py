@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.lab.conftest import LINKS, Harness, Manifest, left_overs, local_image
+from harness.engines.rootfs import RootFileSystems
+from tests.examples import ROOT
+from tests.lab.conftest import LINKS, Harness, Manifest, build_image, left_overs, local_image
 
+pytestmark = pytest.mark.usefixtures("work_on_every_core")
 VIRTUAL = ("--engine", "virtual")
 NGTCP2 = ("--clients", "ngtcp2", "--servers", "ngtcp2")
 IMPLEMENTATIONS = ("ngtcp2", "quiche", "quic-go")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def busy_cores() -> Iterator[None]:
-    """Other work on every core: nothing here may depend on the machine being idle."""
-    spinners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in os.sched_getaffinity(0)]
-    yield
-    for spinner in spinners:
-        spinner.kill()
-        spinner.wait()
 
 
 def test_every_pair_transfers_over_an_exact_link(warm: Harness, harness: Harness) -> None:
@@ -158,9 +148,6 @@ def test_a_run_leaves_the_exported_images_as_they_were(warm: Harness, harness: H
 
 def _rootfs(name: str) -> Path:
     """The exported root of an image of ours."""
-    from harness.engines.rootfs import RootFileSystems
-    from tests.examples import ROOT
-
     cache = Path(os.environ.get("HARNESS_CACHE") or ROOT / ".cache")
     known = RootFileSystems(cache).known(local_image(name.removeprefix("quic-lab/")))
     assert known is not None
@@ -172,11 +159,9 @@ def test_an_endpoint_finds_what_it_finds_in_a_container(
     warm: Harness, harness: Harness, manifest: Manifest, user: str
 ) -> None:
     tag = f"quic-lab-test/tells:{user}"
-    subprocess.run(
-        ["docker", "buildx", "build", "--load", "--quiet", "--label", "org.quic-lab.image=1",
-         "--build-arg", f"ENDPOINT={local_image('quic-go')}", "--build-arg", f"NAME={user}", "--tag", tag,
-         str(Path(__file__).parent / "tells")],
-        check=True, capture_output=True,
+    build_image(
+        tag, Path(__file__).parent / "tells",
+        "--build-arg", f"ENDPOINT={local_image('quic-go')}", "--build-arg", f"NAME={user}",
     )  # fmt: skip
     file = manifest("tells", tag)
     said = {}

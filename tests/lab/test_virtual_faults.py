@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,8 @@ import pytest
 from harness.engines.guest import Guest, guests
 from harness.engines.owner import lives
 from tests.examples import ROOT
-from tests.lab.conftest import Harness, Manifest
-from tests.lab.test_faults import FAULTS, _image
+from tests.lab.conftest import Harness, Manifest, build_image, wait_for
+from tests.lab.test_faults import FAULTS, check_fault, faulty_image
 
 CACHE = Path(os.environ.get("HARNESS_CACHE") or ROOT / ".cache")
 VIRTUAL = ("--engine", "virtual")
@@ -33,32 +32,11 @@ def _forsaken() -> list[int]:
     return [guest for guest, label in guests() if not lives(label)]
 
 
-def _await(condition: Callable[[], object], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.02)
-
-
 @pytest.mark.parametrize(("fault", "status", "role", "words"), FAULTS, ids=[item[0] for item in FAULTS])
 def test_a_fault_is_one_outcome_and_the_matrix_goes_on(
     warm: Harness, harness: Harness, manifest: Manifest, fault: str, status: str, role: str, words: str
 ) -> None:
-    name = f"faulty-{fault}"
-    file = manifest(name, _image(fault), protocols=["h3"])
-    short = harness.scenario("fault", timeout="3 s", **SHORT)
-    clients = f"{name},ngtcp2" if role == "client" else "ngtcp2"
-    servers = f"{name},ngtcp2" if role == "server" else "ngtcp2"
-    words_of = ("--clients", clients, "--servers", servers, "--manifest", str(file), "--repeat", "1")
-    cells = harness.cells(short, *words_of, *VIRTUAL)
-    broken, sound = (
-        next(cell for cell in cells if (name in (cell["client"], cell["server"])) is value) for value in (True, False)
-    )
-    assert broken["outcomes"] == {status: 1}
-    assert sound["outcomes"] == {"completed": 1}
-    run = json.loads((Path(broken["evidence"][0]) / "run.json").read_text())
-    assert run["outcome"]["role"] == role
-    assert words in broken["sentence"]
+    check_fault(harness, manifest, fault, status, role, words, *VIRTUAL)
     assert _forsaken() == []
 
 
@@ -66,7 +44,7 @@ def test_a_clock_that_stands_still_names_the_program_that_spins(
     warm: Harness, harness: Harness, manifest: Manifest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HARNESS_STALL", "8")
-    file = manifest("spins", _image("client-spin"), protocols=["h3"])
+    file = manifest("spins", faulty_image("client-spin"), protocols=["h3"])
     words = ("--clients", "spins,ngtcp2", "--servers", "ngtcp2", "--manifest", str(file), "--repeat", "1")
     spins, sound = harness.cells(harness.scenario("fault", **SHORT), *words, *VIRTUAL)
     assert spins["outcomes"] == {"infrastructure": 1}
@@ -77,7 +55,7 @@ def test_a_clock_that_stands_still_names_the_program_that_spins(
 
 
 def test_a_guest_without_memory_ends_with_its_last_words(warm: Harness, harness: Harness, manifest: Manifest) -> None:
-    file = manifest("eats", _image("client-eat"), protocols=["h3"])
+    file = manifest("eats", faulty_image("client-eat"), protocols=["h3"])
     words = ("--clients", "eats,ngtcp2", "--servers", "ngtcp2", "--manifest", str(file), "--repeat", "1")
     eats, sound = harness.cells(harness.scenario("fault", **SHORT), *words, *VIRTUAL)
     assert eats["outcomes"] == {"infrastructure": 1}
@@ -106,7 +84,7 @@ def test_a_guest_that_is_killed_loses_its_cell_only(warm: Harness, harness: Harn
     case = harness.scenario("killed", flows=[{"download": "20 MB"}], milestones=["20 MB"])
     words = harness.command("run", case, *NGTCP2, "--repeat", "2", "--jobs", "1", "--json", *VIRTUAL)
     process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    _await(lambda: _guests_of(process))
+    wait_for(lambda: _guests_of(process))
     time.sleep(1)
     os.kill(_guests_of(process)[0], signal.SIGKILL)
     text, _ = process.communicate(timeout=300)
@@ -119,7 +97,7 @@ def test_kill_9_of_the_harness_leaves_no_guest_after_the_next_command(warm: Harn
     case = harness.scenario("orphan", flows=[{"download": "20 MB"}], milestones=["20 MB"])
     words = harness.command("run", case, *NGTCP2, "--repeat", "2", "--jobs", "2", *VIRTUAL)
     process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    _await(lambda: len(_guests_of(process)) == 2)
+    wait_for(lambda: len(_guests_of(process)) == 2)
     process.send_signal(signal.SIGKILL)
     process.wait()
     place = Path(os.environ.get("TMPDIR") or "/dev/shm")
@@ -135,7 +113,7 @@ def test_ctrl_c_ends_the_guests(warm: Harness, harness: Harness) -> None:
     case = harness.scenario("interrupted", flows=[{"download": "20 MB"}], milestones=["20 MB"])
     words = harness.command("run", case, *NGTCP2, "--repeat", "4", "--jobs", "2", *VIRTUAL)
     process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    _await(lambda: len(_guests_of(process)) == 2)
+    wait_for(lambda: len(_guests_of(process)) == 2)
     process.send_signal(signal.SIGINT)
     _, talk = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -163,7 +141,7 @@ def test_memory_that_may_not_be_executed_is_said_before_the_start(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
 def test_a_disk_that_fills_up_is_nobody_s_fault(warm: Harness, harness: Harness, manifest: Manifest) -> None:
-    file = manifest("flood", _image("client-flood"), protocols=["h3"])
+    file = manifest("flood", faulty_image("client-flood"), protocols=["h3"])
     harness.store.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=80m", "tmpfs", str(harness.store)], check=True)
     words = ("--clients", "flood", "--servers", "ngtcp2", "--manifest", str(file), "--repeat", "1")
@@ -180,12 +158,7 @@ def _built(tag: str, dockerfile: str, folder: Path, *more: str) -> str:
     (folder / "Dockerfile").write_text(dockerfile)
     (folder / "start").write_text("#!/opt/there-is-no-such/interpreter\n")
     (folder / "start").chmod(0o755)
-    subprocess.run(
-        ["docker", "buildx", "build", "--load", "--quiet", "--label", "org.quic-lab.image=1", "--tag", tag, *more,
-         str(folder)],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    return tag
+    return build_image(tag, folder, *more)
 
 
 def test_an_image_for_another_machine_is_said_so_by_name(

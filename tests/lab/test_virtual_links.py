@@ -6,9 +6,6 @@ One lab kernel takes all experiments, with other work on every core: nothing her
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +30,7 @@ from tests.examples import ROOT
 
 #: Layouts A and F of the published comparison (kernel 6.1.192 and 7.2.13, virtual time): ms and Mbit/s.
 PUBLISHED = {"median delay at 1.25 load": 79.52, "most delay at 1.25 load": 79.92, "rate at 1.25 load": 10.0009}
+pytestmark = pytest.mark.usefixtures("rootfs", "work_on_every_core")
 CORE = max(os.sched_getaffinity(0))
 
 
@@ -43,15 +41,6 @@ def rootfs() -> Path:
     build = images.sim_build("lab")
     images.make(build, lambda name, seconds: None)
     return Path(RootFileSystems(ROOT / ".cache").of(build.reference).rootfs)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def busy_cores(rootfs: Path) -> Iterator[None]:
-    spinners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in os.sched_getaffinity(0)]
-    yield
-    for spinner in spinners:
-        spinner.kill()
-        spinner.wait()
 
 
 def mistaken() -> dict[str, Experiment]:
@@ -69,7 +58,7 @@ def mistaken() -> dict[str, Experiment]:
 
 
 @pytest.fixture(scope="module")
-def rows(rootfs: Path, busy_cores: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Row]]:
+def rows(rootfs: Path, work_on_every_core: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Row]]:
     return link_fidelity(rootfs, tmp_path_factory.mktemp("gauge"), {**experiments(), **mistaken()}, core=CORE)
 
 

@@ -21,7 +21,7 @@ from tests.examples import cell, scenario
 
 
 def rootfs(user: str = "") -> RootFs:
-    return RootFs("alpha:1", "sha256:1", "sha256:1", "/root/of/alpha", ["/run"], ["A=b"], "/", user, 15)
+    return RootFs("alpha:1", "sha256:1", "sha256:1", "/exported/alpha", ["/run"], ["A=b"], "/", user, 15)
 
 
 def lab() -> Lab:
