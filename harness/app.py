@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
@@ -14,12 +15,13 @@ from pathlib import Path
 from harness.catalogue import Catalogue, load
 from harness.engines import Engine
 from harness.engines.compose import ComposeEngine
-from harness.engines.docker import daemon
+from harness.engines.docker import daemon, inspect_image
 from harness.engines.folder import prepare_folder
 from harness.engines.guest import STALL
 from harness.engines.images import Announce, Build, Images
 from harness.engines.rootfs import RootFileSystems
 from harness.engines.served import served_file
+from harness.engines.upstream import missing
 from harness.engines.virtual import VirtualEngine
 from harness.errors import EngineError, HarnessError, InputError
 from harness.events import ImageStarted, Listener, PhaseStarted, PlanMade, RunFinished, RunStarted, Warned
@@ -64,6 +66,18 @@ class Options:
     """Wall seconds a virtual clock may stand still."""
 
 
+@dataclass(frozen=True)
+class Made:
+    """One image after `make_images`."""
+
+    reference: str
+    size: int
+    """Bytes, all layers together."""
+    seconds: float
+    was_there: bool
+    error: EngineError | None = None
+
+
 class App:
     """One repository checkout, its images and its store."""
 
@@ -82,19 +96,31 @@ class App:
     # --- planning
 
     def absent(self) -> dict[str, str]:
-        """Published images that are not on this machine: implementation → image."""
-        found = {}
-        for name, (implementation, _) in self._known.items():
-            if implementation.image is not None and not self._present(implementation.image):
-                found[name] = implementation.image
-        return found
+        """Implementations that are neither here nor can be made here: name → why."""
+        found = {name: self.why_absent(implementation) for name, (implementation, _) in self._known.items()}
+        return {name: why for name, why in found.items() if why}
 
-    def _present(self, reference: str) -> bool:
-        """Whether a published image can be run; without the Docker daemon only what was exported can."""
+    def why_absent(self, implementation: Implementation) -> str | None:
+        """Why an implementation is neither here nor can be made here; None when it is or can."""
+        if implementation.image is None and not (implementation.upstream_image or implementation.upstream_repository):
+            return None
+        if self.is_here(implementation):
+            return None
         try:
-            return self.images.published(reference) is not None
+            return missing(implementation)
+        except EngineError as error:
+            return f"it has not been used yet, and the Docker daemon does not answer: {error.message}"
+
+    def is_here(self, implementation: Implementation) -> bool:
+        """Whether the image is on this machine; without the Docker daemon only what was exported is."""
+        try:
+            image = self.images.image_of(implementation, self._known[implementation.name][1])
+            if image is not None and inspect_image(image.reference) is not None:
+                return True
         except EngineError:
-            return self.exported.known(reference) is not None
+            image = None
+        reference = image.reference if image is not None else implementation.image
+        return reference is not None and self.exported.known(reference) is not None
 
     def _image(self, implementation: Implementation, listen: Listener, *, pull: bool) -> Image:
         try:
@@ -235,6 +261,34 @@ class App:
             if attempt < attempts:
                 listen(Warned("the link was not the one asked for: running once more (the run is kept as replaced)"))
         return run.wall
+
+    def make_images(self, names: Sequence[str], listen: Listener) -> dict[str, Made]:
+        """Build the simulator and these implementations, two at a time. Name → what came of it."""
+        announce = _announcing(listen)
+        self.images.settle_sim(announce)
+        builds = {name: self.images.of(*self._known[name]) for name in names}
+        # What others are built on first and alone; then the longest first, so that no core ends up idle.
+        shared = {
+            below.reference: below for build in builds.values() if build is not None for below in build.on.values()
+        }
+        made = {build.name: self._make(build, announce) for build in shared.values()}
+        rest = {
+            "sim": self.images.sim_build("lab"),
+            **{name: item for name, item in builds.items() if item is not None},
+        }
+        order = sorted(rest, key=lambda name: -sum(build.seconds for build in _with_below(rest[name])))
+        with ThreadPoolExecutor(2, thread_name_prefix="build") as pool:
+            done = dict(zip(order, pool.map(lambda name: self._make(rest[name], announce), order), strict=True))
+        return made | dict(sorted(done.items()))
+
+    def _make(self, build: Build, announce: Announce) -> Made:
+        began, was_there = time.monotonic(), inspect_image(build.reference) is not None
+        try:
+            self.images.make(build, announce)
+        except EngineError as error:
+            return Made(build.reference, 0, time.monotonic() - began, was_there, error)
+        size = (inspect_image(build.reference) or {}).get("Size", 0)
+        return Made(build.reference, size, time.monotonic() - began, was_there)
 
     def write_lab(self, request: Request, folder: Path, listen: Listener) -> None:
         """Write the first cell of a request as a lab that works by hand, with its images and files made."""

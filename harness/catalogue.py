@@ -125,7 +125,8 @@ def load(file: Path, model: type[M], extra: Mapping[str, object] | None = None) 
                 place, name = positions.find(location[:-1], key=False)
                 lines.append(f"{place}: '{location[-1]}' is missing" + (f" in {name}" if name else ""))
             else:
-                place, name = positions.find(location, key=False)
+                # An error of a key itself, not of what stands behind it, is located at "[key]".
+                place, name = positions.find(location, key=location[-1:] == ("[key]",))
                 lines.append(f"{place}: {name or file.name}: {_message(error)}")
         raise InputError("\n".join(lines), hint) from errors
 

@@ -63,8 +63,14 @@ Repeat = Annotated[int | None, typer.Option(help="Repetitions per cell, instead 
 Seed = Annotated[int, typer.Option(help="Seed of the emulated loss.", min=0)]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Parameter as role.NAME=VALUE[,VALUE…]; each value makes a cell of its own."),
+    typer.Option(
+        "--set", help="What holds in every cell: NAME=VALUE (client.X, server.X, X for both, path.forward.X)."
+    ),
 ]
+Vary = Annotated[
+    list[str] | None, typer.Option("--vary", help="A cell for each value: NAME=VALUE,VALUE… (names as for --set).")
+]
+Zip = Annotated[bool, typer.Option("--zip", help="Pair the values of several --vary instead of all with all.")]
 
 
 def _app(store: Path | None = None, manifests: list[Path] | None = None) -> App:
@@ -94,23 +100,26 @@ def _print(text: str) -> None:
     sys.stdout.write(text if text.endswith("\n") else text + "\n")
 
 
-def _parameters(words: list[str] | None) -> dict[str, list[str]]:
-    from harness.model import PARAMETERS, parse_parameter_name
+def _assignment(option: str, word: str) -> tuple[str, str]:
+    """NAME and VALUE of one --set or --vary; the name is a known one."""
+    from harness.sweep import dimensions
 
-    chosen: dict[str, list[str]] = {}
+    name, equals, value = word.partition("=")
+    if not equals or not value:
+        raise InputError(f"{option} {word}: expected NAME=VALUE", f"for example {option} server.congestion_control=bbr")
+    if name not in dimensions():
+        raise InputError(f"{option} {word}: nothing is called '{name}'", did_you_mean(name, dimensions()))
+    return name, value
+
+
+def _once(option: str, words: list[str] | None) -> dict[str, str]:
+    found: dict[str, str] = {}
     for word in words or []:
-        name, equals, values = word.partition("=")
-        if not equals or not values:
-            raise InputError(
-                f"--set {word}: expected role.NAME=VALUE", "for example --set server.congestion_control=bbr"
-            )
-        try:
-            parse_parameter_name(name)
-        except ValueError as error:
-            known = [f"{role}.{parameter}" for role in ("client", "server") for parameter in PARAMETERS]
-            raise InputError(f"--set {word}: {error}", did_you_mean(name, known)) from error
-        chosen[name] = values.split(",")
-    return chosen
+        name, value = _assignment(option, word)
+        if name in found:
+            raise InputError(f"{option} {name} is given twice", "give all its values to --vary, separated by commas")
+        found[name] = value
+    return found
 
 
 def _request(
@@ -123,6 +132,8 @@ def _request(
     engine: EngineChoice,
     kernel: KernelChoice,
     settings: list[str] | None,
+    vary: list[str] | None = None,
+    zipped: bool = False,
 ) -> Request:
     from harness.plan import Request
 
@@ -133,8 +144,8 @@ def _request(
             )
         kernel = KernelChoice.LAB
     absent = app.absent() if "all" in (clients, servers) else {}
-    for name, image in absent.items():
-        _console().print(f"left out of 'all': {name} (its image {image} is not on this machine; 'docker pull {image}')")
+    if absent:
+        _console().print(f"left out of 'all', not built here ('harness list' says why): {', '.join(absent)}")
     return Request(
         scenarios=app.catalogue.find_scenarios(scenarios),
         clients=app.catalogue.find_implementations(clients, "client", absent),
@@ -143,7 +154,9 @@ def _request(
         sim_kernel=kernel.value,
         repetitions=repeat,
         seed=seed,
-        parameters=_parameters(settings),
+        parameters=_once("--set", settings),
+        vary={name: values.split(",") for name, values in _once("--vary", vary).items()},
+        combine="zip" if zipped else None,
     )
 
 
@@ -162,19 +175,50 @@ def _exit_code(results: list[CellResult], *, strict: bool) -> int:
 @cli.command("list")
 def list_(as_json: AsJson = False, manifest: Manifests = None) -> None:
     """List the scenarios and the implementations."""
-    from harness.reports import json_report
+    from harness.reports import json_report, listing
 
     app = _app(manifests=manifest)
     scenarios = [app.catalogue.scenario(file) for file in app.catalogue.scenario_files()]
-    implementations = [item for item, _ in app.catalogue.implementations().values()]
+    entries = [
+        listing.Entry(item, app.is_here(item), app.why_absent(item))
+        for item, _ in app.catalogue.implementations().values()
+    ]
     if as_json:
-        _print_json(json_report.catalogue(scenarios, implementations))
-        return
-    for scenario in scenarios:
-        _print(f"{scenario.name:32} {scenario.title}")
-    for item in implementations:
-        roles, protocols = ", ".join(item.roles), ", ".join(item.protocols)
-        _print(f"{item.name:32} {item.title or item.name} {item.version} · {roles} · {protocols}")
+        _print_json(json_report.catalogue(scenarios, entries))
+    else:
+        listing.show(scenarios, entries, _paper())
+
+
+@cli.command()
+def images(
+    names: Annotated[list[str] | None, typer.Argument(help="Implementations; all that can be built without.")] = None,
+    manifest: Manifests = None,
+    as_json: AsJson = False,
+) -> None:
+    """Build the images of the simulator and the implementations, and print their sizes."""
+    from harness.progress import Talk
+    from harness.reports import listing
+
+    app = _app(manifests=manifest)
+    chosen = ",".join(names) if names else "all"
+    absent = app.absent() if not names else {}
+    wanted = {
+        item.name: item
+        for role in ("client", "server")
+        for item in app.catalogue.find_implementations(chosen, role, absent)
+    }
+    talk = Talk(_console())
+    with talk:
+        made = app.make_images(sorted(wanted), talk)
+    if as_json:
+        _print_json(listing.images_json(made))
+    else:
+        listing.show_images(made, absent, _paper())
+    for item in made.values():
+        if item.error is not None:
+            _complain(item.error)
+    if any(item.error is not None for item in made.values()):
+        raise typer.Exit(INFRASTRUCTURE)
 
 
 @cli.command()
@@ -226,6 +270,8 @@ def plan(
     engine: OnEngine = EngineChoice.COMPOSE,
     sim_kernel: Kernel = KernelChoice.AUTO,
     settings: Settings = None,
+    vary: Vary = None,
+    zipped: Zip = False,
     store: StoreFolder = None,
     manifest: Manifests = None,
     as_json: AsJson = False,
@@ -236,7 +282,7 @@ def plan(
     from harness.reports import json_report
 
     app = _app(store, manifest)
-    request = _request(app, scenarios, clients, servers, repeat, seed, engine, sim_kernel, settings)
+    request = _request(app, scenarios, clients, servers, repeat, seed, engine, sim_kernel, settings, vary, zipped)
     matrix = app.matrix(request, lambda event: None, pull=False)
     planned = runs(matrix, request.repetitions)
     done = app.stored(matrix, frozenset({"infrastructure"}))
@@ -250,8 +296,10 @@ def plan(
         extra = " ".join(f"{name}={value}" for name, value in cell.parameters.items())
         pair = f"{cell.client.name}→{cell.server.name}"
         _print(f"{cell.key} {item.repetition:3} {state:7} {cell.scenario.name} {pair} {extra}".rstrip())
+    beside = len(os.sched_getaffinity(0)) if engine == EngineChoice.VIRTUAL else 1
+    minutes = f"about {seconds / beside / 60:.0f} min to run" + (f", {beside} at a time" if beside > 1 else "")
     _console().print(
-        f"{len(planned)} runs, {len(done)} stored, about {seconds / 60:.0f} min to run (builds not counted)"
+        f"{len(matrix)} cells, {len(planned)} runs, {len(done)} stored, {minutes} (builds not counted)", soft_wrap=True
     )
 
 
@@ -268,6 +316,8 @@ def run(
     ] = None,
     sim_kernel: Kernel = KernelChoice.AUTO,
     settings: Settings = None,
+    vary: Vary = None,
+    zipped: Zip = False,
     store: StoreFolder = None,
     manifest: Manifests = None,
     fresh: Annotated[bool, typer.Option(help="Run again what is stored.")] = False,
@@ -281,7 +331,7 @@ def run(
     from harness.reports import json_report, table
 
     app = _app(store, manifest)
-    request = _request(app, scenarios, clients, servers, repeat, seed, engine, sim_kernel, settings)
+    request = _request(app, scenarios, clients, servers, repeat, seed, engine, sim_kernel, settings, vary, zipped)
     outcomes = frozenset(word for word in retry.split(",") if word) | {"infrastructure"}
     options = Options(fresh=fresh, retry=outcomes, log_limit=_log_limit(), jobs=_jobs(jobs, engine), stall=_stall())
     talk = Talk(_console())
@@ -428,7 +478,7 @@ def judge(
     """Print one line per stored cell: verdict, reason, sentence. The exit code is that of run."""
     results = _stored(_app(store), scenarios, clients, servers, every=False)
     for item in results:
-        who = "→".join(item.pair)
+        who = item.name
         _print(
             f"{item.verdict.status:12} {item.cell.scenario.name} {who}: {item.verdict.reason}: {item.verdict.sentence}"
         )

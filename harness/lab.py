@@ -8,15 +8,18 @@ there. A second lab on the same machine takes another slot, with the third byte 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from harness.errors import InputError
-from harness.model import PARAMETERS, Implementation, ParameterValue, Role, parse_parameter_name
+from harness.model import Implementation
 from harness.outcome import Cell
+from harness.parameters import PARAMETERS, ROLES, ParameterValue, Role, Setting, parse_parameter_name
 from harness.path import PathProgram, bdp_bytes, compile_path, ideal_time, queue_bytes
-from harness.units import Duration, Size
+from harness.units import Size
 
 #: Raised whenever a change here changes what happens in a run; part of every cell's key.
 LAB_VERSION = 1
@@ -175,54 +178,86 @@ def default_receive_window(cell: Cell) -> int:
     return max(16 * 2**20, 2 * (bdp_bytes(link.rate, rtt) + queue_bytes(link, rtt)))
 
 
+def endpoint_parameters(parameters: Mapping[str, ParameterValue]) -> dict[str, ParameterValue]:
+    """Of a cell's parameters those of its endpoints; the others (path.…) are in its scenario's path already."""
+    return {name: value for name, value in parameters.items() if name.partition(".")[0] in ROLES}
+
+
 def effective_parameters(cell: Cell) -> dict[str, ParameterValue]:
     """Parameters as set: those asked for, and the harness's own where the image can set them."""
-    chosen = dict(cell.parameters)
-    setting = cell.client.parameters.get("receive_window")
-    if setting is not None and setting.client is not None:
-        chosen.setdefault("client.receive_window", f"{default_receive_window(cell)} B")
+    chosen = endpoint_parameters(cell.parameters)
+    for name in ("connection_window", "stream_window"):
+        setting = cell.client.setting("client", name)
+        if setting is not None and setting.settable:
+            chosen.setdefault(f"client.{name}", str(Size(default_receive_window(cell))))
     return dict(sorted(chosen.items()))
 
 
-def _text(name: str, value: ParameterValue, implementation: Implementation, role: Role) -> str:
-    """The command-line text that sets one parameter. UnsupportedError, or InputError for a wrong unit."""
-    setting = implementation.parameters.get(name)
-    template = None if setting is None else getattr(setting, role)
-    if setting is None or template is None:
-        raise UnsupportedError(role, "parameter", f"{implementation.name} cannot set {name} as a {role}")
-    kind = PARAMETERS[name][1]
-    fields: dict[str, object] = {"value": value}
+@dataclass
+class _Given:
+    """What one endpoint is told."""
+
+    words: list[str] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+def _tell(cell: Cell, given: dict[Role, _Given], full: str, value: ParameterValue) -> None:
+    """Add what sets one parameter. UnsupportedError names who does not honour it."""
+    role, name = parse_parameter_name(full)
+    parameter = PARAMETERS[name]
+    who, peer = (cell.client, cell.server) if role == "client" else (cell.server, cell.client)
+    other: Role = "server" if role == "client" else "client"
+    setting, asking = who.setting(role, name), peer.setting(other, name)
     try:
-        if kind == "size":
-            fields = {"value": value, "bytes": Size.parse(str(value)).bytes}
-        elif kind == "duration":
-            duration = Duration.parse(str(value))
-            fields = {"value": value, "ms": f"{duration.value / 1e6:g}", "s": f"{duration.seconds:g}"}
-        elif kind == "count":
-            fields = {"value": int(value)}
+        if setting is not None and setting.flag is not None:
+            given[role].words.append(setting.fill(setting.flag, parameter, value))
+        elif setting is not None and setting.environment is not None:
+            variable, _, text = setting.fill(setting.environment, parameter, value).partition("=")
+            given[role].environment[variable] = text
+        elif asking is not None and asking.asks is not None and "ack_frequency" in who.extensions:
+            who = peer
+            given[other].words.append(asking.fill(asking.asks, parameter, value))
+        else:
+            raise UnsupportedError(role, "parameter", _cannot(who, role, name, setting, peer, asking))
     except ValueError as error:
-        raise InputError(f"{role}.{name}: {error}") from error
-    if setting.values is not None:
-        known = setting.values if isinstance(setting.values, dict) else {word: word for word in setting.values}
-        if str(value) not in known:
-            raise UnsupportedError(
-                role, "parameter", f"{implementation.name} does not know {name} {value}; known: {', '.join(known)}"
-            )
-        fields["value"] = known[str(value)]
-    return str(template).format(**fields)
+        raise UnsupportedError(role, "parameter", f"{who.name} {error}") from error
+
+
+def _cannot(
+    who: Implementation, role: Role, name: str, setting: Setting | None, peer: Implementation, asking: Setting | None
+) -> str:
+    text = f"{who.name} cannot set {name} as a {role}"
+    if setting is not None and setting.default is not None:
+        text += f"; it is {setting.default}"
+    if asking is not None and asking.asks is not None:
+        text += f", and does not let {peer.name} ask for it (it has no ack_frequency extension)"
+    return text
+
+
+def _given(cell: Cell) -> tuple[dict[Role, _Given], UnsupportedError | None]:
+    """What both endpoints are told, and the first thing that somebody does not honour."""
+    given: dict[Role, _Given] = {"client": _Given(), "server": _Given()}
+    first: UnsupportedError | None = None
+    for full, value in effective_parameters(cell).items():
+        try:
+            _tell(cell, given, full, value)
+        except UnsupportedError as error:
+            first = first or error
+            given[parse_parameter_name(full)[0]].words.append(f"unsupported:{error.detail}")
+    return given, first
 
 
 def endpoint_arguments(cell: Cell) -> tuple[str, str]:
-    """CLIENT_PARAMS and SERVER_PARAMS; a parameter nobody honours leaves a mark instead (see build_lab)."""
-    words: dict[str, list[str]] = {"client": [], "server": []}
-    for full, value in effective_parameters(cell).items():
-        role, name = parse_parameter_name(full)
-        implementation = cell.client if role == "client" else cell.server
-        try:
-            words[role].append(_text(name, value, implementation, role))
-        except UnsupportedError as error:
-            words[role].append(f"unsupported:{error.detail}")
-    return " ".join(words["client"]), " ".join(words["server"])
+    """What the parameters make of CLIENT_PARAMS and SERVER_PARAMS and of the environment, for a cell's key.
+
+    A parameter nobody honours leaves a mark instead (see build_lab).
+    """
+    given, _ = _given(cell)
+    client, server = (
+        " ".join([*one.words, *(f"{name}={text}" for name, text in sorted(one.environment.items()))])
+        for one in (given["client"], given["server"])
+    )
+    return client, server
 
 
 def _check(cell: Cell) -> None:
@@ -232,9 +267,9 @@ def _check(cell: Cell) -> None:
         if role not in implementation.roles:
             raise UnsupportedError(role, "role", f"{implementation.name} has no {role}")
     application_protocol(cell)
-    for full, value in effective_parameters(cell).items():
-        role, name = parse_parameter_name(full)
-        _text(name, value, cell.client if role == "client" else cell.server, role)
+    _, unsupported = _given(cell)
+    if unsupported is not None:
+        raise unsupported
 
 
 def _networks(slot: int) -> dict[Literal["left", "right"], Network]:
@@ -250,7 +285,7 @@ def _networks(slot: int) -> dict[Literal["left", "right"], Network]:
     return made
 
 
-def _environment(cell: Cell, role: Role, file: str, arguments: str, repeats: bool) -> dict[str, str]:
+def _environment(cell: Cell, role: Role, file: str, given: _Given, repeats: bool) -> dict[str, str]:
     host = "server6" if cell.scenario.ip_version == 6 else "server4"
     environment = {
         "ROLE": role,
@@ -259,7 +294,8 @@ def _environment(cell: Cell, role: Role, file: str, arguments: str, repeats: boo
         "PROTOCOLS": "",
         "SSLKEYLOGFILE": "/logs/keys.log",
         "QLOGDIR": "/logs/qlog/",
-        f"{role.upper()}_PARAMS": arguments,
+        f"{role.upper()}_PARAMS": " ".join(given.words),
+        **given.environment,
     }
     if role == "client" and repeats and cell.client.session:
         environment["SESSION_DIR"] = "/session"
@@ -272,7 +308,7 @@ def _pair(cell: Cell, index: int, slot: int) -> tuple[Host, Host]:
     left, right = f"193.167.{slot}.{number}", f"193.167.{100 + slot}.{number}"
     left6, right6 = f"fd00:cafe:cafe:{slot}::{number}", f"fd00:cafe:cafe:{100 + slot}::{number}"
     file = f"{flow.download.label()}.bin"
-    client_words, server_words = endpoint_arguments(cell)
+    given, _ = _given(cell)
     servers = {"server4": (right,), "server6": (right6,), "server46": (right, right6)}
     clients = {"client4": (left,), "client6": (left6,), "client46": (left, left6)}
     repeats = flow.repeat_after is not None
@@ -280,13 +316,13 @@ def _pair(cell: Cell, index: int, slot: int) -> tuple[Host, Host]:
         name=f"client{index}", role="client", flow=index, image=cell.client_image.reference,
         ipv4=left, ipv6=left6,
         hosts={"sim": (f"193.167.{slot}.2",), **servers},
-        environment=_environment(cell, "client", file, client_words, repeats),
+        environment=_environment(cell, "client", file, given["client"], repeats),
     )  # fmt: skip
     server = Host(
         name=f"server{index}", role="server", flow=index, image=cell.server_image.reference,
         ipv4=right, ipv6=right6,
         hosts={"sim": (f"193.167.{100 + slot}.2",), **servers, **clients},
-        environment=_environment(cell, "server", file, server_words, repeats),
+        environment=_environment(cell, "server", file, given["server"], repeats),
     )  # fmt: skip
     return client, server
 

@@ -7,11 +7,11 @@ from these classes (`harness schema`), so the docstrings below are its documenta
 from __future__ import annotations
 
 import contextlib
-import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from harness.parameters import ROLES, ParameterName, ParameterValue, Role, RoleSettings, Setting, canonical_value
 from harness.units import Duration, Percentage, QueueSize, Rate, Size
 
 #: The IP MTU of every emulated link, bytes.
@@ -267,21 +267,6 @@ class Objective(Part):
         return f"{self.metric} {sign} {value}"
 
 
-#: Parameters that are set alike on every implementation: name → (what it is, how it is written).
-PARAMETERS: dict[str, tuple[str, Literal["name", "size", "duration", "count"]]] = {
-    "congestion_control": ("congestion control algorithm of the sender", "name"),
-    "receive_window": ("flow-control credit offered to the peer, connection and stream", "size"),
-    "initial_rtt": ("RTT assumed before the first sample (RFC 9002 §6.2.2)", "duration"),
-    "initial_window": ("initial congestion window in packets (RFC 9002 §7.2)", "count"),
-    "max_ack_delay": ("longest delay of an ACK (RFC 9000 §18.2)", "duration"),
-    "ack_eliciting_threshold": ("ack-eliciting packets received before an ACK is sent", "count"),
-    "max_udp_payload": ("largest UDP payload sent", "size"),
-    "pacing": ("pacing of the sender (RFC 9002 §7.7)", "name"),
-}
-
-ParameterValue = str | int
-
-
 class Scenario(Part):
     """What to emulate, what to do, what to demand."""
 
@@ -313,6 +298,15 @@ class Scenario(Part):
     """Demands; a source's open ones are absent, not invented."""
     parameters: dict[str, ParameterValue] = {}
     """Endpoint parameters, as client.NAME or server.NAME."""
+    vary: dict[str, tuple[ParameterValue | float, ...]] = {}
+    """A sweep: NAME → values. NAME is client.X, server.X, X alone for both roles, or path.forward.rate and its like."""
+    combine: Literal["product", "zip"] = "product"
+    """How several sweeps go together: every value with every other, or the first with the first and so on."""
+
+    @field_validator("parameters")
+    @classmethod
+    def _canonical(cls, value: dict[str, ParameterValue]) -> dict[str, ParameterValue]:
+        return {name: canonical_value(name, item) for name, item in value.items()}
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -324,53 +318,7 @@ class Scenario(Part):
                 raise ValueError(f"objective on {objective.metric}, but the milestones are {', '.join(sorted(known))}")
             if objective.metric.startswith("repeat_") and all(flow.repeat_after is None for flow in self.flows):
                 raise ValueError(f"objective on {objective.metric}, but no flow has repeat_after")
-        for name in self.parameters:
-            parse_parameter_name(name)
         return self
-
-
-def parse_parameter_name(name: str) -> tuple[Literal["client", "server"], str]:
-    """Split "server.congestion_control" into role and parameter; ValueError for anything unknown."""
-    role, _, parameter = name.partition(".")
-    if role not in ("client", "server") or parameter not in PARAMETERS:
-        names = ", ".join(PARAMETERS)
-        raise ValueError(f"'{name}' is not a parameter: write client.NAME or server.NAME with NAME one of {names}")
-    return ("client" if role == "client" else "server"), parameter
-
-
-Role = Literal["client", "server"]
-
-
-class Setting(Part):
-    """How an image sets one parameter: text for CLIENT_PARAMS or SERVER_PARAMS per role."""
-
-    values: tuple[str, ...] | dict[str, str] | None = None
-    """The values it knows, or a map from our names to its own."""
-    client: str | None = None
-    """Text with {value}, {bytes}, {ms} or {s}."""
-    server: str | None = None
-    """Text with {value}, {bytes}, {ms} or {s}."""
-
-    @field_validator("client", "server")
-    @classmethod
-    def _placeholders(cls, value: str | None) -> str | None:
-        if value is None:
-            return None
-        for name in re.findall(r"\{([^}]*)\}", value):
-            if name not in ("value", "bytes", "ms", "s"):
-                raise ValueError(f"'{{{name}}}' is not a placeholder: use {{value}}, {{bytes}}, {{ms}} or {{s}}")
-        return value
-
-    @field_validator("values", mode="before")
-    @classmethod
-    def _words(cls, value: object) -> object:
-        # YAML reads a bare on/off as a boolean; here it is a word.
-        word = {True: "on", False: "off"}
-        if isinstance(value, list):
-            return [word.get(item, item) if isinstance(item, bool) else item for item in value]
-        if isinstance(value, dict):
-            return {word[key] if isinstance(key, bool) else key: item for key, item in value.items()}
-        return value
 
 
 class Implementation(Part):
@@ -392,6 +340,10 @@ class Implementation(Part):
     """A published image, by name; pulled when it is not present."""
     build: str | None = None
     """Folder of the Dockerfile, relative to this file, instead of `image`."""
+    upstream_image: str | None = None
+    """A published image that the build starts from; where no registry is reached, it cannot be built."""
+    upstream_repository: str | None = None
+    """A Git repository that the build clones; where it is not reached, it cannot be built."""
     build_time: Duration = Duration.parse("60 s")
     """Time of a build on two cores, for the estimate."""
     roles: Annotated[tuple[Role, ...], Field(min_length=1)] = ("client", "server")
@@ -404,10 +356,10 @@ class Implementation(Part):
     """Its marker in every plot."""
     session: bool = False
     """Whether its client keeps session tickets in SESSION_DIR and resumes from them."""
-    parameters: dict[str, Setting] = {}
-    """Normalised parameters it can set."""
-    defaults: dict[str, Any] = {}
-    """What is known of its defaults, for people."""
+    parameters: dict[ParameterName, RoleSettings] = {}
+    """Normalised parameters: per role how they are set, which values it takes, and the default in force."""
+    extensions: tuple[Literal["ack_frequency"], ...] = ()
+    """Extensions it negotiates; ack_frequency lets a peer set its ACK ratio (draft-ietf-quic-ack-frequency)."""
     notes: str = ""
     """Anything a reader should know."""
 
@@ -417,10 +369,26 @@ class Implementation(Part):
             raise ValueError("give exactly one of image (a published image) and build (a folder with a Dockerfile)")
         return self
 
-    @field_validator("parameters")
+    @field_validator("parameters", mode="before")
     @classmethod
-    def _known_parameters(cls, value: dict[str, Setting]) -> dict[str, Setting]:
-        for name in value:
-            if name not in PARAMETERS:
-                raise ValueError(f"'{name}' is not a parameter; known: {', '.join(PARAMETERS)}")
-        return value
+    def _named(cls, value: object) -> object:
+        """Tell each entry its name, which decides how its values are written."""
+        if not isinstance(value, dict):
+            return value
+        return {key: {**item, "parameter": key} if isinstance(item, dict) else item for key, item in value.items()}
+
+    @model_validator(mode="after")
+    def _roles_it_plays(self) -> Self:
+        for name, settings in self.parameters.items():
+            # What was written without a role is the same for both, and holds for those there are.
+            for role in ROLES:
+                if role not in self.roles and settings.of(role) is not None and settings.client != settings.server:
+                    raise ValueError(f"parameters.{name} has a {role}, but roles names none")
+        if self.build is None and (self.upstream_image or self.upstream_repository):
+            raise ValueError("upstream_image and upstream_repository say what a build needs; there is no build")
+        return self
+
+    def setting(self, role: Role, name: str) -> Setting | None:
+        """How it sets a parameter in a role, with the default in force; None where nothing is known."""
+        settings = self.parameters.get(name)
+        return settings.of(role) if settings is not None and role in self.roles else None

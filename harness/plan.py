@@ -13,11 +13,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.lab import LAB_VERSION, endpoint_arguments, interop_testcase
-from harness.model import Implementation, ParameterValue, Scenario
+from harness.model import Implementation, Scenario
 from harness.outcome import Cell, EngineName, Image, SimKernel
+from harness.parameters import ParameterValue
+from harness.sweep import Combine, points
 
 #: Parts of a scenario that do not change what happens in a run, only what is read from it.
-_ONLY_READ = {"title", "description", "references", "objectives", "repetitions", "milestones", "name"}
+_ONLY_READ = {
+    "title",
+    "description",
+    "references",
+    "objectives",
+    "repetitions",
+    "milestones",
+    "name",
+    "vary",
+    "combine",
+}
 
 
 @dataclass(frozen=True)
@@ -31,8 +43,12 @@ class Request:
     sim_kernel: SimKernel = "auto"
     repetitions: int | None = None
     seed: int = 1
-    parameters: Mapping[str, Sequence[ParameterValue]] = field(default_factory=dict)
-    """role.NAME → values; more than one value makes a cell for each."""
+    parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
+    """What holds in every cell: a name of `harness.sweep.dimensions` → its value."""
+    vary: Mapping[str, Sequence[ParameterValue]] = field(default_factory=dict)
+    """What makes a cell for each value, beside or in place of the scenario's own sweep."""
+    combine: Combine | None = None
+    """How several sweeps go together, where it is not left to the scenario."""
 
 
 @dataclass(frozen=True)
@@ -66,15 +82,15 @@ def cell_key(cell: Cell) -> str:
 def cells(request: Request, images: Mapping[str, Image], sim_image: Image) -> list[Cell]:
     """The matrix, in the order scenario, parameters, client, server. `images` maps names to images."""
     made = []
-    names = sorted(request.parameters)
-    values = [request.parameters[name] for name in names]
-    choices = [dict(zip(names, chosen, strict=True)) for chosen in itertools.product(*values)]
-    for scenario, chosen, client, server in itertools.product(
-        request.scenarios, choices, request.clients, request.servers
-    ):
+    swept = (
+        point
+        for scenario in request.scenarios
+        for point in points(scenario, request.parameters, request.vary, request.combine)
+    )
+    for point, client, server in itertools.product(swept, request.clients, request.servers):
         cell = Cell(
             key="",
-            scenario=scenario,
+            scenario=point.scenario,
             client=client,
             server=server,
             client_image=images[client.name],
@@ -82,7 +98,7 @@ def cells(request: Request, images: Mapping[str, Image], sim_image: Image) -> li
             sim_image=sim_image,
             engine=request.engine,
             sim_kernel=request.sim_kernel,
-            parameters={**scenario.parameters, **chosen},
+            parameters=dict(point.parameters),
             seed=request.seed,
         )
         made.append(cell.model_copy(update={"key": cell_key(cell)}))

@@ -13,10 +13,12 @@ leaves no half-written one among them.
 from __future__ import annotations
 
 import errno
+import json
 import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -32,6 +34,20 @@ def disk_error(error: OSError, place: Path) -> EngineError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return EngineError(f"the disk is full: {place}", "free space (results/, 'docker system df') and run again")
     return EngineError(f"{place}: {error.strerror or error}", "check the folder's permissions")
+
+
+def _current(content: dict[str, Any]) -> dict[str, Any]:
+    """A stored run in today's form. Schema 1 had manifests with other names for parameters: they are left out."""
+    if content.get("schema", 1) < 2:
+        for role in ("client", "server"):
+            for key in ("parameters", "defaults"):
+                content["cell"][role].pop(key, None)
+    return content
+
+
+def read_run(text: bytes) -> Run:
+    """A run from its JSON. Raises ValueError."""
+    return Run.model_validate(_current(json.loads(text)))
 
 
 class Store:
@@ -52,8 +68,8 @@ class Store:
         if not file.exists():
             return None
         try:
-            return Run.model_validate_json(file.read_bytes())
-        except (ValidationError, OSError) as error:
+            return read_run(file.read_bytes())
+        except (ValueError, OSError) as error:
             raise ResultError(
                 f"{file}: not a run of this format: {error}", "move it away, or use the harness that wrote it"
             ) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness.catalogue import Catalogue
-from harness.model import Flow, Implementation, Link, Objective, Scenario, Setting
+from harness.model import Flow, Implementation, Link, Objective, Scenario
 from harness.model import Path as EmulatedPath
 from harness.outcome import Cell, Image
 from harness.plan import Request, cells
@@ -39,9 +39,10 @@ def implementation(name: str = "alpha", **more: object) -> Implementation:
         "name": name,
         "image": f"example/{name}:1",
         "parameters": {
-            "congestion_control": Setting(values=("reno", "cubic"), server="--cc={value}"),
-            "receive_window": Setting(client="--window={bytes}"),
-            "initial_rtt": Setting(client="--rtt={ms}ms", server="--rtt={s}"),
+            "congestion_control": {"server": {"values": ["reno", "cubic"], "flag": "--cc={value}", "default": "cubic"}},
+            "connection_window": {"client": {"flag": "--window={bytes}"}},
+            "initial_rtt": {"client": {"flag": "--rtt={ms}ms"}, "server": {"flag": "--rtt={s}", "minimum": "1 ms"}},
+            "ack_ratio": {"client": {"default": 2}},
         },
         **more,
     }

@@ -79,7 +79,7 @@ class Session(ABC):
         known = self.app.catalogue.find_implementations("ngtcp2", "client")
         request = Request(
             [wanted], known, known, engine=engine, sim_kernel="lab" if engine == "virtual" else "auto",
-            parameters={f"server.{name}": [value] for name, value in parameters.items()},
+            parameters={f"server.{name}": value for name, value in parameters.items()},
         )  # fmt: skip
         cell = self.app.matrix(request, lambda event: None, pull=False)[0]
         for build in self.app.builds_of(cell):

@@ -9,17 +9,23 @@ from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 
+from harness.lab import endpoint_parameters
 from harness.outcome import Cell, Interval, MeasuredRun, Measurement, Run, Verdict, proven_outcome
+from harness.reports.parameters import sort_key
 from harness.stats import interval
 
 
 def by_scenario(results: Sequence[CellResult]) -> list[list[CellResult]]:
-    """The results in groups that share a table: one for each scenario and engine."""
+    """The results in groups that share a table, one for each scenario and engine; rows in order of their values."""
 
     def table(result: CellResult) -> tuple[str, str]:
         return result.cell.scenario.name, result.cell.engine
 
-    return [list(group) for _, group in groupby(sorted(results, key=table), key=table)]
+    def row(result: CellResult) -> tuple[object, ...]:
+        return *table(result), sort_key(result.cell)
+
+    # Cells without parameters keep the order they come in.
+    return [list(group) for _, group in groupby(sorted(results, key=row), key=table)]
 
 
 def effort_of(results: Sequence[CellResult]) -> tuple[int, float, float]:
@@ -74,10 +80,16 @@ class CellResult:
     def pair(self) -> tuple[str, str]:
         """Client and server, each with the parameters that were asked of it."""
         names = {"client": self.cell.client.name, "server": self.cell.server.name}
-        for full, value in sorted(self.cell.parameters.items()):
+        for full, value in sorted(endpoint_parameters(self.cell.parameters).items()):
             role, _, name = full.partition(".")
             names[role] += f" {name}={value}"
         return names["client"], names["server"]
+
+    @property
+    def name(self) -> str:
+        """The cell for people: the pair, and what was asked of the path."""
+        path = [f"{name}={value}" for name, value in self.cell.parameters.items() if name.startswith("path.")]
+        return "→".join(self.pair) + (f" ({', '.join(path)})" if path else "")
 
     @property
     def last(self) -> tuple[Run, MeasuredRun | None, Path] | None:

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from harness.model import ParameterValue, Scenario
+from harness.model import Scenario
 from harness.outcome import Direction, EngineName
+from harness.parameters import ParameterValue
 from harness.reports import CellResult
 from harness.reports.compare_figures import CpuRole, CpuUse, Side, cores_of, cpu_of, difference_of, kind_of, side_of
 from harness.stats import ENOUGH

@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from harness.model import Implementation, Scenario
+from harness.model import Scenario
 from harness.outcome import LinkProof
 from harness.plan import PlannedRun
 from harness.reports import CellResult
+from harness.reports.listing import Entry
 
 SCHEMA = 1
 
@@ -84,22 +85,25 @@ def report(results: Iterable[CellResult]) -> dict[str, Any]:
     return {"schema": SCHEMA, "cells": [_cell(result) for result in results]}
 
 
-def catalogue(scenarios: Sequence[Scenario], implementations: Sequence[Implementation]) -> dict[str, Any]:
+def catalogue(scenarios: Sequence[Scenario], entries: Sequence[Entry]) -> dict[str, Any]:
     """What `list --json` prints."""
     return {
         "schema": SCHEMA,
         "scenarios": [{"name": item.name, "title": item.title, "repetitions": item.repetitions} for item in scenarios],
         "implementations": [
             {
-                "name": item.name,
-                "title": item.title,
-                "version": item.version,
-                "roles": list(item.roles),
-                "protocols": list(item.protocols),
-                "source": item.image or "built here",
-                "parameters": sorted(item.parameters),
+                "name": entry.implementation.name,
+                "title": entry.implementation.title,
+                "version": entry.implementation.version,
+                "licence": entry.implementation.licence,
+                "roles": list(entry.implementation.roles),
+                "protocols": list(entry.implementation.protocols),
+                "source": entry.implementation.image or "built here",
+                "parameters": {role: entry.settable(role) for role in entry.implementation.roles},
+                "here": entry.here,
+                "absent": entry.absent,
             }
-            for item in implementations
+            for entry in entries
         ],
     }
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from harness.path import ideal_time, slow_start_time
 from harness.reports import CellResult, by_scenario, effort, effort_of
-from harness.reports.table import SYMBOLS, columns, interval_text
+from harness.reports.parameters import asked
+from harness.reports.table import SYMBOLS, columns, interval_text, reference_lines
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -18,12 +18,20 @@ def scenario_markdown(results: Sequence[CellResult]) -> str:
     """One scenario's table, with its three reference lines."""
     scenario = results[0].cell.scenario
     made = columns(scenario)
+    parameters = asked([result.cell for result in results])
     lines = [
-        f"**{scenario.title}** (`{scenario.name}`, engine {results[0].cell.engine}, "
+        f"**{scenario.title}** (`{scenario.name}`, engine {results[0].cell.engine}{parameters.suffix}, "
         f"median [interval] of n runs, seconds; {effort(results)})",
         "",
-        _line(["client → server", "verdict", "n", *(heading.removesuffix(" s") for _, heading in made), "Mbit/s"]),
-        _line(["---", "---", *["---:"] * (len(made) + 2)]),
+        _line(
+            [
+                *(f"`{name}`" for name in parameters.varied),
+                *("client → server", "verdict", "n"),
+                *(heading.removesuffix(" s") for _, heading in made),
+                "Mbit/s",
+            ]
+        ),
+        _line([*["---:"] * len(parameters.varied), "---", "---", *["---:"] * (len(made) + 2)]),
     ]
     for result in results:
         symbol, _ = SYMBOLS[result.verdict.status]
@@ -31,7 +39,8 @@ def scenario_markdown(results: Sequence[CellResult]) -> str:
         lines.append(
             _line(
                 [
-                    " → ".join(result.pair),
+                    *parameters.cells(result.cell),
+                    f"{result.cell.client.name} → {result.cell.server.name}",
                     f"{symbol} {result.verdict.status}",
                     str(result.outcomes.get("completed", 0)),
                     *(interval_text(result.interval(metric)) for metric, _ in made),
@@ -39,12 +48,9 @@ def scenario_markdown(results: Sequence[CellResult]) -> str:
                 ]
             )
         )
-    sizes = {f"milestone_{size.label()}": size for size in scenario.milestones}
-    bounds = {item.metric: f"{item.bound:g}" for item in scenario.objectives}
-    lines.append(_line(["*objective*", "", "", *(bounds.get(metric, "open") for metric, _ in made), ""]))
-    for name, model in (("textbook slow start", slow_start_time), ("ideal", ideal_time)):
-        times = [f"{model(scenario.path, sizes[metric]):.2f}" if metric in sizes else "" for metric, _ in made]
-        lines.append(_line([f"*{name}*", "", "", *times, ""]))
+    for name, texts in reference_lines([result.cell for result in results], [metric for metric, _ in made]):
+        blank = [""] * len(parameters.varied)
+        lines.append(_line([*blank, f"*{name}*", "", "", *(text.removeprefix("≤ ") for text in texts), ""]))
     return "\n".join(lines) + "\n"
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from harness.model import Objective, Scenario
-from harness.outcome import Interval
+from harness.outcome import Cell, Interval
 from harness.path import ideal_time, slow_start_time
 from harness.reports import CellResult, by_scenario, effort
+from harness.reports.parameters import Asked, asked
+from harness.units import Size
 
 SYMBOLS = {
     "pass": ("✓", "green"),
@@ -52,18 +54,49 @@ def _bound(objectives: Sequence[Objective], metric: str) -> str:
     return "open" if found is None else f"{'≤' if found.at_most is not None else '≥'} {found.bound:g}"
 
 
-def _reference_rows(table: Table, scenario: Scenario, metrics: Sequence[str]) -> None:
-    """Three lines to read the figures by: objective, textbook slow start, ideal."""
+def reference_lines(cells: Sequence[Cell], metrics: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """(name, one text per metric): what is demanded, what textbook slow start reaches, what the line rate allows.
+
+    Slow start begins with the initial window that was asked for. Where the cells of a table differ in what the
+    lines rest on, each kind of cell has lines of its own, with the parameters in the name.
+    """
+    scenario = cells[0].scenario
     sizes = {f"milestone_{size.label()}": size for size in scenario.milestones}
+    lines = [("objective", [_bound(scenario.objectives, metric) for metric in metrics])]
+    models: tuple[tuple[str, Callable[[Cell, Size], float]], ...] = (
+        ("textbook slow start", lambda cell, size: slow_start_time(cell.scenario.path, size, initial_bytes(cell))),
+        ("ideal", lambda cell, size: ideal_time(cell.scenario.path, size)),
+    )
+    for name, model in models:
+        kinds: dict[tuple[str, ...], list[Cell]] = {}
+        for cell in cells:
+            times = tuple(f"{model(cell, sizes[metric]):.2f}" if metric in sizes else "" for metric in metrics)
+            kinds.setdefault(times, []).append(cell)
+        for times, alike in kinds.items():
+            lines.append((name if len(kinds) == 1 else f"{name}{_common(alike, cells)}", list(times)))
+    return lines
+
+
+def initial_bytes(cell: Cell) -> int:
+    """Bytes a cell's server may send first: what was asked for, else RFC 9002's ten packets of 1200 bytes."""
+    return int(cell.parameters.get("server.initial_cwnd", 10)) * 1200
+
+
+def _common(alike: Sequence[Cell], cells: Sequence[Cell]) -> str:
+    """What tells some cells of a table from the others."""
+    shared = dict(asked(alike).shared)
+    everywhere = asked(cells).shared
+    return "".join(f", {name} {value}" for name, value in shared.items() if name not in everywhere)
+
+
+def _reference_rows(table: Table, results: Sequence[CellResult], metrics: Sequence[str], blank: int) -> None:
+    """Lines to read the figures by."""
     table.add_section()
-    bounds = [_bound(scenario.objectives, metric) for metric in metrics]
-    table.add_row("", "objective", "", "", *bounds, "", "", style="dim")
-    for name, model in (("textbook slow start", slow_start_time), ("ideal", ideal_time)):
-        times = [f"{model(scenario.path, sizes[metric]):.2f}" if metric in sizes else "" for metric in metrics]
-        table.add_row("", name, "", "", *times, "", "", style="dim")
+    for name, texts in reference_lines([result.cell for result in results], metrics):
+        table.add_row(*[""] * blank, "", name, "", "", *texts, "", "", style="dim")
 
 
-def _row(result: CellResult, metrics: Sequence[str]) -> list[RenderableType]:
+def _row(result: CellResult, parameters: Asked, metrics: Sequence[str]) -> list[RenderableType]:
     missed = {item.metric for item in result.verdict.objectives if item.verdict == "fail"}
     times = [
         Text(interval_text(result.interval(metric)), style="red" if metric in missed else "") for metric in metrics
@@ -71,7 +104,9 @@ def _row(result: CellResult, metrics: Sequence[str]) -> list[RenderableType]:
     goodput = result.interval("goodput")
     done = result.outcomes.get("completed", 0)
     return [
-        *result.pair,
+        *parameters.cells(result.cell),
+        result.cell.client.name,
+        result.cell.server.name,
         verdict_text(result.verdict.status),
         f"{done}/{len(result.runs)}",
         *times,
@@ -85,9 +120,13 @@ def scenario_table(results: Sequence[CellResult]) -> RenderableType:
     scenario = results[0].cell.scenario
     engine = results[0].cell.engine
     made = columns(scenario)
-    table = Table(title=f"{scenario.name} · {scenario.title} · {engine}", title_justify="left", header_style="bold")
+    parameters = asked([result.cell for result in results])
+    title = f"{scenario.name} · {scenario.title} · {engine}{parameters.suffix}"
+    table = Table(title=title, title_justify="left", header_style="bold")
+    for name in parameters.varied:
+        # Folded at its dots where there is no room, never cut.
+        table.add_column(name, overflow="fold", min_width=max(map(len, name.split("."))))
     for heading in ("client", "server"):
-        # Parameters stand below the name; they are folded, never cut.
         names = [getattr(result.cell, heading).name for result in results]
         table.add_column(heading, overflow="fold", min_width=max(map(len, names)))
     for heading in ("verdict", "n"):
@@ -98,15 +137,15 @@ def scenario_table(results: Sequence[CellResult]) -> RenderableType:
     table.add_column("reason", no_wrap=True)
     metrics = [metric for metric, _ in made]
     for result in results:
-        table.add_row(*_row(result, metrics))
-    _reference_rows(table, scenario, metrics)
+        table.add_row(*_row(result, parameters, metrics))
+    _reference_rows(table, results, metrics, len(parameters.varied))
     return table
 
 
 def _notes(results: Iterable[CellResult]) -> list[RenderableType]:
     lines: list[RenderableType] = []
     for result in results:
-        who = "→".join(result.pair)
+        who = result.name
         if result.verdict.status not in ("pass", "fail"):
             lines.append(Text(f"  {who}: {result.verdict.sentence}"))
             last = result.last

@@ -55,7 +55,7 @@ func runClient(o *options, logs *logs) error {
 		return err
 	}
 	defer socket.Close()
-	c := &client{options: o, logs: logs, transport: &quic.Transport{Conn: socket}, earlyData: o.sessionDir != ""}
+	c := &client{options: o, logs: logs, transport: &quic.Transport{Conn: socket}, earlyData: o.sessionDir != "" && o.zeroRTT}
 	defer c.transport.Close()
 	resuming := o.plan == planResume || o.plan == planEarlyData
 	if resuming || o.sessionDir != "" {
@@ -80,7 +80,7 @@ func runClient(o *options, logs *logs) error {
 		if err := c.fetch(ctx, urls[:1]); err != nil {
 			return err
 		}
-		c.earlyData = c.earlyData || o.plan == planEarlyData
+		c.earlyData = o.zeroRTT && (c.earlyData || o.plan == planEarlyData)
 		return c.fetch(ctx, urls[1:])
 	default:
 		return fmt.Errorf("no such plan: %s", o.plan)

@@ -31,19 +31,19 @@ type options struct {
 	sessionDir  string
 	retry       bool
 
-	initialConnectionWindow uint64
-	maxConnectionWindow     uint64
-	initialStreamWindow     uint64
-	maxStreamWindow         uint64
-	maxUDPPayload           uint
-	idleTimeout             time.Duration
-	handshakeTimeout        time.Duration
+	connectionWindow uint64
+	streamWindow     uint64
+	maxUDPPayload    uint
+	pathMTUDiscovery bool
+	zeroRTT          bool
+	idleTimeout      time.Duration
+	handshakeTimeout time.Duration
 
 	arguments []string
 }
 
 func parseOptions(role string, arguments []string) (*options, error) {
-	o := &options{}
+	o := &options{pathMTUDiscovery: true, zeroRTT: true}
 	flags := flag.NewFlagSet(role, flag.ContinueOnError)
 	flags.StringVar(&o.protocol, "protocol", protocolHTTP3, "application `protocol`: h3 or hq-interop")
 	flags.StringVar(&o.plan, "plan", planSingle, "connections of the client: single, resume, early-data or each")
@@ -54,11 +54,11 @@ func parseOptions(role string, arguments []string) (*options, error) {
 	flags.StringVar(&o.downloads, "downloads", "/downloads", "`directory` that the client writes to")
 	flags.StringVar(&o.sessionDir, "session-dir", "", "`directory` in which the client keeps its session")
 	flags.BoolVar(&o.retry, "retry", false, "have every client prove its address first")
-	flags.Uint64Var(&o.initialConnectionWindow, "initial-connection-window", 0, "flow-control `bytes`; 0 is quic-go's default")
-	flags.Uint64Var(&o.maxConnectionWindow, "max-connection-window", 0, "flow-control `bytes`; 0 is quic-go's default")
-	flags.Uint64Var(&o.initialStreamWindow, "initial-stream-window", 0, "flow-control `bytes`; 0 is quic-go's default")
-	flags.Uint64Var(&o.maxStreamWindow, "max-stream-window", 0, "flow-control `bytes`; 0 is quic-go's default")
+	flags.Uint64Var(&o.connectionWindow, "connection-window", 0, "fixed flow-control `bytes`; 0 is quic-go's growing default")
+	flags.Uint64Var(&o.streamWindow, "stream-window", 0, "fixed flow-control `bytes`; 0 is quic-go's growing default")
 	flags.UintVar(&o.maxUDPPayload, "max-udp-payload", 0, "fixed packet size in `bytes`; 0 lets quic-go discover it")
+	onOrOff(flags, &o.pathMTUDiscovery, "path-mtu-discovery", "probe for larger packets")
+	onOrOff(flags, &o.zeroRTT, "zero-rtt", "request as early data where a session is kept, and accept such requests")
 	flags.DurationVar(&o.idleTimeout, "idle-timeout", time.Minute, "`time` without a packet after which a connection is given up")
 	flags.DurationVar(&o.handshakeTimeout, "handshake-timeout", 20*time.Second, "the same during the handshake")
 	if err := flags.Parse(arguments); err != nil {
@@ -74,17 +74,29 @@ func parseOptions(role string, arguments []string) (*options, error) {
 	return o, nil
 }
 
+// onOrOff makes a switch that is written "on" or "off", as all endpoints of this harness take it.
+func onOrOff(flags *flag.FlagSet, value *bool, name, usage string) {
+	flags.Func(name, usage+": `on` or off", func(text string) error {
+		if text != "on" && text != "off" {
+			return errors.New("is on or off")
+		}
+		*value = text == "on"
+		return nil
+	})
+}
+
 func (o *options) quicConfig(logs *logs) *quic.Config {
 	return &quic.Config{
 		HandshakeIdleTimeout:           o.handshakeTimeout,
 		MaxIdleTimeout:                 o.idleTimeout,
-		InitialConnectionReceiveWindow: o.initialConnectionWindow,
-		MaxConnectionReceiveWindow:     max(o.maxConnectionWindow, o.initialConnectionWindow),
-		InitialStreamReceiveWindow:     o.initialStreamWindow,
-		MaxStreamReceiveWindow:         max(o.maxStreamWindow, o.initialStreamWindow),
+		InitialConnectionReceiveWindow: o.connectionWindow,
+		MaxConnectionReceiveWindow:     o.connectionWindow,
+		InitialStreamReceiveWindow:     o.streamWindow,
+		MaxStreamReceiveWindow:         o.streamWindow,
 		InitialPacketSize:              uint16(o.maxUDPPayload),
-		DisablePathMTUDiscovery:        o.maxUDPPayload != 0,
-		Allow0RTT:                      true,
+		// quic-go cannot be told how far to probe, so a largest size is kept by not probing.
+		DisablePathMTUDiscovery: o.maxUDPPayload != 0 || !o.pathMTUDiscovery,
+		Allow0RTT:               o.zeroRTT,
 		Tracer:                         logs.trace,
 	}
 }

@@ -16,7 +16,7 @@ from tests.examples import implementation
 
 def _results() -> list[CellResult]:
     gamma, delta = implementation("gamma"), implementation("delta")
-    cubic = {"server.congestion_control": ["cubic"]}
+    cubic = {"server.congestion_control": "cubic"}
     cpu = {"cpu_client": 4.0, "cpu_server": 19.0, "cpu_sim": 15.0}
     real = [run(milestone_2MB=5.9, completion=seconds, figures=cpu) for seconds in (22.0, 22.1, 22.3)]
     return [

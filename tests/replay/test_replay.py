@@ -14,13 +14,14 @@ from harness.outcome import MeasuredRun, Run, proven_outcome
 from harness.reports import CellResult
 from harness.reports.json_report import report
 from harness.reports.markdown import report as markdown
+from harness.store import read_run
 
 DATA = Path(__file__).parent / "data"
 RUNS = sorted(folder.name for folder in DATA.iterdir())
 
 
 def _read(name: str) -> tuple[Run, MeasuredRun]:
-    run = Run.model_validate_json((DATA / name / "run.json").read_bytes())
+    run = read_run((DATA / name / "run.json").read_bytes())
     return run, measure(DATA / name, run)
 
 

@@ -25,8 +25,10 @@ BAD = [
     (("explain", "satelite/medium"), "no scenario 'satelite/medium'", "satellite/medium"),
     (("plan", "satellite/medium", "--clients", "ngtcp"), "no implementation 'ngtcp'", "ngtcp2"),
     (("run", "satellite/medium", "--servers", "quice"), "no implementation 'quice'", "quiche"),
-    (("plan", "satellite/medium", "--set", "server.congestion=bbr"), "not a parameter", "server.congestion_control"),
-    (("plan", "satellite/medium", "--set", "bbr"), "expected role.NAME=VALUE", "server.congestion_control=bbr"),
+    (("plan", "satellite/medium", "--set", "server.congestion=bbr"), "nothing is called", "server.congestion_control"),
+    (("plan", "satellite/medium", "--set", "bbr"), "expected NAME=VALUE", "server.congestion_control=bbr"),
+    (("plan", "satellite/medium", "--vary", "path.down.los=1%"), "nothing is called", "path.down.loss"),
+    (("plan", "satellite/medium", "--vary", "pacing=on", "--vary", "pacing=off"), "given twice", "separated by commas"),
     (("schema", "scenery"), "no schema 'scenery'", "scenario"),
 ]
 

@@ -79,7 +79,7 @@ def test_points_are_apart_and_in_order() -> None:
 
     results = [
         *both(23, seed=2),
-        *both(22, parameters={"server.congestion_control": ["cubic"]}),
+        *both(22, parameters={"server.congestion_control": "cubic"}),
         *both(24, one=scenario(name="test/a")),
         *both(21),
         *both(25, client=implementation("zeta")),

@@ -26,11 +26,11 @@ def test_addresses_are_those_of_the_published_simulator() -> None:
 
 
 def test_the_contract_s_environment() -> None:
-    lab = build_lab(cell(parameters={"server.congestion_control": ["reno"], "client.initial_rtt": ["650 ms"]}), 0)
+    lab = build_lab(cell(parameters={"server.congestion_control": "reno", "client.initial_rtt": "0.65 s"}), 0)
     client, server = lab.host("client0").environment, lab.host("server0").environment
     assert client["REQUESTS"] == "https://server4:443/10MB.bin"
     assert client["TESTCASE"] == server["TESTCASE"] == "http3"
-    assert client["CLIENT_PARAMS"] == "--rtt=650ms --window=16777216"
+    assert client["CLIENT_PARAMS"] == "--window=16777216 --rtt=650ms"
     assert server["SERVER_PARAMS"] == "--cc=reno"
     assert server["REQUESTS"] == ""
     assert "SESSION_DIR" not in client
@@ -77,24 +77,26 @@ def test_ipv6_is_asked_for_by_name() -> None:
 def test_the_window_never_limits_the_path() -> None:
     fast = cell(scenario(path=path(forward=link("250 Mbit/s"))))
     assert default_receive_window(fast) == 2 * (20_312_500 + 20_312_500)
-    assert effective_parameters(fast)["client.receive_window"] == f"{default_receive_window(fast)} B"
-    asked = cell(parameters={"client.receive_window": ["1 MB"]})
-    assert effective_parameters(asked)["client.receive_window"] == "1 MB"
+    assert effective_parameters(fast)["client.connection_window"] == "81.25 MB"
+    asked = cell(parameters={"client.connection_window": "1000 kB"})
+    assert effective_parameters(asked)["client.connection_window"] == "1 MB"
 
 
 @pytest.mark.parametrize(
     ("client", "server", "parameters", "role", "words"),
     [
-        (implementation("alpha", roles=("server",)), None, {}, "client", "has no client"),
-        (None, implementation("beta", roles=("client",)), {}, "server", "has no server"),
+        (implementation("alpha", roles=("server",), parameters={}), None, {}, "client", "has no client"),
+        (None, implementation("beta", roles=("client",), parameters={}), {}, "server", "has no server"),
         (implementation("alpha", protocols=("hq-interop",)), implementation("beta", protocols=("h3",)), {}, "client", "share no"),
-        (None, None, {"client.congestion_control": ["reno"]}, "client", "cannot set congestion_control as a client"),
-        (None, None, {"server.congestion_control": ["bbr"]}, "server", "does not know congestion_control bbr"),
-        (None, None, {"server.pacing": ["off"]}, "server", "cannot set pacing"),
+        (None, None, {"client.congestion_control": "reno"}, "client", "cannot set congestion_control as a client"),
+        (None, None, {"server.congestion_control": "bbr"}, "server", "does not know congestion_control bbr"),
+        (None, None, {"server.pacing": "off"}, "server", "cannot set pacing"),
+        (None, None, {"client.ack_ratio": "4"}, "client", "cannot set ack_ratio as a client; it is 2"),
+        (None, None, {"server.initial_rtt": "10 us"}, "server", "takes initial_rtt from 1 ms, not 10 us"),
     ],
 )  # fmt: skip
 def test_what_nobody_honours_is_unsupported_by_name(
-    client: object, server: object, parameters: dict[str, list[str]], role: str, words: str
+    client: object, server: object, parameters: dict[str, str], role: str, words: str
 ) -> None:
     with pytest.raises(UnsupportedError, match=words) as caught:
         build_lab(cell(client=client, server=server, parameters=parameters), 0)  # type: ignore[arg-type]
@@ -103,7 +105,7 @@ def test_what_nobody_honours_is_unsupported_by_name(
 
 def test_a_parameter_with_a_wrong_unit_is_an_input_error() -> None:
     with pytest.raises(InputError, match=r"client\.initial_rtt"):
-        build_lab(cell(parameters={"client.initial_rtt": ["650"]}), 0)
+        build_lab(cell(parameters={"client.initial_rtt": "650"}), 0)
 
 
 def test_hq_interop_is_taken_where_h3_is_not_common() -> None:
@@ -114,7 +116,7 @@ def test_hq_interop_is_taken_where_h3_is_not_common() -> None:
 def test_loss_differs_between_repetitions_and_not_between_cells_of_a_study() -> None:
     seeds = [run_seed(cell(), repetition) for repetition in range(100)]
     assert len(set(seeds)) == 100
-    assert run_seed(cell(parameters={"server.congestion_control": ["reno"]}), 3) == seeds[3]
+    assert run_seed(cell(parameters={"server.congestion_control": "reno"}), 3) == seeds[3]
 
 
 def test_too_many_flows() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from harness.model import GilbertElliott, Implementation, Red, Scenario, parse_parameter_name
+from harness.model import GilbertElliott, Implementation, Red, Scenario
 from tests.examples import implementation, link, path, scenario
 
 
@@ -90,15 +90,4 @@ def test_gilbert_elliott_mean_is_a_share(p: float, r: float) -> None:
 def test_an_implementation_has_one_source() -> None:
     with pytest.raises(ValidationError, match="exactly one of image"):
         implementation(build=".")
-    with pytest.raises(ValidationError, match="not a placeholder"):
-        implementation(parameters={"initial_rtt": {"client": "{milliseconds}"}})
-    with pytest.raises(ValidationError, match="not a parameter"):
-        implementation(parameters={"rtt": {"client": "{ms}"}})
     assert Implementation(name="x", image="y:z").roles == ("client", "server")
-
-
-def test_parameter_names() -> None:
-    assert parse_parameter_name("server.congestion_control") == ("server", "congestion_control")
-    for wrong in ("server", "router.initial_rtt", "client.rtt"):
-        with pytest.raises(ValueError, match="not a parameter"):
-            parse_parameter_name(wrong)

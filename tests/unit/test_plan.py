@@ -30,7 +30,7 @@ def test_repetitions_interleave(repetitions: int) -> None:
 
 def test_each_value_of_a_parameter_is_a_cell() -> None:
     made = cells(
-        _request(parameters={"server.congestion_control": ["reno", "cubic"]}), images("alpha", "beta", "gamma"), SIM
+        _request(vary={"server.congestion_control": ["reno", "cubic"]}), images("alpha", "beta", "gamma"), SIM
     )
     assert len(made) == 18
     assert len({item.key for item in made}) == 18
@@ -48,7 +48,7 @@ def test_the_key_changes_with_what_changes_the_run() -> None:
         cell(lossy),
         cell(seed=2),
         cell(sim_kernel="lab"),
-        cell(parameters={"server.congestion_control": ["reno"]}),
+        cell(parameters={"server.congestion_control": "reno"}),
         cell(client=implementation("gamma")),
         cell(client=implementation("alpha", session=True)),
         cell(client=implementation("alpha", protocols=("hq-interop",))),

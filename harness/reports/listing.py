@@ -1,0 +1,130 @@
+"""What there is: scenarios, implementations with what they are and whether they are here, images with their sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from rich.console import Console
+from rich.table import Table
+
+from harness.errors import HarnessError
+from harness.model import Implementation, Scenario
+from harness.parameters import PARAMETERS, Role
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One implementation and what this machine has of it."""
+
+    implementation: Implementation
+    here: bool
+    """Its image is on this machine."""
+    absent: str | None
+    """Why it is neither here nor can be made here."""
+
+    def settable(self, role: Role) -> list[str]:
+        """The parameters that can be set in a role, by the role itself or by asking its peer."""
+        found = {name: self.implementation.setting(role, name) for name in PARAMETERS}
+        return [name for name, setting in found.items() if setting and (setting.settable or setting.asks)]
+
+    @property
+    def state(self) -> str:
+        """Whether it is here, for people."""
+        if self.absent:
+            return f"not built here: {self.absent}"
+        if self.here:
+            return "here"
+        return f"not built yet (about {self.implementation.build_time})"
+
+
+class MadeImage(Protocol):
+    """One image after a build."""
+
+    @property
+    def reference(self) -> str:
+        """Its tag."""
+
+    @property
+    def size(self) -> int:
+        """Bytes, all layers together."""
+
+    @property
+    def seconds(self) -> float:
+        """What it took."""
+
+    @property
+    def was_there(self) -> bool:
+        """Nothing had to be built."""
+
+    @property
+    def error(self) -> HarnessError | None:
+        """Why there is none."""
+
+
+def _parameters(entry: Entry) -> str:
+    """What can be set, by role: names that both roles set stand once."""
+    lists = {role: entry.settable(role) for role in entry.implementation.roles}
+    if len(lists) == 2:
+        both = [name for name in lists["client"] if name in lists["server"]]
+        parts = [("", both)] + [(role, [name for name in names if name not in both]) for role, names in lists.items()]
+    else:
+        parts = [("", names) for names in lists.values()]
+    return (
+        "; ".join(f"{role}: {', '.join(names)}" if role else ", ".join(names) for role, names in parts if names) or "–"
+    )
+
+
+def show(scenarios: Sequence[Scenario], entries: Sequence[Entry], console: Console) -> None:
+    """Print the scenarios and the implementations."""
+    for scenario in scenarios:
+        console.print(f"{scenario.name:32} {scenario.title}", markup=False, soft_wrap=True)
+    table = Table(title="implementations", title_justify="left", header_style="bold")
+    for heading in ("name", "version", "licence"):
+        table.add_column(heading, no_wrap=True)
+    table.add_column("roles")
+    table.add_column("protocols")
+    table.add_column("parameters it can be told", overflow="fold", ratio=3)
+    table.add_column("here?", overflow="fold", ratio=2)
+    for entry in entries:
+        item = entry.implementation
+        table.add_row(
+            item.name, item.version, item.licence, ", ".join(item.roles), ", ".join(item.protocols),
+            _parameters(entry), entry.state,
+        )  # fmt: skip
+    console.print(table)
+
+
+def images_json(made: Mapping[str, MadeImage]) -> dict[str, Any]:
+    """What `images --json` prints."""
+    return {
+        "schema": 1,
+        "images": [
+            {
+                "name": name,
+                "reference": item.reference,
+                "bytes": item.size,
+                "seconds": round(item.seconds, 1),
+                "was_there": item.was_there,
+                "error": item.error.message if item.error else None,
+            }
+            for name, item in made.items()
+        ],
+    }
+
+
+def show_images(made: Mapping[str, MadeImage], absent: Mapping[str, str], console: Console) -> None:
+    """Print what was built, how large it is and what it took; and what could not be built, by name."""
+    table = Table(title="images", title_justify="left", header_style="bold")
+    for heading in ("name", "image"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("MB", "s"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("")
+    for name, item in made.items():
+        state = "failed" if item.error else "was there" if item.was_there else "built"
+        table.add_row(name, item.reference, f"{item.size / 1e6:.0f}", f"{item.seconds:.1f}", state)
+    console.print(table)
+    for name, why in absent.items():
+        console.print(f"{name}: not built here: {why}", markup=False, soft_wrap=True)

@@ -1,0 +1,116 @@
+"""Sweeps: one scenario and the values to vary → the points of the sweep. Pure.
+
+A dimension is a parameter of an endpoint, in one role (`client.initial_rtt`) or in both (`initial_rtt`), or a
+property of the path (`path.forward.rate`, `path.down.loss`). `forward` leads to the terminal and `return` away
+from it; `down` leads to the client and `up` to the server, wherever the terminal is.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from harness.errors import InputError, did_you_mean
+from harness.model import Path, Scenario
+from harness.parameters import PARAMETERS, ROLES, ParameterValue, canonical_value
+
+Combine = Literal["product", "zip"]
+DIRECTIONS = ("forward", "return", "down", "up")
+PROPERTIES = ("rate", "delay", "jitter", "loss", "queue", "burst")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of a sweep."""
+
+    scenario: Scenario
+    """With the path of this point, and nothing left to vary."""
+    parameters: Mapping[str, ParameterValue]
+    """Everything that was asked for: role.NAME and path.DIRECTION.PROPERTY → value."""
+
+
+def dimensions() -> list[str]:
+    """Every name that can be varied."""
+    return [
+        *(f"{role}.{name}" for role in ROLES for name in PARAMETERS),
+        *PARAMETERS,
+        *(f"path.{direction}.{name}" for direction in DIRECTIONS for name in PROPERTIES),
+    ]
+
+
+def points(
+    scenario: Scenario,
+    fixed: Mapping[str, object],
+    vary: Mapping[str, Sequence[object]],
+    combine: Combine | None = None,
+) -> list[Point]:
+    """The points of a scenario's own sweep, of `vary`, and of what is `fixed` in all of them.
+
+    What is given here replaces what the scenario says under the same name. Raises InputError.
+    """
+    asked = {**{name: list(values) for name, values in scenario.vary.items() if name not in fixed}, **vary}
+    for name in vary:
+        if name in fixed:
+            raise InputError(f"{name} is both set and varied", "leave one of the two out")
+    combine = combine or scenario.combine
+    rows = _rows(scenario.name, asked, combine)
+    bare = scenario.model_copy(update={"vary": {}, "combine": "product"})
+    return [_point(bare, {**fixed, **row}) for row in rows]
+
+
+def _rows(name: str, asked: Mapping[str, Sequence[object]], combine: Combine) -> list[dict[str, object]]:
+    for dimension, values in asked.items():
+        if not values:
+            raise InputError(f"{name}: nothing to vary {dimension} over", "give its values, separated by commas")
+    if combine == "product":
+        return [dict(zip(asked, chosen, strict=True)) for chosen in itertools.product(*asked.values())]
+    if len({len(values) for values in asked.values()}) > 1:
+        counts = ", ".join(f"{dimension} has {len(values)}" for dimension, values in asked.items())
+        raise InputError(f"{name}: values can be paired only where each has as many: {counts}", "leave out zip")
+    return [dict(zip(asked, chosen, strict=True)) for chosen in zip(*asked.values(), strict=True)] or [{}]
+
+
+def _point(scenario: Scenario, row: Mapping[str, object]) -> Point:
+    parameters: dict[str, ParameterValue] = dict(scenario.parameters)
+    path = scenario.path
+    for name, value in row.items():
+        if name.startswith("path."):
+            path, text = _changed(path, name, value)
+            parameters[name] = text
+            continue
+        for full in [f"{role}.{name}" for role in ROLES] if name in PARAMETERS else [name]:
+            try:
+                parameters[full] = canonical_value(full, value)
+            except ValueError as error:
+                hint = did_you_mean(name, dimensions()) if "not a parameter" in str(error) else ""
+                raise InputError(str(error), hint) from error
+    return Point(scenario.model_copy(update={"path": path}), parameters)
+
+
+def _changed(path: Path, name: str, value: object) -> tuple[Path, str]:
+    """The path with one property of one direction changed, and the value as it is written in results."""
+    _, direction, prop = (*name.split("."), "", "")[:3]
+    if name.count(".") != 2 or direction not in DIRECTIONS or prop not in PROPERTIES:
+        raise InputError(
+            f"'{name}' is not a property of the path",
+            f"write path.DIRECTION.PROPERTY: one of {', '.join(DIRECTIONS)}, then one of {', '.join(PROPERTIES)}",
+        )
+    key = direction
+    if direction in ("down", "up"):
+        key = "forward" if (direction == "down") == (path.terminal == "client") else "return"
+    content: dict[str, Any] = path.model_dump(mode="json", by_alias=True)
+    content[key][prop] = value
+    try:
+        changed = Path.model_validate(content)
+    except ValidationError as errors:
+        first = errors.errors(include_url=False)[0]
+        said = str(first["msg"]).removeprefix("Value error, ")
+        raise InputError(f"{name} = {value}: {said}") from errors
+    link = changed.forward if key == "forward" else changed.return_
+    text = getattr(link, prop)
+    # Queues and loss models are written as they were given; everything else in its canonical form.
+    return changed, str(text) if prop in ("rate", "delay", "jitter", "burst") else str(value)

@@ -1,0 +1,134 @@
+"""The vocabulary of parameters, and what a manifest may say of them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from harness.catalogue import Catalogue
+from harness.errors import InputError
+from harness.lab import build_lab, endpoint_arguments
+from harness.parameters import PARAMETERS, Setting, canonical_value, parse_parameter_name
+from tests.examples import cell, implementation
+
+
+def test_names() -> None:
+    assert parse_parameter_name("server.congestion_control") == ("server", "congestion_control")
+    for wrong in ("server", "router.initial_rtt", "client.rtt"):
+        with pytest.raises(ValueError, match="not a parameter"):
+            parse_parameter_name(wrong)
+    with pytest.raises(ValueError, match=r"did you mean 'client\.initial_rtt'"):
+        parse_parameter_name("client.inital_rtt")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "canonical"),
+    [
+        ("client.initial_rtt", "100ms", "100 ms"),
+        ("client.initial_rtt", "0.1 s", "100 ms"),
+        ("server.initial_cwnd", "32", 32),
+        ("server.max_udp_payload", "1.2 kB", "1.2 kB"),
+        ("server.max_udp_payload", "1200 B", "1.2 kB"),
+        ("server.pacing", False, "off"),
+        ("server.congestion_control", "bbr", "bbr"),
+    ],
+)
+def test_one_value_has_one_form(name: str, value: object, canonical: object) -> None:
+    assert canonical_value(name, value) == canonical
+    assert canonical_value(name, canonical) == canonical
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("client.initial_rtt", "100", "no unit"),
+        ("server.initial_cwnd", "ten", "a whole number"),
+        ("server.initial_cwnd", "-3", "a whole number"),
+        ("server.pacing", "yes", "neither on nor off"),
+        ("server.congestion_control", "a b; rm", "a word"),
+    ],
+)
+def test_a_value_says_how_it_is_written(name: str, value: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        canonical_value(name, value)
+
+
+@given(ms=st.integers(1, 10_000_000))
+def test_durations_reach_the_command_line_in_full(ms: int) -> None:
+    setting = Setting(flag="{ms} {s}")
+    milliseconds, seconds = setting.fill("{ms} {s}", PARAMETERS["initial_rtt"], f"{ms} us").split()
+    assert float(milliseconds) == pytest.approx(ms / 1000, rel=1e-5)
+    assert float(seconds) == pytest.approx(ms / 1e6, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"rtt": {"flag": "{ms}"}}, "'rtt' is not a parameter: did you mean"),
+        ({"initial_rtt": {"client": {"flag": "{milliseconds}"}}}, "not a placeholder"),
+        ({"initial_rtt": {"flag": "--rtt={bytes}"}}, "which does not fill"),
+        ({"initial_rtt": {"flag": "--rtt={ms}", "default": "100"}}, "client default of initial_rtt"),
+        ({"initial_rtt": {"flag": "--rtt={ms}", "minimum": "1 packet"}}, "client minimum of initial_rtt"),
+        ({"pacing": {"flag": "--pacing={value}", "values": ["on", "maybe"]}}, "neither on nor off"),
+        ({"gso": {"environment": "no assignment"}}, "not an assignment"),
+        ({"initial_rtt": {"flags": "--rtt={ms}"}}, "Extra inputs"),
+    ],
+)
+def test_what_a_manifest_cannot_say(parameters: object, words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        implementation(parameters=parameters)
+
+
+def test_a_role_that_is_not_played_has_no_parameters() -> None:
+    with pytest.raises(ValidationError, match="has a server, but roles names none"):
+        implementation(roles=("client",), parameters={"pacing": {"server": {"default": "on"}}})
+    shared = implementation(roles=("client",), parameters={"pacing": {"default": True}})
+    assert shared.setting("client", "pacing") == Setting(default="on")
+    assert shared.setting("server", "pacing") is None
+
+
+def test_a_manifest_survives_its_own_json() -> None:
+    one = implementation(parameters={"pacing": {"flag": "--pacing={value}", "values": [True, False]}})
+    assert type(one).model_validate_json(one.model_dump_json(by_alias=True)) == one
+
+
+def test_an_environment_variable_reaches_the_endpoint() -> None:
+    server = implementation(
+        "beta", parameters={"gso": {"environment": "NO_GSO={value}", "values": {"on": "false", "off": "true"}}}
+    )
+    with_gso_off = cell(server=server, parameters={"server.gso": "off"})
+    host = build_lab(with_gso_off, 0).host("server0")
+    assert host.environment["NO_GSO"] == "true"
+    assert host.environment["SERVER_PARAMS"] == ""
+    assert endpoint_arguments(with_gso_off)[1] == "NO_GSO=true"
+    assert cell(server=server).key != with_gso_off.key
+
+
+def test_a_peer_asks_where_the_role_itself_cannot() -> None:
+    asking = implementation("beta", parameters={"ack_ratio": {"asks": "--ask-ack-ratio={value}"}})
+    willing = implementation("alpha", extensions=("ack_frequency",), parameters={})
+    lab = build_lab(cell(client=willing, server=asking, parameters={"client.ack_ratio": 10}), 0)
+    assert lab.host("server0").environment["SERVER_PARAMS"] == "--ask-ack-ratio=10"
+    assert lab.host("client0").environment["CLIENT_PARAMS"] == ""
+    with pytest.raises(Exception, match="does not let beta ask for it"):
+        build_lab(cell(client=implementation("alpha"), server=asking, parameters={"client.ack_ratio": 10}), 0)
+
+
+def test_bad_manifests_give_the_place(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("bad")
+    head = "schema: 1\nname: bad\nimage: example/bad:1\n"
+    cases = {
+        "parameters:\n  inital_rtt: {flag: '--rtt={ms}'}\n": (r"5:3", "did you mean 'initial_rtt'"),
+        "parameters:\n  initial_rtt:\n    client: {flag: '--rtt={ms}', default: 100}\n": (r"5:3|6:5", "no unit"),
+        "roles: [client]\nparameters:\n  pacing:\n    server: {default: on}\n": (r"", "roles names none"),
+    }
+    for index, (text, (place, words)) in enumerate(cases.items()):
+        file = folder / f"{index}.yaml"
+        file.write_text(head + text)
+        with pytest.raises(InputError, match=words) as caught:
+            Catalogue(folder, (file,)).implementations()
+        assert str(file) in caught.value.message
+        if place:
+            assert any(f"{file}:{one}" in caught.value.message for one in place.split("|")), caught.value.message

@@ -1,0 +1,108 @@
+"""Sweeps: what is varied, over what, and what cannot be."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.errors import InputError
+from harness.model import DropTail
+from harness.plan import Request, cells
+from harness.reports.parameters import asked, sort_key
+from harness.sweep import dimensions, points
+from tests.examples import SIM, cell, images, implementation, path, scenario
+
+
+def test_nothing_to_vary_is_one_point() -> None:
+    one = scenario(parameters={"server.initial_rtt": "0.1 s"})
+    assert [point.parameters for point in points(one, {}, {})] == [{"server.initial_rtt": "100 ms"}]
+
+
+@given(first=st.integers(1, 4), second=st.integers(1, 4))
+def test_every_value_with_every_other(first: int, second: int) -> None:
+    vary = {"client.initial_rtt": [f"{n + 1} ms" for n in range(first)], "ack_ratio": [n + 1 for n in range(second)]}
+    found = points(scenario(), {}, vary)
+    assert len({str(point.parameters) for point in found}) == first * second
+    assert all(point.parameters["client.ack_ratio"] == point.parameters["server.ack_ratio"] for point in found)
+
+
+def test_paired_values() -> None:
+    vary = {"path.forward.rate": ["50 Mbit/s", "250 Mbit/s"], "path.return.rate": ["500 kbit/s", "3 Mbit/s"]}
+    found = points(scenario(), {}, vary, "zip")
+    rates = [(str(one.scenario.path.forward.rate), str(one.scenario.path.return_.rate)) for one in found]
+    assert rates == [("50 Mbit/s", "500 kbit/s"), ("250 Mbit/s", "3 Mbit/s")]
+    with pytest.raises(InputError, match="as many"):
+        points(scenario(), {}, {**vary, "client.ack_ratio": [1, 2, 3]}, "zip")
+    assert points(scenario(), {}, {}, "zip")
+
+
+def test_a_scenario_has_a_sweep_of_its_own_which_the_command_line_replaces() -> None:
+    one = scenario(vary={"client.ack_ratio": [2, 10], "path.down.loss": ["0 %", "1 %"]})
+    assert len(points(one, {}, {})) == 4
+    assert len(points(one, {}, {"client.ack_ratio": ["5"]})) == 2
+    assert len(points(one, {"client.ack_ratio": "5"}, {})) == 2
+    assert all(not point.scenario.vary for point in points(one, {}, {}))
+
+
+def test_the_client_is_down_wherever_the_terminal_is() -> None:
+    for terminal, changed in (("client", "forward"), ("server", "return_")):
+        one = scenario(path=path(terminal=terminal))
+        (point,) = points(one, {"path.down.loss": "1%"}, {})
+        assert str(getattr(point.scenario.path, changed).loss) == "1 %"
+        assert point.scenario.path.to_client.mean_loss == 0.01
+        assert point.scenario.path.to_server.mean_loss == 0
+
+
+def test_queues_by_their_size() -> None:
+    (point,) = points(scenario(), {"path.forward.queue": "2 BDP"}, {})
+    queue = point.scenario.path.forward.queue
+    assert isinstance(queue, DropTail)
+    assert str(queue.size) == "2 BDP"
+    assert point.parameters == {"path.forward.queue": "2 BDP"}
+
+
+@pytest.mark.parametrize(
+    ("fixed", "vary", "words"),
+    [
+        ({"client.ack_ratio": 2}, {"client.ack_ratio": [3]}, "both set and varied"),
+        ({}, {"client.ack_ratio": []}, "nothing to vary"),
+        ({"path.forward.colour": "red"}, {}, "not a property of the path"),
+        ({"path.sideways.rate": "1 Mbit/s"}, {}, "not a property of the path"),
+        ({"path.forward.rate": "fast"}, {}, "is not a rate"),
+        ({"path.forward.rate": "1 bit/s"}, {}, "at least 1 kbit/s"),
+        ({"client.rtt": "1 ms"}, {}, "not a parameter"),
+        ({"initial_rtt": "1"}, {}, "no unit"),
+    ],
+)
+def test_what_cannot_be_varied(fixed: dict[str, object], vary: dict[str, list[object]], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        points(scenario(), fixed, vary)
+
+
+def test_every_dimension_is_known_once() -> None:
+    names = dimensions()
+    assert len(names) == len(set(names))
+    assert {"client.ack_ratio", "ack_ratio", "path.down.loss", "path.return.rate"} <= set(names)
+
+
+def test_the_path_is_part_of_a_cell_and_its_key() -> None:
+    contestants = [implementation("alpha")]
+    request = Request([scenario()], contestants, contestants, vary={"path.down.loss": ["0 %", "1 %"]})
+    made = cells(request, images("alpha"), SIM)
+    assert [item.scenario.path.forward.mean_loss for item in made] == [0, 0.01]
+    assert [item.parameters for item in made] == [{"path.down.loss": "0 %"}, {"path.down.loss": "1 %"}]
+    assert made[0].key != made[1].key
+
+
+def test_columns_are_what_differs() -> None:
+    made = [
+        cell(parameters={"initial_rtt": rtt, "server.congestion_control": "reno"}) for rtt in ("1 s", "20 ms", "100 ms")
+    ]
+    found = asked(made)
+    assert found.varied == ("initial_rtt",)
+    assert found.suffix == ", server.congestion_control reno"
+    assert [found.cells(one) for one in sorted(made, key=sort_key)] == [["20 ms"], ["100 ms"], ["1 s"]]
+    mixed = asked([*made, cell()])
+    assert mixed.varied == ("client.initial_rtt", "server.congestion_control", "server.initial_rtt")
+    assert mixed.cells(cell()) == ["–", "–", "–"]
