@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from harness.model import Implementation, ParameterValue, Role, Scenario
+from harness.model import Implementation, Scenario
+from harness.parameters import ParameterValue, Role
 
 EngineName = Literal["compose", "virtual"]
 SimKernel = Literal["auto", "host", "lab"]
@@ -97,7 +98,7 @@ class Transfer(Fact):
 class Run(Fact):
     """One execution of a cell: immutable, written when it is finished."""
 
-    schema_: Annotated[int, Field(alias="schema")] = 1
+    schema_: Annotated[int, Field(alias="schema")] = 2
     cell: Cell
     repetition: int
     outcome: Outcome
@@ -131,6 +132,19 @@ class Measurement(Fact):
     direction: Direction = "neutral"
     vantage: str = ""
     """Where it was observed: client file, left capture, right capture, counters, qlog, cgroup."""
+
+
+class Observation(Fact):
+    """What a parameter of an endpoint was, as seen in one run. What was not seen is not there."""
+
+    role: Role
+    parameter: str
+    """A name of the vocabulary (`harness.parameters`), or a figure that stands for one: first_pto and the like."""
+    value: float | str
+    """Bytes, seconds or a count, or a word."""
+    unit: str
+    source: str
+    """Where it was seen, with the figures it rests on and what limits them."""
 
 
 class DirectionProof(Fact):
@@ -182,6 +196,8 @@ class MeasuredRun(Fact):
     version: int
     """Version of the measuring code; an older one is measured again."""
     measurements: tuple[Measurement, ...] = ()
+    observed: tuple[Observation, ...] = ()
+    """What the endpoints' parameters were, by the evidence of this run."""
     link: LinkProof | None = None
     warnings: tuple[str, ...] = ()
 

@@ -228,6 +228,8 @@ class Conductor:
         for endpoint in self.endpoints:
             if endpoint.sampler:
                 self._end(endpoint)
+        sent = {endpoint.name: {"out_datagrams": _udp(endpoint.name, "OutDatagrams")} for endpoint in self.endpoints}
+        (self.out / "sim" / "udp.json").write_text(json.dumps(sent) + "\n")
 
     # --- watching
 
@@ -242,8 +244,7 @@ class Conductor:
     def _count_drops(self, endpoint: Endpoint) -> None:
         """Datagrams dropped at full socket buffers so far, for the endpoint and, with it, its server."""
         for name in (endpoint.name, f"server{endpoint.flow}"):
-            with inside(name):
-                self._cpu.write(f"{time.time_ns()},{name},,{_receive_errors()}\n")
+            self._cpu.write(f"{time.time_ns()},{name},,{_udp(name, 'RcvbufErrors')}\n")
 
     def _write(self, event: str, endpoint: Endpoint, **more: object) -> None:
         record = {"event": event, "t_ns": time.time_ns(), "host": endpoint.name, "index": endpoint.index, **more}
@@ -258,15 +259,14 @@ def _tree_size(folder: Path) -> int:
     )
 
 
-def _receive_errors() -> int:
-    """UdpRcvbufErrors of the network namespace one is in, IPv4 and IPv6 together."""
-    header, values = (
-        line.split()[1:]
-        for line in Path("/proc/thread-self/net/snmp").read_text().splitlines()
-        if line.startswith("Udp:")
+def _udp(name: str, counter: str) -> int:
+    """A UDP counter of an endpoint's network namespace, IPv4 and IPv6 together (proc_pid_net(5), snmp).
+
+    OutDatagrams counts what the kernel was given: a send with UDP_SEGMENT is one (udp_send_skb, net/ipv4/udp.c).
+    """
+    with inside(name):
+        both = Path("/proc/thread-self/net/snmp").read_text(), Path("/proc/thread-self/net/snmp6").read_text()
+    header, values = (line.split()[1:] for line in both[0].splitlines() if line.startswith("Udp:"))
+    return int(dict(zip(header, values, strict=True))[counter]) + sum(
+        int(line.split()[1]) for line in both[1].splitlines() if line.split()[0] == f"Udp6{counter}"
     )
-    total = int(dict(zip(header, values, strict=True))["RcvbufErrors"])
-    for line in Path("/proc/thread-self/net/snmp6").read_text().splitlines():
-        if line.startswith("Udp6RcvbufErrors"):
-            total += int(line.split()[1])
-    return total

@@ -10,10 +10,8 @@ kernel's stamps (SO_TIMESTAMPNS): looking at the clock would cost virtual time.
 from __future__ import annotations
 
 import array
-import ctypes
 import json
 import os
-import signal
 import socket
 import struct
 import subprocess
@@ -23,10 +21,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from simulator.container import mount_host
+from simulator.init import then_off
 from simulator.ports import SIM, connect, inside, mac
 from simulator.shell import CommandError, run, run_program
 from simulator.wire import sniffer, udp_destination, write_sysctl
-from simulator.world import LAB, POWER_OFF, furnish, say
+from simulator.world import LAB, furnish, say
 
 OUT = LAB / "gauge"
 #: The lab's addresses (harness/lab.py).
@@ -275,18 +274,11 @@ def measure(folder: str) -> None:
 
 
 def main() -> None:
-    """Run the trials and switch off, whatever happens."""
-    try:
-        furnish()
-        measure(sys.argv[1])
-        say("remove")
-    except BaseException as error:
-        print(f"gauge: {type(error).__name__}: {error}", flush=True)
-    finally:
-        os.sync()
-        ctypes.CDLL(None).reboot(POWER_OFF)
-        signal.pause()
+    """Run the trials of the folder that is named."""
+    furnish()
+    measure(sys.argv[1])
+    say("remove")
 
 
 if __name__ == "__main__":
-    main()
+    then_off(main, "gauge")

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
 import sys
 from pathlib import Path
 
 from simulator.agent import Agent
+from simulator.init import then_off
 from simulator.plan import Plan, read_plan
 from simulator.shell import run, run_program
-
-#: reboot(2): LINUX_REBOOT_CMD_POWER_OFF.
-POWER_OFF = 0x4321FEDC
 
 
 def configure(plan: Plan) -> None:
@@ -29,7 +25,7 @@ def configure(plan: Plan) -> None:
 
 
 def main() -> None:
-    """Run as process 1 of the lab kernel: `guest.py PLAN LOGS STOP_FILE`."""
+    """Run as process 1 of the lab kernel: `guest.py PLAN LOGS STOP_FILE`. What goes wrong is written to LOGS too."""
     plan_file, logs, stop_file = (Path(word) for word in sys.argv[1:4])
     agent = None
     try:
@@ -40,15 +36,12 @@ def main() -> None:
         agent = Agent(plan, {"left": "left", "right": "right"}, logs, stop_file)
         agent.run()
     except Exception as error:
-        print(f"lab kernel: {type(error).__name__}: {error}", flush=True)
         if agent is not None:
             agent.fail(error)
         else:
             (logs / "guest-error").write_text(f"{type(error).__name__}: {error}\n")
-    finally:
-        os.sync()
-        ctypes.CDLL(None).reboot(POWER_OFF)
+        raise
 
 
 if __name__ == "__main__":
-    main()
+    then_off(main, "lab kernel")

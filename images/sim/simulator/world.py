@@ -7,11 +7,9 @@ says `@<seconds>` now and then, with a word when a phase begins, so that whoever
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import shutil
-import signal
 import sys
 import time
 from pathlib import Path
@@ -21,15 +19,16 @@ from simulator.agent import Agent
 from simulator.capture import HELD_BACK, Capture
 from simulator.conductor import Conductor, Endpoint
 from simulator.container import Container, Image, Mount, mount, mount_host
+from simulator.init import then_off
 from simulator.plan import read_plan
 from simulator.ports import SIM, connect, inside
 from simulator.shell import Events
 
-#: reboot(2): LINUX_REBOOT_CMD_POWER_OFF.
-POWER_OFF = 0x4321FEDC
 LAB = Path("/run/lab")
 OUT = LAB / "out"
 STOP = LAB / "stop"
+#: Folders of endpoints that are not root, in memory until the end.
+KEPT = LAB / "kept"
 #: What the kernel is told before anything runs. A lab that runs out of memory must end, not lose an endpoint;
 #: and what is written goes to the host at once, since a full page cache would make writers wait in virtual time.
 _SYSCTLS = {
@@ -75,7 +74,7 @@ def containers(hosts: list[dict[str, Any]], folders: dict[str, str]) -> list[End
         folder = OUT / f"flow{host['flow']}"
         if not host["as_root"]:
             # Files made on the host's disk belong to whoever runs the lab kernel; here to the endpoint's user.
-            folder = LAB / "kept" / host["name"]
+            folder = KEPT / host["name"]
             for part in (host["role"], "downloads"):
                 (folder / part).mkdir(parents=True)
                 (folder / part).chmod(0o777)
@@ -153,7 +152,7 @@ def run(folder: str) -> None:
         conductor.stop()
         STOP.touch()
         for endpoint in endpoints:
-            if LAB in endpoint.folder.parents and OUT not in endpoint.folder.parents:
+            if endpoint.folder.is_relative_to(KEPT):
                 shutil.copytree(endpoint.folder, OUT / f"flow{endpoint.flow}", dirs_exist_ok=True)
         # The captures' last block, and the agent's last sample.
         time.sleep(HELD_BACK + 0.2)
@@ -162,18 +161,11 @@ def run(folder: str) -> None:
 
 
 def main() -> None:
-    """Run the lab and switch off, whatever happens."""
-    try:
-        furnish()
-        run(sys.argv[1])
-        say("remove")
-    except BaseException as error:
-        print(f"lab kernel: {type(error).__name__}: {error}", flush=True)
-    finally:
-        os.sync()
-        ctypes.CDLL(None).reboot(POWER_OFF)
-        signal.pause()
+    """Run the lab of the folder that is named."""
+    furnish()
+    run(sys.argv[1])
+    say("remove")
 
 
 if __name__ == "__main__":
-    main()
+    then_off(main, "lab kernel")
