@@ -6,10 +6,14 @@ SCENARIO ?= scenarios/satellite/medium.yaml
 ENGINE ?= compose
 HARNESS := .venv/bin/harness
 
-.PHONY: setup run test check unit lab bench generate golden clean
+.PHONY: setup images run test check unit lab bench generate golden clean
 
 setup:
 	@harness/setup/setup.sh
+
+# Every image that can be built here, with its size; those that need a registry or a repository are named.
+images: setup
+	@$(HARNESS) images
 
 # Exit code 1 means that some verdict failed: an answer, not an accident.
 run: setup

@@ -164,19 +164,25 @@ class App:
 
     def run(self, request: Request, options: Options, listen: Listener) -> list[CellResult]:
         """Do what of the plan is not in the store, and return all its cells. Raises HarnessError."""
-        virtual = request.engine == "virtual"
+        return self.run_cells(self.matrix(request, listen, pull=True), request.repetitions, options, listen)
+
+    def run_cells(
+        self, matrix: Sequence[Cell], repetitions: int | None, options: Options, listen: Listener
+    ) -> list[CellResult]:
+        """Do what of these cells, all of one engine, is not in the store, and return them. Raises HarnessError."""
+        engine: EngineName = "virtual" if any(cell.engine == "virtual" for cell in matrix) else "compose"
+        virtual = engine == "virtual"
         self.remove_orphans(listen, required=not virtual)
-        matrix = self.matrix(request, listen, pull=True)
         versions = self._versions(required=not virtual)
-        planned = runs(matrix, request.repetitions)
+        planned = runs(matrix, repetitions)
         done = set() if options.fresh else self.stored(matrix, options.retry)
         todo = [item for item in planned if (item.cell.key, item.repetition) not in done]
         estimate = _Estimate(self, todo, options.jobs)
         listen(PlanMade(len(todo), len(planned) - len(todo), len(matrix), estimate.seconds()))
         if todo:
-            with self._machine(request.engine):
-                self._work(todo, estimate, self._engine(request.engine, options), options, versions, listen)
-        return [self.result(cell, request.repetitions or cell.scenario.repetitions) for cell in matrix]
+            with self._machine(engine):
+                self._work(todo, estimate, self._engine(engine, options), options, versions, listen)
+        return [self.result(cell, repetitions or cell.scenario.repetitions) for cell in matrix]
 
     def _versions(self, *, required: bool) -> dict[str, str]:
         """Versions of Docker and Compose; without the daemon nothing, where it is not required."""
@@ -208,7 +214,7 @@ class App:
 
         def prepare() -> PlannedRun:
             item = estimate.next()
-            ready = PlannedRun(self._made(item.cell, listen), item.repetition)
+            ready = PlannedRun(self.made(item.cell, listen), item.repetition)
             todo.remove(item)
             seconds = expected_seconds(ready.cell)
             listen(RunStarted(ready.cell, item.repetition, total - len(todo), total, seconds, estimate.seconds()))
@@ -235,7 +241,7 @@ class App:
                 engine.cancel()
                 raise
 
-    def _made(self, cell: Cell, listen: Listener) -> Cell:
+    def made(self, cell: Cell, listen: Listener) -> Cell:
         """A cell whose images are there."""
         announce = _announcing(listen)
         if cell.sim_kernel == "auto":
@@ -292,7 +298,7 @@ class App:
 
     def write_lab(self, request: Request, folder: Path, listen: Listener) -> None:
         """Write the first cell of a request as a lab that works by hand, with its images and files made."""
-        cell = self._made(self.matrix(request, listen, pull=True)[0], listen)
+        cell = self.made(self.matrix(request, listen, pull=True)[0], listen)
         lab = build_lab(cell, 0)
         for flow in lab.flows:
             served_file(self.places.cache / "www", flow.file, flow.size)

@@ -395,7 +395,9 @@ def _stored(app: App, scenarios: list[str] | None, clients: str, servers: str, *
 
 @cli.command()
 def report(
-    scenarios: Annotated[list[str] | None, typer.Argument(help="Scenarios; all stored ones without.")] = None,
+    scenarios: Annotated[
+        list[str] | None, typer.Argument(help="Scenarios; all stored ones without. Or: parameters, defaults.")
+    ] = None,
     clients: Clients = "all",
     servers: Servers = "all",
     store: StoreFolder = None,
@@ -403,10 +405,20 @@ def report(
     markdown: Annotated[bool, typer.Option(help="Print Markdown on stdout.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print the verdicts of stored runs. Needs no Docker."""
+    """Print the verdicts of stored runs; needs no Docker.
+
+    Two words in place of scenarios print tables of their own: `report parameters` the vocabulary of parameters, and
+    `report defaults` the defaults in force of every implementation, confirmed by stored runs where these show them.
+    """
     from harness.reports import json_report, table
     from harness.reports import markdown as markdown_report
 
+    if scenarios == ["parameters"]:
+        _report_parameters(markdown=markdown, as_json=as_json)
+        return
+    if scenarios == ["defaults"]:
+        _report_defaults(store, markdown=markdown, as_json=as_json)
+        return
     results = _stored(_app(store), scenarios, clients, servers, every=every)
     if as_json:
         _print_json(json_report.report(results))
@@ -414,6 +426,35 @@ def report(
         _print(markdown_report.report(results))
     else:
         table.show(results, _paper())
+
+
+def _report_parameters(*, markdown: bool, as_json: bool) -> None:
+    from harness.reports import vocabulary
+
+    if as_json:
+        _print_json(vocabulary.report())
+    elif markdown:
+        _print(vocabulary.markdown())
+    else:
+        vocabulary.show(_paper())
+
+
+def _report_defaults(store: Path | None, *, markdown: bool, as_json: bool) -> None:
+    from harness.reports import defaults as view
+
+    results = [
+        result
+        for folder in ([store] if store else [ROOT / "results", ROOT / "results" / "checks"])
+        for result in _app(folder).stored_results(lambda cell: True, every=True)
+    ]
+    known = [item for item, _ in _app().catalogue.implementations().values() if item.parameters]
+    made = view.defaults(known, view.observations(results))
+    if as_json:
+        _print_json(view.report(made))
+    elif markdown:
+        _print(view.markdown(made))
+    else:
+        view.show(made, _paper())
 
 
 @cli.command()
@@ -534,7 +575,7 @@ def generate() -> None:
     from harness.lab import build_lab
     from harness.model import Implementation, Scenario
     from harness.reports.by_hand import open_cell
-    from harness.reports.readme import reference_page, with_results
+    from harness.reports.readme import reference_page, with_parameters, with_results
 
     app = _app(ROOT / "results" / "reference")
     (ROOT / "scenarios" / "schema.json").write_text(json_schema(Scenario))
@@ -547,6 +588,9 @@ def generate() -> None:
     results = app.stored_results(lambda cell: True)
     readme.write_text(with_results(readme.read_text(), results))
     (ROOT / "results" / "reference" / "README.md").write_text(reference_page(results))
+    page = ROOT / "images" / "README.md"
+    known = [item for item, _ in app.catalogue.implementations().values()]
+    page.write_text(with_parameters(page.read_text(), known, results))
 
 
 @cli.command()
@@ -556,6 +600,42 @@ def clean() -> None:
 
     for name in remove_everything():
         _console().print(f"removed {name}")
+
+
+@cli.command()
+def check(
+    names: Annotated[str, typer.Argument(help="Implementations, separated by commas, or 'all'.")],
+    jobs: Annotated[int | None, typer.Option(help="Runs side by side; one per core without.", min=1)] = None,
+    store: StoreFolder = None,
+    manifest: Manifests = None,
+    fresh: Annotated[bool, typer.Option(help="Run again what is stored.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check that implementations follow the contract and do what their manifests claim, in virtual time.
+
+    The exit code is 1 when anything does not hold.
+    """
+    from harness.app import Options
+    from harness.check import check as findings_of
+    from harness.progress import Talk
+    from harness.reports import findings as view
+
+    app = _app(store or ROOT / "results" / "checks", manifest)
+    absent = app.absent() if names == "all" else {}
+    chosen = {
+        item.name: item
+        for role in ("client", "server")
+        for item in app.catalogue.find_implementations(names, role, absent)
+    }
+    options = Options(fresh=fresh, log_limit=_log_limit(), jobs=_jobs(jobs, EngineChoice.VIRTUAL), stall=_stall())
+    with Talk(_console()) as talk:
+        found = list(findings_of(app, chosen.values(), options, talk))
+    if as_json:
+        _print_json(view.report(found, absent))
+    else:
+        view.show(found, absent, _paper())
+    if any(item.failed for item in found):
+        raise typer.Exit(FAILED)
 
 
 @cli.command()

@@ -43,6 +43,17 @@ class Parameter:
     """Whose behaviour it is. In a download the server is the sender of data, the client the receiver."""
     evidence: str
     """What shows, in a run, that it took effect."""
+    near: tuple[float, float] | None = None
+    """What is observed lies within these multiples of what is set; None where numbers are not to be compared."""
+
+    def agrees(self, value: ParameterValue, observed: float | str) -> bool | None:
+        """Whether an observation is what a canonical value leads to expect; None where that cannot be said."""
+        wanted = self.number(value)
+        if wanted is None:
+            return str(value) == observed if isinstance(observed, str) else None
+        if self.near is None or isinstance(observed, str):
+            return None
+        return self.near[0] * wanted <= observed <= self.near[1] * wanted
 
     def canonical(self, value: object) -> ParameterValue:
         """A value as it is written in results: "100ms" and "0.1 s" are both "100 ms". Raises ValueError."""
@@ -70,11 +81,9 @@ class Parameter:
         return float(value) if self.kind == "count" else None
 
     @property
-    def unit(self) -> str:
-        """Of its number, for people."""
-        return {"size": "bytes", "duration": "time", "count": "packets", "word": "a name", "switch": "on, off"}[
-            "word" if self.name == "bdp_seed" else self.kind
-        ]
+    def written(self) -> str:
+        """How its values are written."""
+        return _HOW[self.kind]
 
 
 _ALL = (
@@ -84,23 +93,23 @@ _ALL = (
     ),
     Parameter(
         "initial_cwnd", "count", "initial congestion window, in packets (RFC 9002 §7.2)", "sender",
-        "bytes sent in the first round trip; the first congestion window in qlog",
+        "bytes sent in the first round trip; the first congestion window in qlog", near=(0.85, 1.15),
     ),
     Parameter(
         "initial_rtt", "duration", "RTT assumed before the first sample (RFC 9002 §6.2.2)", "both",
-        "the first probe timeout on the wire; the recorded value in qlog",
+        "the first probe timeout on the wire; the recorded value in qlog", near=(0.9, 1.1),
     ),
     Parameter(
         "ack_ratio", "count", "ack-eliciting packets received per ACK sent, in bulk (RFC 9000 §13.2.2)", "receiver",
-        "data packets per acknowledgement, counted in the capture",
+        "data packets per acknowledgement, counted in the capture", near=(0.6, 1.4),
     ),
     Parameter(
         "max_ack_delay", "duration", "longest time an ACK is held back (RFC 9000 §13.2.1)", "receiver",
-        "the transport parameter as the peer received it",
+        "the transport parameter as the peer received it", near=(0.999, 1.001),
     ),
     Parameter(
         "ack_delay_exponent", "count", "unit of the ACK delay field, a power of two of 1 µs (RFC 9000 §18.2)",
-        "receiver", "the transport parameter as the peer received it",
+        "receiver", "the transport parameter as the peer received it", near=(1, 1),
     ),
     Parameter(
         "max_udp_payload", "size", "largest UDP payload sent", "sender", "the largest datagram in the capture",
@@ -111,11 +120,11 @@ _ALL = (
     ),
     Parameter(
         "connection_window", "size", "flow-control credit for the connection, fixed (RFC 9000 §4.1)", "receiver",
-        "initial_max_data as the peer received it",
+        "initial_max_data as the peer received it", near=(1, 1),
     ),
     Parameter(
         "stream_window", "size", "flow-control credit for a stream, fixed (RFC 9000 §4.1)", "receiver",
-        "initial_max_stream_data as the peer received it",
+        "initial_max_stream_data as the peer received it", near=(1, 1),
     ),
     Parameter(
         "pacing", "switch", "packets spread over the round trip (RFC 9002 §7.7)", "sender",
@@ -158,7 +167,7 @@ def canonical_value(name: str, value: object) -> ParameterValue:
     try:
         return parameter.canonical(value)
     except ValueError as error:
-        raise ValueError(f"{name}: {error} (it is {_HOW[parameter.kind]})") from error
+        raise ValueError(f"{name}: {error} (it is {parameter.written})") from error
 
 
 def _known(name: str) -> str:
@@ -305,7 +314,7 @@ def _check(parameter: Parameter, value: ParameterValue, what: str) -> None:
     try:
         parameter.canonical(value)
     except ValueError as error:
-        raise ValueError(f"{what} of {parameter.name}: {error}; it is {_HOW[parameter.kind]}") from error
+        raise ValueError(f"{what} of {parameter.name}: {error}; it is {parameter.written}") from error
 
 
 def _check_text(setting: Setting, parameter: Parameter, text: str | None) -> None:
@@ -314,6 +323,4 @@ def _check_text(setting: Setting, parameter: Parameter, text: str | None) -> Non
     for name in re.findall(r"\{([^}]*)\}", text or ""):
         if name not in filled:
             known = ", ".join(f"{{{other}}}" for other in sorted(filled))
-            raise ValueError(
-                f"{parameter.name} is {_HOW[parameter.kind]}, which does not fill '{{{name}}}': use {known}"
-            )
+            raise ValueError(f"{parameter.name} is {parameter.written}, which does not fill '{{{name}}}': use {known}")

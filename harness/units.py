@@ -150,6 +150,14 @@ class Size(Quantity):
         """The size in bytes."""
         return self.value
 
+    def __str__(self) -> str:
+        # Powers of two read better as such: 16 MiB, not 16.777216 MB.
+        for unit in ("GiB", "MiB", "KiB"):
+            amount = Ratio(self.value) / self.units[unit]
+            if amount.denominator == 1 and amount >= 1 and self.value % 1000:
+                return f"{amount.numerator} {unit}"
+        return Quantity.__str__(self)
+
     def label(self) -> str:
         """The size as part of a name: "100MB", "10MiB"."""
         for unit in ("GB", "MB", "kB", "GiB", "MiB", "KiB"):

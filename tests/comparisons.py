@@ -43,7 +43,7 @@ def run(
         started_at="2026-11-21T00:00:00Z",
         transfers=(transfer,),
         host={"cpus": 2},
-        effective={"client.connection_window": "16.777216 MB"},
+        effective={"client.connection_window": "16 MiB"},
     )
     found = [
         Measurement(

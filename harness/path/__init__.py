@@ -8,6 +8,8 @@ namespace with NET_ADMIN is enough.
 """
 
 from harness.path.arithmetic import (
+    ack_limited_rate,
+    ack_limited_time,
     bdp_bytes,
     burst_bytes,
     ideal_time,
@@ -21,6 +23,8 @@ __all__ = [
     "LinkProgram",
     "PathProgram",
     "TimedCommands",
+    "ack_limited_rate",
+    "ack_limited_time",
     "bdp_bytes",
     "burst_bytes",
     "compile_path",

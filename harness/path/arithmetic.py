@@ -13,6 +13,10 @@ FRAME = MTU + FRAME_HEADER
 WAKE_UP = 0.004
 #: RFC 9002 §7.2: ten datagrams of 1200 bytes.
 INITIAL_WINDOW = 12_000
+#: An acknowledgement as tc counts it: Ethernet, IPv4 and UDP headers, a short-header packet with an ACK frame, bytes.
+ACK_FRAME = FRAME_HEADER + 28 + 42
+#: What a full datagram carries of a file, bytes: 1500 less the headers of IPv4, UDP, a short-header packet and a frame.
+DATA_PAYLOAD = MTU - 28 - 32
 
 
 def bdp_bytes(rate: Rate, rtt: Duration) -> int:
@@ -82,6 +86,19 @@ def ideal_time(path: Path, size: Size) -> float:
     # The server sends from 1.5 RTT on; what it sends takes half an RTT more to arrive.
     half = path.to_client.delay.seconds
     return _time_to_carry(size.bytes * 8, 2 * rtt - half, _rate_steps(path)) + half
+
+
+def ack_limited_rate(path: Path, ack_ratio: float) -> float:
+    """Bytes of a file per second for which the acknowledgements fill the direction client to server.
+
+    `ack_ratio` full datagrams are acknowledged by one packet; ACKs are neither lost nor queued for long.
+    """
+    return path.to_server.rate.value / 8 / ACK_FRAME * ack_ratio * DATA_PAYLOAD
+
+
+def ack_limited_time(path: Path, size: Size, ack_ratio: float) -> float:
+    """Seconds when a file comes no faster than the return path carries its acknowledgements, from the start."""
+    return max(ideal_time(path, size), 2 * path.rtt.seconds + size.bytes / ack_limited_rate(path, ack_ratio))
 
 
 def slow_start_time(path: Path, size: Size, initial_window: int = INITIAL_WINDOW) -> float:

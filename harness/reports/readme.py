@@ -1,29 +1,40 @@
-"""The results table between the markers of the README, from stored runs."""
+"""The parts of pages that are generated from the model and from stored runs, between markers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from harness.errors import InputError
-from harness.reports import CellResult, compare_views
+from harness.model import Implementation
+from harness.reports import CellResult, compare_views, defaults, vocabulary
 from harness.reports.compare import comparisons
 from harness.reports.markdown import report, summary
-
-BEGIN, END = "<!-- results -->", "<!-- /results -->"
-
 
 #: Scenarios whose tables stand in the README itself.
 SHOWN = ("satellite/medium",)
 
 
+def between(text: str, name: str, content: str, page: str) -> str:
+    """A page's text with what stands between two markers made anew. InputError when they are missing."""
+    before, begin, rest = text.partition(f"<!-- {name} -->")
+    _, end, after = rest.partition(f"<!-- /{name} -->")
+    if not begin or not end:
+        raise InputError(f"{page} lacks the markers <!-- {name} --> and <!-- /{name} -->")
+    return f"{before}{begin}\n{content}{end}{after}"
+
+
 def with_results(text: str, results: Sequence[CellResult]) -> str:
     """The README's text with its results section made anew. InputError when the markers are missing."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise InputError(f"the README lacks the markers {BEGIN} and {END}")
     shown = [result for result in results if result.cell.scenario.name in SHOWN]
-    return f"{before}{BEGIN}\n{summary(results)}\n{report(shown)}{END}{after}"
+    return between(text, "results", f"{summary(results)}\n{report(shown)}", "the README")
+
+
+def with_parameters(text: str, implementations: Sequence[Implementation], results: Sequence[CellResult]) -> str:
+    """The text of images/README.md with the vocabulary and the defaults made anew."""
+    page = "images/README.md"
+    known = [item for item in implementations if item.parameters]
+    made = defaults.defaults(known, defaults.observations(results))
+    return between(between(text, "parameters", vocabulary.markdown(), page), "defaults", defaults.markdown(made), page)
 
 
 def reference_page(results: Sequence[CellResult]) -> str:

@@ -10,11 +10,12 @@ from rich.text import Text
 
 from harness.model import Objective, Scenario
 from harness.outcome import Cell, Interval
-from harness.path import ideal_time, slow_start_time
+from harness.path import ack_limited_time, ideal_time, slow_start_time
 from harness.reports import CellResult, by_scenario, effort
 from harness.reports.parameters import Asked, asked
 from harness.units import Size
 
+_ACK_RATIO = "client.ack_ratio"
 SYMBOLS = {
     "pass": ("✓", "green"),
     "fail": ("✕", "red"),
@@ -63,10 +64,12 @@ def reference_lines(cells: Sequence[Cell], metrics: Sequence[str]) -> list[tuple
     scenario = cells[0].scenario
     sizes = {f"milestone_{size.label()}": size for size in scenario.milestones}
     lines = [("objective", [_bound(scenario.objectives, metric) for metric in metrics])]
-    models: tuple[tuple[str, Callable[[Cell, Size], float]], ...] = (
+    models: list[tuple[str, Callable[[Cell, Size], float]]] = [
         ("textbook slow start", lambda cell, size: slow_start_time(cell.scenario.path, size, initial_bytes(cell))),
         ("ideal", lambda cell, size: ideal_time(cell.scenario.path, size)),
-    )
+    ]
+    if any(_ACK_RATIO in cell.parameters for cell in cells):
+        models.append(("return path full of ACKs", _ack_limited))
     for name, model in models:
         kinds: dict[tuple[str, ...], list[Cell]] = {}
         for cell in cells:
@@ -75,6 +78,11 @@ def reference_lines(cells: Sequence[Cell], metrics: Sequence[str]) -> list[tuple
         for times, alike in kinds.items():
             lines.append((name if len(kinds) == 1 else f"{name}{_common(alike, cells)}", list(times)))
     return lines
+
+
+def _ack_limited(cell: Cell, size: Size) -> float:
+    """The time the acknowledgements take, with the ratio asked for, else RFC 9000's two (§13.2.2)."""
+    return ack_limited_time(cell.scenario.path, size, float(cell.parameters.get(_ACK_RATIO, 2)))
 
 
 def initial_bytes(cell: Cell) -> int:

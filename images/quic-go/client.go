@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -134,6 +135,10 @@ func (c *client) fetch(ctx context.Context, urls []*url.URL) error {
 	state, stats := conn.ConnectionState(), conn.ConnectionStats()
 	fmt.Fprintf(os.Stderr, "quic-go-endpoint: resumed=%t early_data=%t received=%d sent=%d lost=%d\n",
 		state.TLS.DidResume, state.Used0RTT, stats.PacketsReceived, stats.PacketsSent, stats.PacketsLost)
+	for _, certificate := range state.TLS.PeerCertificates[:min(1, len(state.TLS.PeerCertificates))] {
+		// For whoever checks that a server uses the certificate it was given.
+		fmt.Fprintf(os.Stderr, "quic-go-endpoint: certificate=%x\n", sha256.Sum256(certificate.Raw))
+	}
 	return errors.Join(err, conn.CloseWithError(noError[c.options.protocol], ""))
 }
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from typer.main import get_command
 
 from harness.cli import ROOT, _app, cli
-from harness.reports.readme import reference_page, with_results
+from harness.reports.readme import reference_page, with_parameters, with_results
 
 README = (ROOT / "README.md").read_text()
 
@@ -18,6 +19,9 @@ def test_the_results_are_those_of_the_reference_runs() -> None:
     assert with_results(README, results) == README, "run 'make generate'"
     page = (ROOT / "results" / "reference" / "README.md").read_text()
     assert reference_page(results) == page, "run 'make generate'"
+    images = (ROOT / "images" / "README.md").read_text()
+    known = [item for item, _ in app.catalogue.implementations().values()]
+    assert with_parameters(images, known, results) == images, "run 'make generate'"
 
 
 def test_every_command_in_the_readme_exists() -> None:
@@ -33,6 +37,7 @@ def test_every_make_target_in_the_readme_exists() -> None:
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
 
 
-def test_every_linked_file_exists() -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", README):
-        assert (ROOT / target).exists(), target
+@pytest.mark.parametrize("page", ["README.md", "images/README.md"])
+def test_every_linked_file_exists(page: str) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text()):
+        assert ((ROOT / page).parent / target).exists(), target

@@ -29,9 +29,7 @@ def test_repetitions_interleave(repetitions: int) -> None:
 
 
 def test_each_value_of_a_parameter_is_a_cell() -> None:
-    made = cells(
-        _request(vary={"server.congestion_control": ["reno", "cubic"]}), images("alpha", "beta", "gamma"), SIM
-    )
+    made = cells(_request(vary={"server.congestion_control": ["reno", "cubic"]}), images("alpha", "beta", "gamma"), SIM)
     assert len(made) == 18
     assert len({item.key for item in made}) == 18
 

@@ -1,0 +1,8 @@
+"""`harness check`: does an implementation follow the contract, and does what its manifest claims take effect?"""
+
+from __future__ import annotations
+
+from harness.check.session import check
+from harness.findings import Finding
+
+__all__ = ["Finding", "check"]

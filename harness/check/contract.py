@@ -1,0 +1,127 @@
+"""The endpoint contract, asked of one implementation in labs of its own: exit codes, refusals, logs, certificate."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+
+from harness.engines import Engine, EngineResult
+from harness.engines.conclusion import NOT_SUPPORTED
+from harness.findings import Finding
+from harness.lab import Lab, build_lab
+from harness.outcome import Cell, Run
+from harness.parameters import Role
+from harness.traces import qlog
+
+#: What a key log has of a connection that got as far as data (draft-ietf-tls-keylogfile).
+SECRETS = ("CLIENT_TRAFFIC_SECRET_0", "SERVER_TRAFFIC_SECRET_0")
+_CERTIFICATE = re.compile(r"quic-go-endpoint: certificate=([0-9a-f]{64})")
+
+
+def other(role: Role) -> Role:
+    """The role at the other end."""
+    return "server" if role == "client" else "client"
+
+
+def name_of(cell: Cell, role: Role) -> str:
+    """The implementation that plays a role."""
+    return (cell.client if role == "client" else cell.server).name
+
+
+def refusals(cell: Cell, role: Role, engine: Engine) -> list[Finding]:
+    """Ask the role's endpoint for what it cannot do, and see whether it says so."""
+    asked: Sequence[tuple[str, Callable[[Lab], Lab], Callable[[EngineResult], bool]]] = (
+        (
+            "unknown TESTCASE gives 127",
+            lambda lab: _with(lab, f"{role}0", "TESTCASE", "nonsense"),
+            lambda end: end.outcome.role == role and end.outcome.exit_code == NOT_SUPPORTED,
+        ),
+        (
+            "a missing file is no success",
+            lambda lab: _with(lab, "client0", "REQUESTS", lab.host("client0").environment["REQUESTS"] + ".missing"),
+            # A server's refusal shows at the client, which must not wait for ever. A client that takes an error page
+            # for the file, and says that all is well, is caught by the comparison with what was served.
+            lambda end: end.outcome.status in ("crashed", "wrong_file") and end.outcome.role == "client",
+        ),
+    )
+    found = []
+    for question, change, right in asked:
+        end = _try(change(build_lab(cell, 0)), engine)
+        outcome = end.outcome
+        seen = outcome.detail or outcome.status
+        answer = "holds" if right(end) else "does not hold"
+        found.append(Finding(name_of(cell, role), role, question, answer, seen, name_of(cell, other(role))))  # type: ignore[arg-type]
+    return found
+
+
+def _with(lab: Lab, host: str, variable: str, value: str) -> Lab:
+    hosts = tuple(
+        one.model_copy(update={"environment": {**one.environment, variable: value}}) if one.name == host else one
+        for one in lab.hosts
+    )
+    return lab.model_copy(update={"hosts": hosts})
+
+
+def _try(lab: Lab, engine: Engine) -> EngineResult:
+    folder = Path(tempfile.mkdtemp(prefix="quic-lab-check-"))
+    try:
+        return engine.run(lab, folder, lambda phase: None)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def transfer(run: Run, role: Role, protocol: str) -> Finding:
+    """Whether a transfer over a protocol came to its end."""
+    cell = run.cell
+    completed = run.outcome.status == "completed"
+    seen = "whole file, exit code 0" if completed else f"{run.outcome.status}: {run.outcome.detail}"
+    return Finding(
+        name_of(cell, role), role, f"a transfer over {protocol}", "holds" if completed else "does not hold", seen,
+        name_of(cell, other(role)),
+    )  # fmt: skip
+
+
+def logs(run: Run, role: Role, folder: Path, certificate: Path) -> list[Finding]:
+    """What a completed run left: key log, qlog, and, of a server, whose certificate it showed."""
+    cell = run.cell
+    mine, against = name_of(cell, role), name_of(cell, other(role))
+    made = folder / "flow0" / role
+    keys = _text(made / "keys.log")
+    complete = all(word in keys for word in SECRETS)
+    found = [
+        Finding(
+            mine, role, "TLS keys in SSLKEYLOGFILE", "holds" if complete else "not tried",
+            f"{len(keys.splitlines())} secrets" if complete else "it writes none; captures stay encrypted", against,
+        )
+    ]  # fmt: skip
+    files = qlog.traces(made)
+    sent = sum(qlog.summarise(file).sent for file in files)
+    found.append(
+        Finding(
+            mine, role, "qlog in QLOGDIR", "holds" if files else "not tried",
+            f"{len(files)} trace, {sent} packets sent" if files else "it writes none", against,
+        )
+    )  # fmt: skip
+    if role == "server" and (shown := _CERTIFICATE.search(_text(folder / "client0.log"))):
+        given = x509.load_pem_x509_certificate(certificate.read_bytes()).fingerprint(hashes.SHA256()).hex()
+        same = shown[1] == given
+        found.append(
+            Finding(
+                mine, role, "shows the certificate it was given", "holds" if same else "does not hold",
+                f"SHA-256 {shown[1][:12]}…" + ("" if same else f" instead of {given[:12]}…"), against,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,143 @@
+"""A check of implementations: the contract first, then every parameter they claim, in virtual time.
+
+All transfers are ordinary cells in a store of their own, so that a second check of unchanged images costs
+nothing, and any line of it can be looked into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from harness.app import App, Options
+from harness.check import contract
+from harness.check.trials import TRIALS, Tried, claims, values
+from harness.engines.served import certificates
+from harness.engines.virtual import VirtualEngine
+from harness.errors import InputError
+from harness.events import Listener
+from harness.findings import Finding
+from harness.model import Implementation
+from harness.outcome import Cell, proven_outcome
+from harness.parameters import ParameterValue, Role, Setting
+from harness.plan import Request
+from harness.reports import CellResult
+
+#: What others are checked against, in order of preference: known to work, and their qlog tells what a peer sent.
+REFERENCES = ("quic-go", "ngtcp2")
+
+
+@dataclass(frozen=True)
+class _Claim:
+    """One parameter in one role, and the cells in which it is tried."""
+
+    role: Role
+    name: str
+    setting: Setting
+    cells: tuple[tuple[ParameterValue, Cell], ...]
+    why_not: str = ""
+
+
+class _Subject:
+    """One implementation under check."""
+
+    def __init__(self, app: App, one: Implementation, references: Sequence[Implementation], listen: Listener) -> None:
+        self._app = app
+        self._references = references
+        self._listen = listen
+        self.one = one
+        self.transfers = list(self._transfers())
+        self.claims = [self._claim(role, name, setting) for role, name, setting in claims(one)]
+
+    @property
+    def cells(self) -> list[Cell]:
+        """Every cell that the check needs."""
+        return [cell for _, _, cell in self.transfers] + [cell for item in self.claims for _, cell in item.cells]
+
+    def _cell(self, role: Role, peer: Implementation, scenario: str, protocol: str = "auto", **more: object) -> Cell:
+        wanted = self._app.catalogue.find_scenarios([scenario])[0].model_copy(update={"protocol": protocol})
+        client, server = (self.one, peer) if role == "client" else (peer, self.one)
+        request = Request([wanted], [client], [server], engine="virtual", sim_kernel="lab", **more)  # type: ignore[arg-type]
+        return self._app.matrix(request, self._listen, pull=True)[0]
+
+    def _transfers(self) -> Iterator[tuple[Role, str, Cell]]:
+        for role in self.one.roles:
+            for protocol in self.one.protocols:
+                peer = self._peer(role, protocol)
+                if peer is not None:
+                    yield role, protocol, self._cell(role, peer, "check/short", protocol)
+
+    def _peer(self, role: Role, protocol: str) -> Implementation | None:
+        """The reference to check a role against: another implementation where there is one."""
+        able = [item for item in self._references if protocol in item.protocols and contract.other(role) in item.roles]
+        return next((item for item in able if item.name != self.one.name), able[0] if able else None)
+
+    def _claim(self, role: Role, name: str, setting: Setting) -> _Claim:
+        trial = TRIALS.get(name)
+        if trial is None:
+            return _Claim(role, name, setting, (), "no trial shows this parameter's effect")
+        if setting.settable:
+            peer = self._peer(role, self.one.protocols[0])
+            acting = role
+        else:
+            # It asks its peer: the peer that certainly understands is itself.
+            acting = contract.other(role)
+            peer = self.one if acting in self.one.roles and "ack_frequency" in self.one.extensions else None
+        if peer is None:
+            return _Claim(role, name, setting, (), "no implementation here can be the other end")
+        tried = tuple(
+            (value, self._cell(role, peer, trial.scenario, parameters={f"{acting}.{name}": value}))
+            for value in values(setting, name, trial)
+        )
+        return _Claim(role, name, setting, tried)
+
+    # --- answers
+
+    def findings(self, results: dict[str, CellResult], engine: VirtualEngine, listen: Listener) -> Iterator[Finding]:
+        """The answers, once every cell has run."""
+        seen: set[Role] = set()
+        for role, protocol, cell in self.transfers:
+            run, _ = results[cell.key].runs[-1]
+            yield contract.transfer(run, role, protocol)
+            if role not in seen:
+                seen.add(role)
+                yield from contract.refusals(self._app.made(cell, listen), role, engine)
+                if run.outcome.status == "completed":
+                    folder = results[cell.key].folders[-1]
+                    given = certificates(self._app.places.cache / "certs") / "cert.pem"
+                    yield from contract.logs(run, role, folder, given)
+        for claim in self.claims:
+            yield self._answer(claim, results)
+
+    def _answer(self, claim: _Claim, results: dict[str, CellResult]) -> Finding:
+        question = f"parameter {claim.name}" + ("" if claim.setting.settable else ", asked of its peer")
+        if not claim.cells:
+            why = claim.why_not or "the image takes none of the values that are tried"
+            return Finding(self.one.name, claim.role, question, "does not hold", why)
+        against = contract.name_of(claim.cells[0][1], contract.other(claim.role))
+        tried: list[Tried] = []
+        for value, cell in claim.cells:
+            run, measured = results[cell.key].runs[-1]
+            outcome = proven_outcome(run, measured)
+            if outcome.status != "completed" or measured is None:
+                said = f"{value}: {outcome.status}: {outcome.detail}"
+                return Finding(self.one.name, claim.role, question, "does not hold", said, against)
+            tried.append((value, measured))
+        acting = claim.role if claim.setting.settable else contract.other(claim.role)
+        wrong, shown = TRIALS[claim.name].tell(acting, tried)
+        answer = "does not hold" if wrong else "holds"
+        return Finding(self.one.name, claim.role, question, answer, wrong or shown, against)  # type: ignore[arg-type]
+
+
+def check(app: App, chosen: Iterable[Implementation], options: Options, listen: Listener) -> Iterator[Finding]:
+    """Check implementations, one after the other's findings as they come. Raises HarnessError."""
+    known = {item.name: item for item, _ in app.catalogue.implementations().values()}
+    references = [known[name] for name in REFERENCES if name in known]
+    if not references:
+        raise InputError(f"a check needs one of {', '.join(REFERENCES)} at the other end", "see images/")
+    subjects = [_Subject(app, one, references, listen) for one in chosen]
+    cells = {cell.key: cell for subject in subjects for cell in subject.cells}
+    results = {item.cell.key: item for item in app.run_cells(list(cells.values()), 1, options, listen)}
+    engine = VirtualEngine(app.places.cache, [0], options.log_limit, options.stall)
+    for subject in subjects:
+        yield from subject.findings(results, engine, listen)

@@ -1,0 +1,197 @@
+"""Which transfers show that a parameter takes effect, and how it is told from their runs. Pure.
+
+For every parameter that a manifest claims, a few values are tried, each in a run of its own against an
+implementation that is known to work; then what was observed (`harness.metrics.observed`) is held against what
+was asked. A run tells of a parameter from several places; each is judged by itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from harness.model import Implementation
+from harness.outcome import MeasuredRun, Observation
+from harness.parameters import PARAMETERS, ParameterValue, Role, Setting
+
+#: (value asked, what was measured of its run).
+Tried = tuple[ParameterValue, MeasuredRun]
+#: Empty when what was seen is what was asked, else what is wrong; and what was seen, for people.
+Told = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """How one parameter is tried."""
+
+    scenario: str
+    candidates: tuple[ParameterValue, ...]
+    """Values of which the first two that the image takes are tried; all it knows, where it lists them."""
+    tell: Callable[[Role, Sequence[Tried]], Told]
+
+
+def values(setting: Setting, name: str, trial: Trial) -> list[ParameterValue]:
+    """The values to try on an image."""
+    parameter = PARAMETERS[name]
+    if setting.values is not None:
+        return [parameter.canonical(word) for word in setting.values]
+    taken = []
+    for candidate in trial.candidates:
+        with suppress(ValueError):
+            value = parameter.canonical(candidate)
+            setting.own(parameter, value)
+            taken.append(value)
+    return taken[:2]
+
+
+def claims(implementation: Implementation) -> list[tuple[Role, str, Setting]]:
+    """What a manifest claims: (role, parameter, how), in the vocabulary's order."""
+    found = []
+    for name in PARAMETERS:
+        for role in implementation.roles:
+            setting = implementation.setting(role, name)
+            if setting is not None and (setting.settable or setting.asks is not None):
+                found.append((role, name, setting))
+    return found
+
+
+# --- telling
+
+
+def seen(measured: MeasuredRun, role: Role, name: str) -> list[Observation]:
+    """What a run shows of a parameter in a role."""
+    return [one for one in measured.observed if one.role == role and one.parameter == name]
+
+
+def _number(name: str, value: ParameterValue) -> float:
+    number = PARAMETERS[name].number(value)
+    assert number is not None
+    return number
+
+
+def _agreeing(name: str) -> Callable[[Role, Sequence[Tried]], Told]:
+    """Each value is observed, near enough, in at least one place.
+
+    What one place cannot show (a first probe timeout that an answer forestalled) another can.
+    """
+
+    def tell(role: Role, tried: Sequence[Tried]) -> Told:
+        wrong, shown = [], []
+        for value, measured in tried:
+            found = seen(measured, role, name)
+            fitting = [one for one in found if PARAMETERS[name].agrees(value, one.value)]
+            if not fitting:
+                wrong.append(f"{value} was not seen" + (f": {_text(found[0])}" if found else " anywhere"))
+            shown.append(f"{value}: {_text(fitting[0])}" if fitting else f"{value}: –")
+        return "; ".join(wrong), "; ".join(shown)
+
+    return tell
+
+
+def _text(one: Observation) -> str:
+    value = one.value if isinstance(one.value, str) else f"{one.value:,.0f}" if one.value >= 1e4 else f"{one.value:.4g}"
+    return f"{value} {one.unit.removeprefix('1')}".rstrip() + f" ({one.source})"
+
+
+def _word(role: Role, tried: Sequence[Tried], name: str) -> dict[str, list[Observation]]:
+    return {str(value): seen(measured, role, name) for value, measured in tried}
+
+
+def _switch(name: str, shows_on: Callable[[float], bool], shows_off: Callable[[float], bool]) -> Callable[..., Told]:
+    """What is observed with `on` shows it, and with `off` its absence."""
+
+    def tell(role: Role, tried: Sequence[Tried]) -> Told:
+        wrong, shown = [], []
+        for value, found in _word(role, tried, name).items():
+            numbers = [one for one in found if isinstance(one.value, float | int)]
+            if not numbers:
+                wrong.append(f"nothing seen with {value}")
+                continue
+            shown.append(f"{value}: {_text(numbers[0])}")
+            if not (shows_on if value == "on" else shows_off)(float(numbers[0].value)):
+                wrong.append(f"{value} shows {_text(numbers[0])}")
+        return "; ".join(wrong), "; ".join(shown)
+
+    return tell
+
+
+def _pacing(role: Role, tried: Sequence[Tried]) -> Told:
+    """Without pacing the longest burst of the first flight is at least twice as long."""
+    bursts = {value: found[0] for value, found in _word(role, tried, "pacing").items() if found}
+    shown = "; ".join(f"{value}: {_text(one)}" for value, one in bursts.items())
+    if set(bursts) != {"on", "off"}:
+        return "no burst was seen", shown
+    on, off = float(bursts["on"].value), float(bursts["off"].value)
+    return ("" if off >= 2 * on else "the first flight is no burstier without"), shown
+
+
+def _mtu_discovery(role: Role, tried: Sequence[Tried]) -> Told:
+    """With discovery larger datagrams come than without."""
+    sizes = {
+        str(value): max([float(one.value) for one in seen(measured, role, "max_udp_payload")], default=0.0)
+        for value, measured in tried
+    }
+    shown = "; ".join(f"{value}: largest datagram {size:.0f} bytes" for value, size in sizes.items())
+    if set(sizes) != {"on", "off"} or not all(sizes.values()):
+        return "no datagrams were seen", shown
+    return ("" if sizes["on"] > sizes["off"] else "datagrams are no larger with discovery"), shown
+
+
+def _congestion_control(role: Role, tried: Sequence[Tried]) -> Told:
+    """Every controller's transfer is another one: from the same seed, over the same losses, it ends at another time.
+
+    Where qlog shows the window, Reno answers a loss with about a half, CUBIC with about 0.7 (RFC 9438 §4.6).
+    """
+    times = {str(value): measured.value("completion") for value, measured in tried}
+    shown, wrong = [], []
+    for value, measured in tried:
+        text = f"{value}: {times[str(value)] or 0:.3f} s"
+        for one in seen(measured, role, "congestion_reaction"):
+            text += f", window × {float(one.value):.2f} at a loss"
+        names = seen(measured, role, "congestion_control")
+        text += "".join(f", {one.value} in qlog" for one in names)
+        shown.append(text)
+    known = sorted(time for time in times.values() if time is not None)
+    if len(known) < len(times):
+        wrong.append("a transfer did not end")
+    # In virtual time the same controller would end at the same time, to the millisecond.
+    if any(later - earlier < 2e-3 for earlier, later in itertools.pairwise(known)):
+        wrong.append("two of them end at the same time")
+    return "; ".join(wrong), "; ".join(shown)
+
+
+def _datagrams(role: Role, tried: Sequence[Tried]) -> Told:
+    """No datagram is larger than asked, and a larger limit gives larger ones (alignment may cost a few bytes)."""
+    wrong, shown, sizes = [], [], []
+    for value, measured in tried:
+        wanted = _number("max_udp_payload", value)
+        largest = max([float(one.value) for one in seen(measured, role, "max_udp_payload")], default=0.0)
+        shown.append(f"{value}: largest datagram {largest:.0f} bytes")
+        sizes.append((wanted, largest))
+        if not 0 < largest <= wanted:
+            wrong.append(f"{value} gives datagrams of up to {largest:.0f} bytes")
+    ordered = [largest for _, largest in sorted(sizes)]
+    if len(sizes) > 1 and len(set(ordered)) < len(ordered):
+        wrong.append(f"different limits give the same size: {'; '.join(shown)}")
+    return "; ".join(wrong), "; ".join(shown)
+
+
+#: How each parameter is tried. One that is not here cannot be claimed by an image that is built here.
+TRIALS: Mapping[str, Trial] = {
+    "congestion_control": Trial("check/lossy", (), _congestion_control),
+    "initial_cwnd": Trial("check/long", (6, 40), _agreeing("initial_cwnd")),
+    "initial_rtt": Trial("check/long", ("50 ms", "150 ms"), _agreeing("initial_rtt")),
+    "ack_ratio": Trial("check/short", (4, 10), _agreeing("ack_ratio")),
+    "max_ack_delay": Trial("check/short", ("10 ms", "60 ms"), _agreeing("max_ack_delay")),
+    "ack_delay_exponent": Trial("check/short", (5, 8), _agreeing("ack_delay_exponent")),
+    "max_udp_payload": Trial("check/short", ("1200 B", "1300 B"), _datagrams),
+    "path_mtu_discovery": Trial("check/short", (), _mtu_discovery),
+    "connection_window": Trial("check/short", ("3 MB", "8 MB"), _agreeing("connection_window")),
+    "stream_window": Trial("check/short", ("3 MB", "8 MB"), _agreeing("stream_window")),
+    "pacing": Trial("check/long", (), _pacing),
+    "gso": Trial("check/short", (), _switch("gso", lambda ratio: ratio > 1.5, lambda ratio: ratio < 1.1)),
+    "zero_rtt": Trial("check/resumed", (), _switch("zero_rtt", lambda count: count > 0, lambda count: count == 0)),
+    "ecn": Trial("check/short", (), _switch("ecn", lambda share: share > 0.5, lambda share: share == 0)),
+}
