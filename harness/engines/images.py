@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -94,6 +95,7 @@ class Images:
         self._state = state
         self._ca = ca_bundle or next((Path(name) for name in _CA_BUNDLES if Path(name).exists()), None)
         self.endpoint = Build("endpoint", images / "endpoint", 20)
+        self.rust = Build("rust", images / "rust", 60)
         self.lab_kernel = Build("lab-kernel", images / "lab-kernel", 240)
         self._sim_host = Build("sim", images / "sim", 20, target="host")
         self._sim_lab = Build("sim", images / "sim", 5, target="lab", on={"LAB_KERNEL": self.lab_kernel})
@@ -106,7 +108,10 @@ class Images:
         folder = (manifest_folder / implementation.build).resolve()
         if not (folder / "Dockerfile").exists():
             raise EngineError(f"{folder} has no Dockerfile", f"see 'build' in {manifest_folder / 'image.yaml'}")
-        return Build(implementation.name, folder, implementation.build_time.seconds, on={"ENDPOINT": self.endpoint})
+        shared = {"ENDPOINT": self.endpoint, "RUST": self.rust}
+        named = set(re.findall(r"^ARG (\w+)", (folder / "Dockerfile").read_text(), re.MULTILINE))
+        on = {argument: build for argument, build in shared.items() if argument in named}
+        return Build(implementation.name, folder, implementation.build_time.seconds, on=on)
 
     def published(self, reference: str) -> Image | None:
         """A published image that is present, or None."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness.metrics.link import prove
+from harness.metrics.observed import observe
 from harness.metrics.registry import Caution, metrics
 from harness.metrics.view import RunView
 from harness.outcome import LinkProof, MeasuredRun, Measurement, Run
 
 #: Raised whenever a figure would come out differently; runs measured by an older version are measured again.
-VERSION = 2
+VERSION = 3
 
 
 def measure(folder: Path, run: Run) -> MeasuredRun:
@@ -39,9 +40,11 @@ def measure(folder: Path, run: Run) -> MeasuredRun:
     except Exception as error:
         problem = f"the path cannot be proven: {type(error).__name__}: {error}"
         link, cautions = LinkProof(valid=False, problems=(problem,)), ()
+    observed = observe(view)
     return MeasuredRun(
         version=VERSION,
         measurements=tuple(measurements),
+        observed=observed,
         link=link,
         warnings=tuple(dict.fromkeys([*view.problems, *warnings, *cautions])),
     )

@@ -52,6 +52,7 @@ def _cell(result: CellResult) -> dict[str, Any]:
         "engine": result.cell.engine,
         "parameters": result.cell.parameters,
         "effective_parameters": last[0].effective if last else {},
+        "observed": [one.model_dump(mode="json") for one in last[1].observed] if last and last[1] else [],
         "repetitions": len(result.runs),
         "outcomes": result.outcomes,
         "verdict": result.verdict.status,

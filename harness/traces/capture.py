@@ -37,6 +37,8 @@ class Capture:
     flow: Ints
     ip: Ints
     """IP version."""
+    traffic_class: Bytes
+    """The IP header's byte of DSCP and ECN (RFC 2474 §3, RFC 3168 §5): Type of Service in IPv4."""
     source_port: Ints
     destination_port: Ints
     length: Ints
@@ -103,7 +105,7 @@ def read_capture(path: Path, flows: Sequence[FlowAddresses]) -> Capture:
     form = quic.forms(visible)
     one_rtt, after_initial = _coalesced(visible, form, payload, np.minimum(records.captured[chosen], pcap.HEAD), ip)
     return Capture(
-        t_ns=records.t_ns[chosen], to_client=to_client, flow=flow, ip=ip,
+        t_ns=records.t_ns[chosen], to_client=to_client, flow=flow, ip=ip, traffic_class=_traffic_class(heads, ip),
         source_port=udp[:, 0], destination_port=udp[:, 1], length=records.length[chosen], payload=payload,
         form=form, one_rtt=one_rtt, after_initial=after_initial,
         key=_keys(flow, to_client, ip, udp, visible), visible=visible, truncated=records.truncated,
@@ -117,6 +119,11 @@ def _ip_version(heads: Bytes) -> Ints:
     four = (ethertype == 0x0800) & (heads[:, 14] == 0x45) & (heads[:, 23] == 17) & whole
     six = (ethertype == 0x86DD) & (heads[:, 14] >> 4 == 6) & (heads[:, 20] == 17)
     return np.where(four, 4, np.where(six, 6, 0))
+
+
+def _traffic_class(heads: Bytes, ip: Ints) -> Bytes:
+    """Second byte of an IPv4 header; of an IPv6 header the eight bits behind the version."""
+    return np.where(ip == 6, heads[:, 14] << 4 | heads[:, 15] >> 4, heads[:, 15])
 
 
 def _flows(heads: Bytes, ip: Ints, flows: Sequence[FlowAddresses]) -> tuple[Ints, Flags]:

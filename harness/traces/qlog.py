@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -33,6 +34,8 @@ _SCHEMA = {"t_ms": pl.Float64, **dict.fromkeys(_FIGURES, pl.Float64)}
 
 #: How an event begins in contained JSON, by its first key.
 _EVENT_STARTS = (b'"time"', b'"name"', b'"data"', b'"category"')
+#: How one begins that is an array: with its time.
+_ARRAY_START = re.compile(r"\[\s*-?[0-9]")
 _REFERENCE = re.compile(rb'"reference_time"\s*:\s*"?([0-9.eE+]+)')
 _WALL_CLOCK = re.compile(rb'"wall_clock_time"\s*:\s*"([^"]+)"')
 _TIME = re.compile(rb'"time"\s*:\s*"?([0-9.eE+]+)')
@@ -40,6 +43,17 @@ _TIME = re.compile(rb'"time"\s*:\s*"?([0-9.eE+]+)')
 _OPENING = 16_384
 #: Event times above this are ms since the epoch, below it since the trace's reference (2001-09-09).
 _EPOCH_LIKE = 1e12
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event of a trace."""
+
+    time: float
+    """In the trace's unit and from its reference."""
+    name: str
+    """Category and type, lower case: "recovery:metrics_updated"; without category where the trace has none."""
+    data: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -68,9 +82,25 @@ def traces(folder: Path) -> list[Path]:
 
 def summarise(path: Path) -> Summary:
     """Count the packets sent and declared lost (recovery:packet_lost, quic:packet_lost). Raises OSError."""
-    data = read_bytes(path)
-    opening = path.name.encode() + data[:_OPENING]
+    return summary_of(path.name, read_bytes(path))
+
+
+def summary_of(name: str, data: bytes) -> Summary:
+    """The same of a trace's file name and content, or of the part of it that was read."""
+    opening = name.encode() + data[:_OPENING]
     return Summary(data.count(b'packet_sent"'), data.count(b'packet_lost"'), _start_ns(data), opening.lower())
+
+
+def read_head(path: Path, size: int) -> bytes:
+    """The first `size` bytes of a trace, decompressed (less where it is shorter or damaged). Raises OSError."""
+    with path.open("rb") as file:
+        data = file.read(size)
+    if not data.startswith(b"\x1f\x8b"):
+        return data
+    try:
+        return zlib.decompressobj(wbits=31).decompress(data, size)
+    except zlib.error:
+        return b""
 
 
 def _start_ns(data: bytes) -> int | None:
@@ -104,15 +134,15 @@ def read_recovery(path: Path, rtt_ms: float | None = None) -> pl.DataFrame:
     Empty for a trace with times as differences, which no stack with these events writes. Raises OSError.
     """
     data = read_bytes(path)
-    if re.search(rb'"time_format"\s*:\s*"(?:delta|relative_to_previous_event)"', data[:_OPENING]):
+    if counts_from_previous(data):
         return pl.DataFrame(schema=_SCHEMA)
-    unit = 1e-3 if re.search(rb'"time_units"\s*:\s*"us"', data[:_OPENING]) else 1.0
+    unit = time_unit(data)
     rows = []
-    for time, values in _events(data, b'metrics_updated"'):
-        figures = (next((values[n] for n in names if n in values), None) for names in _FIGURES.values())
-        rows.append((time * unit, *(float(f) if isinstance(f, int | float) else None for f in figures)))
+    for event in events(data, b'metrics_updated"'):
+        figures = (next((event.data[n] for n in names if n in event.data), None) for names in _FIGURES.values())
+        rows.append((event.time * unit, *(float(f) if isinstance(f, int | float) else None for f in figures)))
     frame = pl.DataFrame(rows, schema=_SCHEMA, orient="row").with_columns(pl.col(_RTTS) * unit)
-    first = _first_time(data)
+    first = first_time(data)
     start = first * unit if first is not None else frame["t_ms"].min()
     frame = frame.with_columns(pl.col("t_ms") - start, pl.exclude("t_ms").forward_fill())
     return _in_ms(frame, rtt_ms)
@@ -125,14 +155,24 @@ def _in_ms(frame: pl.DataFrame, rtt_ms: float | None) -> pl.DataFrame:
     return frame.with_columns(pl.col(_RTTS) * 1000)
 
 
-def _first_time(data: bytes) -> float | None:
-    """Time of the first event, in the trace's unit."""
+def counts_from_previous(data: bytes) -> bool:
+    """Whether each event's time counts from the event before."""
+    return re.search(rb'"time_format"\s*:\s*"(?:delta|relative_to_previous_event)"', data[:_OPENING]) is not None
+
+
+def time_unit(data: bytes) -> float:
+    """The trace's unit of time, in ms."""
+    return 1e-3 if re.search(rb'"time_units"\s*:\s*"us"', data[:_OPENING]) else 1.0
+
+
+def first_time(data: bytes) -> float | None:
+    """Time of the first event, in the trace's unit; None where events are arrays."""
     found = _TIME.search(data)
     return None if found is None else _number(found[1])
 
 
-def _events(data: bytes, word: bytes) -> Iterator[tuple[float, dict[str, Any]]]:
-    """Time and data of the events whose text has `word`."""
+def events(data: bytes, word: bytes) -> Iterator[Event]:
+    """The events whose text has `word`, in order of the trace."""
     position = data.find(word)
     while position >= 0:
         start, end = data.rfind(b"\n", 0, position) + 1, data.find(b"\n", position)
@@ -145,8 +185,8 @@ def _events(data: bytes, word: bytes) -> Iterator[tuple[float, dict[str, Any]]]:
         position = data.find(word, end)
 
 
-def _event(text: bytes) -> tuple[float, dict[str, Any]] | None:
-    """Time and data of one event: an object, or the array of qlog 0.2 and before."""
+def _event(text: bytes) -> Event | None:
+    """One event: an object, or the array of qlog 0.2 and before."""
     try:
         value = json.loads(text)
     except ValueError:
@@ -154,35 +194,46 @@ def _event(text: bytes) -> tuple[float, dict[str, Any]] | None:
     return _fields(value)
 
 
-def _fields(value: Any) -> tuple[float, dict[str, Any]] | None:
-    if isinstance(value, list) and len(value) == 4:
-        time, content = value[0], value[3]
+def _fields(value: Any) -> Event | None:
+    if isinstance(value, list) and len(value) in (4, 5):
+        # Time, category and type stand before the data, and picoquic's path ID before the category.
+        category, kind = value[1:3] if isinstance(value[1], str) else value[2:4]
+        time, name, content = value[0], f"{category}:{kind}", value[-1]
     elif isinstance(value, dict):
         time, content = value.get("time"), value.get("data")
+        parts = (value.get("category"), value.get("name") or value.get("type") or value.get("event"))
+        name = ":".join(str(part) for part in parts if part)
     else:
         return None
     try:
-        return (float(time), content) if isinstance(content, dict) else None
+        return Event(float(time), name.lower(), content) if isinstance(content, dict) else None
     except (TypeError, ValueError):
         return None
 
 
-def _embedded(data: bytes, position: int) -> tuple[float, dict[str, Any]] | None:
-    """The event around a word inside contained JSON: decode from each brace before it that may begin it."""
+def _embedded(data: bytes, position: int) -> Event | None:
+    """The event around a word inside contained JSON: decode from each bracket before it that may begin it."""
     floor = max(0, position - 4096)
     window = data[floor : position + 4096].decode("utf-8", "replace")
     inside = len(data[floor:position].decode("utf-8", "replace"))
-    at = window.rfind("{", 0, inside)
-    for _ in range(32):
-        if at < 0:
-            return None
-        if window[at + 1 :].lstrip().encode().startswith(_EVENT_STARTS):
-            try:
-                value, end = json.JSONDecoder().raw_decode(window, at)
-            except ValueError:
-                value, end = None, 0
-            fields = _fields(value)
-            if fields is not None and end > inside:
-                return fields
-        at = window.rfind("{", 0, at)
+    for bracket in "{[":
+        at = window.rfind(bracket, 0, inside)
+        for _ in range(32):
+            if at < 0:
+                break
+            if _may_begin(window, at):
+                try:
+                    value, end = json.JSONDecoder().raw_decode(window, at)
+                except ValueError:
+                    value, end = None, 0
+                fields = _fields(value)
+                if fields is not None and end > inside:
+                    return fields
+            at = window.rfind(bracket, 0, at)
     return None
+
+
+def _may_begin(window: str, at: int) -> bool:
+    if window[at] == "[":
+        return _ARRAY_START.match(window, at) is not None
+    return window[at + 1 : at + 64].lstrip().encode().startswith(_EVENT_STARTS)

@@ -74,6 +74,12 @@ class Harness:
         cells: list[dict[str, Any]] = content["cells"]
         return cells
 
+    def check(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """`harness check --json`."""
+        return subprocess.run(
+            self.command("check", *words, "--json"), capture_output=True, text=True, cwd=ROOT, timeout=900, check=False
+        )
+
     def cell(self, *words: str, timeout: float = 900) -> dict[str, Any]:
         cells = self.cells(*words, timeout=timeout)
         assert len(cells) == 1
@@ -89,12 +95,11 @@ def harness(tmp_path: Path) -> Harness:
 def warm(tmp_path_factory: pytest.TempPathFactory) -> Harness:
     """Make all images once, so that no test waits for them inside its own time."""
     made = Harness(tmp_path_factory.mktemp("warm"))
-    short = made.scenario("warm", flows=[{"download": "100 kB"}], milestones=["100 kB"])
-    done = made.run(
-        short, "--clients", "all", "--servers", "ngtcp2", "--repeat", "1", "--engine", "virtual", timeout=3000
-    )
-    # Whatever the verdicts: the table is printed once every cell has been run, so every image was made.
-    assert "by hand:" in done.stdout, done.stderr
+    done = subprocess.run(
+        [sys.executable, "-m", "harness.cli", "images"],
+        capture_output=True, text=True, cwd=ROOT, timeout=3600, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
     return made
 
 

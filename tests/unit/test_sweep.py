@@ -21,7 +21,10 @@ def test_nothing_to_vary_is_one_point() -> None:
 
 @given(first=st.integers(1, 4), second=st.integers(1, 4))
 def test_every_value_with_every_other(first: int, second: int) -> None:
-    vary = {"client.initial_rtt": [f"{n + 1} ms" for n in range(first)], "ack_ratio": [n + 1 for n in range(second)]}
+    vary: dict[str, list[object]] = {
+        "client.initial_rtt": [f"{n + 1} ms" for n in range(first)],
+        "ack_ratio": [n + 1 for n in range(second)],
+    }
     found = points(scenario(), {}, vary)
     assert len({str(point.parameters) for point in found}) == first * second
     assert all(point.parameters["client.ack_ratio"] == point.parameters["server.ack_ratio"] for point in found)

@@ -1,0 +1,38 @@
+"""What the endpoints' parameters were, as a run shows it: the evidence behind every default and every demand.
+
+One file a family of one source. What a run does not show is not there: nothing is taken from a manifest, and
+nothing is guessed. All is of the first connection of the first flow, where nothing else is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from harness.metrics.observed.connection import Connection
+from harness.metrics.observed.datagrams import ack_ratio, ecn, largest_payload, path_mtu_discovery, zero_rtt
+from harness.metrics.observed.declared import recovery_settings, transport_parameters
+from harness.metrics.observed.flight import initial_window, pacing
+from harness.metrics.observed.kernel import gso
+from harness.metrics.observed.reaction import congestion_reaction
+from harness.metrics.observed.timeouts import first_probe_timeout
+from harness.metrics.view import RunView
+from harness.outcome import Observation
+
+_FAMILIES: tuple[Callable[[Connection], Iterator[Observation]], ...] = (
+    transport_parameters, recovery_settings, first_probe_timeout, initial_window, pacing, congestion_reaction,
+    ack_ratio, largest_payload, path_mtu_discovery, zero_rtt, ecn, gso,
+)  # fmt: skip
+
+
+def observe(view: RunView) -> tuple[Observation, ...]:
+    """Everything a run shows of its endpoints' parameters. Never raises; what fails is among the view's problems."""
+    if not view.windows:
+        return ()
+    connection = Connection(view, view.windows[0])
+    found: list[Observation] = []
+    for family in _FAMILIES:
+        try:
+            found += family(connection)
+        except Exception as error:  # one artefact's bad data must not cost the others' evidence
+            view.problems.append(f"observed {family.__name__} failed: {type(error).__name__}: {error}")
+    return tuple(found)

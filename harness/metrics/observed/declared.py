@@ -1,0 +1,130 @@
+"""Parameters that endpoints say themselves: transport parameters and recovery's settings in their qlogs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from harness.metrics.observed.connection import FULL, Connection, peer
+from harness.outcome import Observation
+from harness.parameters import ROLES, Role
+from harness.traces.settings import Early, Settings, TransportParameters
+
+#: No RTT sample can have been taken before this part of the path's RTT.
+_UNSAMPLED = 0.9
+#: Datagrams among which a sender's sizes are looked for: its first flights, probes of the path MTU included.
+_EARLY = 200
+
+_Reader = Callable[[TransportParameters], float | None]
+
+
+def _per(value: float | None, number: float) -> float | None:
+    return None if value is None else value / number
+
+
+def _stream_window(role: Role) -> _Reader:
+    """Credit for the streams that the client opens: in a download these carry the data (RFC 9000 §18.2)."""
+    if role == "client":
+        return lambda parameters: parameters.initial_max_stream_data_bidi_local
+    return lambda parameters: parameters.initial_max_stream_data_bidi_remote
+
+
+def _readers(role: Role) -> dict[str, tuple[str, _Reader]]:
+    """Parameter → its unit and where it stands."""
+    return {
+        "max_ack_delay": ("s", lambda parameters: _per(parameters.max_ack_delay_ms, 1e3)),
+        "ack_delay_exponent": ("1", lambda parameters: parameters.ack_delay_exponent),
+        "min_ack_delay": ("s", lambda parameters: _per(parameters.min_ack_delay_us, 1e6)),
+        "connection_window": ("bytes", lambda parameters: parameters.initial_max_data),
+        "stream_window": ("bytes", _stream_window(role)),
+    }
+
+
+def transport_parameters(connection: Connection) -> Iterator[Observation]:
+    """What each endpoint declared, as its peer received it; by its own account where the peer's trace lacks it."""
+    for role in ROLES:
+        seen, own = connection.settings(peer(role)), connection.settings(role)
+        for name, (unit, read) in _readers(role).items():
+            value = None if seen is None or seen.remote is None else read(seen.remote)
+            source = f"transport parameter as received, {connection.name(peer(role))}'s qlog"
+            if value is None and own is not None and own.local is not None:
+                value = read(own.local)
+                source = f"transport parameter as sent, {connection.name(role)}'s own qlog; the peer's does not have it"
+            if value is not None:
+                yield Observation(role=role, parameter=name, value=value, unit=unit, source=source)
+
+
+def received_credit(connection: Connection) -> float | None:
+    """Bytes that the client's flow control lets the server send before it grows, where a qlog tells."""
+    credit = {item.parameter: item.value for item in transport_parameters(connection) if item.role == "client"}
+    found = [credit[name] for name in ("connection_window", "stream_window") if name in credit]
+    return min(float(value) for value in found) if found else None
+
+
+def recovery_settings(connection: Connection) -> Iterator[Observation]:
+    """initial_rtt, initial_cwnd and congestion_control by the endpoint's own account."""
+    for role in ROLES:
+        settings = connection.settings(role)
+        if settings is None:
+            continue
+        qlog = f"{connection.name(role)}'s qlog"
+        if settings.initial_rtt_ms is not None:
+            yield Observation(
+                role=role, parameter="initial_rtt", value=settings.initial_rtt_ms / 1e3, unit="s",
+                source=f"recovery's initial_rtt, {qlog}",
+            )  # fmt: skip
+        elif (rtt_ms := _unsampled(connection, settings.first_smoothed_rtt_ms)) is not None:
+            yield Observation(
+                role=role, parameter="initial_rtt", value=rtt_ms / 1e3, unit="s",
+                source=f"smoothed RTT before there can be a sample, {qlog}",
+            )  # fmt: skip
+        yield from _initial_window(connection, role, settings)
+        if settings.congestion_control is not None:
+            yield Observation(
+                role=role, parameter="congestion_control", value=settings.congestion_control, unit="a name", source=qlog
+            )
+
+
+def _unsampled(connection: Connection, early: Early | None) -> float | None:
+    """A figure's first value, where it was written before the first RTT sample or acknowledgement."""
+    if early is None or connection.rtt_ns is None or early.t_ms >= _UNSAMPLED * connection.rtt_ns / 1e6:
+        return None
+    return early.value
+
+
+def _initial_window(connection: Connection, role: Role, settings: Settings) -> Iterator[Observation]:
+    window = settings.initial_congestion_window
+    what = "initial_congestion_window"
+    if window is None:
+        window = _unsampled(connection, settings.first_congestion_window)
+        what = "first congestion_window"
+    if window is None:
+        return
+    size, whence = settings.max_datagram_size, "max_datagram_size"
+    if not size:
+        size, whence = _datagram_size(connection, role, window), "in its capture"
+    source = f"{what}, {connection.name(role)}'s qlog: {window:,.0f} B"
+    if size:
+        source += f" in datagrams of {size:,.0f} B ({whence})"
+        yield Observation(role=role, parameter="initial_cwnd", value=window / size, unit="packets", source=source)
+    else:
+        source += ", no multiple of a size of datagrams in its capture"
+        yield Observation(role=role, parameter="initial_cwnd", value=window, unit="bytes", source=source)
+
+
+def _datagram_size(connection: Connection, role: Role, window: float) -> int | None:
+    """The size of datagrams that an initial window counts in (RFC 9002 §7.2): one of its early ones that divides it.
+
+    None where none does. A client may send no datagram of its full size; a server's may have shrunk since, to what
+    its peer takes (quiche's).
+    """
+    if role == "server" and connection.flight is not None and window % connection.flight.size == 0:
+        return connection.flight.size
+    sent = connection.sent(role)
+    if sent is None:
+        return None
+    early = sent.where(np.arange(min(_EARLY, len(sent))))
+    sizes, counts = np.unique(early.payload[early.payload >= FULL], return_counts=True)
+    dividing = np.flatnonzero(window % sizes == 0)
+    return int(sizes[dividing[(sizes * counts)[dividing].argmax()]]) if len(dividing) else None
