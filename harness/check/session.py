@@ -25,8 +25,6 @@ from harness.reports import CellResult
 
 #: What others are checked against, in order of preference: known to work, and their qlog tells what a peer sent.
 REFERENCES = ("quic-go", "ngtcp2")
-#: A window that limits no trial.
-AMPLE = "16 MiB"
 
 
 @dataclass(frozen=True)
@@ -87,11 +85,13 @@ class _Subject:
             peer = self.one if acting in self.one.roles and "ack_frequency" in self.one.extensions else None
         if peer is None:
             return _Claim(role, name, setting, (), "no implementation here can be the other end")
-        # A server that holds no more than its window in store for a stream would be slowed by that alone.
-        stream = self.one.setting("server", "stream_window") if role == "server" else None
-        beside = {"server.stream_window": AMPLE} if stream is not None and stream.settable else {}
+        able = {
+            f"{role}.{other}": value
+            for other, value in trial.beside.items()
+            if role == "server" and (known := self.one.setting(role, other)) is not None and known.settable
+        }
         tried = tuple(
-            (value, self._cell(role, peer, trial.scenario, parameters={**beside, f"{acting}.{name}": value}))
+            (value, self._cell(role, peer, trial.scenario, parameters={**able, f"{acting}.{name}": value}))
             for value in values(setting, name, trial)
         )
         return _Claim(role, name, setting, tried)

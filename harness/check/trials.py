@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from harness.model import Implementation
 from harness.outcome import MeasuredRun, Observation
@@ -30,6 +30,8 @@ class Trial:
     candidates: tuple[ParameterValue, ...]
     """Values of which the first two that the image takes are tried; all it knows, where it lists them."""
     tell: Callable[[Role, Sequence[Tried]], Told]
+    beside: Mapping[str, ParameterValue] = field(default_factory=dict)
+    """What is set beside it, where the role can set it, so that the effect is not hidden by something else."""
 
 
 def values(setting: Setting, name: str, trial: Trial) -> list[ParameterValue]:
@@ -88,6 +90,23 @@ def _agreeing(name: str) -> Callable[[Role, Sequence[Tried]], Told]:
         return "; ".join(wrong), "; ".join(shown)
 
     return tell
+
+
+def _initial_rtt(role: Role, tried: Sequence[Tried]) -> Told:
+    """The first probe timeout is the same multiple of every value asked for (3 by RFC 9002 §6.2.2, 2 in some stacks).
+
+    Where a run shows no timeout, the value that the endpoint recorded counts.
+    """
+    timeouts = [(value, found[0]) for value, measured in tried if (found := seen(measured, role, "first_pto"))]
+    if len(timeouts) < len(tried) or len(timeouts) < 2:
+        return _agreeing("initial_rtt")(role, tried)
+    multiples = [float(one.value) / _number("initial_rtt", value) for value, one in timeouts]
+    shown = "; ".join(
+        f"{value}: first probe timeout after {float(one.value) * 1e3:.0f} ms, {multiple:.2f} times as long"
+        for (value, one), multiple in zip(timeouts, multiples, strict=True)
+    )
+    steady = max(multiples) <= 1.1 * min(multiples) and 1.5 < min(multiples) < 4
+    return ("" if steady else f"the first probe timeout does not follow: {shown}"), shown
 
 
 def _text(one: Observation) -> str:
@@ -178,20 +197,23 @@ def _datagrams(role: Role, tried: Sequence[Tried]) -> Told:
     return "; ".join(wrong), "; ".join(shown)
 
 
+#: A server may hold no more of a stream than its window: that would hide what else limits it.
+_AMPLE: Mapping[str, ParameterValue] = {"stream_window": "16 MiB"}
 #: How each parameter is tried. One that is not here cannot be claimed by an image that is built here.
 TRIALS: Mapping[str, Trial] = {
-    "congestion_control": Trial("check/lossy", (), _congestion_control),
-    "initial_cwnd": Trial("check/long", (6, 40), _agreeing("initial_cwnd")),
-    "initial_rtt": Trial("check/long", ("50 ms", "150 ms"), _agreeing("initial_rtt")),
+    "congestion_control": Trial("check/lossy", (), _congestion_control, _AMPLE),
+    "initial_cwnd": Trial("check/long", (6, 40), _agreeing("initial_cwnd"), _AMPLE),
+    "initial_rtt": Trial("check/long", ("50 ms", "150 ms"), _initial_rtt, _AMPLE),
     "ack_ratio": Trial("check/short", (4, 10), _agreeing("ack_ratio")),
     "max_ack_delay": Trial("check/short", ("10 ms", "60 ms"), _agreeing("max_ack_delay")),
     "ack_delay_exponent": Trial("check/short", (5, 8), _agreeing("ack_delay_exponent")),
-    "max_udp_payload": Trial("check/short", ("1200 B", "1300 B"), _datagrams),
-    "path_mtu_discovery": Trial("check/short", (), _mtu_discovery),
+    "max_udp_payload": Trial("check/short", ("1200 B", "1300 B"), _datagrams, _AMPLE),
+    "path_mtu_discovery": Trial("check/short", (), _mtu_discovery, _AMPLE),
     "connection_window": Trial("check/short", ("3 MB", "8 MB"), _agreeing("connection_window")),
     "stream_window": Trial("check/short", ("3 MB", "8 MB"), _agreeing("stream_window")),
-    "pacing": Trial("check/long", (), _pacing),
-    "gso": Trial("check/short", (), _switch("gso", lambda ratio: ratio > 1.5, lambda ratio: ratio < 1.1)),
+    # A pacer lets an initial window of ten packets through at once (RFC 9002 §7.7).
+    "pacing": Trial("check/long", (), _pacing, {**_AMPLE, "initial_cwnd": 40}),
+    "gso": Trial("check/short", (), _switch("gso", lambda ratio: ratio > 1.5, lambda ratio: ratio < 1.1), _AMPLE),
     "zero_rtt": Trial("check/resumed", (), _switch("zero_rtt", lambda count: count > 0, lambda count: count == 0)),
-    "ecn": Trial("check/short", (), _switch("ecn", lambda share: share > 0.5, lambda share: share == 0)),
+    "ecn": Trial("check/short", (), _switch("ecn", lambda share: share > 0.5, lambda share: share == 0), _AMPLE),
 }

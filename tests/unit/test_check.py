@@ -1,0 +1,133 @@
+"""How a check tells from runs whether a parameter took effect."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from harness.check.trials import TRIALS, claims, values
+from harness.findings import Finding
+from harness.metrics import VERSION
+from harness.outcome import MeasuredRun, Measurement, Observation
+from harness.parameters import PARAMETERS, ParameterValue, Role, Setting
+from harness.reports import findings as view
+from tests.examples import catalogue, implementation
+
+
+def run(*seen: tuple[Role, str, float | str], seconds: float | None = None) -> MeasuredRun:
+    observed = [
+        Observation(role=role, parameter=name, value=value, unit="", source="a test") for role, name, value in seen
+    ]
+    made = () if seconds is None else (Measurement(name="completion", value=seconds, unit="s"),)
+    return MeasuredRun(version=VERSION, observed=tuple(observed), measurements=made)
+
+
+def wrong(name: str, role: Role, *tried: tuple[ParameterValue, MeasuredRun]) -> str:
+    return TRIALS[name].tell(role, tried)[0]
+
+
+def test_every_claim_of_the_images_here_can_be_tried() -> None:
+    for one, _ in catalogue().implementations().values():
+        for role, name, setting in claims(one):
+            if one.upstream_image or one.upstream_repository or name in TRIALS:
+                continue
+            pytest.fail(f"{one.name} claims {name} as a {role} ({setting}), and nothing shows its effect")
+
+
+def test_a_number_is_seen_or_it_is_not() -> None:
+    eight, three = run(("client", "connection_window", 8e6)), run(("client", "connection_window", 3e6))
+    assert wrong("connection_window", "client", ("3 MB", three), ("8 MB", eight)) == ""
+    assert "8 MB was not seen" in wrong("connection_window", "client", ("3 MB", three), ("8 MB", three))
+    assert "not seen anywhere" in wrong("connection_window", "server", ("3 MB", three))
+    assert wrong("ack_ratio", "client", (10, run(("client", "ack_ratio", 9.2)))) == ""
+    assert wrong("ack_ratio", "client", (10, run(("client", "ack_ratio", 2.0)))) != ""
+
+
+def test_one_of_several_places_is_enough() -> None:
+    both = run(("server", "initial_cwnd", 12.0), ("server", "initial_cwnd", 40.0))
+    assert wrong("initial_cwnd", "server", (40, both)) == ""
+
+
+def test_the_first_probe_timeout_follows_the_initial_rtt() -> None:
+    short, long = run(("client", "first_pto", 0.15)), run(("client", "first_pto", 0.45))
+    assert wrong("initial_rtt", "client", ("50 ms", short), ("150 ms", long)) == ""
+    assert "does not follow" in wrong("initial_rtt", "client", ("50 ms", short), ("150 ms", short))
+    recorded = run(("client", "initial_rtt", 0.05))
+    assert wrong("initial_rtt", "client", ("50 ms", recorded)) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "on", "off", "holds"),
+    [
+        ("gso", 12.0, 1.0, True),
+        ("gso", 1.0, 1.0, False),
+        ("zero_rtt", 1.0, 0.0, True),
+        ("zero_rtt", 1.0, 1.0, False),
+        ("ecn", 0.99, 0.0, True),
+        ("pacing", 10.0, 40.0, True),
+        ("pacing", 30.0, 40.0, False),
+    ],
+)
+def test_switches(name: str, on: float, off: float, holds: bool) -> None:
+    tried = (("on", run(("server", name, on))), ("off", run(("server", name, off))))
+    assert (wrong(name, "server", *tried) == "") is holds
+    assert wrong(name, "client", *tried) != ""
+
+
+def test_sizes_are_limits() -> None:
+    def sized(size: float) -> MeasuredRun:
+        return run(("server", "max_udp_payload", size))
+
+    assert wrong("max_udp_payload", "server", ("1200 B", sized(1200)), ("1300 B", sized(1232))) == ""
+    assert "up to 1252" in wrong("max_udp_payload", "server", ("1200 B", sized(1252)))
+    assert "same size" in wrong("max_udp_payload", "server", ("1200 B", sized(1200)), ("1300 B", sized(1200)))
+    assert wrong("path_mtu_discovery", "server", ("on", sized(1444)), ("off", sized(1200))) == ""
+    assert wrong("path_mtu_discovery", "server", ("on", sized(1200)), ("off", sized(1200))) != ""
+
+
+def test_controllers_are_told_apart_by_their_transfers() -> None:
+    reno, cubic = run(("server", "congestion_reaction", 0.5), seconds=20.0), run(seconds=11.0)
+    assert wrong("congestion_control", "server", ("reno", reno), ("cubic", cubic)) == ""
+    assert "same time" in wrong("congestion_control", "server", ("reno", reno), ("cubic", run(seconds=20.0005)))
+    assert "did not end" in wrong("congestion_control", "server", ("reno", reno), ("cubic", run()))
+
+
+def test_values_are_those_the_image_takes() -> None:
+    trial = TRIALS["initial_cwnd"]
+    assert values(Setting(flag="x"), "initial_cwnd", trial) == [6, 40]
+    assert values(Setting(flag="x", minimum=10), "initial_cwnd", trial) == [40]
+    listed = Setting(flag="x", values=("reno", "cubic", "bbr"))
+    assert values(listed, "congestion_control", TRIALS["congestion_control"]) == ["reno", "cubic", "bbr"]
+
+
+def test_claims_are_what_can_be_set_or_asked_for() -> None:
+    one = implementation(
+        parameters={
+            "initial_rtt": {"client": {"flag": "--rtt={ms}"}, "server": {"default": "333 ms"}},
+            "ack_ratio": {"server": {"asks": "--ask={value}"}},
+        }
+    )
+    assert [(role, name) for role, name, _ in claims(one)] == [("client", "initial_rtt"), ("server", "ack_ratio")]
+
+
+def test_every_parameter_of_the_vocabulary_says_what_shows_it() -> None:
+    assert set(TRIALS) <= set(PARAMETERS)
+    assert all(parameter.evidence for parameter in PARAMETERS.values())
+    assert set(PARAMETERS) - set(TRIALS) == {"bdp_seed"}, "which no image that is built here claims"
+
+
+def test_findings_are_printed_with_a_word_not_only_a_colour() -> None:
+    out = io.StringIO()
+    found = [
+        Finding("mine", "client", "a transfer over h3", "holds", "whole file", "quic-go"),
+        Finding("mine", "client", "parameter pacing", "does not hold", "no burst was seen", "quic-go"),
+    ]
+    view.show(found, {"h2o": "it is built elsewhere"}, Console(file=out, width=140))
+    text = out.getvalue()
+    assert "✓ holds" in text
+    assert "✕ does not hold" in text
+    assert "2 questions, 1 do not hold" in text
+    assert "h2o: not built here: it is built elsewhere" in text
+    assert view.report(found, {})["findings"][1]["answer"] == "does not hold"
