@@ -1,0 +1,1 @@
+"""A QUIC file client and server over aioquic, for interop and performance measurements."""

@@ -1,0 +1,153 @@
+"""The client: files over one connection or several, written as they arrive."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from urllib.parse import SplitResult
+
+from aioquic.asyncio.protocol import QuicConnectionProtocol
+from aioquic.h3.events import DataReceived, H3Event, HeadersReceived
+from aioquic.quic.connection import QuicConnection
+from aioquic.quic.events import ConnectionTerminated, HandshakeCompleted, QuicEvent, StreamReset
+
+from endpoint.logs import Logs
+from endpoint.options import Options
+from endpoint.session import SessionStore
+from endpoint.stack import NO_ERROR, Http, adapt, configuration, fix_window, http
+
+#: How long a client that has all its files waits for a session ticket it wants, seconds.
+TICKET_PATIENCE = 3.0
+#: Kernel buffer asked for, bytes: a window's worth on a long fat path, since Python may be late to read.
+KERNEL_BUFFER = 16 * 2**20
+#: Linux's number of the option that goes beyond the system's limit (asm-generic/socket.h).
+SO_RCVBUFFORCE = 33
+
+
+class _Download:
+    """One response on its way into its file."""
+
+    def __init__(self, path: Path) -> None:
+        # Unbuffered, so that the file grows with every packet.
+        self.file = path.open("wb", buffering=0)
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def end(self, failure: str | None = None) -> None:
+        self.file.close()
+        if not self.done.done():
+            self.done.set_result(None) if failure is None else self.done.set_exception(ConnectionError(failure))
+
+
+class _Client(QuicConnectionProtocol):
+    """A connection with its downloads, by stream."""
+
+    def __init__(self, quic: QuicConnection, options: Options) -> None:
+        super().__init__(quic)
+        self._options = options
+        self._http: Http | None = None
+        self._downloads: dict[int, _Download] = {}
+        self.outcome = "no handshake"
+
+    def get(self, url: SplitResult) -> asyncio.Future[None]:
+        """Ask for a file as soon as there are keys for that: at once with early data, else after the handshake."""
+        if self._http is None:
+            self._http = http(self._quic, self._options.protocol)
+        download = _Download(self._options.downloads / PurePosixPath(url.path).name)
+        stream = self._quic.get_next_available_stream_id()
+        self._downloads[stream] = download
+        headers = {":method": "GET", ":scheme": url.scheme, ":authority": url.netloc, ":path": url.path}
+        self._http.send_headers(stream, [(name.encode(), value.encode()) for name, value in headers.items()], True)
+        return download.done
+
+    def quic_event_received(self, event: QuicEvent) -> None:
+        """Follow the connection's fate and its streams."""
+        if isinstance(event, HandshakeCompleted):
+            self.outcome = f"resumed={event.session_resumed} early_data={event.early_data_accepted}".lower()
+        elif isinstance(event, ConnectionTerminated):
+            for stream in list(self._downloads):
+                self._end(stream, f"the connection ended: error {event.error_code:#x} {event.reason_phrase}")
+        elif isinstance(event, StreamReset):
+            self._end(event.stream_id, f"the stream was reset: error {event.error_code:#x}")
+        if self._http is not None:
+            for part in self._http.handle_event(event):
+                self._response_received(part)
+
+    def _response_received(self, part: H3Event) -> None:
+        if not isinstance(part, DataReceived | HeadersReceived) or part.stream_id not in self._downloads:
+            return
+        if isinstance(part, DataReceived):
+            self._downloads[part.stream_id].file.write(part.data)
+        else:
+            status = dict(part.headers).get(b":status", b"200").decode()
+            if status != "200":
+                self._end(part.stream_id, f"status {status}")
+        if part.stream_ended:
+            self._end(part.stream_id)
+
+    def _end(self, stream: int, failure: str | None = None) -> None:
+        download = self._downloads.pop(stream, None)
+        if download is not None:
+            download.end(failure)
+
+
+async def _fetch(options: Options, logs: Logs, sessions: SessionStore | None, urls: Sequence[SplitResult]) -> None:
+    """Get files over one connection."""
+    host, port = urls[0].hostname, urls[0].port or 443
+    settings = configuration(options, logs)
+    settings.server_name = host
+    if sessions is not None:
+        sessions.use(settings, early_data=options.zero_rtt)
+    quic = QuicConnection(
+        configuration=settings,
+        session_ticket_handler=sessions.keep_ticket if sessions is not None else None,
+        token_handler=sessions.keep_token if sessions is not None else None,
+    )
+    fix_window(quic, options)
+    loop = asyncio.get_running_loop()
+    family, *_, address = (await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM))[0]
+    transport, client = await loop.create_datagram_endpoint(
+        lambda: _Client(quic, options), local_addr=("::" if family == socket.AF_INET6 else "0.0.0.0", 0)
+    )
+    for option in (socket.SO_RCVBUF, SO_RCVBUFFORCE):
+        with contextlib.suppress(PermissionError):
+            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, option, KERNEL_BUFFER)
+    try:
+        client.connect(address, transmit=False)
+        downloads = [client.get(url) for url in urls]
+        client.transmit()
+        for failure in await asyncio.gather(*downloads, return_exceptions=True):
+            if failure is not None:
+                raise failure
+        if sessions is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(sessions.ticket_arrived.wait(), TICKET_PATIENCE)
+    finally:
+        # aioquic would not answer any more during the closing period, so there is nothing to wait for.
+        client.close(NO_ERROR[options.protocol])
+        transport.close()
+        print(f"aioquic-endpoint: {client.outcome}", file=sys.stderr)
+
+
+async def run_client(options: Options, logs: Logs) -> None:
+    """Get all files, over as many connections as the plan says. Raises OSError."""
+    adapt(options)
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    resuming = options.plan in ("resume", "early-data")
+    if resuming and len(options.urls) < 2:
+        raise OSError("this test needs two URLs")
+    sessions = SessionStore(options.session_dir) if resuming or options.session_dir else None
+    groups = [options.urls]
+    if options.plan == "each":
+        groups = [(url,) for url in options.urls]
+    elif resuming:
+        groups = [options.urls[:1], options.urls[1:]]
+    for urls in groups:
+        await _fetch(options, logs, sessions, urls)
