@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from harness.engines.compose_file import VARIABLES, compose_document, compose_text
 from harness.engines.docker import failure, hint_for, tail
-from harness.engines.images import Build, folder_hash, ours
+from harness.engines.images import Build, Images, folder_hash, ours
 from harness.engines.sampler import Sampler, folder_size, tree_size
 from harness.engines.served import certificates, same_content, served_file
 from harness.lab import build_lab
-from tests.examples import cell
+from tests.examples import cell, implementation
 
 
 def test_the_compose_file_names_every_variable_it_needs() -> None:
@@ -63,6 +63,16 @@ def test_a_build_is_named_after_its_content(tmp_path: Path) -> None:
     assert build.identity != before
     assert above.identity != beneath
     assert build.reference == f"quic-lab/a:{build.identity[:12]}"
+
+
+def test_a_build_gets_the_bases_that_its_dockerfile_names(tmp_path: Path) -> None:
+    images = Images(tmp_path, tmp_path / "state")
+    for name, text in (("endpoint", ""), ("rust", ""), ("x", "ARG RUST=r\nFROM ${RUST}\nARG ENDPOINTS=e\n")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "Dockerfile").write_text(text)
+    build = images.of(implementation(image=None, build="."), tmp_path / "x")
+    assert build is not None
+    assert build.on == {"RUST": images.rust}
 
 
 def test_only_our_images_are_cleaned() -> None:

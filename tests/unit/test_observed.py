@@ -208,7 +208,7 @@ def test_what_else_may_end_the_first_flight(tmp_path: Path) -> None:
     )
     view = download(flight, rest).write(tmp_path / "b", rate_bps=8_000_000)
     assert "at least, for the path carries 100,000 B in a round trip" in str(only(view, "initial_cwnd"))
-    write_qlog(view, "server", parameters("remote", initial_max_stream_data_bidi_local=110_000))
+    write_qlog(view, "server", parameters("remote", initial_max_data=9e6, initial_max_stream_data_bidi_local=110_000))
     found = only(view, "initial_cwnd", source="capture")
     assert found is not None
     assert found.source.endswith(
@@ -250,7 +250,9 @@ def test_the_ack_ratio_in_bulk(tmp_path: Path) -> None:
 
 
 def test_too_few_datagrams_have_no_ratio(tmp_path: Path) -> None:
-    assert value(download([data(151 + i) for i in range(80)]).write(tmp_path / "a"), "ack_ratio", "client") is None
+    acks = [data(202 + 4 * i, 40, to_client=False) for i in range(20)]
+    few = download([data(151 + i) for i in range(80)], acks=acks)
+    assert value(few.write(tmp_path / "a"), "ack_ratio", "client") is None
     unanswered = download([data(151 + i) for i in range(300)]).write(tmp_path / "b")
     assert value(unanswered, "ack_ratio", "client") is None
     assert value(Exchange([initial(0)], []).write(tmp_path / "c"), "ack_ratio", "client") is None
@@ -282,11 +284,11 @@ def test_no_discovery_of_the_path_mtu(tmp_path: Path) -> None:
 
 def test_ecn(tmp_path: Path) -> None:
     exchange = download([data(151 + i) for i in range(18)])
-    exchange.traffic_class = {True: (0b10, 0b00, 0b01, 0b11), False: (0xFC,)}
+    exchange.traffic_class = {True: (0b10, 0b00, 0b01, 0b11, 0b10), False: (0xFC,)}
     view = exchange.write(tmp_path)
     server, client = only(view, "ecn"), only(view, "ecn", "client")
-    assert server is not None and server.value == 0.5
-    assert "ECT(0) on 5, ECT(1) on 5 of 20 datagrams; the last is number 19" in server.source
+    assert server is not None and server.value == 0.6
+    assert "ECT(0) on 8, ECT(1) on 4 of 20 datagrams; the last is number 20" in server.source
     assert client is not None and client.value == 0 and client.source.endswith("of 3 datagrams")
 
 
@@ -341,7 +343,8 @@ def write_qlog(view: RunView, role: str, *events: dict[str, Any], name: str = "a
 
 
 def small(folder: Path) -> RunView:
-    return download([data(151 + i) for i in range(10)], [data(260 + i) for i in range(20)]).write(folder)
+    acks = [data(210, 100, to_client=False)]
+    return download([data(151 + i) for i in range(10)], [data(260 + i) for i in range(20)], acks).write(folder)
 
 
 def test_transport_parameters_as_received(tmp_path: Path) -> None:
@@ -387,7 +390,7 @@ def test_the_initial_window_by_the_endpoint_s_account(tmp_path: Path) -> None:
     found = only(view, "initial_cwnd", source="qlog")
     assert found is not None and (found.value, found.unit) == (32, "packets")
     assert found.source == "first congestion_window, srv's qlog: 38,400 B in datagrams of 1,200 B (in its capture)"
-    client = only(view, "initial_cwnd", "client")
+    client = only(view, "initial_cwnd_bytes", "client")
     assert client is not None and (client.value, client.unit) == (13500, "bytes")
     assert client.source == (
         "first congestion_window, cli's qlog: 13,500 B, no multiple of a size of datagrams in its capture"
@@ -400,7 +403,7 @@ def test_the_initial_window_by_the_endpoint_s_account(tmp_path: Path) -> None:
     write_qlog(view, "server", metrics(0), metrics(99, congestion_window=50000))
     assert value(view, "initial_cwnd", source="qlog") is None
     write_qlog(view, "server", metrics(0, congestion_window=14720))
-    assert value(view, "initial_cwnd", source="qlog") == 14720
+    assert value(view, "initial_cwnd_bytes") == 14720 and value(view, "initial_cwnd", source="qlog") is None
 
 
 def test_the_trace_of_the_first_connection(tmp_path: Path) -> None:
@@ -421,7 +424,8 @@ def test_the_trace_of_the_first_connection(tmp_path: Path) -> None:
 
 
 def test_the_answer_to_loss(tmp_path: Path) -> None:
-    exchange = download([data(151 + i) for i in range(10)], [data(3000, 1200), data(6000, 1200)])
+    exchange = download([data(151 + i) for i in range(10)], [data(3000), data(5000), data(6000)])
+    exchange.lost = frozenset({len(exchange.down) - 2})  # so late that it may be under way
     intact = exchange.write(tmp_path / "a")
     exchange.lost = frozenset({4})
     lossy = exchange.write(tmp_path / "b")
@@ -454,21 +458,19 @@ def test_the_answer_to_loss(tmp_path: Path) -> None:
 def test_segmentation_offload(tmp_path: Path) -> None:
     view = small(tmp_path)
     assert value(view, "gso") is None
-    (tmp_path / "server0").mkdir()
-    (tmp_path / "server0/udp.json").write_text('{"out_datagrams": 8}')
+    (tmp_path / "sim/udp.json").write_text('{"server0": {"out_datagrams": 8}}')
     found = only(view, "gso")
     assert found is not None and (found.value, found.unit) == (4, "datagrams per send")
-    (tmp_path / "client0").mkdir()
-    (tmp_path / "client0/udp.json").write_text('{"out_datagrams": 3}')
+    assert value(view, "gso", "client") is None
+    (tmp_path / "sim/udp.json").write_text('{"client0": {"out_datagrams": 4}}')
     assert value(view, "gso", "client") == 1
-    (tmp_path / "client0/udp.json").write_text("{}")
+    (tmp_path / "sim/udp.json").write_text('{"client0": {}}')
     assert value(view, "gso", "client") is None
 
 
 def test_damage_costs_only_what_it_damaged(tmp_path: Path) -> None:
     view = small(tmp_path)
-    (tmp_path / "server0").mkdir()
-    (tmp_path / "server0/udp.json").write_text("nonsense")
+    (tmp_path / "sim/udp.json").write_text("nonsense")
     assert {o.parameter for o in observe(view)} >= {"initial_cwnd", "pacing", "max_udp_payload"}
     assert [problem.split(":")[0] for problem in view.problems] == ["observed gso failed"]
 

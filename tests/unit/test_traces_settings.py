@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.traces import settings as module
-from harness.traces.qlog import read_head, read_recovery
+from harness.traces.qlog import events, read_head, read_recovery
 from harness.traces.settings import Early, Reduction, TransportParameters, number, read_reduction, read_settings
 
 
@@ -84,14 +84,14 @@ def test_the_new_schema(tmp_path: Path) -> None:
 
 def test_the_dialect_of_aioquic(tmp_path: Path) -> None:
     """One line of contained JSON, data first, ms since the epoch, window called cwnd."""
-    events = [
+    written = [
         {"data": {"cwnd": 12000, "bytes_in_flight": 0}, "name": "recovery:metrics_updated", "time": 1790000000000.0},
         {"data": {"owner": "local", "initial_max_data": 1048576, "disable_active_migration": False,
                   "stateless_reset_token": "00"}, "name": "transport:parameters_set", "time": 1790000000000.5},
         {"data": {"owner": "remote", "ack_delay_exponent": 3, "max_ack_delay": 25}, "name": "transport:parameters_set",
          "time": 1790000000650.0},
     ]  # fmt: skip
-    text = json.dumps({"qlog_format": "JSON", "qlog_version": "0.3", "traces": [{"events": events}]})
+    text = json.dumps({"qlog_format": "JSON", "qlog_version": "0.3", "traces": [{"events": written}]})
     for name, content in (("short", text), ("long", text[:-4] + ', {"x": 0}' * 20_000 + "]}]}")):
         found = read_settings(write(tmp_path / f"{name}.qlog", content), 650)
         assert found.local == TransportParameters(initial_max_data=1048576)
@@ -146,6 +146,7 @@ def test_the_dialect_of_picoquic(tmp_path: Path, path_id: str) -> None:
     assert found.first_smoothed_rtt_ms == Early(650.001, 651)
     assert read_reduction(path) == Reduction(15360, 7680, 0, True)
     assert read_recovery(path)["smoothed_rtt_ms"].to_list() == [None, 651]
+    assert [event.name for event in events(path.read_bytes(), b'parameters_set"')] == ["transport:parameters_set"]
 
 
 def test_seconds_are_told_from_milliseconds(tmp_path: Path) -> None:

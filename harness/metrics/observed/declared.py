@@ -63,7 +63,10 @@ def received_credit(connection: Connection) -> float | None:
 
 
 def recovery_settings(connection: Connection) -> Iterator[Observation]:
-    """initial_rtt, initial_cwnd and congestion_control by the endpoint's own account."""
+    """initial_rtt, initial_cwnd and congestion_control by the endpoint's own account.
+
+    initial_cwnd_bytes instead of initial_cwnd where it is not known in datagrams of which size it counts.
+    """
     for role in ROLES:
         settings = connection.settings(role)
         if settings is None:
@@ -110,7 +113,7 @@ def _initial_window(connection: Connection, role: Role, settings: Settings) -> I
         yield Observation(role=role, parameter="initial_cwnd", value=window / size, unit="packets", source=source)
     else:
         source += ", no multiple of a size of datagrams in its capture"
-        yield Observation(role=role, parameter="initial_cwnd", value=window, unit="bytes", source=source)
+        yield Observation(role=role, parameter="initial_cwnd_bytes", value=window, unit="bytes", source=source)
 
 
 def _datagram_size(connection: Connection, role: Role, window: float) -> int | None:

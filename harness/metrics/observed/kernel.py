@@ -14,19 +14,19 @@ from harness.traces.files import find, read_bytes
 def gso(connection: Connection) -> Iterator[Observation]:
     """Yield gso: datagrams on the wire per datagram the kernel was given (UDP_SEGMENT, udp(7)); 1 without.
 
-    From udp.json of the endpoint's folder, {"out_datagrams": n}, which counts over all the flow's connections.
-    Nothing where the file is absent. Raises ValueError where it does not say that.
+    From the simulator's udp.json, {host: {"out_datagrams": n}}, which counts over all the flow's connections. Nothing
+    where the file is absent. Raises ValueError where it does not say that.
     """
+    path = find(connection.view.folder / "sim" / "udp.json")
+    counted = {} if path is None else json.loads(read_bytes(path))
     flow = connection.window.transfer.flow
     for role in ROLES:
         side = connection.view.left if role == "client" else connection.view.right
-        path = find(connection.view.folder / f"{role}{flow}" / "udp.json")
-        if side is None or path is None:
+        given = int(counted.get(f"{role}{flow}", {}).get("out_datagrams", 0))
+        if side is None or not given:
             continue
-        given = int(json.loads(read_bytes(path)).get("out_datagrams", 0))
         on_wire = int(((side.flow == flow) & (side.to_client == (role == "server"))).sum())
-        if given:
-            yield Observation(
-                role=role, parameter="gso", value=on_wire / given, unit="datagrams per send",
-                source=f"{on_wire:,} datagrams in the capture at its side, {given:,} given to its kernel",
-            )  # fmt: skip
+        yield Observation(
+            role=role, parameter="gso", value=on_wire / given, unit="datagrams per send",
+            source=f"{on_wire:,} datagrams in the capture at its side, {given:,} given to its kernel",
+        )  # fmt: skip
