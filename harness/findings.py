@@ -7,7 +7,7 @@ from typing import Literal
 
 from harness.parameters import Role
 
-Answer = Literal["holds", "does not hold", "not tried"]
+Answer = Literal["holds", "does not hold", "not offered"]
 
 
 @dataclass(frozen=True)

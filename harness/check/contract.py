@@ -96,7 +96,7 @@ def logs(run: Run, role: Role, folder: Path, certificate: Path) -> list[Finding]
     complete = all(word in keys for word in SECRETS)
     found = [
         Finding(
-            mine, role, "TLS keys in SSLKEYLOGFILE", "holds" if complete else "not tried",
+            mine, role, "TLS keys in SSLKEYLOGFILE", "holds" if complete else "not offered",
             f"{len(keys.splitlines())} secrets" if complete else "it writes none; captures stay encrypted", against,
         )
     ]  # fmt: skip
@@ -104,7 +104,7 @@ def logs(run: Run, role: Role, folder: Path, certificate: Path) -> list[Finding]
     sent = sum(qlog.summarise(file).sent for file in files)
     found.append(
         Finding(
-            mine, role, "qlog in QLOGDIR", "holds" if files else "not tried",
+            mine, role, "qlog in QLOGDIR", "holds" if files else "not offered",
             f"{len(files)} trace, {sent} packets sent" if files else "it writes none", against,
         )
     )  # fmt: skip

@@ -136,6 +136,11 @@ def _switch(name: str, shows_on: Callable[[float], bool], shows_off: Callable[[f
     return tell
 
 
+def _zero_rtt(role: Role, tried: Sequence[Tried]) -> Told:
+    """The client's second connection has 0-RTT packets, or has none: its own doing, or that of the server's tickets."""
+    return _switch("zero_rtt", lambda count: count > 0, lambda count: count == 0)("client", tried)
+
+
 def _pacing(role: Role, tried: Sequence[Tried]) -> Told:
     """Without pacing the longest burst of the first flight is at least twice as long."""
     bursts = {value: found[0] for value, found in _word(role, tried, "pacing").items() if found}
@@ -214,6 +219,6 @@ TRIALS: Mapping[str, Trial] = {
     # A pacer lets an initial window of ten packets through at once (RFC 9002 §7.7).
     "pacing": Trial("check/long", (), _pacing, {**_AMPLE, "initial_cwnd": 40}),
     "gso": Trial("check/short", (), _switch("gso", lambda ratio: ratio > 1.5, lambda ratio: ratio < 1.1), _AMPLE),
-    "zero_rtt": Trial("check/resumed", (), _switch("zero_rtt", lambda count: count > 0, lambda count: count == 0)),
+    "zero_rtt": Trial("check/resumed", (), _zero_rtt),
     "ecn": Trial("check/short", (), _switch("ecn", lambda share: share > 0.5, lambda share: share == 0), _AMPLE),
 }

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from harness.findings import Finding
 
-_SYMBOLS = {"holds": ("✓", "green"), "does not hold": ("✕", "red"), "not tried": ("–", "bright_black")}
+_SYMBOLS = {"holds": ("✓", "green"), "does not hold": ("✕", "red"), "not offered": ("–", "bright_black")}
 
 
 def show(found: Sequence[Finding], absent: Mapping[str, str], console: Console) -> None:

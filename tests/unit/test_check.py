@@ -71,9 +71,11 @@ def test_the_first_probe_timeout_follows_the_initial_rtt() -> None:
     ],
 )
 def test_switches(name: str, on: float, off: float, holds: bool) -> None:
-    tried = (("on", run(("server", name, on))), ("off", run(("server", name, off))))
+    role: Role = "client" if name == "zero_rtt" else "server"
+    tried = (("on", run((role, name, on))), ("off", run((role, name, off))))
     assert (wrong(name, "server", *tried) == "") is holds
-    assert wrong(name, "client", *tried) != ""
+    if name != "zero_rtt":
+        assert wrong(name, "client", *tried) != ""
 
 
 def test_sizes_are_limits() -> None:
