@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -57,11 +58,15 @@ class Build:
     target: str = ""
     on: dict[str, Build] = field(default_factory=dict)
     """Build argument → the image it names."""
+    upstream: str = ""
+    """Identity of the published image that it starts from, where it does and that is on this machine."""
 
     @property
     def identity(self) -> str:
         """Hash of the folder and, through `on`, of everything below."""
         digest = hashlib.blake2b(f"{folder_hash(self.folder)}\0{self.target}".encode(), digest_size=16)
+        if self.upstream:
+            digest.update(f"\0upstream={self.upstream}".encode())
         for argument, build in sorted(self.on.items()):
             digest.update(f"\0{argument}={build.identity}".encode())
         return digest.hexdigest()
@@ -111,7 +116,19 @@ class Images:
         shared = {"ENDPOINT": self.endpoint, "RUST": self.rust}
         named = set(re.findall(r"^ARG (\w+)", (folder / "Dockerfile").read_text(), re.MULTILINE))
         on = {argument: build for argument, build in shared.items() if argument in named}
-        return Build(implementation.name, folder, implementation.build_time.seconds, on=on)
+        return Build(
+            implementation.name, folder, implementation.build_time.seconds, on=on,
+            upstream=self._identity_of(implementation.upstream_image),
+        )  # fmt: skip
+
+    def _identity_of(self, published: str | None) -> str:
+        """Of a published image that a build starts from, as far as it is here: a tag may move."""
+        if published is None:
+            return ""
+        with suppress(EngineError):
+            image = self.published(published)
+            return "" if image is None else image.identity
+        return ""
 
     def published(self, reference: str) -> Image | None:
         """A published image that is present, or None."""
