@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from harness.catalogue import Catalogue, load
+from harness.catalogue import MANIFEST, Catalogue, load
 from harness.engines import Engine
 from harness.engines.compose import ComposeEngine
 from harness.engines.docker import daemon, inspect_image
@@ -457,6 +457,22 @@ def validate(catalogue: Catalogue, files: Sequence[Path]) -> list[HarnessError]:
         attempt(lambda file=file: _load_any(catalogue, file))  # type: ignore[misc]
     if not problems:
         attempt(catalogue.implementations)
+        problems += _like_coloured(catalogue)
+    return problems
+
+
+def _like_coloured(catalogue: Catalogue) -> list[HarnessError]:
+    """Manifests whose colour another has too: in a plot nobody could tell them apart."""
+    owners: dict[str, str] = {}
+    problems: list[HarnessError] = []
+    for name, (one, folder) in catalogue.implementations().items():
+        other = owners.setdefault(one.colour.lower(), name)
+        if other != name:
+            problems.append(
+                InputError(
+                    f"{folder / MANIFEST}: colour {one.colour} is that of {other}", "choose one that no image has"
+                )
+            )
     return problems
 
 

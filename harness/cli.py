@@ -588,7 +588,7 @@ def generate() -> None:
     results = app.stored_results(lambda cell: True)
     readme.write_text(with_results(readme.read_text(), results))
     (ROOT / "results" / "reference" / "README.md").write_text(reference_page(results))
-    page = ROOT / "images" / "README.md"
+    page = ROOT / "images" / "PARAMETERS.md"
     known = [item for item, _ in app.catalogue.implementations().values()]
     page.write_text(with_parameters(page.read_text(), known, results))
 

@@ -24,7 +24,7 @@ ParameterValue = str | int
 #: What a placeholder in a manifest's text may be called.
 _PLACEHOLDERS = ("value", "bytes", "ms", "s")
 _HOW = {
-    "word": "a word, such as cubic",
+    "word": "a word",
     "switch": "on or off",
     "size": "a size, such as 1200 B or 16 MiB",
     "duration": "a duration, such as 100 ms",
@@ -113,6 +113,7 @@ _ALL = (
     ),
     Parameter(
         "max_udp_payload", "size", "largest UDP payload sent", "sender", "the largest datagram in the capture",
+        near=(1, 1),
     ),
     Parameter(
         "path_mtu_discovery", "switch", "probing for larger packets (RFC 9000 §14.3)", "sender",

@@ -151,7 +151,9 @@ class Size(Quantity):
         return self.value
 
     def __str__(self) -> str:
-        # Powers of two read better as such: 16 MiB, not 16.777216 MB.
+        # Packets are counted in bytes; and powers of two read better as such: 16 MiB, not 16.777216 MB.
+        if self.value < 10_000:
+            return f"{self.value} B"
         for unit in ("GiB", "MiB", "KiB"):
             amount = Ratio(self.value) / self.units[unit]
             if amount.denominator == 1 and amount >= 1 and self.value % 1000:

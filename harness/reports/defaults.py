@@ -131,8 +131,14 @@ def show(made: Sequence[Default], console: Console) -> None:
 
 def notes(made: Sequence[Default]) -> list[str]:
     """What manifests add to a default, a line each; alike in both roles once."""
-    lines = {(one.implementation, one.parameter, one.note): None for one in made if one.note}
-    return [f"{name}, {parameter}: {note}" for name, parameter, note in lines]
+    found: dict[tuple[str, str, str], list[Role]] = {}
+    for one in made:
+        if one.note:
+            found.setdefault((one.implementation, one.parameter, one.note), []).append(one.role)
+    return [
+        f"{name}{'' if len(roles) > 1 else f' as a {roles[0]}'}, {parameter}: {note}"
+        for (name, parameter, note), roles in found.items()
+    ]
 
 
 def markdown(made: Sequence[Default]) -> str:

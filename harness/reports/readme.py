@@ -30,8 +30,8 @@ def with_results(text: str, results: Sequence[CellResult]) -> str:
 
 
 def with_parameters(text: str, implementations: Sequence[Implementation], results: Sequence[CellResult]) -> str:
-    """The text of images/README.md with the vocabulary and the defaults made anew."""
-    page = "images/README.md"
+    """The text of images/PARAMETERS.md with the vocabulary and the defaults made anew."""
+    page = "images/PARAMETERS.md"
     known = [item for item in implementations if item.parameters]
     made = defaults.defaults(known, defaults.observations(results))
     return between(between(text, "parameters", vocabulary.markdown(), page), "defaults", defaults.markdown(made), page)

@@ -19,7 +19,7 @@ def test_the_results_are_those_of_the_reference_runs() -> None:
     assert with_results(README, results) == README, "run 'make generate'"
     page = (ROOT / "results" / "reference" / "README.md").read_text()
     assert reference_page(results) == page, "run 'make generate'"
-    images = (ROOT / "images" / "README.md").read_text()
+    images = (ROOT / "images" / "PARAMETERS.md").read_text()
     known = [item for item, _ in app.catalogue.implementations().values()]
     assert with_parameters(images, known, results) == images, "run 'make generate'"
 
@@ -37,7 +37,7 @@ def test_every_make_target_in_the_readme_exists() -> None:
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
 
 
-@pytest.mark.parametrize("page", ["README.md", "images/README.md"])
+@pytest.mark.parametrize("page", ["README.md", "images/README.md", "images/PARAMETERS.md"])
 def test_every_linked_file_exists(page: str) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text()):
         assert ((ROOT / page).parent / target).exists(), target
