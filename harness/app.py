@@ -63,7 +63,7 @@ class Options:
     jobs: int = 1
     """Runs side by side; more than one only in virtual time, where they cannot disturb each other."""
     stall: float = STALL
-    """Wall seconds a virtual clock may stand still."""
+    """CPU seconds a virtual clock may stand still."""
 
 
 @dataclass(frozen=True)

@@ -359,7 +359,7 @@ def _jobs(asked: int | None, engine: EngineChoice) -> int:
 
 
 def _stall() -> float:
-    """HARNESS_STALL: wall seconds that the clock of a lab in virtual time may stand still."""
+    """HARNESS_STALL: CPU seconds that the clock of a lab in virtual time may stand still."""
     from harness.engines.guest import STALL
 
     text = os.environ.get("HARNESS_STALL") or f"{STALL}"

@@ -26,8 +26,10 @@ HERE = "/proc/self/cwd"
 LAB = f"{HERE}/lab"
 #: Scratch folders are called this, then their owner.
 SCRATCH = "quic-lab"
-#: Wall seconds without any movement of the guest's clock after which it is ended.
+#: Seconds of the guest's own CPU time without any movement of its clock after which it is ended.
 STALL = 60.0
+#: So many times as long, by the wall's clock, a guest may take for that on a machine that has other work.
+PATIENCE = 10
 #: Room that is left where the guest's memory file is, bytes.
 _SLACK = 16 << 20
 
@@ -157,20 +159,24 @@ class Guest:
         stall: float,
         phase: Callable[[str], None],
     ) -> GuestEnd:
-        begun = moved = time.monotonic()
+        begun = time.monotonic()
         clock, over, current = 0.0, False, "create"
+        stillness = _Stillness(process.pid, stall)
         phases: dict[str, float] = {}
         phase(current)
         while True:
-            try:
-                line = self._lines.get(timeout=max(0.01, moved + stall - time.monotonic()))
-            except queue.Empty:
+            if stillness.too_long():
                 return GuestEnd(False, clock, phases, spinner(process.pid) or "the lab kernel")
+            try:
+                line = self._lines.get(timeout=stall / 8)
+            except queue.Empty:
+                continue
             if line is None:
                 break
             if not line.startswith("@"):
                 keep(line)
                 continue
+            stillness.moved()
             moved = time.monotonic()
             seconds, _, word = line[1:].strip().partition(" ")
             clock = float(seconds)
@@ -181,6 +187,32 @@ class Guest:
         process.wait()
         phases[current] = round(phases.get(current, 0.0) + time.monotonic() - begun, 3)
         return GuestEnd(over, clock, phases)
+
+
+class _Stillness:
+    """Tells a guest whose clock stands still from one that waits for its turn on a busy machine."""
+
+    def __init__(self, guest: int, stall: float) -> None:
+        self._guest = guest
+        self._stall = stall
+        self.moved()
+
+    def moved(self) -> None:
+        """The clock moved just now."""
+        self._since = time.monotonic()
+        self._used: float | None = None
+
+    def too_long(self) -> bool:
+        """Whether the guest has computed for `stall` seconds, or not even come to that in `PATIENCE` times as long."""
+        still = time.monotonic() - self._since
+        if still < self._stall / 4:
+            # Looking costs: most clocks move many times a second.
+            return False
+        used = sum(user + system for user, system in _used(self._guest).values()) / os.sysconf("SC_CLK_TCK")
+        if self._used is None:
+            # At most what the wall's clock says has been used by now.
+            self._used = used - self._stall / 4
+        return used - self._used >= self._stall or still >= PATIENCE * self._stall
 
 
 def _memory_folder() -> Path:
@@ -235,7 +267,7 @@ def spinner(guest: int, seconds: float = 0.5) -> str:
     """
     before = _used(guest)
     time.sleep(seconds)
-    spent = {process: used - before.get(process, used) for process, used in _used(guest).items()}
+    spent = {process: user - before.get(process, (user, 0))[0] for process, (user, _) in _used(guest).items()}
     if not spent:
         return ""
     # A loop of system calls keeps the kernel busier than the program that makes them.
@@ -245,8 +277,8 @@ def spinner(guest: int, seconds: float = 0.5) -> str:
     return _program(max(programs, key=lambda process: programs[process]))
 
 
-def _used(group: int) -> dict[int, int]:
-    """CPU ticks in user mode of the processes of a group."""
+def _used(group: int) -> dict[int, tuple[int, int]]:
+    """CPU ticks of the processes of a group, in user and in kernel mode."""
     found = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -255,7 +287,7 @@ def _used(group: int) -> dict[int, int]:
             except OSError:
                 continue
             if int(fields[2]) == group:
-                found[int(folder.name)] = int(fields[11])
+                found[int(folder.name)] = (int(fields[11]), int(fields[12]))
     return found
 
 

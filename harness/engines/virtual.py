@@ -134,7 +134,7 @@ class VirtualEngine:
     def _outcome(self, lab: Lab, folder: Path, end: GuestEnd, events: list[dict[str, Any]]) -> tuple[Outcome, str]:
         """(what happened, whose log says more: a host, or the lab kernel for "")."""
         if end.spun:
-            detail = f"the clock stood still for {self._stall:g} s of wall time: {end.spun} was running all the while"
+            detail = f"the clock stood still for {self._stall:g} s of CPU time: {end.spun} was running all the while"
             return Outcome(status="infrastructure", role="sim", reason="clock_stood_still", detail=detail), ""
         if not end.said_over:
             panic = next((line for line in console_tail(folder) if PANIC in line), "")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,7 @@ from simulator.container import Image, account, reason
 from simulator.ports import mac
 
 from harness.engines import guest as guests
-from harness.engines.guest import Guest, ram_folder
+from harness.engines.guest import Guest, _Stillness, ram_folder
 from harness.engines.rootfs import RootFileSystems, RootFs
 from harness.engines.virtual import console_tail, guest_memory_mib, outcome_of, sample_ns, transfers_of, world_document
 from harness.errors import EngineError
@@ -180,3 +183,22 @@ def test_mac_addresses_are_those_docker_derives() -> None:
 def test_a_guest_is_found_by_who_started_it() -> None:
     """This process has no owner's name in its environment."""
     assert os.getpid() not in [process for process, _ in guests.guests()]
+
+
+@pytest.mark.parametrize(
+    ("program", "stands_still"), [("while True: pass", True), ("import time; time.sleep(60)", False)]
+)
+def test_a_guest_that_waits_for_its_turn_does_not_stand_still(program: str, stands_still: bool) -> None:
+    """What counts is the guest's own CPU time: on a busy machine it may take far longer by the wall's clock."""
+    guest = subprocess.Popen([sys.executable, "-c", program], start_new_session=True)
+    try:
+        stillness = _Stillness(guest.pid, stall=0.4)
+        deadline = time.monotonic() + (30 if stands_still else 1.5)
+        while time.monotonic() < deadline and not stillness.too_long():
+            time.sleep(0.05)
+        assert stillness.too_long() is stands_still
+        stillness.moved()
+        assert not stillness.too_long()
+    finally:
+        guest.kill()
+        guest.wait()
