@@ -1,51 +1,34 @@
 //! The client: one or more connections, each fetching its share of the files.
 
-use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
+use quic_endpoint::{Options, Result, Url, random, signal};
 use quiche::{Config, ConnectionId};
 
+use crate::config;
 use crate::fetch::Fetch;
-use crate::options::{Options, Plan, Protocol};
 use crate::outbox::Outbox;
 use crate::socket::Socket;
-use crate::url::Url;
-use crate::{Result, config, random, signal};
 
 /// BoringSSL's `ssl_early_data_accepted`.
 const EARLY_DATA_ACCEPTED: u32 = 2;
 /// How long a client that has all its files waits for a session ticket it wants.
 const TICKET_PATIENCE: Duration = Duration::from_secs(3);
+/// The session's name in the session directory.
+const SESSION: &str = "session";
 
 pub fn run(options: &Options) -> Result<()> {
-    let stored = options.session_dir.as_ref().map(|directory| directory.join("session.bin"));
-    let (first, rest) = options.urls.split_at(1);
-    let parts: Vec<&[Url]> = match options.plan {
-        Plan::Single => vec![&options.urls],
-        Plan::Resume | Plan::EarlyData if rest.is_empty() => return Err("this test needs two URLs".into()),
-        Plan::Resume | Plan::EarlyData => vec![first, rest],
-        Plan::Each => options.urls.chunks(1).collect(),
-    };
-    let resuming = parts.len() > 1 && options.plan != Plan::Each;
-
     let mut config = config::transport(options)?;
-    if options.plan == Plan::EarlyData || stored.is_some() {
-        config.enable_early_data();
-    }
-    let mut ticket = stored.as_deref().and_then(|path| std::fs::read(path).ok());
-    for urls in parts {
-        let offered = ticket.filter(|_| resuming || stored.is_some());
-        ticket = fetch_over_one_connection(options, &mut config, urls, offered, resuming || stored.is_some())?;
-        if let (Some(path), Some(ticket)) = (&stored, &ticket) {
-            store(path, ticket)?;
+    let stored = options.session_dir.as_ref();
+    let mut session = stored.and_then(|directory| directory.load(SESSION));
+    for urls in options.connections()? {
+        let offered = session.filter(|_| options.resumes());
+        session = fetch_over_one_connection(options, &mut config, urls, offered)?;
+        if let (Some(directory), Some(session)) = (stored, &session) {
+            directory.store(SESSION, session)?;
         }
     }
     Ok(())
-}
-
-fn store(path: &Path, ticket: &[u8]) -> Result<()> {
-    std::fs::write(path, ticket).map_err(|error| format!("{}: {error}", path.display()).into())
 }
 
 /// Fetches the files and returns the session ticket, if one came.
@@ -54,15 +37,13 @@ fn fetch_over_one_connection(
     config: &mut Config,
     urls: &[Url],
     offered: Option<Vec<u8>>,
-    wants_ticket: bool,
 ) -> Result<Option<Vec<u8>>> {
-    let host = &urls[0].host;
-    let peer = resolve(host, urls[0].port)?;
-    let mut socket = Socket::towards(peer, options.max_udp_payload)?;
+    let peer = urls[0].resolve()?;
+    let mut socket = Socket::towards(peer, config::largest_payload(&options.parameters))?;
     let local = socket.local_addr();
     let id = random::bytes::<16>()?;
     let id = ConnectionId::from_ref(&id);
-    let mut connection = quiche::connect(Some(host), &id, local, peer, config)?;
+    let mut connection = quiche::connect(Some(&urls[0].host), &id, local, peer, config)?;
     config::start_logs(&mut connection, &id, options.role)?;
     if let Some(ticket) = &offered {
         // A ticket that cannot be used costs a full handshake, nothing more.
@@ -84,7 +65,7 @@ fn fetch_over_one_connection(
             if fetch.finished() {
                 let since = *finished_at.get_or_insert_with(Instant::now);
                 let has_ticket = connection.session().is_some();
-                if !wants_ticket || has_ticket || since.elapsed() > TICKET_PATIENCE {
+                if !options.resumes() || has_ticket || since.elapsed() > TICKET_PATIENCE {
                     break;
                 }
             }
@@ -104,7 +85,7 @@ fn fetch_over_one_connection(
         }
     }
 
-    let no_error = if options.protocol == Protocol::Http3 { 0x100 } else { 0 };
+    let no_error = options.protocol.no_error().into();
     connection.close(true, no_error, b"").ok();
     outbox.send(&mut connection, &mut socket)?;
     let stats = connection.stats();
@@ -125,9 +106,4 @@ fn fetch_over_one_connection(
         _ => failure.to_string(),
     })?;
     Ok(connection.session().map(<[u8]>::to_vec))
-}
-
-fn resolve(host: &str, port: u16) -> Result<SocketAddr> {
-    let mut addresses = (host, port).to_socket_addrs().map_err(|error| format!("{host}: {error}"))?;
-    addresses.next().ok_or_else(|| format!("{host}: no address").into())
 }

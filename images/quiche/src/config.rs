@@ -1,78 +1,99 @@
 //! From options to quiche's configuration, and the logs each connection writes.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::BufWriter;
-use std::path::PathBuf;
+use std::time::Duration;
 
+use quic_endpoint::options::on_or_off;
+use quic_endpoint::{Options, Parameters, Result, Role, logs};
 use quiche::{Config, Connection, ConnectionId, PROTOCOL_VERSION};
 
-use crate::Result;
-use crate::options::{Options, Role};
+/// Flow-control credit, bytes: what quiche's own programs start with, and quiche's bounds for its growth.
+const CONNECTION_WINDOW: (u64, u64) = (10_000_000, 24 << 20);
+const STREAM_WINDOW: (u64, u64) = (1_000_000, 16 << 20);
+/// Of UDP payloads, as in quiche's own programs.
+const FIXED_PAYLOAD: u16 = 1350;
+/// What an Ethernet takes over IPv4: where the search for larger packets ends.
+const LARGEST_PAYLOAD: u16 = 1472;
+const MAX_STREAMS: u64 = 100;
+/// Long enough for any path under test to come back.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub fn transport(options: &Options) -> Result<Config> {
+    let parameters = &options.parameters;
     let mut config = Config::new(PROTOCOL_VERSION)?;
-    config.set_application_protos(&[options.protocol.name()])?;
-    config
-        .set_cc_algorithm_name(&options.congestion_control)
-        .map_err(|_| format!("no such congestion control: {}", options.congestion_control))?;
-    config.enable_hystart(options.hystart);
-    config.enable_pacing(options.pacing);
-    if let Some(rtt) = options.initial_rtt {
+    config.set_application_protos(&[options.protocol.name().as_bytes()])?;
+    if let Some(name) = &parameters.congestion_control {
+        config.set_cc_algorithm_name(name).map_err(|_| format!("no such congestion control: {name}"))?;
+    }
+    if let Some(value) = options.own.get("hystart") {
+        config.enable_hystart(on_or_off("hystart", value)?);
+    }
+    config.enable_pacing(parameters.pacing.unwrap_or(true));
+    if let Some(rtt) = parameters.initial_rtt {
         config.set_initial_rtt(rtt);
     }
-    if let Some(packets) = options.initial_window {
-        config.set_initial_congestion_window_packets(packets);
+    if let Some(packets) = parameters.initial_cwnd {
+        config.set_initial_congestion_window_packets(packets as usize);
     }
-    config.set_initial_max_data(options.max_data);
-    config.set_initial_max_stream_data_bidi_local(options.max_stream_data);
-    config.set_initial_max_stream_data_bidi_remote(options.max_stream_data);
-    config.set_initial_max_stream_data_uni(options.max_stream_data);
-    config.set_max_connection_window(options.max_window.max(options.max_data));
-    config.set_max_stream_window(options.max_stream_window.max(options.max_stream_data));
-    config.set_initial_max_streams_bidi(options.max_streams);
-    config.set_initial_max_streams_uni(options.max_streams);
-    if let Some(exponent) = options.ack_delay_exponent {
-        config.set_ack_delay_exponent(exponent);
+    set_windows(&mut config, parameters);
+    config.set_initial_max_streams_bidi(MAX_STREAMS);
+    config.set_initial_max_streams_uni(MAX_STREAMS);
+    if let Some(exponent) = parameters.ack_delay_exponent {
+        config.set_ack_delay_exponent(exponent.into());
     }
-    if let Some(milliseconds) = options.max_ack_delay {
-        config.set_max_ack_delay(milliseconds);
+    if let Some(delay) = parameters.max_ack_delay {
+        config.set_max_ack_delay(delay.as_millis().try_into()?);
     }
-    config.set_max_send_udp_payload_size(options.max_udp_payload);
-    config.set_max_recv_udp_payload_size(options.max_udp_payload.max(1500));
-    config.set_max_idle_timeout(options.idle_timeout.as_millis().try_into()?);
+    let payload = largest_payload(parameters);
+    config.set_max_send_udp_payload_size(payload);
+    config.set_max_recv_udp_payload_size(payload.max(1500));
+    config.discover_pmtu(parameters.path_mtu_discovery == Some(true));
+    config.set_max_idle_timeout(IDLE_TIMEOUT.as_millis().try_into()?);
     config.set_active_connection_id_limit(4);
     config.verify_peer(false);
-    if options.role == Role::Server {
-        config.load_cert_chain_from_pem_file(&options.certificate)?;
-        config.load_priv_key_from_pem_file(&options.private_key)?;
+    if options.early_data() {
         config.enable_early_data();
     }
-    if environment_path("SSLKEYLOGFILE").is_some() {
+    if options.role == Role::Server {
+        config.load_cert_chain_from_pem_file(&options.certificate.to_string_lossy())?;
+        config.load_priv_key_from_pem_file(&options.private_key.to_string_lossy())?;
+    }
+    if logs::key_log().is_some() {
         config.log_keys();
     }
     Ok(config)
 }
 
+/// The largest UDP payload that may be sent. Unless larger packets are searched for, all are of that size.
+pub fn largest_payload(parameters: &Parameters) -> usize {
+    let default = if parameters.path_mtu_discovery == Some(true) { LARGEST_PAYLOAD } else { FIXED_PAYLOAD };
+    parameters.max_udp_payload.unwrap_or(default).into()
+}
+
+/// Credit at the start, and the bound up to which it grows.
+fn set_windows(config: &mut Config, parameters: &Parameters) {
+    let fixed_or = |asked: Option<u64>, default| asked.map_or(default, |bytes| (bytes, bytes));
+    let (initial, largest) = fixed_or(parameters.connection_window, CONNECTION_WINDOW);
+    config.set_initial_max_data(initial);
+    config.set_max_connection_window(largest);
+    let (initial, largest) = fixed_or(parameters.stream_window, STREAM_WINDOW);
+    config.set_initial_max_stream_data_bidi_local(initial);
+    config.set_initial_max_stream_data_bidi_remote(initial);
+    config.set_initial_max_stream_data_uni(initial);
+    config.set_max_stream_window(largest);
+}
+
 /// Starts the qlog and the key log where the environment asks for them.
 pub fn start_logs(connection: &mut Connection, id: &ConnectionId, role: Role) -> Result<()> {
-    if let Some(path) = environment_path("SSLKEYLOGFILE") {
+    if let Some(path) = logs::key_log() {
         let file = OpenOptions::new().create(true).append(true).open(&path);
         let file = file.map_err(|error| format!("{}: {error}", path.display()))?;
         connection.set_keylog(Box::new(file));
     }
-    if let Some(directory) = environment_path("QLOGDIR") {
-        std::fs::create_dir_all(&directory)?;
-        let role = match role {
-            Role::Client => "client",
-            Role::Server => "server",
-        };
-        let path = directory.join(format!("quiche-{role}-{id:?}.sqlog"));
-        let file = File::create(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        connection.set_qlog(Box::new(BufWriter::new(file)), format!("quiche {role}"), format!("id={id:?}"));
+    if let Some(file) = logs::qlog("quiche", role, id)? {
+        let title = format!("quiche {}", role.name());
+        connection.set_qlog(Box::new(BufWriter::new(file)), title, format!("id={id:?}"));
     }
     Ok(())
-}
-
-fn environment_path(name: &str) -> Option<PathBuf> {
-    std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }

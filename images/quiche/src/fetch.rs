@@ -1,25 +1,17 @@
 //! The client's side of the application protocols: asks for files and writes them as they arrive.
 
 use std::collections::{HashMap, VecDeque};
-use std::fs::File;
-use std::io::Write;
 use std::path::PathBuf;
 
+use quic_endpoint::{Download, Options, Protocol, Result, Url, hq};
 use quiche::Connection;
 use quiche::h3::{self, NameValue};
 
-use crate::Result;
-use crate::options::{Options, Protocol};
-use crate::url::Url;
-
 const CHUNK: usize = 64 * 1024;
 
-struct Download {
+struct Running {
     url: Url,
-    file: File,
-    written: u64,
-    /// The length that the response promises, once known (HTTP/3).
-    expected: Option<u64>,
+    download: Download,
     /// What is left of the request (HTTP/0.9).
     unsent: Vec<u8>,
 }
@@ -29,7 +21,7 @@ pub struct Fetch {
     directory: PathBuf,
     http3: Option<h3::Connection>,
     waiting: VecDeque<Url>,
-    running: HashMap<u64, Download>,
+    running: HashMap<u64, Running>,
     next_stream: u64,
     failures: Vec<String>,
     buffer: Vec<u8>,
@@ -55,7 +47,7 @@ impl Fetch {
 
     /// Success if every file came whole.
     pub fn outcome(&self) -> Result<()> {
-        let unfinished = self.running.values().map(|download| &download.url).chain(&self.waiting);
+        let unfinished = self.running.values().map(|running| &running.url).chain(&self.waiting);
         let unfinished = unfinished.map(|url| format!("{}: not complete", url.path));
         let failures: Vec<_> = self.failures.iter().cloned().chain(unfinished).collect();
         if failures.is_empty() { Ok(()) } else { Err(failures.join("; ").into()) }
@@ -71,36 +63,28 @@ impl Fetch {
     }
 
     fn start(&mut self, stream: u64, url: Url, unsent: Vec<u8>) -> Result<()> {
-        let path = self.directory.join(url.file_name());
-        let file = File::create(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        self.running.insert(stream, Download { url, file, written: 0, expected: None, unsent });
+        let download = Download::create(&self.directory, &url)?;
+        self.running.insert(stream, Running { url, download, unsent });
         Ok(())
     }
 
     fn fail(&mut self, stream: u64, reason: &str) {
-        if let Some(download) = self.running.remove(&stream) {
-            self.failures.push(format!("{}: {reason}", download.url.path));
+        if let Some(running) = self.running.remove(&stream) {
+            self.failures.push(format!("{}: {reason}", running.url.path));
         }
     }
 
     fn complete(&mut self, stream: u64) {
-        let short = self
-            .running
-            .get(&stream)
-            .is_some_and(|download| download.expected.is_some_and(|expected| expected != download.written));
-        if short {
-            self.fail(stream, "wrong length");
-        } else {
-            self.running.remove(&stream);
+        if let Some(running) = self.running.remove(&stream) {
+            self.failures.extend(running.download.finish().err().map(|error| error.to_string()));
         }
     }
 
     fn save(&mut self, stream: u64, length: usize) -> Result<()> {
-        if let Some(download) = self.running.get_mut(&stream) {
-            download.file.write_all(&self.buffer[..length])?;
-            download.written += length as u64;
+        match self.running.get_mut(&stream) {
+            Some(running) => running.download.write(&self.buffer[..length]),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn advance_hq(&mut self, connection: &mut Connection) -> Result<()> {
@@ -108,11 +92,11 @@ impl Fetch {
             let Some(url) = self.waiting.pop_front() else { break };
             let stream = self.next_stream;
             self.next_stream += 4;
-            let request = format!("GET {}\r\n", url.path).into_bytes();
+            let request = hq::request(&url);
             self.start(stream, url, request)?;
             self.send_request(connection, stream)?;
         }
-        let unsent = self.running.iter().filter(|(_, download)| !download.unsent.is_empty());
+        let unsent = self.running.iter().filter(|(_, running)| !running.unsent.is_empty());
         for stream in unsent.map(|(stream, _)| *stream).collect::<Vec<_>>() {
             self.send_request(connection, stream)?;
         }
@@ -123,9 +107,9 @@ impl Fetch {
     }
 
     fn send_request(&mut self, connection: &mut Connection, stream: u64) -> Result<()> {
-        let Some(download) = self.running.get_mut(&stream) else { return Ok(()) };
-        match connection.stream_send(stream, &download.unsent, true) {
-            Ok(sent) => drop(download.unsent.drain(..sent)),
+        let Some(running) = self.running.get_mut(&stream) else { return Ok(()) };
+        match connection.stream_send(stream, &running.unsent, true) {
+            Ok(sent) => drop(running.unsent.drain(..sent)),
             Err(quiche::Error::Done) => (),
             Err(error) => return Err(error.into()),
         }
@@ -207,8 +191,8 @@ impl Fetch {
                     return;
                 }
                 b"content-length" => {
-                    if let Some(download) = self.running.get_mut(&stream) {
-                        download.expected = value.parse().ok();
+                    if let (Some(running), Ok(length)) = (self.running.get_mut(&stream), value.parse()) {
+                        running.download.expect(length);
                     }
                 }
                 _ => (),

@@ -3,36 +3,43 @@
 mod client;
 mod config;
 mod fetch;
-mod options;
 mod outbox;
-mod random;
 mod serve;
 mod server;
-mod signal;
 mod socket;
-mod url;
 
-use std::error::Error;
 use std::process::ExitCode;
 
-use options::{Options, Role};
+use quic_endpoint::{Options, Result, Role, Stack, signal};
 
-/// The outcome of anything that can fail for more than one reason.
-pub type Result<T> = std::result::Result<T, Box<dyn Error>>;
+const STACK: Stack = Stack {
+    name: "quiche",
+    both: &[
+        "ack-delay-exponent",
+        "congestion-control",
+        "connection-window",
+        "hystart",
+        "initial-cwnd",
+        "initial-rtt",
+        "max-ack-delay",
+        "max-udp-payload",
+        "pacing",
+        "path-mtu-discovery",
+        "stream-window",
+        "zero-rtt",
+    ],
+    client: &[],
+    server: &[],
+};
 
 fn main() -> ExitCode {
-    let outcome = Options::from_arguments(std::env::args().skip(1)).and_then(|options| {
-        signal::catch_termination()?;
-        match options.role {
-            Role::Client => client::run(&options),
-            Role::Server => server::run(&options),
-        }
-    });
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("quiche-endpoint: {error}");
-            ExitCode::FAILURE
-        }
+    quic_endpoint::main(&STACK, run)
+}
+
+fn run(options: Options) -> Result<()> {
+    signal::catch_termination()?;
+    match options.role {
+        Role::Client => client::run(&options),
+        Role::Server => server::run(&options),
     }
 }

@@ -1,67 +1,45 @@
 //! The server's side of the application protocols: reads files from its root and streams them out.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::Read;
-use std::path::{Component, Path, PathBuf};
+use std::path::PathBuf;
 
+use quic_endpoint::hq::Request;
+use quic_endpoint::{Options, Protocol, Result, Served, hq};
 use quiche::h3::{self, NameValue};
 use quiche::{Connection, Shutdown};
-
-use crate::Result;
-use crate::options::{Options, Protocol};
-
-const CHUNK: usize = 64 * 1024;
-/// A longer HTTP/0.9 request is not one.
-const LONGEST_REQUEST: usize = 8 * 1024;
-
-/// The error code with which an HTTP/0.9 request is turned down; the protocol defines none.
-const REJECTED: u64 = 0x10b;
 
 /// A file, or the news that there is none, on its way out.
 struct Response {
     /// The header fields, until they are sent (HTTP/3).
     head: Vec<h3::Header>,
-    file: Option<File>,
-    /// Bytes not yet read from the file.
-    remaining: u64,
+    file: Option<Served>,
     /// Bytes read but not yet taken by the transport.
     chunk: Vec<u8>,
     position: usize,
 }
 
 impl Response {
-    fn empty() -> Self {
-        Self { head: Vec::new(), file: None, remaining: 0, chunk: Vec::new(), position: 0 }
+    fn new(file: Option<Served>, head: Vec<h3::Header>) -> Self {
+        Self { head, file, chunk: Vec::new(), position: 0 }
     }
 
-    fn open(root: &Path, path: &str) -> Option<Self> {
-        let file = File::open(inside(root, path)?).ok()?;
-        let metadata = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
-        Some(Self { file: Some(file), remaining: metadata.len(), ..Self::empty() })
-    }
-
-    /// Reads the next chunk once the last one is gone.
-    fn refill(&mut self) -> Result<()> {
-        if self.position == self.chunk.len()
-            && self.remaining > 0
-            && let Some(file) = &mut self.file
-        {
-            let length = self.remaining.min(CHUNK as u64);
-            self.chunk.resize(length as usize, 0);
-            file.read_exact(&mut self.chunk)?;
-            self.remaining -= length;
-            self.position = 0;
-        }
-        Ok(())
+    /// Bytes not yet read from the file.
+    fn remaining(&self) -> u64 {
+        self.file.as_ref().map_or(0, Served::remaining)
     }
 
     /// Passes data to `send` until that takes no more. True once everything has been taken.
     fn pump(&mut self, mut send: impl FnMut(&[u8], bool) -> Option<usize>) -> Result<bool> {
         loop {
-            self.refill()?;
+            if self.position == self.chunk.len()
+                && self.remaining() > 0
+                && let Some(file) = &mut self.file
+            {
+                file.read(&mut self.chunk)?;
+                self.position = 0;
+            }
             let rest = &self.chunk[self.position..];
-            let last = self.remaining == 0;
+            let last = self.remaining() == 0;
             let Some(taken) = send(rest, last) else { return Ok(false) };
             let whole = taken == rest.len();
             self.position += taken;
@@ -73,14 +51,6 @@ impl Response {
             }
         }
     }
-}
-
-/// The path below the root, unless it tries to leave it.
-fn inside(root: &Path, path: &str) -> Option<PathBuf> {
-    let path = path.split(['?', '#']).next().unwrap_or(path);
-    let relative = Path::new(path.trim_start_matches('/'));
-    let harmless = relative.components().all(|part| matches!(part, Component::Normal(_)));
-    harmless.then(|| root.join(relative))
 }
 
 pub struct Serve {
@@ -141,18 +111,18 @@ impl Serve {
     fn answer_http3(&self, request: &[h3::Header]) -> Response {
         let field = |name: &[u8]| request.iter().find(|header| header.name() == name).map(h3::Header::value);
         let path = field(b":path").and_then(|path| std::str::from_utf8(path).ok());
-        let found = match field(b":method") {
-            Some(b"GET") => path.and_then(|path| Response::open(&self.root, path)),
+        let file = match field(b":method") {
+            Some(b"GET") => path.and_then(|path| Served::open(&self.root, path)),
             _ => None,
         };
-        let status: &[u8] = if found.is_some() { b"200" } else { b"404" };
-        let mut response = found.unwrap_or_else(Response::empty);
-        response.head = vec![
+        let status: &[u8] = if file.is_some() { b"200" } else { b"404" };
+        let length = file.as_ref().map_or(0, Served::remaining).to_string();
+        let head = vec![
             h3::Header::new(b":status", status),
             h3::Header::new(b"server", b"quic-lab-quiche"),
-            h3::Header::new(b"content-length", response.remaining.to_string().as_bytes()),
+            h3::Header::new(b"content-length", length.as_bytes()),
         ];
-        response
+        Response::new(file, head)
     }
 
     /// Sends header fields for which there was no room before.
@@ -161,7 +131,7 @@ impl Serve {
             let Some(response) = self.responses.get_mut(&stream).filter(|response| !response.head.is_empty()) else {
                 continue;
             };
-            let whole = response.remaining == 0;
+            let whole = response.remaining() == 0;
             match http3.send_response(connection, stream, &response.head, whole) {
                 Ok(()) if !whole => response.head.clear(),
                 Err(h3::Error::StreamBlocked) => (),
@@ -187,20 +157,21 @@ impl Serve {
             self.requests.entry(stream).or_default().extend_from_slice(&buffer[..length]);
             ended |= last;
         }
-        let request = self.requests.entry(stream).or_default();
-        let line_end = request.iter().position(|byte| *byte == b'\n');
-        if !ended && line_end.is_none() && request.len() <= LONGEST_REQUEST {
+        let request = hq::parse(self.requests.entry(stream).or_default(), ended);
+        if request == Request::Incomplete {
             return Ok(());
         }
-        let line = String::from_utf8_lossy(&request[..line_end.unwrap_or(request.len())]).into_owned();
         self.requests.remove(&stream);
         if self.responses.contains_key(&stream) || connection.stream_closed(stream) {
             return Ok(());
         }
-        let response = line.trim_end().strip_prefix("GET ").and_then(|path| Response::open(&self.root, path));
-        match response {
-            Some(response) => drop(self.responses.insert(stream, response)),
-            None => connection.stream_shutdown(stream, Shutdown::Write, REJECTED)?,
+        let file = match request {
+            Request::Get(path) => Served::open(&self.root, &path),
+            _ => None,
+        };
+        match file {
+            Some(file) => drop(self.responses.insert(stream, Response::new(Some(file), Vec::new()))),
+            None => connection.stream_shutdown(stream, Shutdown::Write, hq::REJECTED.into())?,
         }
         Ok(())
     }

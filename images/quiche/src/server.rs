@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
+use quic_endpoint::{Options, Result, Role, random, signal};
 use quiche::{Config, Connection, ConnectionId, Header, RecvInfo, Type};
 
-use crate::options::{Options, Role};
+use crate::config;
 use crate::outbox::Outbox;
 use crate::serve::Serve;
 use crate::socket::Socket;
-use crate::{Result, config, random, signal};
 
 const ID_LENGTH: usize = 16;
 
@@ -34,7 +34,7 @@ struct Server<'a> {
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    let mut socket = Socket::listen(options.port, options.max_udp_payload)?;
+    let mut socket = Socket::listen(options.port, config::largest_payload(&options.parameters))?;
     let mut server = Server {
         options,
         config: config::transport(options)?,

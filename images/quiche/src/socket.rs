@@ -7,12 +7,10 @@ use std::os::fd::AsRawFd;
 use std::ptr;
 use std::time::Instant;
 
-use crate::signal;
+use quic_endpoint::{signal, udp};
 
 /// Datagrams per system call.
 pub const BATCH: usize = 64;
-/// Kernel buffer asked for in either direction: a window's worth on a long fat path.
-const KERNEL_BUFFER: libc::c_int = 16 << 20;
 
 pub struct Socket {
     udp: UdpSocket,
@@ -25,28 +23,19 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// A server's socket, for both address families where the system has both.
+    /// A server's socket.
     pub fn listen(port: u16, max_payload: usize) -> io::Result<Self> {
-        let udp = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, port))
-            .or_else(|_| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)))?;
-        Self::new(udp, max_payload)
+        Self::new(udp::listen(port)?, max_payload)
     }
 
     /// A client's socket, bound to the address from which `peer` is reached.
     pub fn towards(peer: SocketAddr, max_payload: usize) -> io::Result<Self> {
-        let unspecified = match peer {
-            SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
-            SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
-        };
-        let udp = UdpSocket::bind(unspecified)?;
+        let udp = udp::towards(peer)?;
         udp.connect(peer)?;
         Self::new(udp, max_payload)
     }
 
     fn new(udp: UdpSocket, max_payload: usize) -> io::Result<Self> {
-        udp.set_nonblocking(true)?;
-        set_kernel_buffer(&udp, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF);
-        set_kernel_buffer(&udp, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF);
         // SAFETY: a plain integer argument. Pacing needs finer timers than the default slack of 50 us allows.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000 as libc::c_ulong, 0, 0, 0) };
         let slot = max_payload.max(2048);
@@ -193,25 +182,6 @@ impl Socket {
 
 fn interrupted_is_fine(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::Interrupted { Ok(()) } else { Err(error) }
-}
-
-/// The forced variant may exceed the system's limit but needs CAP_NET_ADMIN.
-fn set_kernel_buffer(udp: &UdpSocket, forced: libc::c_int, plain: libc::c_int) {
-    for option in [forced, plain] {
-        // SAFETY: the option takes an int, whose address and size are passed.
-        let refused = unsafe {
-            libc::setsockopt(
-                udp.as_raw_fd(),
-                libc::SOL_SOCKET,
-                option,
-                ptr::from_ref(&KERNEL_BUFFER).cast(),
-                mem::size_of_val(&KERNEL_BUFFER) as libc::socklen_t,
-            )
-        };
-        if refused == 0 {
-            return;
-        }
-    }
 }
 
 #[repr(C)]

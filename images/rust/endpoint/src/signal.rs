@@ -1,5 +1,6 @@
-//! SIGTERM and SIGINT end the program in good order. They stay blocked except while the program waits for its
-//! socket, so none is missed.
+//! For programs with a loop of their own: SIGTERM and SIGINT end them in good order. The signals stay blocked except
+//! while the program waits for its socket (ppoll with `open_mask`), so none is missed. Asynchronous runtimes have
+//! their own way.
 
 use std::io;
 use std::mem::MaybeUninit;

@@ -1,0 +1,52 @@
+//! A QUIC file client and server over MsQuic, for interop and performance measurements.
+
+mod client;
+mod config;
+mod connection;
+mod fetch;
+mod http3;
+mod keys;
+mod metrics;
+mod serve;
+mod server;
+mod stream;
+mod wakers;
+
+use std::process::ExitCode;
+
+use quic_endpoint::{Options, Result, Role, Stack};
+
+const STACK: Stack = Stack {
+    name: "msquic",
+    both: &[
+        "congestion-control",
+        "connection-window",
+        "ecn",
+        "hystart",
+        "initial-cwnd",
+        "initial-rtt",
+        "max-ack-delay",
+        "max-udp-payload",
+        "pacing",
+        "path-mtu-discovery",
+        "stream-window",
+        "zero-rtt",
+    ],
+    client: &[],
+    server: &[],
+};
+
+fn main() -> ExitCode {
+    quic_endpoint::main(&STACK, run)
+}
+
+fn run(options: Options) -> Result<()> {
+    // MsQuic has its own threads for the protocol; one more is enough for the application.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        match options.role {
+            Role::Client => client::run(options).await,
+            Role::Server => server::run(options).await,
+        }
+    })
+}

@@ -1,0 +1,2 @@
+#!/bin/sh
+exec /run_program.sh quinn-endpoint

@@ -1,0 +1,173 @@
+//! From options to quinn's and rustls' configuration.
+
+use std::io::BufWriter;
+use std::sync::Arc;
+use std::time::Duration;
+
+use quic_endpoint::{Options, Parameters, Result, logs};
+use quinn::congestion::{BbrConfig, ControllerFactory, CubicConfig, NewRenoConfig};
+use quinn::{AckFrequencyConfig, ConnectionId, MtuDiscoveryConfig, QlogConfig, QlogStream, TransportConfig, VarInt};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{DigitallySignedStruct, Error, KeyLogFile, SignatureScheme};
+
+/// Of UDP payloads, before discovery has found more (RFC 9000 §14.1).
+const SMALLEST_PAYLOAD: u16 = 1200;
+/// Long enough for any path under test to come back.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// For one connection, since a qlog goes with its configuration.
+pub fn transport(options: &Options, id: &ConnectionId) -> Result<Arc<TransportConfig>> {
+    let parameters = &options.parameters;
+    let mut transport = TransportConfig::default();
+    transport.max_idle_timeout(Some(IDLE_TIMEOUT.try_into()?));
+    if let Some(rtt) = parameters.initial_rtt {
+        transport.initial_rtt(rtt);
+    }
+    if let Some(bytes) = parameters.connection_window {
+        transport.receive_window(bytes.try_into()?);
+    }
+    if let Some(bytes) = parameters.stream_window {
+        transport.stream_receive_window(bytes.try_into()?);
+    }
+    if let Some(on) = parameters.gso {
+        transport.enable_segmentation_offload(on);
+    }
+    if let Some(ratio) = parameters.ask_ack_ratio {
+        // quinn's threshold counts the packets that go without an ACK.
+        let threshold = ratio.checked_sub(1).ok_or("--ask-ack-ratio is at least 1")?;
+        let mut ask = AckFrequencyConfig::default();
+        ask.ack_eliciting_threshold(VarInt::from_u32(threshold));
+        transport.ack_frequency_config(Some(ask));
+    }
+    let payload = set_payload(&mut transport, parameters);
+    transport.congestion_controller_factory(congestion_control(parameters, payload)?);
+    transport.qlog_stream(qlog(options, id)?);
+    Ok(Arc::new(transport))
+}
+
+/// Sets the size of datagrams and returns the one in force at the start. A size that is asked for is fixed, unless
+/// discovery up to it is asked for as well.
+fn set_payload(transport: &mut TransportConfig, parameters: &Parameters) -> u16 {
+    let discovery = parameters.path_mtu_discovery;
+    match parameters.max_udp_payload {
+        Some(largest) if discovery == Some(true) => {
+            let mut search = MtuDiscoveryConfig::default();
+            search.upper_bound(largest);
+            transport.mtu_discovery_config(Some(search));
+            SMALLEST_PAYLOAD
+        }
+        Some(size) => {
+            transport.initial_mtu(size).mtu_discovery_config(None);
+            size
+        }
+        None => {
+            if discovery == Some(false) {
+                transport.mtu_discovery_config(None);
+            }
+            SMALLEST_PAYLOAD
+        }
+    }
+}
+
+fn congestion_control(
+    parameters: &Parameters,
+    payload: u16,
+) -> Result<Arc<dyn ControllerFactory + Send + Sync + 'static>> {
+    let initial_window = parameters.initial_cwnd.map(|packets| u64::from(packets) * u64::from(payload));
+    macro_rules! controller {
+        ($config:ident) => {{
+            let mut config = $config::default();
+            if let Some(bytes) = initial_window {
+                config.initial_window(bytes);
+            }
+            Ok(Arc::new(config))
+        }};
+    }
+    match parameters.congestion_control.as_deref().unwrap_or("cubic") {
+        "reno" => controller!(NewRenoConfig),
+        "cubic" => controller!(CubicConfig),
+        "bbr" => controller!(BbrConfig),
+        other => Err(format!("no such congestion control: {other}").into()),
+    }
+}
+
+fn qlog(options: &Options, id: &ConnectionId) -> Result<Option<QlogStream>> {
+    let Some(file) = logs::qlog("quinn", options.role, id)? else { return Ok(None) };
+    let mut qlog = QlogConfig::default();
+    qlog.writer(Box::new(BufWriter::new(file)));
+    qlog.title(Some(format!("quinn {}", options.role.name())));
+    Ok(qlog.into_stream())
+}
+
+pub fn client_tls(options: &Options, provider: CryptoProvider) -> Result<rustls::ClientConfig> {
+    let provider = Arc::new(provider);
+    let verifier = Arc::new(AnyCertificate(provider.clone()));
+    let mut tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_no_client_auth();
+    tls.alpn_protocols = vec![options.protocol.name().into()];
+    tls.key_log = Arc::new(KeyLogFile::new());
+    tls.enable_early_data = options.early_data();
+    Ok(tls)
+}
+
+pub fn server_tls(options: &Options) -> Result<rustls::ServerConfig> {
+    let read = |error| format!("{}: {error}", options.certificate.display());
+    let chain = CertificateDer::pem_file_iter(&options.certificate).map_err(read)?;
+    let chain = chain.collect::<std::result::Result<_, _>>().map_err(read)?;
+    let key = PrivateKeyDer::from_pem_file(&options.private_key)
+        .map_err(|error| format!("{}: {error}", options.private_key.display()))?;
+    let mut tls = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)?;
+    tls.alpn_protocols = vec![options.protocol.name().into()];
+    tls.key_log = Arc::new(KeyLogFile::new());
+    // All or nothing (RFC 9001 §4.6.1).
+    tls.max_early_data_size = if options.early_data() { u32::MAX } else { 0 };
+    Ok(tls)
+}
+
+/// The servers of a test network make their certificates themselves.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer,
+        _: &[CertificateDer],
+        _: &ServerName,
+        _: &[u8],
+        _: UnixTime,
+    ) -> std::result::Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer,
+        signed: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer,
+        signed: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

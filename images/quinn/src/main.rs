@@ -1,0 +1,45 @@
+//! A QUIC file client and server over quinn, for interop and performance measurements.
+
+mod client;
+mod config;
+mod fetch;
+mod serve;
+mod server;
+mod session;
+
+use std::process::ExitCode;
+
+use quic_endpoint::{Options, Result, Role, Stack};
+
+const STACK: Stack = Stack {
+    name: "quinn",
+    both: &[
+        "ask-ack-ratio",
+        "congestion-control",
+        "connection-window",
+        "gso",
+        "initial-cwnd",
+        "initial-rtt",
+        "max-udp-payload",
+        "path-mtu-discovery",
+        "stream-window",
+        "zero-rtt",
+    ],
+    client: &[],
+    server: &[],
+};
+
+fn main() -> ExitCode {
+    quic_endpoint::main(&STACK, run)
+}
+
+fn run(options: Options) -> Result<()> {
+    // One thread, so that a run repeats.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        match options.role {
+            Role::Client => client::run(options).await,
+            Role::Server => server::run(options).await,
+        }
+    })
+}

@@ -1,0 +1,37 @@
+//! What the lab's own QUIC endpoints share, whatever stack they are built on and whether or not they are
+//! asynchronous: the command line, files on either side, HTTP/0.9 requests, sessions kept, logs, sockets, signals.
+//! Nothing here knows a QUIC library.
+
+pub mod download;
+pub mod hq;
+pub mod logs;
+pub mod options;
+pub mod random;
+pub mod served;
+pub mod session;
+pub mod signal;
+pub mod udp;
+pub mod url;
+
+use std::process::ExitCode;
+
+pub use download::Download;
+pub use options::{Options, Parameters, Plan, Protocol, Role, Stack};
+pub use served::Served;
+pub use session::SessionDir;
+pub use url::Url;
+
+/// Anything that can go wrong for more than one reason.
+pub type Error = Box<dyn std::error::Error + Send + Sync>;
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// The program: parses the command line, runs, and tells on stderr what went wrong.
+pub fn main(stack: &Stack, run: impl FnOnce(Options) -> Result<()>) -> ExitCode {
+    match Options::parse(stack, std::env::args().skip(1)).and_then(run) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{}-endpoint: {error}", stack.name);
+            ExitCode::FAILURE
+        }
+    }
+}

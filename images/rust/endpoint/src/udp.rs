@@ -1,0 +1,54 @@
+//! Sockets with room for a window's worth of datagrams, which leave whole or not at all.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::ptr;
+
+/// Kernel buffer asked for in either direction: a window's worth on a long fat path.
+const KERNEL_BUFFER: libc::c_int = 16 << 20;
+
+/// A server's socket, for both address families where the system has both; not blocking.
+pub fn listen(port: u16) -> io::Result<UdpSocket> {
+    let socket =
+        UdpSocket::bind((Ipv6Addr::UNSPECIFIED, port)).or_else(|_| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)))?;
+    prepare(socket)
+}
+
+/// A client's socket of the family of `peer`, not connected; not blocking.
+pub fn towards(peer: SocketAddr) -> io::Result<UdpSocket> {
+    let unspecified = match peer {
+        SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+        SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+    };
+    prepare(UdpSocket::bind(unspecified)?)
+}
+
+fn prepare(socket: UdpSocket) -> io::Result<UdpSocket> {
+    socket.set_nonblocking(true)?;
+    // The forced variants may exceed the system's limit but need CAP_NET_ADMIN.
+    for (forced, plain) in [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)] {
+        if !set(&socket, libc::SOL_SOCKET, forced, KERNEL_BUFFER) {
+            set(&socket, libc::SOL_SOCKET, plain, KERNEL_BUFFER);
+        }
+    }
+    // RFC 9000 §14: never fragmented. A socket of one family refuses the other's option.
+    set(&socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE);
+    set(&socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE);
+    Ok(socket)
+}
+
+/// False if the system refuses.
+fn set(socket: &UdpSocket, level: libc::c_int, option: libc::c_int, value: libc::c_int) -> bool {
+    // SAFETY: the option takes an int, whose address and size are passed.
+    let outcome = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            ptr::from_ref(&value).cast(),
+            size_of_val(&value) as libc::socklen_t,
+        )
+    };
+    outcome == 0
+}

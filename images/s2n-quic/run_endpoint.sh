@@ -1,0 +1,2 @@
+#!/bin/sh
+exec /run_program.sh s2n-quic-endpoint

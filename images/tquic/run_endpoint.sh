@@ -1,0 +1,120 @@
+#!/bin/bash
+# The endpoint contract of the QUIC interop runner, and our names of parameters, on top of tquic's own tools.
+set -u
+
+case ${TESTCASE:-} in
+  http3) alpn=h3 ;;
+  handshake | transfer) alpn=hq-interop ;;
+  *)
+    echo "unsupported test case: ${TESTCASE:-none}" >&2
+    exit 127
+    ;;
+esac
+
+# Longer than any outage under test; the tools count in ms, whatever their help says.
+options=(--log-level=WARN --idle-timeout=60000)
+if [ -n "${QLOGDIR:-}" ]; then
+  options+=("--qlog-dir=$QLOGDIR")
+fi
+if [ -n "${SSLKEYLOGFILE:-}" ]; then
+  options+=("--keylog-file=$SSLKEYLOGFILE")
+fi
+early_data=on
+
+# Adds the tools' own options for our parameters.
+translate() {
+  local word value
+  for word in "$@"; do
+    value=${word#*=}
+    case $word in
+      --congestion-control=*) options+=("--congestion-control-algor=$value") ;;
+      --initial-cwnd=*) options+=("--initial-congestion-window=$value") ;;
+      --initial-rtt=*) options+=("--initial-rtt=$value") ;;
+      --max-udp-payload=*)
+        # The tools take 1200 for "as large as can be found", and less for 1200.
+        if ! [ "$value" -gt 1200 ]; then
+          echo "tquic takes --max-udp-payload from 1201, not $value" >&2
+          return 1
+        fi
+        options+=("--send-udp-payload-size=$value")
+        ;;
+      --zero-rtt=on | --zero-rtt=off)
+        if [ "$ROLE" != client ]; then
+          echo "a server of tquic always takes early data: $word" >&2
+          return 1
+        fi
+        early_data=$value
+        ;;
+      *)
+        echo "tquic does not honour $word" >&2
+        return 1
+        ;;
+    esac
+  done
+}
+
+# Runs a program that a signal to this script, the container's first process, shall end too.
+run() {
+  local signal=$1
+  shift
+  "$@" &
+  local child=$!
+  ended=no
+  trap 'ended=yes; kill "-$signal" "$child" 2>/dev/null' TERM INT
+  wait "$child"
+  local status=$?
+  while kill -0 "$child" 2>/dev/null; do
+    wait "$child"
+    status=$?
+  done
+  return "$status"
+}
+
+client() {
+  local statistics=/tmp/tquic_client.statistics count session=()
+  count=$(wc -w <<<"$REQUESTS")
+  if [ -n "${SESSION_DIR:-}" ]; then
+    mkdir -p "$SESSION_DIR" || return 1
+    session=("--session-file=$SESSION_DIR/session")
+    [ "$early_data" = off ] || session+=(--enable-early-data)
+  fi
+  # REQUESTS is a list of words. Without the threshold the client would try ten times to connect.
+  run INT tquic_client "${options[@]}" "${session[@]}" --alpn="$alpn" --dump-dir=/downloads \
+    --max-concurrent-requests="$count" --connection-failure-threshold=1 $REQUESTS >"$statistics" || return 1
+  cat "$statistics" >&2
+  # The program exits with 0 whatever happens, and begins anew where a connection breaks.
+  if ! grep -q '^conns: total 1,' "$statistics" || ! grep -q "^requests: .* success $count\$" "$statistics"; then
+    echo 'a request failed, or took more than one connection' >&2
+    return 1
+  fi
+}
+
+server() {
+  # It ends on the signal without a handler, and writes its logs without a buffer.
+  run TERM tquic_server "${options[@]}" --listen=0.0.0.0:443 --root=/www --cert=/certs/cert.pem --key=/certs/priv.key
+  local status=$?
+  [ "$ended" = no ] || status=0
+  return "$status"
+}
+
+case ${ROLE:-} in
+  client)
+    if [ -z "${REQUESTS:-}" ]; then
+      echo 'REQUESTS names no file to fetch' >&2
+      exit 1
+    fi
+    translate ${CLIENT_PARAMS:-} || exit 1
+    /setup.sh || exit 1
+    /wait-for-sim || exit 1
+    client
+    ;;
+  server)
+    translate ${SERVER_PARAMS:-} || exit 1
+    /setup.sh || exit 1
+    server
+    ;;
+  *)
+    echo "ROLE must be client or server, not \"${ROLE:-}\"" >&2
+    exit 1
+    ;;
+esac
