@@ -172,10 +172,14 @@ def interop_testcase(cell: Cell) -> str:
 
 
 def default_receive_window(cell: Cell) -> int:
-    """Flow-control credit that never limits the path: twice the BDP and the queue, at least 16 MiB."""
+    """Flow-control credit that never limits the path: twice the BDP and the queue, at least 16 MiB.
+
+    A power of two, because MsQuic takes nothing else for a stream.
+    """
     link = cell.scenario.path.to_client
     rtt = cell.scenario.path.rtt
-    return max(16 * 2**20, 2 * (bdp_bytes(link.rate, rtt) + queue_bytes(link, rtt)))
+    needed = 2 * (bdp_bytes(link.rate, rtt) + queue_bytes(link, rtt))
+    return max(16 * 2**20, 1 << (needed - 1).bit_length())
 
 
 def endpoint_parameters(parameters: Mapping[str, ParameterValue]) -> dict[str, ParameterValue]:

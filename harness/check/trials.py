@@ -214,8 +214,8 @@ TRIALS: Mapping[str, Trial] = {
     "ack_delay_exponent": Trial("check/short", (5, 8), _agreeing("ack_delay_exponent")),
     "max_udp_payload": Trial("check/short", ("1200 B", "1300 B"), _datagrams, _AMPLE),
     "path_mtu_discovery": Trial("check/short", (), _mtu_discovery, _AMPLE),
-    "connection_window": Trial("check/short", ("3 MB", "8 MB"), _agreeing("connection_window")),
-    "stream_window": Trial("check/short", ("3 MB", "8 MB"), _agreeing("stream_window")),
+    "connection_window": Trial("check/short", ("4 MiB", "8 MiB"), _agreeing("connection_window")),
+    "stream_window": Trial("check/short", ("4 MiB", "8 MiB"), _agreeing("stream_window")),
     # A pacer lets an initial window of ten packets through at once (RFC 9002 §7.7).
     "pacing": Trial("check/long", (), _pacing, {**_AMPLE, "initial_cwnd": 40}),
     "gso": Trial("check/short", (), _switch("gso", lambda ratio: ratio > 1.5, lambda ratio: ratio < 1.1), _AMPLE),

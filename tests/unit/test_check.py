@@ -37,10 +37,10 @@ def test_every_claim_of_the_images_here_can_be_tried() -> None:
 
 
 def test_a_number_is_seen_or_it_is_not() -> None:
-    eight, three = run(("client", "connection_window", 8e6)), run(("client", "connection_window", 3e6))
-    assert wrong("connection_window", "client", ("3 MB", three), ("8 MB", eight)) == ""
-    assert "8 MB was not seen" in wrong("connection_window", "client", ("3 MB", three), ("8 MB", three))
-    assert "not seen anywhere" in wrong("connection_window", "server", ("3 MB", three))
+    eight, three = run(("client", "connection_window", 8 * 2**20)), run(("client", "connection_window", 4 * 2**20))
+    assert wrong("connection_window", "client", ("4 MiB", three), ("8 MiB", eight)) == ""
+    assert "8 MiB was not seen" in wrong("connection_window", "client", ("4 MiB", three), ("8 MiB", three))
+    assert "not seen anywhere" in wrong("connection_window", "server", ("4 MiB", three))
     assert wrong("ack_ratio", "client", (10, run(("client", "ack_ratio", 9.2)))) == ""
     assert wrong("ack_ratio", "client", (10, run(("client", "ack_ratio", 2.0)))) != ""
 

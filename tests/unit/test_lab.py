@@ -76,8 +76,8 @@ def test_ipv6_is_asked_for_by_name() -> None:
 
 def test_the_window_never_limits_the_path() -> None:
     fast = cell(scenario(path=path(forward=link("250 Mbit/s"))))
-    assert default_receive_window(fast) == 2 * (20_312_500 + 20_312_500)
-    assert effective_parameters(fast)["client.connection_window"] == "81.25 MB"
+    assert default_receive_window(fast) == 2**27, "the power of two above 2 · (20,312,500 + 20,312,500)"
+    assert effective_parameters(fast)["client.connection_window"] == "128 MiB"
     asked = cell(parameters={"client.connection_window": "1000 kB"})
     assert effective_parameters(asked)["client.connection_window"] == "1 MB"
 
