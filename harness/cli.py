@@ -403,6 +403,9 @@ def report(
     store: StoreFolder = None,
     every: Annotated[bool, typer.Option("--every", help="Also cells that newer ones of other bits replace.")] = False,
     markdown: Annotated[bool, typer.Option(help="Print Markdown on stdout.")] = False,
+    grid: Annotated[
+        bool, typer.Option("--grid", help="Clients down, servers across: a figure or a reason a pair.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the verdicts of stored runs; needs no Docker.
@@ -410,6 +413,7 @@ def report(
     Two words in place of scenarios print tables of their own: `report parameters` the vocabulary of parameters, and
     `report defaults` the defaults in force of every implementation, confirmed by stored runs where these show them.
     """
+    from harness.reports import grid as grid_report
     from harness.reports import json_report, table
     from harness.reports import markdown as markdown_report
 
@@ -423,7 +427,9 @@ def report(
     if as_json:
         _print_json(json_report.report(results))
     elif markdown:
-        _print(markdown_report.report(results))
+        _print(grid_report.markdown(results) if grid else markdown_report.report(results))
+    elif grid:
+        grid_report.show(results, _paper())
     else:
         table.show(results, _paper())
 

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 from harness.errors import InputError
 from harness.model import Implementation
-from harness.reports import CellResult, compare_views, defaults, vocabulary
+from harness.reports import CellResult, compare_views, defaults, grid, vocabulary
 from harness.reports.compare import comparisons
 from harness.reports.markdown import report, summary
 
 #: Scenarios whose tables stand in the README itself.
 SHOWN = ("satellite/medium",)
+#: The scenario in which everyone meets everyone; it stands there as a grid.
+EVERYONE = "interop/medium-10mb"
 
 
 def between(text: str, name: str, content: str, page: str) -> str:
@@ -26,7 +28,9 @@ def between(text: str, name: str, content: str, page: str) -> str:
 def with_results(text: str, results: Sequence[CellResult]) -> str:
     """The README's text with its results section made anew. InputError when the markers are missing."""
     shown = [result for result in results if result.cell.scenario.name in SHOWN]
-    return between(text, "results", f"{summary(results)}\n{report(shown)}", "the README")
+    everyone = [result for result in results if result.cell.scenario.name == EVERYONE]
+    content = f"{summary(results)}\n{grid.markdown(everyone)}\n{report(shown)}"
+    return between(text, "results", content, "the README")
 
 
 def with_parameters(text: str, implementations: Sequence[Implementation], results: Sequence[CellResult]) -> str:

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use msquic::{Configuration, Registration, RegistrationConfig};
 use quic_endpoint::{Options, Result, Url};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::connection::Connection;
 use crate::{config, fetch, metrics};
 
-/// Name of what is kept in the session directory.
-const TICKET: &str = "ticket";
+/// How long a resumed connection waits for its requests before it starts, should the server have allowed fewer.
+const HEAD_START: Duration = Duration::from_millis(20);
 /// How long a client that has all its files waits for a session ticket it wants.
 const TICKET_PATIENCE: Duration = Duration::from_secs(3);
 /// How long it waits for the connection to be over, which takes up to three probe timeouts.
@@ -28,7 +29,7 @@ struct Client {
 pub async fn run(options: Options) -> Result<()> {
     let registration = Registration::new(&RegistrationConfig::default())?;
     let configuration = config::configuration(&registration, &options)?;
-    let ticket = options.session_dir.as_ref().and_then(|directory| directory.load(TICKET));
+    let ticket = options.session_dir.as_ref().and_then(|directory| directory.load(&file_name(&options)));
     let mut client = Client { options: Arc::new(options), ticket, configuration, registration };
     for urls in client.options.clone().connections()? {
         client.fetch_over_one_connection(urls).await?;
@@ -36,24 +37,18 @@ pub async fn run(options: Options) -> Result<()> {
     Ok(())
 }
 
+/// Of what is kept in the session directory. OpenSSL fails where a session was of another application protocol.
+fn file_name(options: &Options) -> String {
+    format!("ticket-{}", options.protocol.name())
+}
+
 impl Client {
     async fn fetch_over_one_connection(&mut self, urls: &[Url]) -> Result<()> {
         let options = &self.options;
-        let connection = Connection::connect(
-            &self.registration,
-            &self.configuration,
-            (&urls[0].host, urls[0].resolve()?),
-            self.ticket.as_deref().filter(|_| options.resumes()),
-            options.early_data(),
-        )?;
-        let recorder = tokio::spawn(metrics::record(connection.clone(), options.role));
-        let outcome = async {
-            if !connection.early() {
-                connection.established().await?;
-            }
-            fetch::all(&connection, options, urls).await
-        }
-        .await;
+        let ticket = self.ticket.as_deref().filter(|_| options.resumes());
+        let connection = Connection::prepare(&self.registration, urls[0].resolve()?, ticket, options.early_data())?;
+        let mut recorder = JoinSet::new();
+        let outcome = self.fetch(&connection, urls, &mut recorder).await;
         if outcome.is_ok() && options.resumes() {
             // What does not come leaves the next connection without a session.
             let _ = timeout(TICKET_PATIENCE, connection.ticket_received()).await;
@@ -70,15 +65,34 @@ impl Client {
         }
         connection.close(options.protocol.no_error());
         let _ = timeout(FAREWELL, connection.over()).await;
-        recorder.abort();
-        // It holds on to the connection until it is gone.
-        let _ = recorder.await;
+        recorder.shutdown().await;
         if let Some(ticket) = connection.take_ticket() {
             if let Some(directory) = &options.session_dir {
-                directory.store(TICKET, &ticket)?;
+                directory.store(&file_name(options), &ticket)?;
             }
             self.ticket = Some(ticket);
         }
         outcome
+    }
+
+    async fn fetch(&self, connection: &Connection, urls: &[Url], recorder: &mut JoinSet<()>) -> Result<()> {
+        let options = &self.options;
+        let start = |recorder: &mut JoinSet<()>| -> Result<()> {
+            connection.start(&self.configuration, &urls[0].host, urls[0].port)?;
+            recorder.spawn(metrics::record(connection.clone(), options.role));
+            Ok(())
+        };
+        if !connection.early() {
+            start(recorder)?;
+            connection.established().await?;
+            return fetch::all(connection, options, urls).await;
+        }
+        // Of early data, MsQuic sends what it has when it sends its first packet, and nothing that comes later.
+        let start_with_requests = async {
+            let _ = timeout(HEAD_START, connection.requests(urls.len())).await;
+            start(recorder)
+        };
+        tokio::try_join!(fetch::all(connection, options, urls), start_with_requests)?;
+        Ok(())
     }
 }

@@ -1,7 +1,8 @@
 //! From options to MsQuic's configuration.
 
 use std::ffi::c_void;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use msquic::ffi::{QUIC_PARAM_CONFIGURATION_SETTINGS, QUIC_SETTINGS};
 use msquic::{
@@ -48,10 +49,7 @@ fn settings(options: &Options) -> Result<Settings> {
     let parameters = &options.parameters;
     let mut settings = Settings::new().set_PeerBidiStreamCount(REQUESTS).set_PeerUnidiStreamCount(UNIDIRECTIONAL);
     if options.role == Role::Server {
-        settings = settings.set_ServerResumptionLevel(match options.early_data() {
-            true => ServerResumptionLevel::ResumeAndZerortt,
-            false => ServerResumptionLevel::ResumeOnly,
-        });
+        settings = settings.set_ServerResumptionLevel(ServerResumptionLevel::ResumeAndZerortt);
     }
     if let Some(algorithm) = &parameters.congestion_control {
         settings = settings.set_CongestionControlAlgorithm(match algorithm.as_str() {
@@ -147,6 +145,15 @@ fn whole_milliseconds(name: &str, duration: Duration, least: u32) -> Result<u32>
         return Err(format!("--{name} is a whole number of milliseconds, at least {least}").into());
     }
     Ok(milliseconds)
+}
+
+/// A kernel that has just booted may count time in ticks of some ms at first, which MsQuic would take for good as the
+/// resolution of its clock.
+pub fn wait_for_clock() {
+    let patience = Instant::now() + Duration::from_secs(1);
+    while clock_resolution_ms() > 1 && Instant::now() < patience {
+        thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// As MsQuic reckons it.

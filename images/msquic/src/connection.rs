@@ -14,7 +14,8 @@ use msquic::ffi::{
 use msquic::{
     Addr, Api, Configuration, ConnectionEvent, ConnectionShutdownFlags, Registration, Status, StreamOpenFlags,
 };
-use quic_endpoint::{Result, random};
+use quic_endpoint::Result;
+use tokio::sync::Semaphore;
 
 use crate::keys::Keys;
 use crate::stream::{ReceiveHalf, SendHalf, Stream};
@@ -67,20 +68,15 @@ pub struct Connection(Arc<Inner>);
 struct Inner {
     handle: msquic::Connection,
     state: Shared,
-    id: Vec<u8>,
     /// Requests may go as 0-RTT data.
     early: bool,
+    /// A permit for each request that MsQuic has in hand.
+    asked: Semaphore,
 }
 
 impl Connection {
-    /// Starts a connection to a server, resumed where there is a ticket.
-    pub fn connect(
-        registration: &Registration,
-        configuration: &Configuration,
-        (host, peer): (&str, SocketAddr),
-        ticket: Option<&[u8]>,
-        early: bool,
-    ) -> Result<Self> {
+    /// A connection to a server that is yet to start, and to be resumed where there is a ticket.
+    pub fn prepare(registration: &Registration, peer: SocketAddr, ticket: Option<&[u8]>, early: bool) -> Result<Self> {
         let state = Shared::default();
         let slot = Arc::new(Mutex::new(None));
         let keys = slot.clone();
@@ -96,9 +92,11 @@ impl Connection {
         let resuming = ticket.is_some_and(|ticket| {
             set(&handle, QUIC_PARAM_CONN_RESUMPTION_TICKET, ticket.as_ptr().cast(), ticket.len()).is_ok()
         });
-        handle.start(configuration, host, peer.port())?;
-        let id = original_id(&handle)?;
-        Ok(Self(Arc::new(Inner { handle, state, id, early: early && resuming })))
+        Ok(Self::new(handle, state, early && resuming))
+    }
+
+    pub fn start(&self, configuration: &Configuration, host: &str, port: u16) -> std::result::Result<(), Status> {
+        self.0.handle.start(configuration, host, port)
     }
 
     /// Takes a connection that a listener tells of, in the listener's callback.
@@ -106,7 +104,6 @@ impl Connection {
         let state = Shared::default();
         let keys = Mutex::new(Keys::gather(connection)?);
         connection.set_configuration(configuration)?;
-        let id = original_id(connection).unwrap_or_default();
         // SAFETY: the application owns the connection from here on.
         let handle = unsafe { msquic::Connection::from_raw(connection.as_raw()) };
         let mut handler = callback(state.clone(), true);
@@ -114,12 +111,34 @@ impl Connection {
             log_keys(&keys, &event);
             handler(&connection, event)
         });
-        Ok(Self(Arc::new(Inner { handle, state, id, early: false })))
+        Ok(Self::new(handle, state, false))
     }
 
-    /// The first destination connection ID of the client, by which logs are told apart.
-    pub fn id(&self) -> &[u8] {
-        &self.0.id
+    fn new(handle: msquic::Connection, state: Shared, early: bool) -> Self {
+        Self(Arc::new(Inner { handle, state, early, asked: Semaphore::new(0) }))
+    }
+
+    /// The first destination connection ID of the client, by which logs are told apart. Known from the start on.
+    pub fn id(&self) -> Result<Vec<u8>> {
+        let mut id = [0; LONGEST_ID];
+        let mut length = LONGEST_ID as u32;
+        // SAFETY: MsQuic writes at most as many bytes as it is told, and then how many.
+        unsafe {
+            let handle = self.0.handle.as_raw();
+            Api::get_param(handle, QUIC_PARAM_CONN_ORIG_DEST_CID, &raw mut length, id.as_mut_ptr().cast())
+        }?;
+        Ok(id[..length as usize].to_vec())
+    }
+
+    /// To be called when a request is sent.
+    pub fn note_request(&self) {
+        self.0.asked.add_permits(1);
+    }
+
+    /// Until so many requests have been sent.
+    pub async fn requests(&self, count: usize) -> Result<()> {
+        self.0.asked.acquire_many(u32::try_from(count)?).await?.forget();
+        Ok(())
     }
 
     /// Whether requests go out before the handshake is complete.
@@ -262,20 +281,6 @@ fn send_ticket(connection: &msquic::Connection) {
         // SAFETY: the handle is open, and there are no data of our own to keep.
         unsafe { call(connection.as_raw(), msquic::SEND_RESUMPTION_FLAG_NONE, 0, std::ptr::null()) };
     }
-}
-
-fn original_id(connection: &msquic::Connection) -> Result<Vec<u8>> {
-    let mut id = [0; LONGEST_ID];
-    let mut length = LONGEST_ID as u32;
-    // SAFETY: MsQuic writes at most as many bytes as it is told, and then how many.
-    let found = unsafe {
-        Api::get_param(connection.as_raw(), QUIC_PARAM_CONN_ORIG_DEST_CID, &raw mut length, id.as_mut_ptr().cast())
-    };
-    // Where it is not known, any name will do.
-    Ok(match found {
-        Ok(()) => id[..length as usize].to_vec(),
-        Err(_) => random::bytes::<8>()?.to_vec(),
-    })
 }
 
 /// `length` bytes must be readable at `value`, which MsQuic copies.

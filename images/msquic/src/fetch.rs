@@ -27,8 +27,10 @@ pub async fn all(connection: &Connection, options: &Arc<Options>, urls: &[Url]) 
         Protocol::Http3 => {
             let (mut driver, requests) = h3::client::new(Opener::new(connection.clone())).await?;
             for url in urls.iter().cloned() {
-                let (requests, options) = (requests.clone(), options.clone());
-                fetches.spawn(async move { get_http3(requests, &options, &url).await.map_err(|e| named(&url, &e)) });
+                let (connection, requests, options) = (connection.clone(), requests.clone(), options.clone());
+                fetches.spawn(async move {
+                    get_http3(&connection, requests, &options, &url).await.map_err(|e| named(&url, &e))
+                });
             }
             Some((tokio::spawn(future::poll_fn(move |context| driver.poll_close(context))), requests))
         }
@@ -53,6 +55,7 @@ fn named(url: &Url, error: &quic_endpoint::Error) -> String {
 async fn get_hq(connection: &Connection, options: &Options, url: &Url) -> Result<()> {
     let (mut request, response) = connection.open_request().await?;
     request.send(hq::request(url).into(), true)?;
+    connection.note_request();
     let mut download = Download::create(&options.downloads, url)?;
     while let Some(data) = response.receive().await? {
         download.write(&data)?;
@@ -60,13 +63,19 @@ async fn get_hq(connection: &Connection, options: &Options, url: &Url) -> Result
     download.finish()
 }
 
-async fn get_http3(mut requests: SendRequest<Opener, Bytes>, options: &Options, url: &Url) -> Result<()> {
+async fn get_http3(
+    connection: &Connection,
+    mut requests: SendRequest<Opener, Bytes>,
+    options: &Options,
+    url: &Url,
+) -> Result<()> {
     let request = Request::get(format!("https://{}{}", url.authority(), url.path))
         .header("user-agent", "quic-lab-msquic")
         .body(())?;
     let mut stream = requests.send_request(request).await?;
     // A server that has heard enough may say so and answer all the same (RFC 9114 §4.1).
     let _ = stream.finish().await;
+    connection.note_request();
     let response = stream.recv_response().await?;
     if response.status() != StatusCode::OK {
         return Err(format!("status {}", response.status()).into());

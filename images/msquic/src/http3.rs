@@ -27,6 +27,7 @@ fn stream_error(failure: &Failure) -> StreamErrorIncoming {
         Failure::Connection(lost) => {
             StreamErrorIncoming::ConnectionErrorIncoming { connection_error: connection_error(lost) }
         }
+        Failure::Refused(status) => refusal(status.clone()),
     }
 }
 
@@ -125,11 +126,11 @@ impl quic::SendStream<Bytes> for Sender {
     fn send_data<T: Into<WriteBuf<Bytes>>>(&mut self, data: T) -> Result<(), StreamErrorIncoming> {
         let mut data = data.into();
         let data = data.copy_to_bytes(data.remaining());
-        self.0.send(data, false).map_err(refusal)
+        self.0.send(data, false).map_err(|failure| stream_error(&failure))
     }
 
     fn poll_finish(&mut self, _: &mut Context) -> Poll<Result<(), StreamErrorIncoming>> {
-        Poll::Ready(self.0.send(Bytes::new(), true).map_err(refusal))
+        Poll::Ready(self.0.send(Bytes::new(), true).map_err(|failure| stream_error(&failure)))
     }
 
     fn reset(&mut self, code: u64) {

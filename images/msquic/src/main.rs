@@ -30,9 +30,9 @@ const STACK: Stack = Stack {
         "pacing",
         "path-mtu-discovery",
         "stream-window",
-        "zero-rtt",
     ],
-    client: &[],
+    // A server of MsQuic that resumes sessions takes early data (with OpenSSL below it).
+    client: &["zero-rtt"],
     server: &[],
 };
 
@@ -41,6 +41,7 @@ fn main() -> ExitCode {
 }
 
 fn run(options: Options) -> Result<()> {
+    config::wait_for_clock();
     // MsQuic has its own threads for the protocol; one more is enough for the application.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

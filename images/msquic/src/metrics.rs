@@ -1,7 +1,6 @@
 //! A qlog of the sender's state. MsQuic writes none, but can be asked for its figures: what changes between two
 //! questions is not seen. No packets, hence no losses.
 
-use std::fs::File;
 use std::io::Write;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -13,19 +12,15 @@ use crate::connection::Connection;
 
 const PERIOD: Duration = Duration::from_millis(10);
 
-/// Writes until it is dropped, if there is a place for qlogs.
+/// Writes until it is dropped, if there is a place for qlogs. The connection must have started.
 pub async fn record(connection: Connection, role: Role) {
-    let recorded = match logs::qlog("msquic", role, connection.id()) {
-        Ok(Some(file)) => follow(&connection, role, file).await,
-        Ok(None) => Ok(()),
-        Err(error) => Err(error),
-    };
-    if let Err(error) = recorded {
+    if let Err(error) = follow(&connection, role).await {
         eprintln!("msquic-endpoint: {error}");
     }
 }
 
-async fn follow(connection: &Connection, role: Role, mut file: File) -> Result<()> {
+async fn follow(connection: &Connection, role: Role) -> Result<()> {
+    let Some(mut file) = logs::qlog("msquic", role, &connection.id()?)? else { return Ok(()) };
     let start = Instant::now();
     let epoch = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64() * 1e3;
     let role = role.name();

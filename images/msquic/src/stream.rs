@@ -27,6 +27,8 @@ pub enum Failure {
     /// By the peer, with its error code.
     Stopped(u64),
     Connection(Lost),
+    /// MsQuic takes no more data.
+    Refused(Status),
 }
 
 impl std::fmt::Display for Failure {
@@ -34,6 +36,7 @@ impl std::fmt::Display for Failure {
         match self {
             Self::Stopped(code) => write!(formatter, "the peer stopped the stream with code {code:#x}"),
             Self::Connection(lost) => lost.fmt(formatter),
+            Self::Refused(status) => write!(formatter, "data refused: {status}"),
         }
     }
 }
@@ -165,7 +168,7 @@ impl SendHalf {
     }
 
     /// Hands data over; `last` ends this direction.
-    pub fn send(&mut self, data: Bytes, last: bool) -> Result<(), Status> {
+    pub fn send(&mut self, data: Bytes, last: bool) -> Result<(), Failure> {
         self.finished |= last;
         let flags = if last { SendFlags::FIN } else { SendFlags::NONE };
         let flags = if self.stream.early { flags | SendFlags::ALLOW_0_RTT } else { flags };
@@ -173,11 +176,14 @@ impl SendHalf {
         let sending = Box::into_raw(Box::new(Sending { buffer: [BufferRef::from(&data[..])], data }));
         // SAFETY: data and buffer stay where they are until the callback takes them back, or none of it is taken.
         let sent = unsafe { self.stream.handle.send(&(*sending).buffer, flags, sending.cast::<c_void>()) };
-        if sent.is_err() {
+        sent.map_err(|status| {
             // SAFETY: MsQuic has refused it, so it is still ours.
-            self.stream.state().unsent -= unsafe { Box::from_raw(sending) }.data.len();
-        }
-        sent
+            let refused = unsafe { Box::from_raw(sending) };
+            let mut state = self.stream.state();
+            state.unsent -= refused.data.len();
+            // Why, where that is known by now.
+            state.sending_failed.clone().unwrap_or(Failure::Refused(status))
+        })
     }
 
     pub fn reset(&mut self, code: u64) {

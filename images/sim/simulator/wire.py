@@ -57,9 +57,12 @@ def nudge(address: str) -> None:
 
 
 def probe_packet() -> bytes:
-    """A QUIC long-header packet of an unknown version, padded to 1207 bytes (RFC 9000 §6, §17.2.1)."""
+    """A QUIC long-header packet of an unknown version, padded to 1207 bytes (RFC 9000 §6, §17.2.1).
+
+    Its first byte is that of an Initial packet of version 1: s2n-quic answers no other.
+    """
     destination, source = os.urandom(8), os.urandom(8)
-    header = bytes([0xC0 | 0x20]) + struct.pack("!I", PROBE_VERSION)
+    header = bytes([0xC0]) + struct.pack("!I", PROBE_VERSION)
     ids = bytes([len(destination)]) + destination + bytes([len(source)]) + source
     return (header + ids).ljust(1207, b"\0")
 

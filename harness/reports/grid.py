@@ -1,0 +1,79 @@
+"""Everyone with everyone: clients down, servers across, one figure or one reason a pair."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from harness.reports import CellResult, by_scenario
+from harness.reports.parameters import asked
+from harness.reports.table import SYMBOLS
+
+#: What a pair's figure is.
+METRIC = "completion"
+
+
+def _entry(result: CellResult) -> str:
+    """Median seconds to the last byte, else the reason code of the verdict."""
+    span = result.interval(METRIC)
+    if span is not None and "completed" in result.outcomes:
+        return f"{span.median:.2f}"
+    return result.verdict.reason
+
+
+def _rows(results: Sequence[CellResult]) -> tuple[list[str], list[tuple[str, list[CellResult | None]]]]:
+    """(servers, [(client, its cells in the order of the servers)])."""
+    cells = {(result.cell.client.name, result.cell.server.name): result for result in results}
+    clients, servers = (sorted({pair[index] for pair in cells}) for index in (0, 1))
+    return servers, [(client, [cells.get((client, server)) for server in servers]) for client in clients]
+
+
+def _groups(results: Sequence[CellResult]) -> list[tuple[str, list[CellResult]]]:
+    """(title, cells) of each grid: one for a scenario, an engine, and each set of parameters."""
+    groups = []
+    for cells in by_scenario(results):
+        scenario, engine = cells[0].cell.scenario, cells[0].cell.engine
+        points: dict[tuple[tuple[str, object], ...], list[CellResult]] = {}
+        for result in cells:
+            points.setdefault(tuple(sorted(result.cell.parameters.items())), []).append(result)
+        for alike in points.values():
+            suffix = asked([result.cell for result in alike]).suffix
+            groups.append((f"{scenario.title} ({scenario.name}, engine {engine}{suffix})", alike))
+    return groups
+
+
+def show(results: Sequence[CellResult], console: Console) -> None:
+    """Print the grids."""
+    for title, cells in _groups(results):
+        servers, rows = _rows(cells)
+        table = Table(title=f"{title}: seconds to the last byte", title_justify="left", header_style="bold")
+        table.add_column("client ↓ server →", no_wrap=True)
+        for server in servers:
+            table.add_column(server, justify="right", overflow="fold", min_width=len(server))
+        for client, found in rows:
+            entries = [
+                Text("–") if one is None else Text(_entry(one), style=SYMBOLS[one.verdict.status][1]) for one in found
+            ]
+            table.add_row(client, *entries)
+        console.print(table)
+
+
+def markdown(results: Sequence[CellResult]) -> str:
+    """The same for a page."""
+    made = []
+    for title, cells in _groups(results):
+        servers, rows = _rows(cells)
+        lines = [
+            f"**{title}**: seconds to the last byte, client ↓ server →",
+            "",
+            "| | " + " | ".join(servers) + " |",
+            "| --- |" + " ---: |" * len(servers),
+        ]
+        for client, found in rows:
+            entries = ["–" if one is None else _entry(one).replace("_", " ") for one in found]
+            lines.append(f"| {client} | " + " | ".join(entries) + " |")
+        made.append("\n".join(lines) + "\n")
+    return "\n".join(made)
