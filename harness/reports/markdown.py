@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from harness.reports import CellResult, by_scenario, effort, effort_of
 from harness.reports.parameters import asked
-from harness.reports.table import SYMBOLS, columns, interval_text, reference_lines
+from harness.reports.table import SYMBOLS, asked_and_seen, columns, interval_text, reference_lines
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -39,7 +39,7 @@ def scenario_markdown(results: Sequence[CellResult]) -> str:
         lines.append(
             _line(
                 [
-                    *parameters.cells(result.cell),
+                    *asked_and_seen(result, parameters),
                     f"{result.cell.client.name} → {result.cell.server.name}",
                     f"{symbol} {result.verdict.status}",
                     str(result.outcomes.get("completed", 0)),

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from harness.model import Objective, Scenario
 from harness.outcome import Cell, Interval
+from harness.parameters import PARAMETERS
 from harness.path import ack_limited_time, ideal_time, slow_start_time
 from harness.reports import CellResult, by_scenario, effort
 from harness.reports.parameters import Asked, asked
@@ -69,7 +70,7 @@ def reference_lines(cells: Sequence[Cell], metrics: Sequence[str]) -> list[tuple
         ("ideal", lambda cell, size: ideal_time(cell.scenario.path, size)),
     ]
     if any(_ACK_RATIO in cell.parameters for cell in cells):
-        models.append(("return path full of ACKs", _ack_limited))
+        models.append(("return path full of such ACKs", _ack_limited))
     for name, model in models:
         kinds: dict[tuple[str, ...], list[Cell]] = {}
         for cell in cells:
@@ -78,6 +79,23 @@ def reference_lines(cells: Sequence[Cell], metrics: Sequence[str]) -> list[tuple
         for times, alike in kinds.items():
             lines.append((name if len(kinds) == 1 else f"{name}{_common(alike, cells)}", list(times)))
     return lines
+
+
+def asked_and_seen(result: CellResult, parameters: Asked) -> list[str]:
+    """What was asked of a cell, in the columns; and what its last run shows where that is something else."""
+    observed = () if result.last is None or result.last[1] is None else result.last[1].observed
+    entries = []
+    for name, text in zip(parameters.varied, parameters.cells(result.cell), strict=True):
+        role, _, short = name.partition(".")
+        known = PARAMETERS.get(short)
+        found = [one.value for one in observed if (one.role, one.parameter) == (role, short)]
+        if known is not None and text != "–" and found:
+            value = known.canonical(text)
+            if all(known.agrees(value, one) is False for one in found):
+                seen = found[0] if isinstance(found[0], str) else f"{found[0]:.3g}"
+                text += f" (seen {seen})"
+        entries.append(text)
+    return entries
 
 
 def _ack_limited(cell: Cell, size: Size) -> float:
@@ -112,7 +130,7 @@ def _row(result: CellResult, parameters: Asked, metrics: Sequence[str]) -> list[
     goodput = result.interval("goodput")
     done = result.outcomes.get("completed", 0)
     return [
-        *parameters.cells(result.cell),
+        *asked_and_seen(result, parameters),
         result.cell.client.name,
         result.cell.server.name,
         verdict_text(result.verdict.status),
