@@ -89,12 +89,12 @@ def asked_and_seen(result: CellResult, parameters: Asked) -> list[str]:
         role, _, short = name.partition(".")
         known = PARAMETERS.get(short)
         found = [one.value for one in observed if (one.role, one.parameter) == (role, short)]
+        seen = ""
         if known is not None and text != "–" and found:
             value = known.canonical(text)
             if all(known.agrees(value, one) is False for one in found):
-                seen = found[0] if isinstance(found[0], str) else f"{found[0]:.3g}"
-                text += f" (seen {seen})"
-        entries.append(text)
+                seen = f" (seen {found[0] if isinstance(found[0], str) else f'{found[0]:.3g}'})"
+        entries.append(text + seen)
     return entries
 
 
