@@ -100,21 +100,18 @@ fn packet_sizes(settings: Settings, parameters: &Parameters) -> Result<Settings>
     })
 }
 
-/// MsQuic lets a stream's window grow up to the connection's, which is fixed. So a stream's window is fixed only where
-/// the connection's is no larger, and one asked for alone is set for both.
+/// MsQuic lets a stream's window grow up to the connection's, which is fixed. For a stream's window to be fixed as well,
+/// the connection's is never larger.
 fn windows(settings: Settings, parameters: &Parameters) -> Result<Settings> {
-    let connection = parameters.connection_window.or(parameters.stream_window);
     let mut settings = settings;
     if let Some(bytes) = parameters.stream_window {
         if !bytes.is_power_of_two() {
             return Err("--stream-window is a power of two".into());
         }
-        if connection.is_some_and(|connection| connection > bytes) {
-            return Err("--stream-window would grow to a larger --connection-window".into());
-        }
         settings = settings.set_StreamRecvWindowDefault(u32::try_from(bytes)?);
     }
-    if let Some(bytes) = connection {
+    let windows = [parameters.connection_window, parameters.stream_window];
+    if let Some(bytes) = windows.into_iter().flatten().min() {
         settings = settings.set_ConnFlowControlWindow(u32::try_from(bytes)?);
     }
     Ok(settings)

@@ -29,7 +29,6 @@ pub fn transport(options: &Options) -> Result<Config> {
     if let Some(value) = options.own.get("hystart") {
         config.enable_hystart(on_or_off("hystart", value)?);
     }
-    config.enable_pacing(parameters.pacing.unwrap_or(true));
     if let Some(rtt) = parameters.initial_rtt {
         config.set_initial_rtt(rtt);
     }

@@ -23,7 +23,6 @@ const STACK: Stack = Stack {
         "initial-rtt",
         "max-ack-delay",
         "max-udp-payload",
-        "pacing",
         "path-mtu-discovery",
         "stream-window",
         "zero-rtt",

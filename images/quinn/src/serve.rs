@@ -10,40 +10,34 @@ use quic_endpoint::hq::Request;
 use quic_endpoint::{Options, Protocol, Result, Served, hq};
 use quinn::{Connection, ConnectionError, RecvStream, SendStream};
 
-/// Answers the requests of a connection until the client has gone.
+/// Answers the requests of a connection until the client has gone, or the server is told to go.
 pub async fn all(connection: Connection, options: &Arc<Options>) -> Result<()> {
-    match options.protocol {
-        Protocol::HqInterop => all_hq(connection, options).await,
-        Protocol::Http3 => all_http3(connection, options).await,
+    let outcome = match options.protocol {
+        Protocol::HqInterop => all_hq(&connection, options).await,
+        Protocol::Http3 => all_http3(connection.clone(), options).await,
+    };
+    match connection.close_reason() {
+        Some(ConnectionError::LocallyClosed) => Ok(()),
+        Some(ConnectionError::ApplicationClosed(end)) if end.error_code == options.protocol.no_error().into() => Ok(()),
+        _ => outcome,
     }
 }
 
-async fn all_hq(connection: Connection, options: &Arc<Options>) -> Result<()> {
+async fn all_hq(connection: &Connection, options: &Arc<Options>) -> Result<()> {
     loop {
-        match connection.accept_bi().await {
-            Ok((response, request)) => {
-                let options = options.clone();
-                tokio::spawn(async move { report(answer_hq(request, response, &options).await) });
-            }
-            Err(ConnectionError::ApplicationClosed(_) | ConnectionError::LocallyClosed) => return Ok(()),
-            Err(error) => return Err(error.into()),
-        }
+        let (response, request) = connection.accept_bi().await?;
+        let options = options.clone();
+        tokio::spawn(async move { report(answer_hq(request, response, &options).await) });
     }
 }
 
 async fn all_http3(connection: Connection, options: &Arc<Options>) -> Result<()> {
     let mut http3 = h3::server::Connection::new(h3_quinn::Connection::new(connection)).await?;
-    loop {
-        match http3.accept().await {
-            Ok(Some(request)) => {
-                let options = options.clone();
-                tokio::spawn(async move { report(answer_http3(request, &options).await) });
-            }
-            Ok(None) => return Ok(()),
-            Err(error) if error.is_h3_no_error() => return Ok(()),
-            Err(error) => return Err(error.into()),
-        }
+    while let Some(request) = http3.accept().await? {
+        let options = options.clone();
+        tokio::spawn(async move { report(answer_http3(request, &options).await) });
     }
+    Ok(())
 }
 
 fn report(outcome: Result<()>) {

@@ -115,7 +115,7 @@ impl crypto::ClientConfig for Sessions {
         if recorded {
             state.recording = Some(Recording {
                 server: server_name.to_owned(),
-                time: UnixTime::now().as_secs(),
+                time: 0,
                 randomness: self.tape.drawn(),
                 parameters: encoded,
                 messages: Vec::new(),
@@ -166,6 +166,8 @@ impl Session for Observed {
             && let Some(recording) = &mut state.recording
         {
             recording.messages.push(message.to_vec());
+            // Rounded up, since servers refuse early data with a ticket that claims to be older than it is.
+            recording.time = UnixTime::now().as_secs() + 1;
         }
         if after_handshake {
             // Nothing but tickets comes that late.
@@ -204,7 +206,7 @@ impl Session for Observed {
 /// All that a handshake follows from.
 struct Recording {
     server: String,
-    /// Of the connection's start, in Unix seconds, from which a ticket's age is counted.
+    /// Of the server's last message, in Unix seconds, from which a ticket's age is counted.
     time: u64,
     randomness: Vec<u8>,
     /// The client's transport parameters.
