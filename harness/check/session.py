@@ -67,17 +67,18 @@ class _Subject:
                 if peer is not None:
                     yield role, protocol, self._cell(role, peer, "check/short", protocol)
 
-    def _peer(self, role: Role, protocol: str) -> Implementation | None:
-        """The reference to check a role against: another implementation where there is one."""
+    def _peer(self, role: Role, protocol: str, wanted: str = "") -> Implementation | None:
+        """The reference to check a role against: the one that is wanted, or else another implementation, if it can."""
         able = [item for item in self._references if protocol in item.protocols and contract.other(role) in item.roles]
-        return next((item for item in able if item.name != self.one.name), able[0] if able else None)
+        able.sort(key=lambda item: (item.name == self.one.name, item.name != wanted))
+        return able[0] if able else None
 
     def _claim(self, role: Role, name: str, setting: Setting) -> _Claim:
         trial = TRIALS.get(name)
         if trial is None:
             return _Claim(role, name, setting, (), "no trial shows this parameter's effect")
         if setting.settable:
-            peer = self._peer(role, self.one.protocols[0])
+            peer = self._peer(role, self.one.protocols[0], trial.peer)
             acting = role
         else:
             # It asks its peer: the peer that certainly understands is itself.

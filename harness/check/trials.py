@@ -30,6 +30,8 @@ class Trial:
     candidates: tuple[ParameterValue, ...]
     """Values of which the first two that the image takes are tried; all it knows, where it lists them."""
     tell: Callable[[Role, Sequence[Tried]], Told]
+    peer: str = ""
+    """The implementation to have at the other end, where it can be had: one that does not hide the effect."""
     beside: Mapping[str, ParameterValue] = field(default_factory=dict)
     """What is set beside it, where the role can set it, so that the effect is not hidden by something else."""
 
@@ -138,7 +140,18 @@ def _switch(name: str, shows_on: Callable[[float], bool], shows_off: Callable[[f
 
 def _zero_rtt(role: Role, tried: Sequence[Tried]) -> Told:
     """The client's second connection has 0-RTT packets, or has none: its own doing, or that of the server's tickets."""
-    return _switch("zero_rtt", lambda count: count > 0, lambda count: count == 0)("client", tried)
+    wrong, shown = [], []
+    for value, found in _word("client", tried, "zero_rtt").items():
+        counts = [(float(one.value), one) for one in found if isinstance(one.value, float | int)]
+        if not counts:
+            wrong.append(f"nothing seen with {value}")
+            continue
+        # The place that sees most: a token may hide them from the capture.
+        most, best = max(counts, key=lambda item: item[0])
+        shown.append(f"{value}: {_text(best)}")
+        if (most > 0) != (value == "on"):
+            wrong.append(f"{value} shows {_text(best)}")
+    return "; ".join(wrong), "; ".join(shown)
 
 
 def _pacing(role: Role, tried: Sequence[Tried]) -> Told:
@@ -206,19 +219,28 @@ def _datagrams(role: Role, tried: Sequence[Tried]) -> Told:
 _AMPLE: Mapping[str, ParameterValue] = {"stream_window": "16 MiB"}
 #: How each parameter is tried. One that is not here cannot be claimed by an image that is built here.
 TRIALS: Mapping[str, Trial] = {
-    "congestion_control": Trial("check/lossy", (), _congestion_control, _AMPLE),
-    "initial_cwnd": Trial("check/long", (6, 40), _agreeing("initial_cwnd"), _AMPLE),
-    "initial_rtt": Trial("check/long", ("50 ms", "150 ms"), _initial_rtt, _AMPLE),
+    "congestion_control": Trial("check/lossy", (), _congestion_control, beside=_AMPLE),
+    "initial_cwnd": Trial("check/long", (6, 40), _agreeing("initial_cwnd"), beside=_AMPLE),
+    "initial_rtt": Trial(
+        # ngtcp2's own first timeout comes after a second, and so does not cover the other's.
+        "check/long",
+        ("50 ms", "150 ms"),
+        _initial_rtt,
+        peer="ngtcp2",
+        beside=_AMPLE,
+    ),
     "ack_ratio": Trial("check/short", (4, 10), _agreeing("ack_ratio")),
     "max_ack_delay": Trial("check/short", ("10 ms", "60 ms"), _agreeing("max_ack_delay")),
     "ack_delay_exponent": Trial("check/short", (5, 8), _agreeing("ack_delay_exponent")),
-    "max_udp_payload": Trial("check/short", ("1200 B", "1300 B"), _datagrams, _AMPLE),
-    "path_mtu_discovery": Trial("check/short", (), _mtu_discovery, _AMPLE),
+    "max_udp_payload": Trial("check/short", ("1200 B", "1300 B"), _datagrams, beside=_AMPLE),
+    "path_mtu_discovery": Trial("check/short", (), _mtu_discovery, beside=_AMPLE),
     "connection_window": Trial("check/short", ("4 MiB", "8 MiB"), _agreeing("connection_window")),
     "stream_window": Trial("check/short", ("4 MiB", "8 MiB"), _agreeing("stream_window")),
     # A pacer lets an initial window of ten packets through at once (RFC 9002 §7.7).
-    "pacing": Trial("check/long", (), _pacing, {**_AMPLE, "initial_cwnd": 40}),
-    "gso": Trial("check/short", (), _switch("gso", lambda ratio: ratio > 1.5, lambda ratio: ratio < 1.1), _AMPLE),
+    "pacing": Trial("check/long", (), _pacing, beside={**_AMPLE, "initial_cwnd": 40}),
+    "gso": Trial(
+        "check/short", (), _switch("gso", lambda ratio: ratio > 1.5, lambda ratio: ratio < 1.1), beside=_AMPLE
+    ),
     "zero_rtt": Trial("check/resumed", (), _zero_rtt),
-    "ecn": Trial("check/short", (), _switch("ecn", lambda share: share > 0.5, lambda share: share == 0), _AMPLE),
+    "ecn": Trial("check/short", (), _switch("ecn", lambda share: share > 0.5, lambda share: share == 0), beside=_AMPLE),
 }

@@ -14,7 +14,7 @@ from harness.metrics.view import RunView
 from harness.outcome import LinkProof, MeasuredRun, Measurement, Run
 
 #: Raised whenever a figure would come out differently; runs measured by an older version are measured again.
-VERSION = 3
+VERSION = 4
 
 
 def measure(folder: Path, run: Run) -> MeasuredRun:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -10,6 +11,7 @@ from harness.metrics.observed.connection import TOGETHER, Connection
 from harness.outcome import Observation
 from harness.parameters import ROLES, Role
 from harness.traces.capture import Capture
+from harness.traces.files import read_bytes
 from harness.traces.quic import Form
 
 #: The bulk of a download: between these parts of its bytes.
@@ -27,6 +29,8 @@ _LARGEST = {4: 1472, 6: 1452}
 #: The ECN field (RFC 3168 §5).
 _ECT_1, _ECT_0 = 1, 2
 _SIDE: dict[Role, str] = {"client": "left", "server": "right"}
+#: Names of the packet type in use (quic-events, and what stacks write).
+_ZERO_RTT_PACKET = re.compile(rb'"packet_type"\s*:\s*"(?:0RTT|0-RTT|zerortt|ZeroRtt)"')
 
 
 def ack_ratio(connection: Connection) -> Iterator[Observation]:
@@ -153,6 +157,14 @@ def zero_rtt(connection: Connection) -> Iterator[Observation]:
         source=f"left capture, {which} connection: {plain:,} begin with a 0-RTT packet, {behind:,} have one behind an "
         "Initial packet",
     )  # fmt: skip
+    # A token (RFC 9000 §17.2.2) pushes what follows an Initial packet out of the captured bytes; the client knows.
+    trace = chosen.trace("client")
+    if trace is not None:
+        count = len(_ZERO_RTT_PACKET.findall(read_bytes(trace)))
+        yield Observation(
+            role="client", parameter="zero_rtt", value=count, unit="packets",
+            source=f"{which} connection: 0-RTT packets in its own qlog",
+        )  # fmt: skip
 
 
 def _behind_initial(connection: Connection) -> int:
