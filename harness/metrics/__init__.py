@@ -14,7 +14,7 @@ from harness.metrics.view import RunView
 from harness.outcome import LinkProof, MeasuredRun, Measurement, Run
 
 #: Raised whenever a figure would come out differently; runs measured by an older version are measured again.
-VERSION = 4
+VERSION = 5
 
 
 def measure(folder: Path, run: Run) -> MeasuredRun:

@@ -78,6 +78,13 @@ def test_switches(name: str, on: float, off: float, holds: bool) -> None:
         assert wrong(name, "client", *tried) != ""
 
 
+def test_a_pacer_may_show_in_the_second_round_trip_only() -> None:
+    on = run(("server", "pacing", 34.0), ("server", "pacing", 1.0))
+    off = run(("server", "pacing", 34.0), ("server", "pacing", 4.0))
+    assert wrong("pacing", "server", ("on", on), ("off", off)) == ""
+    assert wrong("pacing", "server", ("on", off), ("off", off)) != ""
+
+
 def test_sizes_are_limits() -> None:
     def sized(size: float) -> MeasuredRun:
         return run(("server", "max_udp_payload", size))

@@ -164,7 +164,9 @@ def test_the_initial_window_and_bursts(tmp_path: Path) -> None:
     assert found is not None and found.value == pytest.approx((10 * 1200 + 60) / 1200) and found.unit == "packets"
     assert "12,060 B in 11 datagrams, full ones of 1,200 B" in found.source
     assert "up to 2,240 B of it may be credit" in found.source and "at least" not in found.source
-    burst = only(exchange.write(tmp_path), "pacing")
+    burst = only(exchange.write(tmp_path), "pacing", source="first round trip")
+    later = only(exchange.write(tmp_path), "pacing", source="second round trip")
+    assert later is not None and later.value == 1 and "of 50 in" in later.source
     assert burst is not None and (burst.value, burst.unit) == (7, "datagrams in the longest burst")
     assert "of 11 in the first round trip" in burst.source and "all within 11.9 ms" in burst.source
 

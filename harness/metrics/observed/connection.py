@@ -40,6 +40,8 @@ class Flight:
     """UDP payload it had sent earlier, in the handshake."""
     after: int
     """UDP payload it sent later."""
+    following: Capture
+    """What it sent in the round trip after that."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,9 @@ class Connection:
         inside = (sent.t_ns >= start) & (sent.t_ns < start + _ROUND * self.rtt_ns)
         flight = sent.where(inside)
         before, after = (int(sent.payload[part].sum()) for part in (sent.t_ns < start, (sent.t_ns >= start) & ~inside))
-        return Flight(flight, common_size(flight), before, after)
+        end = int(start + _ROUND * self.rtt_ns)
+        following = sent.where((sent.t_ns >= end) & (sent.t_ns < end + self.rtt_ns))
+        return Flight(flight, common_size(flight), before, after, following)
 
 
 def common_size(sent: Capture) -> int:

@@ -53,21 +53,25 @@ def _limits(connection: Connection, flight: Flight, volume: int) -> list[str]:
 
 
 def pacing(connection: Connection) -> Iterator[Observation]:
-    """Pacing of the server: its longest burst in the first round trip of data.
+    """Pacing of the server: its longest burst in the first round trip of data, and in the second.
 
-    A pacer lets through a burst of an initial window all the same (RFC 9002 §7.7), often ten packets: only a window
-    larger than that shows the difference.
+    A pacer lets through a burst of an initial window all the same (RFC 9002 §7.7), often ten packets, and one whose
+    allowance grows with idle time all of the first flight: only a larger window, or the next round, shows the
+    difference.
     """
     flight = connection.flight
     if flight is None:
         return
-    longest = longest_burst(flight.sent)
-    spread_ms = (flight.sent.t_ns[-1] - flight.sent.t_ns[0]) / 1e6
-    yield Observation(
-        role="server", parameter="pacing", value=longest, unit="datagrams in the longest burst",
-        source=f"right capture: of {len(flight.sent):,} in the first round trip of data, {longest:,} within "
-        f"{TOGETHER / 1e3:.0f} µs of each other; all within {spread_ms:.1f} ms",
-    )  # fmt: skip
+    for name, sent in (("first", flight.sent), ("second", flight.following)):
+        if not len(sent):
+            continue
+        longest = longest_burst(sent)
+        spread_ms = (sent.t_ns[-1] - sent.t_ns[0]) / 1e6
+        yield Observation(
+            role="server", parameter="pacing", value=longest, unit="datagrams in the longest burst",
+            source=f"right capture: of {len(sent):,} in the {name} round trip of data, {longest:,} within "
+            f"{TOGETHER / 1e3:.0f} µs of each other; all within {spread_ms:.1f} ms",
+        )  # fmt: skip
 
 
 def longest_burst(sent: Capture) -> int:

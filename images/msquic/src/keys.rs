@@ -11,6 +11,9 @@ use quic_endpoint::logs;
 /// To be kept as long as its connection.
 pub struct Keys(*mut QUIC_TLS_SECRETS);
 
+// SAFETY: the structure is tied to no thread.
+unsafe impl Send for Keys {}
+
 impl Keys {
     /// For a connection that has not started, if there is a key log.
     pub fn gather(connection: &Connection) -> Result<Option<Self>, Status> {
