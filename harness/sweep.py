@@ -87,6 +87,8 @@ def _point(scenario: Scenario, row: Mapping[str, object]) -> Point:
                 parameters[full] = canonical_value(full, value)
             except ValueError as error:
                 hint = did_you_mean(name, dimensions()) if "not a parameter" in str(error) else ""
+                if "," in str(value):
+                    hint = f"several values are a sweep: --vary {name}={value}"
                 raise InputError(str(error), hint) from error
     return Point(scenario.model_copy(update={"path": path}), parameters)
 

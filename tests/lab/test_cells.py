@@ -147,7 +147,7 @@ def test_congestion_control_is_set_or_the_cell_is_unsupported(warm: Harness, har
         "ngtcp2",
         "--repeat",
         "1",
-        "--set",
+        "--vary",
         "server.congestion_control=bbr,vegas",
     )
     outcomes = {cell["parameters"]["server.congestion_control"]: cell["outcomes"] for cell in cells}
