@@ -32,6 +32,7 @@ from harness.model import Implementation
 from harness.outcome import Cell, EngineName, Image, MeasuredRun, Run, proven_outcome
 from harness.plan import PlannedRun, Request, cells, runs
 from harness.reports import CellResult
+from harness.reports.listing import MadeImage
 from harness.runner import run_once
 from harness.store import Store
 
@@ -66,18 +67,6 @@ class Options:
     """CPU seconds a virtual clock may stand still."""
 
 
-@dataclass(frozen=True)
-class Made:
-    """One image after `make_images`."""
-
-    reference: str
-    size: int
-    """Bytes, all layers together."""
-    seconds: float
-    was_there: bool
-    error: EngineError | None = None
-
-
 class App:
     """One repository checkout, its images and its store."""
 
@@ -97,15 +86,14 @@ class App:
 
     def absent(self) -> dict[str, str]:
         """Implementations that are neither here nor can be made here: name → why."""
-        found = {name: self.why_absent(implementation) for name, (implementation, _) in self._known.items()}
-        return {name: why for name, why in found.items() if why}
+        return {
+            name: why
+            for name, (one, _) in self._known.items()
+            if one.elsewhere and not self.is_here(one) and (why := self.why_absent(one))
+        }
 
     def why_absent(self, implementation: Implementation) -> str | None:
-        """Why an implementation is neither here nor can be made here; None when it is or can."""
-        if implementation.image is None and not (implementation.upstream_image or implementation.upstream_repository):
-            return None
-        if self.is_here(implementation):
-            return None
+        """Why an implementation that is not here cannot be made here; None when it can."""
         try:
             return missing(implementation)
         except EngineError as error:
@@ -113,13 +101,16 @@ class App:
 
     def is_here(self, implementation: Implementation) -> bool:
         """Whether the image is on this machine; without the Docker daemon only what was exported is."""
+        reference = implementation.image
         try:
             image = self.images.image_of(implementation, self._known[implementation.name][1])
-            if image is not None and inspect_image(image.reference) is not None:
-                return True
+            if image is not None:
+                reference = image.reference
+                # A published image is found only if it is present; of one that is built the name is known before.
+                if implementation.image is not None or inspect_image(reference) is not None:
+                    return True
         except EngineError:
-            image = None
-        reference = image.reference if image is not None else implementation.image
+            pass
         return reference is not None and self.exported.known(reference) is not None
 
     def _image(self, implementation: Implementation, listen: Listener, *, pull: bool) -> Image:
@@ -268,7 +259,7 @@ class App:
                 listen(Warned("the link was not the one asked for: running once more (the run is kept as replaced)"))
         return run.wall
 
-    def make_images(self, names: Sequence[str], listen: Listener) -> dict[str, Made]:
+    def make_images(self, names: Sequence[str], listen: Listener) -> dict[str, MadeImage]:
         """Build the simulator and these implementations, two at a time. Name → what came of it."""
         announce = _announcing(listen)
         self.images.settle_sim(announce)
@@ -287,14 +278,14 @@ class App:
             done = dict(zip(order, pool.map(lambda name: self._make(rest[name], announce), order), strict=True))
         return made | dict(sorted(done.items()))
 
-    def _make(self, build: Build, announce: Announce) -> Made:
+    def _make(self, build: Build, announce: Announce) -> MadeImage:
         began, was_there = time.monotonic(), inspect_image(build.reference) is not None
         try:
             self.images.make(build, announce)
         except EngineError as error:
-            return Made(build.reference, 0, time.monotonic() - began, was_there, error)
+            return MadeImage(build.reference, 0, time.monotonic() - began, was_there, error)
         size = (inspect_image(build.reference) or {}).get("Size", 0)
-        return Made(build.reference, size, time.monotonic() - began, was_there)
+        return MadeImage(build.reference, size, time.monotonic() - began, was_there)
 
     def write_lab(self, request: Request, folder: Path, listen: Listener) -> None:
         """Write the first cell of a request as a lab that works by hand, with its images and files made."""

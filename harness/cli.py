@@ -20,6 +20,7 @@ from harness.errors import HarnessError, InputError, did_you_mean
 
 if TYPE_CHECKING:
     from harness.app import App
+    from harness.model import Implementation
     from harness.outcome import Cell
     from harness.plan import Request
     from harness.reports import CellResult
@@ -180,13 +181,21 @@ def list_(as_json: AsJson = False, manifest: Manifests = None) -> None:
     app = _app(manifests=manifest)
     scenarios = [app.catalogue.scenario(file) for file in app.catalogue.scenario_files()]
     entries = [
-        listing.Entry(item, app.is_here(item), app.why_absent(item))
+        listing.Entry(item, here, None if here else app.why_absent(item))
         for item, _ in app.catalogue.implementations().values()
+        for here in [app.is_here(item)]
     ]
     if as_json:
         _print_json(json_report.catalogue(scenarios, entries))
     else:
         listing.show(scenarios, entries, _paper())
+
+
+def _contestants(app: App, words: str) -> tuple[dict[str, Implementation], dict[str, str]]:
+    """Implementations by name, whatever they play, and those that 'all' leaves out: name → why."""
+    absent = app.absent() if words == "all" else {}
+    roles = [app.catalogue.find_implementations(words, role, absent) for role in ("client", "server")]
+    return {item.name: item for found in roles for item in found}, absent
 
 
 @cli.command()
@@ -200,16 +209,10 @@ def images(
     from harness.reports import listing
 
     app = _app(manifests=manifest)
-    chosen = ",".join(names) if names else "all"
-    absent = app.absent() if not names else {}
-    wanted = {
-        item.name: item
-        for role in ("client", "server")
-        for item in app.catalogue.find_implementations(chosen, role, absent)
-    }
+    chosen, absent = _contestants(app, ",".join(names or ["all"]))
     talk = Talk(_console())
     with talk:
-        made = app.make_images(sorted(wanted), talk)
+        made = app.make_images(sorted(chosen), talk)
     if as_json:
         _print_json(listing.images_json(made))
     else:
@@ -296,7 +299,7 @@ def plan(
         extra = " ".join(f"{name}={value}" for name, value in cell.parameters.items())
         pair = f"{cell.client.name}→{cell.server.name}"
         _print(f"{cell.key} {item.repetition:3} {state:7} {cell.scenario.name} {pair} {extra}".rstrip())
-    beside = len(os.sched_getaffinity(0)) if engine == EngineChoice.VIRTUAL else 1
+    beside = _jobs(None, engine)
     minutes = f"about {seconds / beside / 60:.0f} min to run" + (f", {beside} at a time" if beside > 1 else "")
     _console().print(
         f"{len(matrix)} cells, {len(planned)} runs, {len(done)} stored, {minutes} (builds not counted)", soft_wrap=True
@@ -627,12 +630,7 @@ def check(
     from harness.reports import findings as view
 
     app = _app(store or ROOT / "results" / "checks", manifest)
-    absent = app.absent() if names == "all" else {}
-    chosen = {
-        item.name: item
-        for role in ("client", "server")
-        for item in app.catalogue.find_implementations(names, role, absent)
-    }
+    chosen, absent = _contestants(app, names)
     options = Options(fresh=fresh, log_limit=_log_limit(), jobs=_jobs(jobs, EngineChoice.VIRTUAL), stall=_stall())
     with Talk(_console()) as talk:
         found = list(findings_of(app, chosen.values(), options, talk))

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 from harness.errors import InputError
 from harness.model import Implementation
 from harness.outcome import Cell
-from harness.parameters import PARAMETERS, ROLES, ParameterValue, Role, Setting, parse_parameter_name
+from harness.parameters import PARAMETERS, ROLES, ParameterValue, Role, Setting, other, parse_parameter_name
 from harness.path import PathProgram, bdp_bytes, compile_path, ideal_time, queue_bytes
 from harness.units import Size
 
@@ -209,9 +209,8 @@ def _tell(cell: Cell, given: dict[Role, _Given], full: str, value: ParameterValu
     """Add what sets one parameter. UnsupportedError names who does not honour it."""
     role, name = parse_parameter_name(full)
     parameter = PARAMETERS[name]
-    who, peer = (cell.client, cell.server) if role == "client" else (cell.server, cell.client)
-    other: Role = "server" if role == "client" else "client"
-    setting, asking = who.setting(role, name), peer.setting(other, name)
+    who, peer = cell.implementation(role), cell.implementation(other(role))
+    setting, asking = who.setting(role, name), peer.setting(other(role), name)
     try:
         if setting is not None and setting.flag is not None:
             given[role].words.append(setting.fill(setting.flag, parameter, value))
@@ -220,7 +219,7 @@ def _tell(cell: Cell, given: dict[Role, _Given], full: str, value: ParameterValu
             given[role].environment[variable] = text
         elif asking is not None and asking.asks is not None and "ack_frequency" in who.extensions:
             who = peer
-            given[other].words.append(asking.fill(asking.asks, parameter, value))
+            given[other(role)].words.append(asking.fill(asking.asks, parameter, value))
         else:
             raise UnsupportedError(role, "parameter", _cannot(who, role, name, setting, peer, asking))
     except ValueError as error:
@@ -264,16 +263,17 @@ def endpoint_arguments(cell: Cell) -> tuple[str, str]:
     return client, server
 
 
-def _check(cell: Cell) -> None:
-    """UnsupportedError for the first thing an implementation does not offer."""
-    roles: tuple[tuple[Role, Implementation], ...] = (("client", cell.client), ("server", cell.server))
-    for role, implementation in roles:
+def _checked(cell: Cell) -> dict[Role, _Given]:
+    """What both endpoints are told. UnsupportedError for the first thing an implementation does not offer."""
+    for role in ROLES:
+        implementation = cell.implementation(role)
         if role not in implementation.roles:
             raise UnsupportedError(role, "role", f"{implementation.name} has no {role}")
     application_protocol(cell)
-    _, unsupported = _given(cell)
+    given, unsupported = _given(cell)
     if unsupported is not None:
         raise unsupported
+    return given
 
 
 def _networks(slot: int) -> dict[Literal["left", "right"], Network]:
@@ -306,13 +306,12 @@ def _environment(cell: Cell, role: Role, file: str, given: _Given, repeats: bool
     return environment
 
 
-def _pair(cell: Cell, index: int, slot: int) -> tuple[Host, Host]:
+def _pair(cell: Cell, given: dict[Role, _Given], index: int, slot: int) -> tuple[Host, Host]:
     flow = cell.scenario.flows[index]
     number = 100 + index
     left, right = f"193.167.{slot}.{number}", f"193.167.{100 + slot}.{number}"
     left6, right6 = f"fd00:cafe:cafe:{slot}::{number}", f"fd00:cafe:cafe:{100 + slot}::{number}"
     file = f"{flow.download.label()}.bin"
-    given, _ = _given(cell)
     servers = {"server4": (right,), "server6": (right6,), "server46": (right, right6)}
     clients = {"client4": (left,), "client6": (left6,), "client46": (left, left6)}
     repeats = flow.repeat_after is not None
@@ -348,12 +347,12 @@ def run_seed(cell: Cell, repetition: int) -> int:
 
 def build_lab(cell: Cell, repetition: int, slot: int = 0) -> Lab:
     """The lab of one run. UnsupportedError when an implementation does not offer what it needs."""
-    _check(cell)
+    given = _checked(cell)
     scenario = cell.scenario
     if len(scenario.flows) > MAXIMUM_FLOWS:
         raise InputError(f"{scenario.name}: {len(scenario.flows)} flows, but a lab holds {MAXIMUM_FLOWS}")
     program = compile_path(scenario.path, run_seed(cell, repetition))
-    hosts = [host for index in range(len(scenario.flows)) for host in _pair(cell, index, slot)]
+    hosts = [host for index in range(len(scenario.flows)) for host in _pair(cell, given, index, slot)]
     flows = tuple(
         LabFlow(
             flow=index,

@@ -388,6 +388,11 @@ class Implementation(Part):
             raise ValueError("upstream_image and upstream_repository say what a build needs; there is no build")
         return self
 
+    @property
+    def elsewhere(self) -> bool:
+        """Whether it needs a published image or a repository."""
+        return bool(self.image or self.upstream_image or self.upstream_repository)
+
     def setting(self, role: Role, name: str) -> Setting | None:
         """How it sets a parameter in a role, with the default in force; None where nothing is known."""
         settings = self.parameters.get(name)

@@ -60,6 +60,10 @@ class Cell(Fact):
     """Parameters asked for, as role.NAME; they are demands, not wishes."""
     seed: int
 
+    def implementation(self, role: Role) -> Implementation:
+        """Who plays a role."""
+        return self.client if role == "client" else self.server
+
 
 class Outcome(Fact):
     """What happened to one run."""

@@ -32,6 +32,16 @@ _HOW = {
 }
 
 
+def _word(value: object) -> object:
+    """YAML reads a bare on or off as a boolean; here it is a word."""
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
+
+
+def other(role: Role) -> Role:
+    """The role at the other end."""
+    return "server" if role == "client" else "client"
+
+
 @dataclass(frozen=True)
 class Parameter:
     """One parameter that is set alike on every implementation."""
@@ -57,7 +67,7 @@ class Parameter:
 
     def canonical(self, value: object) -> ParameterValue:
         """A value as it is written in results: "100ms" and "0.1 s" are both "100 ms". Raises ValueError."""
-        text = {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value).strip()
+        text = str(_word(value)).strip()
         if self.kind == "size":
             return str(Size.parse(text))
         if self.kind == "duration":
@@ -185,11 +195,6 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
-def _word(value: object) -> object:
-    """YAML reads a bare on or off as a boolean; here it is a word."""
-    return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
-
-
 class Setting(_Part):
     """How an image sets one parameter in one role. Without flag, environment and asks it cannot be set."""
 
@@ -209,6 +214,11 @@ class Setting(_Part):
     """The value in force when nothing is asked for; absent where it is not known."""
     note: str = ""
     """What a reader should know, such as how the default grows."""
+
+    @property
+    def claimed(self) -> bool:
+        """Whether it can be brought about: by the role itself, or by asking its peer."""
+        return self.settable or self.asks is not None
 
     @property
     def settable(self) -> bool:
@@ -292,18 +302,17 @@ class RoleSettings(_Part):
         parameter = PARAMETERS.get(self.parameter)
         if parameter is None:
             return self  # the key itself is in error
-        for role, setting in (("client", self.client), ("server", self.server)):
+        for role in ROLES:
+            setting = self.of(role)
+            if setting is None:
+                continue
             for what in ("minimum", "maximum", "default"):
-                value = getattr(setting, what, None)
-                if value is not None:
+                if (value := getattr(setting, what)) is not None:
                     _check(parameter, value, f"{role} {what}")
-            if setting is not None and isinstance(setting.values, tuple | dict):
-                for word in setting.values:
-                    _check(parameter, word, f"{role} value")
-            texts = () if setting is None else (setting.flag, setting.environment, setting.asks)
-            if setting is not None:
-                for text in texts:
-                    _check_text(setting, parameter, text)
+            for word in setting.values or ():
+                _check(parameter, word, f"{role} value")
+            for text in (setting.flag, setting.environment, setting.asks):
+                _check_text(parameter, text)
         return self
 
     def of(self, role: Role) -> Setting | None:
@@ -318,7 +327,7 @@ def _check(parameter: Parameter, value: ParameterValue, what: str) -> None:
         raise ValueError(f"{what} of {parameter.name}: {error}; it is {parameter.written}") from error
 
 
-def _check_text(setting: Setting, parameter: Parameter, text: str | None) -> None:
+def _check_text(parameter: Parameter, text: str | None) -> None:
     """ValueError when a text uses a placeholder that a parameter of this kind does not fill."""
     filled = {"size": {"value", "bytes"}, "duration": {"value", "ms", "s"}}.get(parameter.kind, {"value"})
     for name in re.findall(r"\{([^}]*)\}", text or ""):

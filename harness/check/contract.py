@@ -16,7 +16,7 @@ from harness.engines.conclusion import NOT_SUPPORTED
 from harness.findings import Finding
 from harness.lab import Lab, build_lab
 from harness.outcome import Cell, Run
-from harness.parameters import Role
+from harness.parameters import Role, other
 from harness.traces import qlog
 
 #: What a key log has of a connection that got as far as data (draft-ietf-tls-keylogfile).
@@ -24,14 +24,9 @@ SECRETS = ("CLIENT_TRAFFIC_SECRET_0", "SERVER_TRAFFIC_SECRET_0")
 _CERTIFICATE = re.compile(r"quic-go-endpoint: certificate=([0-9a-f]{64})")
 
 
-def other(role: Role) -> Role:
-    """The role at the other end."""
-    return "server" if role == "client" else "client"
-
-
 def name_of(cell: Cell, role: Role) -> str:
     """The implementation that plays a role."""
-    return (cell.client if role == "client" else cell.server).name
+    return cell.implementation(role).name
 
 
 def refusals(cell: Cell, role: Role, engine: Engine) -> list[Finding]:

@@ -6,7 +6,7 @@ nothing, and any line of it can be looked into.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.app import App, Options
@@ -17,14 +17,16 @@ from harness.engines.virtual import VirtualEngine
 from harness.errors import InputError
 from harness.events import Listener
 from harness.findings import Finding
-from harness.model import Implementation
+from harness.model import Implementation, Scenario
 from harness.outcome import Cell, proven_outcome
-from harness.parameters import ParameterValue, Role, Setting
+from harness.parameters import ParameterValue, Role, Setting, other
 from harness.plan import Request
 from harness.reports import CellResult
 
 #: What others are checked against, in order of preference: known to work, and their qlog tells what a peer sent.
 REFERENCES = ("quic-go", "ngtcp2")
+#: The path of plain transfers.
+TRANSFER = "check/short"
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,16 @@ class _Claim:
 class _Subject:
     """One implementation under check."""
 
-    def __init__(self, app: App, one: Implementation, references: Sequence[Implementation], listen: Listener) -> None:
+    def __init__(
+        self,
+        app: App,
+        one: Implementation,
+        references: Sequence[Implementation],
+        scenarios: Mapping[str, Scenario],
+        listen: Listener,
+    ) -> None:
         self._app = app
+        self._scenarios = scenarios
         self._references = references
         self._listen = listen
         self.one = one
@@ -54,22 +64,24 @@ class _Subject:
         """Every cell that the check needs."""
         return [cell for _, _, cell in self.transfers] + [cell for item in self.claims for _, cell in item.cells]
 
-    def _cell(self, role: Role, peer: Implementation, scenario: str, protocol: str = "auto", **more: object) -> Cell:
-        wanted = self._app.catalogue.find_scenarios([scenario])[0].model_copy(update={"protocol": protocol})
+    def _cells(
+        self, role: Role, peer: Implementation, scenario: str, protocol: str = "auto", **more: object
+    ) -> list[Cell]:
+        wanted = self._scenarios[scenario].model_copy(update={"protocol": protocol})
         client, server = (self.one, peer) if role == "client" else (peer, self.one)
         request = Request([wanted], [client], [server], engine="virtual", sim_kernel="lab", **more)  # type: ignore[arg-type]
-        return self._app.matrix(request, self._listen, pull=True)[0]
+        return self._app.matrix(request, self._listen, pull=True)
 
     def _transfers(self) -> Iterator[tuple[Role, str, Cell]]:
         for role in self.one.roles:
             for protocol in self.one.protocols:
                 peer = self._peer(role, protocol)
                 if peer is not None:
-                    yield role, protocol, self._cell(role, peer, "check/short", protocol)
+                    yield role, protocol, self._cells(role, peer, TRANSFER, protocol)[0]
 
     def _peer(self, role: Role, protocol: str, wanted: str = "") -> Implementation | None:
         """The reference to check a role against: the one that is wanted, or else another implementation, if it can."""
-        able = [item for item in self._references if protocol in item.protocols and contract.other(role) in item.roles]
+        able = [item for item in self._references if protocol in item.protocols and other(role) in item.roles]
         able.sort(key=lambda item: (item.name == self.one.name, item.name != wanted))
         return able[0] if able else None
 
@@ -82,20 +94,20 @@ class _Subject:
             acting = role
         else:
             # It asks its peer: the peer that certainly understands is itself.
-            acting = contract.other(role)
+            acting = other(role)
             peer = self.one if acting in self.one.roles and "ack_frequency" in self.one.extensions else None
         if peer is None:
             return _Claim(role, name, setting, (), "no implementation here can be the other end")
         able = {
-            f"{role}.{other}": value
-            for other, value in trial.beside.items()
-            if role == "server" and (known := self.one.setting(role, other)) is not None and known.settable
+            f"{role}.{beside}": value
+            for beside, value in trial.beside.items()
+            if role == "server" and (known := self.one.setting(role, beside)) is not None and known.settable
         }
-        tried = tuple(
-            (value, self._cell(role, peer, trial.scenario, parameters={**able, f"{acting}.{name}": value}))
-            for value in values(setting, name, trial)
-        )
-        return _Claim(role, name, setting, tried)
+        wanted = values(setting, name, trial)
+        if not wanted:
+            return _Claim(role, name, setting, ())
+        cells = self._cells(role, peer, trial.scenario, parameters=able, vary={f"{acting}.{name}": wanted})
+        return _Claim(role, name, setting, tuple(zip(wanted, cells, strict=True)))
 
     # --- answers
 
@@ -120,7 +132,7 @@ class _Subject:
         if not claim.cells:
             why = claim.why_not or "the image takes none of the values that are tried"
             return Finding(self.one.name, claim.role, question, "does not hold", why)
-        against = contract.name_of(claim.cells[0][1], contract.other(claim.role))
+        against = contract.name_of(claim.cells[0][1], other(claim.role))
         tried: list[Tried] = []
         for value, cell in claim.cells:
             run, measured = results[cell.key].runs[-1]
@@ -129,7 +141,7 @@ class _Subject:
                 said = f"{value}: {outcome.status}: {outcome.detail}"
                 return Finding(self.one.name, claim.role, question, "does not hold", said, against)
             tried.append((value, measured))
-        acting = claim.role if claim.setting.settable else contract.other(claim.role)
+        acting = claim.role if claim.setting.settable else other(claim.role)
         wrong, shown = TRIALS[claim.name].tell(acting, tried)
         answer = "does not hold" if wrong else "holds"
         return Finding(self.one.name, claim.role, question, answer, wrong or shown, against)  # type: ignore[arg-type]
@@ -141,7 +153,9 @@ def check(app: App, chosen: Iterable[Implementation], options: Options, listen: 
     references = [known[name] for name in REFERENCES if name in known]
     if not references:
         raise InputError(f"a check needs one of {', '.join(REFERENCES)} at the other end", "see images/")
-    subjects = [_Subject(app, one, references, listen) for one in chosen]
+    names = {TRANSFER, *(trial.scenario for trial in TRIALS.values())}
+    scenarios = {scenario.name: scenario for scenario in app.catalogue.find_scenarios(sorted(names))}
+    subjects = [_Subject(app, one, references, scenarios, listen) for one in chosen]
     cells = {cell.key: cell for subject in subjects for cell in subject.cells}
     results = {item.cell.key: item for item in app.run_cells(list(cells.values()), 1, options, listen)}
     engine = VirtualEngine(app.places.cache, [0], options.log_limit, options.stall)

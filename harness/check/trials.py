@@ -56,7 +56,7 @@ def claims(implementation: Implementation) -> list[tuple[Role, str, Setting]]:
     for name in PARAMETERS:
         for role in implementation.roles:
             setting = implementation.setting(role, name)
-            if setting is not None and (setting.settable or setting.asks is not None):
+            if setting is not None and setting.claimed:
                 found.append((role, name, setting))
     return found
 
@@ -116,47 +116,37 @@ def _text(one: Observation) -> str:
     return f"{value} {one.unit.removeprefix('1')}".rstrip() + f" ({one.source})"
 
 
-def _word(role: Role, tried: Sequence[Tried], name: str) -> dict[str, list[Observation]]:
+def _by_value(role: Role, tried: Sequence[Tried], name: str) -> dict[str, list[Observation]]:
     return {str(value): seen(measured, role, name) for value, measured in tried}
 
 
-def _switch(name: str, shows_on: Callable[[float], bool], shows_off: Callable[[float], bool]) -> Callable[..., Told]:
-    """What is observed with `on` shows it, and with `off` its absence."""
+def _switch(
+    name: str, shows_on: Callable[[float], bool], shows_off: Callable[[float], bool], shown_by: Role | None = None
+) -> Callable[[Role, Sequence[Tried]], Told]:
+    """What is observed with `on` shows it, and with `off` its absence, in the place that sees most of it.
+
+    `shown_by`: the role at which it shows, whoever was told.
+    """
 
     def tell(role: Role, tried: Sequence[Tried]) -> Told:
         wrong, shown = [], []
-        for value, found in _word(role, tried, name).items():
-            numbers = [one for one in found if isinstance(one.value, float | int)]
-            if not numbers:
+        for value, found in _by_value(shown_by or role, tried, name).items():
+            counts = [(float(one.value), one) for one in found if isinstance(one.value, float | int)]
+            if not counts:
                 wrong.append(f"nothing seen with {value}")
                 continue
-            shown.append(f"{value}: {_text(numbers[0])}")
-            if not (shows_on if value == "on" else shows_off)(float(numbers[0].value)):
-                wrong.append(f"{value} shows {_text(numbers[0])}")
+            most, best = max(counts, key=lambda item: item[0])
+            shown.append(f"{value}: {_text(best)}")
+            if not (shows_on if value == "on" else shows_off)(most):
+                wrong.append(f"{value} shows {_text(best)}")
         return "; ".join(wrong), "; ".join(shown)
 
     return tell
 
 
-def _zero_rtt(role: Role, tried: Sequence[Tried]) -> Told:
-    """The client's second connection has 0-RTT packets, or has none: its own doing, or that of the server's tickets."""
-    wrong, shown = [], []
-    for value, found in _word("client", tried, "zero_rtt").items():
-        counts = [(float(one.value), one) for one in found if isinstance(one.value, float | int)]
-        if not counts:
-            wrong.append(f"nothing seen with {value}")
-            continue
-        # The place that sees most: a token may hide them from the capture.
-        most, best = max(counts, key=lambda item: item[0])
-        shown.append(f"{value}: {_text(best)}")
-        if (most > 0) != (value == "on"):
-            wrong.append(f"{value} shows {_text(best)}")
-    return "; ".join(wrong), "; ".join(shown)
-
-
 def _pacing(role: Role, tried: Sequence[Tried]) -> Told:
     """Without pacing the longest burst of the first or the second round trip is at least twice as long."""
-    bursts = {value: found for value, found in _word(role, tried, "pacing").items() if found}
+    bursts = {value: found for value, found in _by_value(role, tried, "pacing").items() if found}
     shown = "; ".join(f"{value}: {_text(one)}" for value, found in bursts.items() for one in found)
     if set(bursts) != {"on", "off"}:
         return "no burst was seen", shown
@@ -165,12 +155,14 @@ def _pacing(role: Role, tried: Sequence[Tried]) -> Told:
     return ("" if differs else "the server's bursts are no longer without"), shown
 
 
+def _largest(measured: MeasuredRun, role: Role) -> float:
+    """Largest datagram that a role was seen to send, bytes; 0 where none was seen."""
+    return max([float(one.value) for one in seen(measured, role, "max_udp_payload")], default=0.0)
+
+
 def _mtu_discovery(role: Role, tried: Sequence[Tried]) -> Told:
     """With discovery larger datagrams come than without."""
-    sizes = {
-        str(value): max([float(one.value) for one in seen(measured, role, "max_udp_payload")], default=0.0)
-        for value, measured in tried
-    }
+    sizes = {str(value): _largest(measured, role) for value, measured in tried}
     shown = "; ".join(f"{value}: largest datagram {size:.0f} bytes" for value, size in sizes.items())
     if set(sizes) != {"on", "off"} or not all(sizes.values()):
         return "no datagrams were seen", shown
@@ -205,7 +197,7 @@ def _datagrams(role: Role, tried: Sequence[Tried]) -> Told:
     wrong, shown, sizes = [], [], []
     for value, measured in tried:
         wanted = _number("max_udp_payload", value)
-        largest = max([float(one.value) for one in seen(measured, role, "max_udp_payload")], default=0.0)
+        largest = _largest(measured, role)
         shown.append(f"{value}: largest datagram {largest:.0f} bytes")
         sizes.append((wanted, largest))
         if not 0 < largest <= wanted:
@@ -242,6 +234,9 @@ TRIALS: Mapping[str, Trial] = {
     "gso": Trial(
         "check/short", (), _switch("gso", lambda ratio: ratio > 1.5, lambda ratio: ratio < 1.1), beside=_AMPLE
     ),
-    "zero_rtt": Trial("check/resumed", (), _zero_rtt),
+    # Early data is the client's own doing, or that of the server's tickets; a token may hide it from the capture.
+    "zero_rtt": Trial(
+        "check/resumed", (), _switch("zero_rtt", lambda count: count > 0, lambda count: count == 0, "client")
+    ),
     "ecn": Trial("check/short", (), _switch("ecn", lambda share: share > 0.5, lambda share: share == 0), beside=_AMPLE),
 }

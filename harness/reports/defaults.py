@@ -8,7 +8,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.console import Console
@@ -155,19 +155,4 @@ def markdown(made: Sequence[Default]) -> str:
 
 def report(made: Sequence[Default]) -> dict[str, Any]:
     """What `report defaults --json` prints."""
-    return {
-        "schema": 1,
-        "defaults": [
-            {
-                "implementation": one.implementation,
-                "role": one.role,
-                "parameter": one.parameter,
-                "stated": one.stated,
-                "observed": one.observed,
-                "runs": one.runs,
-                "confirmed": one.confirmed,
-                "note": one.note,
-            }
-            for one in made
-        ],
-    }
+    return {"schema": 1, "defaults": [asdict(one) for one in made]}

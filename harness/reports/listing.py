@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -27,7 +27,7 @@ class Entry:
     def settable(self, role: Role) -> list[str]:
         """The parameters that can be set in a role, by the role itself or by asking its peer."""
         found = {name: self.implementation.setting(role, name) for name in PARAMETERS}
-        return [name for name, setting in found.items() if setting and (setting.settable or setting.asks)]
+        return [name for name, setting in found.items() if setting is not None and setting.claimed]
 
     @property
     def state(self) -> str:
@@ -39,28 +39,18 @@ class Entry:
         return f"not built yet (about {self.implementation.build_time})"
 
 
-class MadeImage(Protocol):
+@dataclass(frozen=True)
+class MadeImage:
     """One image after a build."""
 
-    @property
-    def reference(self) -> str:
-        """Its tag."""
-
-    @property
-    def size(self) -> int:
-        """Bytes, all layers together."""
-
-    @property
-    def seconds(self) -> float:
-        """What it took."""
-
-    @property
-    def was_there(self) -> bool:
-        """Nothing had to be built."""
-
-    @property
-    def error(self) -> HarnessError | None:
-        """Why there is none."""
+    reference: str
+    size: int
+    """Bytes, all layers together."""
+    seconds: float
+    was_there: bool
+    """Nothing had to be built."""
+    error: HarnessError | None = None
+    """Why there is none."""
 
 
 def _parameters(entry: Entry) -> str:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from harness.outcome import Cell
-from harness.parameters import PARAMETERS, ParameterValue
+from harness.parameters import PARAMETERS, ROLES, ParameterValue
 from harness.units import Duration, Percentage, Rate, Size
 
 
@@ -55,9 +55,8 @@ def _joined(parameters: Mapping[str, ParameterValue]) -> dict[str, ParameterValu
     """role.NAME → value, with NAME alone where both roles have the same value."""
     made: dict[str, ParameterValue] = {}
     for full, value in parameters.items():
-        role, _, name = full.partition(".")
-        other = {"client": "server", "server": "client"}.get(role, "")
-        both = name in PARAMETERS and parameters.get(f"{other}.{name}") == value
+        name = full.partition(".")[2]
+        both = name in PARAMETERS and all(parameters.get(f"{each}.{name}") == value for each in ROLES)
         made[name if both else full] = value
     return made
 

@@ -15,8 +15,8 @@ from typing import Any
 from harness.traces import qlog
 from harness.traces.files import read_bytes
 
-#: Bytes of a trace in which its parameters are looked for: many times what precedes a handshake's end.
-_HEAD = 1 << 20
+#: Bytes of a trace in which what its handshake settles is looked for: many times what precedes its end.
+HEAD = 1 << 20
 #: Bytes read at a time.
 _CHUNK = 1 << 23
 #: Bytes after a first reduction of the window in which a stack that names its losses would have named one.
@@ -94,7 +94,7 @@ def read_settings(path: Path, rtt_ms: float | None = None) -> Settings:
     With the path's RTT given, RTTs below a hundredth of it when they must have been measured tell that the trace
     writes seconds, as quinn's does. Raises OSError.
     """
-    head = qlog.read_head(path, _HEAD)
+    head = qlog.read_head(path, HEAD)
     own: dict[str, dict[str, Any]] = {}
     recovery: dict[str, Any] = {}
     for event in qlog.events(head, b'parameters_set"'):

@@ -24,11 +24,6 @@ _ROUND = 0.98
 _COMMON = 0.2
 
 
-def peer(role: Role) -> Role:
-    """The other role."""
-    return ROLES[1 - ROLES.index(role)]
-
-
 @dataclass(frozen=True)
 class Flight:
     """What the server sent in the first round trip of its answer, at its own side."""
@@ -53,8 +48,7 @@ class Connection:
 
     def name(self, role: Role) -> str:
         """The implementation."""
-        cell = self.view.run.cell
-        return (cell.client if role == "client" else cell.server).name
+        return self.view.run.cell.implementation(role).name
 
     @cached_property
     def rtt_ns(self) -> int | None:

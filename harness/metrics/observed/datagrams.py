@@ -10,9 +10,10 @@ import numpy as np
 from harness.metrics.observed.connection import TOGETHER, Connection
 from harness.outcome import Observation
 from harness.parameters import ROLES, Role
+from harness.traces import qlog
 from harness.traces.capture import Capture
-from harness.traces.files import read_bytes
 from harness.traces.quic import Form
+from harness.traces.settings import HEAD
 
 #: The bulk of a download: between these parts of its bytes.
 _BULK = (0.2, 0.8)
@@ -160,7 +161,7 @@ def zero_rtt(connection: Connection) -> Iterator[Observation]:
     # A token (RFC 9000 §17.2.2) pushes what follows an Initial packet out of the captured bytes; the client knows.
     trace = chosen.trace("client")
     if trace is not None:
-        count = len(_ZERO_RTT_PACKET.findall(read_bytes(trace)))
+        count = len(_ZERO_RTT_PACKET.findall(qlog.read_head(trace, HEAD)))
         yield Observation(
             role="client", parameter="zero_rtt", value=count, unit="packets",
             source=f"{which} connection: 0-RTT packets in its own qlog",

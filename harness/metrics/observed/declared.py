@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from harness.metrics.observed.connection import FULL, Connection, peer
+from harness.metrics.observed.connection import FULL, Connection
 from harness.outcome import Observation
-from harness.parameters import ROLES, Role
+from harness.parameters import ROLES, Role, other
 from harness.traces.settings import Early, Settings, TransportParameters
 
 #: No RTT sample can have been taken before this part of the path's RTT.
@@ -44,10 +44,10 @@ def _readers(role: Role) -> dict[str, tuple[str, _Reader]]:
 def transport_parameters(connection: Connection) -> Iterator[Observation]:
     """What each endpoint declared, as its peer received it; by its own account where the peer's trace lacks it."""
     for role in ROLES:
-        seen, own = connection.settings(peer(role)), connection.settings(role)
+        seen, own = connection.settings(other(role)), connection.settings(role)
         for name, (unit, read) in _readers(role).items():
             value = None if seen is None or seen.remote is None else read(seen.remote)
-            source = f"transport parameter as received, {connection.name(peer(role))}'s qlog"
+            source = f"transport parameter as received, {connection.name(other(role))}'s qlog"
             if value is None and own is not None and own.local is not None:
                 value = read(own.local)
                 source = f"transport parameter as sent, {connection.name(role)}'s own qlog; the peer's does not have it"
