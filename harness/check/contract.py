@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes
 
 from harness.engines import Engine, EngineResult
 from harness.engines.conclusion import NOT_SUPPORTED
-from harness.findings import Finding
+from harness.findings import Answer, Finding
 from harness.lab import Lab, build_lab
 from harness.outcome import Cell, Run
 from harness.parameters import Role, other
@@ -22,6 +22,7 @@ from harness.traces import qlog
 #: What a key log has of a connection that got as far as data (draft-ietf-tls-keylogfile).
 SECRETS = ("CLIENT_TRAFFIC_SECRET_0", "SERVER_TRAFFIC_SECRET_0")
 _CERTIFICATE = re.compile(r"quic-go-endpoint: certificate=([0-9a-f]{64})")
+_RESUMED = re.compile(r"quic-go-endpoint: resumed=(true|false)")
 
 
 def name_of(cell: Cell, role: Role) -> str:
@@ -113,6 +114,20 @@ def logs(run: Run, role: Role, folder: Path, certificate: Path) -> list[Finding]
             )
         )  # fmt: skip
     return found
+
+
+def session(run: Run, folder: Path) -> Finding:
+    """Whether the client's second process resumed the session of its first, as quic-go's server saw it."""
+    cell = run.cell
+    seen = _RESUMED.findall(_text(folder / "server0.log"))
+    if run.outcome.status != "completed":
+        said = f"{run.outcome.status}: {run.outcome.detail}"
+    elif len(seen) < 2:
+        said = f"{cell.server.name} told of {len(seen)} connections instead of 2"
+    else:
+        said = f"second connection {'resumed' if seen[1] == 'true' else 'with a full handshake'}"
+    answer: Answer = "holds" if seen == ["false", "true"] and run.outcome.status == "completed" else "does not hold"
+    return Finding(cell.client.name, "client", "keeps sessions in SESSION_DIR", answer, said, cell.server.name)
 
 
 def _text(file: Path) -> str:

@@ -25,8 +25,10 @@ from harness.reports import CellResult
 
 #: What others are checked against, in order of preference: known to work, and their qlog tells what a peer sent.
 REFERENCES = ("quic-go", "ngtcp2")
-#: The path of plain transfers.
-TRANSFER = "check/short"
+#: The one that tells, as a server, which connections were resumed.
+WITNESS = "quic-go"
+#: The path of plain transfers, and of two connections by two processes of a client.
+TRANSFER, RESUMED = "check/short", "check/resumed"
 
 
 @dataclass(frozen=True)
@@ -57,12 +59,14 @@ class _Subject:
         self._listen = listen
         self.one = one
         self.transfers = list(self._transfers())
+        self.resumed = self._resumed()
         self.claims = [self._claim(role, name, setting) for role, name, setting in claims(one)]
 
     @property
     def cells(self) -> list[Cell]:
         """Every cell that the check needs."""
-        return [cell for _, _, cell in self.transfers] + [cell for item in self.claims for _, cell in item.cells]
+        transfers = [cell for _, _, cell in self.transfers] + ([self.resumed] if self.resumed else [])
+        return transfers + [cell for item in self.claims for _, cell in item.cells]
 
     def _cells(
         self, role: Role, peer: Implementation, scenario: str, protocol: str = "auto", **more: object
@@ -78,6 +82,13 @@ class _Subject:
                 peer = self._peer(role, protocol)
                 if peer is not None:
                     yield role, protocol, self._cells(role, peer, TRANSFER, protocol)[0]
+
+    def _resumed(self) -> Cell | None:
+        """Where the client claims to keep sessions, the transfer that shows it."""
+        witness = next((item for item in self._references if item.name == WITNESS), None)
+        if not self.one.session or "client" not in self.one.roles or witness is None:
+            return None
+        return self._cells("client", witness, RESUMED)[0]
 
     def _peer(self, role: Role, protocol: str, wanted: str = "") -> Implementation | None:
         """The reference to check a role against: the one that is wanted, or else another implementation, if it can."""
@@ -124,6 +135,9 @@ class _Subject:
                     folder = results[cell.key].folders[-1]
                     given = certificates(self._app.places.cache / "certs") / "cert.pem"
                     yield from contract.logs(run, role, folder, given)
+        if self.resumed is not None:
+            key = self.resumed.key
+            yield contract.session(results[key].runs[-1][0], results[key].folders[-1])
         for claim in self.claims:
             yield self._answer(claim, results)
 
@@ -153,7 +167,7 @@ def check(app: App, chosen: Iterable[Implementation], options: Options, listen: 
     references = [known[name] for name in REFERENCES if name in known]
     if not references:
         raise InputError(f"a check needs one of {', '.join(REFERENCES)} at the other end", "see images/")
-    names = {TRANSFER, *(trial.scenario for trial in TRIALS.values())}
+    names = {TRANSFER, RESUMED, *(trial.scenario for trial in TRIALS.values())}
     scenarios = {scenario.name: scenario for scenario in app.catalogue.find_scenarios(sorted(names))}
     subjects = [_Subject(app, one, references, scenarios, listen) for one in chosen]
     cells = {cell.key: cell for subject in subjects for cell in subject.cells}

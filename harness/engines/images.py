@@ -101,6 +101,7 @@ class Images:
         self._ca = ca_bundle or next((Path(name) for name in _CA_BUNDLES if Path(name).exists()), None)
         self.endpoint = Build("endpoint", images / "endpoint", 20)
         self.rust = Build("rust", images / "rust", 60)
+        self.go = Build("go", images / "go", 30)
         self.lab_kernel = Build("lab-kernel", images / "lab-kernel", 240)
         self._sim_host = Build("sim", images / "sim", 20, target="host")
         self._sim_lab = Build("sim", images / "sim", 5, target="lab", on={"LAB_KERNEL": self.lab_kernel})
@@ -113,7 +114,7 @@ class Images:
         folder = (manifest_folder / implementation.build).resolve()
         if not (folder / "Dockerfile").exists():
             raise EngineError(f"{folder} has no Dockerfile", f"see 'build' in {manifest_folder / 'image.yaml'}")
-        shared = {"ENDPOINT": self.endpoint, "RUST": self.rust}
+        shared = {"ENDPOINT": self.endpoint, "RUST": self.rust, "GO": self.go}
         named = set(re.findall(r"^ARG (\w+)", (folder / "Dockerfile").read_text(), re.MULTILINE))
         on = {argument: build for argument, build in shared.items() if argument in named}
         return Build(

@@ -4,75 +4,56 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"flag"
 	"fmt"
-	"os"
 	"time"
 
 	"golang.org/x/net/quic"
+
+	"quic-lab/endpoint"
 )
 
-// The only application protocol, by its ALPN identifier: golang.org/x/net has no HTTP/3 over its QUIC.
-const protocolHQ = "hq-interop"
-
-const chunkSize = 64 << 10
+// golang.org/x/net has neither HTTP/3 over its QUIC nor early data, and leaves tickets to crypto/tls: a client takes
+// and uses them, a server sends none.
+var stack = endpoint.Stack{Name: "go-x-net", EarlyData: false}
 
 type options struct {
-	plan        string
-	port        int
-	certificate string
-	privateKey  string
-	root        string
-	downloads   string
-	sessionDir  string
-	retry       bool
+	endpoint.Options
 
 	connectionWindow int64
 	streamWindow     int64
 	maxSendBuffer    int64
 	idleTimeout      time.Duration
 	handshakeTimeout time.Duration
-
-	arguments []string
 }
 
 func parseOptions(role string, arguments []string) (*options, error) {
 	o := &options{}
-	flags := flag.NewFlagSet(role, flag.ContinueOnError)
+	flags := o.Flags(stack, role)
 	flags.Func("protocol", "application `protocol`: hq-interop", func(text string) error {
-		if text != protocolHQ {
-			return fmt.Errorf("is %s", protocolHQ)
+		if text != endpoint.ProtocolHQ {
+			return fmt.Errorf("is %s", endpoint.ProtocolHQ)
 		}
 		return nil
 	})
-	flags.StringVar(&o.plan, "plan", planSingle, "connections of the client: single, resume or each")
-	flags.IntVar(&o.port, "port", 443, "UDP `port` of the server")
-	flags.StringVar(&o.certificate, "certificate", "/certs/cert.pem", "certificate chain of the server")
-	flags.StringVar(&o.privateKey, "private-key", "/certs/priv.key", "private key of the server")
-	flags.StringVar(&o.root, "root", "/www", "`directory` that the server serves")
-	flags.StringVar(&o.downloads, "downloads", "/downloads", "`directory` that the client writes to")
-	flags.StringVar(&o.sessionDir, "session-dir", "", "`directory` in which the client keeps its session")
-	flags.BoolVar(&o.retry, "retry", false, "have every client prove its address first")
 	flags.Int64Var(&o.connectionWindow, "connection-window", 0, "flow-control `bytes`; 0 is the library's 1 MiB")
 	flags.Int64Var(&o.streamWindow, "stream-window", 0, "flow-control `bytes`; 0 is the library's 1 MiB")
 	flags.Int64Var(&o.maxSendBuffer, "max-send-buffer", 0,
 		"most `bytes` of a stream that are not acknowledged; 0 is the library's 1 MiB")
 	flags.DurationVar(&o.idleTimeout, "idle-timeout", time.Minute, "`time` without a packet that ends a connection")
 	flags.DurationVar(&o.handshakeTimeout, "handshake-timeout", 20*time.Second, "most `time` that a handshake takes")
-	if err := flags.Parse(arguments); err != nil {
+	if err := o.Parse(flags, arguments); err != nil {
 		return nil, err
 	}
 	if min(o.connectionWindow, o.streamWindow, o.maxSendBuffer) < 0 {
 		return nil, fmt.Errorf("windows and buffers are not negative")
 	}
-	o.arguments = flags.Args()
 	return o, nil
 }
 
 func (o *options) quicConfig(tlsConfig *tls.Config, logs *logs) *quic.Config {
 	tlsConfig.MinVersion = tls.VersionTLS13
-	tlsConfig.NextProtos = []string{protocolHQ}
-	tlsConfig.KeyLogWriter = logs.keyWriter()
+	tlsConfig.NextProtos = []string{endpoint.ProtocolHQ}
+	tlsConfig.KeyLogWriter = logs.KeyWriter()
 	return &quic.Config{
 		TLSConfig:                tlsConfig,
 		MaxConnReadBufferSize:    o.connectionWindow,
@@ -86,17 +67,14 @@ func (o *options) quicConfig(tlsConfig *tls.Config, logs *logs) *quic.Config {
 
 // closeEndpoint says goodbye on all connections and does not wait for the answers, which would take three probe
 // timeouts where a peer sends none. It returns when no connection logs any more.
-func closeEndpoint(endpoint *quic.Endpoint) {
+func closeEndpoint(e *quic.Endpoint) {
 	expired, cancel := context.WithCancel(context.Background())
 	cancel()
-	endpoint.Close(expired)
+	e.Close(expired)
 }
 
-func run() error {
-	if len(os.Args) < 2 {
-		return fmt.Errorf("usage: go-x-net-endpoint (client|server) [--option=value ...] [URL ...]")
-	}
-	o, err := parseOptions(os.Args[1], os.Args[2:])
+func run(ctx context.Context, role string, arguments []string) error {
+	o, err := parseOptions(role, arguments)
 	if err != nil {
 		return err
 	}
@@ -105,19 +83,16 @@ func run() error {
 		return err
 	}
 	defer logs.close()
-	switch role := os.Args[1]; role {
+	switch role {
 	case "client":
-		return runClient(o, logs)
+		return runClient(ctx, o, logs)
 	case "server":
-		return runServer(o, logs)
+		return runServer(ctx, o, logs)
 	default:
 		return fmt.Errorf("no such role: %s", role)
 	}
 }
 
 func main() {
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "go-x-net-endpoint:", err)
-		os.Exit(1)
-	}
+	stack.Main(run)
 }

@@ -2,7 +2,10 @@ module quic-lab/quic-go-endpoint
 
 go 1.26.0
 
-require github.com/quic-go/quic-go v0.65.0
+require (
+	github.com/quic-go/quic-go v0.65.0
+	quic-lab/endpoint v0.0.0
+)
 
 require (
 	github.com/quic-go/qpack v0.6.0 // indirect
@@ -11,3 +14,6 @@ require (
 	golang.org/x/sys v0.47.0 // indirect
 	golang.org/x/text v0.40.0 // indirect
 )
+
+// Where images/go has it.
+replace quic-lab/endpoint => /go/endpoint

@@ -1,52 +1,44 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
-	"errors"
-	"io"
 	"net"
 	"net/http"
 	"os"
-	"os/signal"
-	"strings"
-	"syscall"
 
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
+
+	"quic-lab/endpoint"
 )
 
-// The error code with which an HTTP/0.9 request is turned down; the protocol defines none.
-const rejected = 0x10b
-
-func runServer(o *options, logs *logs) error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	certificate, err := tls.LoadX509KeyPair(o.certificate, o.privateKey)
+func runServer(ctx context.Context, o *options, logs *logs) error {
+	certificate, err := tls.LoadX509KeyPair(o.Certificate, o.PrivateKey)
 	if err != nil {
 		return err
 	}
-	socket, err := net.ListenUDP("udp", &net.UDPAddr{Port: o.port})
+	socket, err := net.ListenUDP("udp", &net.UDPAddr{Port: o.Port})
 	if err != nil {
 		return err
 	}
 	defer socket.Close()
-	transport := &quic.Transport{Conn: socket, VerifySourceAddress: func(net.Addr) bool { return o.retry }}
+	transport := &quic.Transport{Conn: socket, VerifySourceAddress: func(net.Addr) bool { return o.Retry }}
 	defer transport.Close()
 	tlsConfig := &tls.Config{
 		Certificates: []tls.Certificate{certificate},
 		NextProtos:   []string{o.protocol},
-		KeyLogWriter: logs.keyWriter(),
+		KeyLogWriter: logs.KeyWriter(),
 	}
 	if o.protocol == protocolHTTP3 {
 		tlsConfig = http3.ConfigureTLSConfig(tlsConfig)
 	}
-	listener, err := transport.ListenEarly(tlsConfig, o.quicConfig(logs))
+	early, err := transport.ListenEarly(tlsConfig, o.quicConfig(logs))
 	if err != nil {
 		return err
 	}
-	root, err := os.OpenRoot(o.root)
+	listener := &witness{early}
+	root, err := os.OpenRoot(o.Root)
 	if err != nil {
 		return err
 	}
@@ -69,7 +61,24 @@ func runServer(o *options, logs *logs) error {
 	}
 }
 
-func serveHQ(listener *quic.EarlyListener, root *os.Root) error {
+// witness tells of each connection whether it resumed a session, for whoever checks that clients keep theirs.
+type witness struct{ *quic.EarlyListener }
+
+func (w *witness) Accept(ctx context.Context) (*quic.Conn, error) {
+	conn, err := w.EarlyListener.Accept(ctx)
+	if err == nil {
+		go func() {
+			select {
+			case <-conn.HandshakeComplete():
+				stack.Tell("resumed=%t", conn.ConnectionState().TLS.DidResume)
+			case <-conn.Context().Done():
+			}
+		}()
+	}
+	return conn, err
+}
+
+func serveHQ(listener *witness, root *os.Root) error {
 	for {
 		conn, err := listener.Accept(context.Background())
 		if err != nil {
@@ -88,37 +97,16 @@ func serveHQ(listener *quic.EarlyListener, root *os.Root) error {
 }
 
 func answerHQ(stream *quic.Stream, root *os.Root) {
-	file, err := readHQ(stream, root)
+	file, err := endpoint.ReadRequest(stream, root)
 	if err != nil {
-		stream.CancelRead(rejected)
-		stream.CancelWrite(rejected)
+		stream.CancelRead(endpoint.Rejected)
+		stream.CancelWrite(endpoint.Rejected)
 		return
 	}
 	defer file.Close()
-	if _, err := io.CopyBuffer(struct{ io.Writer }{stream}, struct{ io.Reader }{file}, make([]byte, chunkSize)); err != nil {
-		stream.CancelWrite(rejected)
+	if _, err := endpoint.Copy(stream, file); err != nil {
+		stream.CancelWrite(endpoint.Rejected)
 		return
 	}
 	stream.Close()
-}
-
-// readHQ reads the request and opens the file that it names.
-func readHQ(stream io.Reader, root *os.Root) (*os.File, error) {
-	line, err := bufio.NewReader(io.LimitReader(stream, 8<<10)).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	path, found := strings.CutPrefix(strings.TrimRight(line, " \r\n"), "GET /")
-	if !found {
-		return nil, errors.New("not a request")
-	}
-	file, err := root.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
-		file.Close()
-		return nil, errors.New("not a file")
-	}
-	return file, nil
 }

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from harness.check import contract
 from harness.check.trials import TRIALS, claims, values
 from harness.findings import Finding
 from harness.metrics import VERSION
-from harness.outcome import MeasuredRun, Measurement, Observation
+from harness.outcome import MeasuredRun, Measurement, Observation, Outcome, Run
 from harness.parameters import PARAMETERS, ParameterValue, Role, Setting
 from harness.reports import findings as view
-from tests.examples import catalogue, implementation
+from tests.examples import catalogue, cell, implementation
 
 
 def run(*seen: tuple[Role, str, float | str], seconds: float | None = None) -> MeasuredRun:
@@ -125,6 +127,19 @@ def test_every_parameter_of_the_vocabulary_says_what_shows_it() -> None:
     assert set(TRIALS) <= set(PARAMETERS)
     assert all(parameter.evidence for parameter in PARAMETERS.values())
     assert set(PARAMETERS) - set(TRIALS) == {"bdp_seed"}, "which no image that is built here claims"
+
+
+@pytest.mark.parametrize(
+    ("told", "holds"),
+    [(("false", "true"), True), (("false", "false"), False), (("false",), False), ((), False)],
+)
+def test_a_session_is_kept_when_the_server_saw_it_resumed(tmp_path: Path, told: tuple[str, ...], holds: bool) -> None:
+    lines = [f"quic-go-endpoint: resumed={word}\n" for word in told]
+    (tmp_path / "server0.log").write_text("".join(lines))
+    made = Run(cell=cell(), repetition=0, outcome=Outcome(status="completed"), started_at="2026-01-01T00:00:00Z")
+    found = contract.session(made, tmp_path)
+    assert (found.answer == "holds") is holds
+    assert found.role == "client"
 
 
 def test_findings_are_printed_with_a_word_not_only_a_colour() -> None:

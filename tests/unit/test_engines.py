@@ -65,14 +65,16 @@ def test_a_build_is_named_after_its_content(tmp_path: Path) -> None:
     assert build.reference == f"quic-lab/a:{build.identity[:12]}"
 
 
-def test_a_build_gets_the_bases_that_its_dockerfile_names(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("argument", "folder"), [("ENDPOINT", "endpoint"), ("RUST", "rust"), ("GO", "go")])
+def test_a_build_gets_the_bases_that_its_dockerfile_names(tmp_path: Path, argument: str, folder: str) -> None:
     images = Images(tmp_path, tmp_path / "state")
-    for name, text in (("endpoint", ""), ("rust", ""), ("x", "ARG RUST=r\nFROM ${RUST}\nARG ENDPOINTS=e\n")):
+    text = f"ARG {argument}=r\nFROM ${{{argument}}}\nARG {argument}S=e\n"
+    for name, content in (("endpoint", ""), ("rust", ""), ("go", ""), ("x", text)):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "Dockerfile").write_text(text)
+        (tmp_path / name / "Dockerfile").write_text(content)
     build = images.of(implementation(image=None, build="."), tmp_path / "x")
     assert build is not None
-    assert build.on == {"RUST": images.rust}
+    assert {name: below.folder for name, below in build.on.items()} == {argument: tmp_path / folder}
 
 
 def test_only_our_images_are_cleaned() -> None:

@@ -1,0 +1,3 @@
+module quic-lab/endpoint
+
+go 1.26.0
