@@ -23,14 +23,14 @@ from harness.engines.rootfs import RootFileSystems
 from harness.engines.served import served_file
 from harness.engines.upstream import missing
 from harness.engines.virtual import VirtualEngine
-from harness.errors import EngineError, HarnessError, InputError
+from harness.errors import EngineError, HarnessError, InputError, did_you_mean
 from harness.events import ImageStarted, Listener, PhaseStarted, PlanMade, RunFinished, RunStarted, Warned
 from harness.judge import judge
 from harness.lab import build_lab, expected_seconds
 from harness.metrics import VERSION, measure
 from harness.model import Implementation
 from harness.outcome import Cell, EngineName, Image, MeasuredRun, Run, proven_outcome
-from harness.plan import PlannedRun, Request, cells, runs
+from harness.plan import PlannedRun, Request, cells, named, points_of, runs
 from harness.reports import CellResult
 from harness.reports.listing import MadeImage
 from harness.runner import run_once
@@ -130,9 +130,23 @@ class App:
 
     def matrix(self, request: Request, listen: Listener, *, pull: bool) -> list[Cell]:
         """The cells of a request."""
-        contestants = {item.name: item for item in (*request.clients, *request.servers)}
+        swept = points_of(request)
+        others = {name: self._named(name) for name in named(swept)}
+        # Those whose roles the flows all fill themselves are not needed.
+        open_roles = {role for point in swept for role in point.scenario.open_roles}
+        asked = [
+            *(request.clients if "client" in open_roles else ()), *(request.servers if "server" in open_roles else ()),
+        ]  # fmt: skip
+        contestants = {item.name: item for item in asked} | others
         images = {name: self._image(item, listen, pull=pull) for name, item in contestants.items()}
-        return cells(request, images, self.images.sim(request.sim_kernel))
+        return cells(request, images, self.images.sim(request.sim_kernel), others)
+
+    def _named(self, name: str) -> Implementation:
+        if name not in self._known:
+            raise InputError(
+                f"a flow names '{name}', and there is no such implementation", did_you_mean(name, self._known)
+            )
+        return self._known[name][0]
 
     def stored(self, matrix: Iterable[Cell], retry: frozenset[str]) -> set[tuple[str, int]]:
         """(key, repetition) of the runs that are done."""
@@ -145,7 +159,8 @@ class App:
 
     def builds_of(self, cell: Cell) -> list[Build]:
         """The images a cell needs that are built here; in virtual time not those that were exported already."""
-        made = [self.images.of(*self._known[name]) for name in (cell.client.name, cell.server.name)]
+        players = dict.fromkeys([cell.client.name, cell.server.name, *cell.others])
+        made = [self.images.of(*self._known[name]) for name in players]
         needed = [self.images.sim_build(cell.sim_kernel), *(build for build in made if build is not None)]
         if cell.engine == "virtual":
             return [build for build in needed if self.exported.known(build.reference) is None]

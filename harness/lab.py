@@ -7,19 +7,19 @@ there. A second lab on the same machine takes another slot, with the third byte 
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from harness.errors import InputError
-from harness.model import Implementation
+from harness.arguments import Given, checked, effective_parameters, interop_testcase
+from harness.model import MTU, ConstantRate, Flow, FlowKind, Poisson, Scenario, Traffic, UniformGaps
+from harness.model import Path as EmulatedPath
 from harness.outcome import Cell
-from harness.parameters import PARAMETERS, ROLES, ParameterValue, Role, Setting, other, parse_parameter_name
-from harness.path import PathProgram, bdp_bytes, compile_path, ideal_time, queue_bytes
-from harness.units import Size
+from harness.parameters import ROLES, ParameterValue, Role
+from harness.path import PathProgram, compile_path, ideal_time
+from harness.units import Duration, Size
 
 #: Raised whenever a change here changes what happens in a run; part of every cell's key.
 LAB_VERSION = 1
@@ -29,19 +29,10 @@ READY_PORT, SERVER_PORT = 57832, 443
 SERVER_WAIT = 15.0
 #: Period of the simulator's counters, seconds.
 SAMPLE = 0.1
-MAXIMUM_FLOWS = 50
+#: After the stop of a flow that ends by itself, seconds in which it is to do so: its last data is still under way.
+DRAIN = 10.0
 #: Wall seconds of a run in virtual time: start and stop, and per byte of a transfer (`make bench` has the figures).
 VIRTUAL_START, VIRTUAL_BYTE = 2.0, 1.1e-7
-
-
-class UnsupportedError(Exception):
-    """A combination that an implementation does not offer; the cell is unsupported, by name."""
-
-    def __init__(self, role: Role, reason: str, detail: str) -> None:
-        super().__init__(detail)
-        self.role: Role = role
-        self.reason = reason
-        self.detail = detail
 
 
 class Spec(BaseModel):
@@ -81,10 +72,22 @@ class LabFlow(Spec):
     flow: int
     client: str
     server: str
+    kind: FlowKind = "quic"
+    label: str = ""
+    """What people call it: implementations and congestion control, as far as they were named."""
     file: str
+    """What is served and downloaded; empty where nothing is."""
     size: int
     start: float
+    stop: float | None = None
+    """When it is cut off."""
     repeat_after: float | None
+    sender: Role = "server"
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it runs, where it is cut off."""
+        return None if self.stop is None else self.stop - self.start
 
 
 class Lab(Spec):
@@ -97,6 +100,8 @@ class Lab(Spec):
     sim_image: str
     sim_kernel: str
     program: PathProgram
+    mtu: int = MTU
+    """IP MTU of every interface, bytes."""
     memory_mib: int
     seed: int
     """What chance in the lab depends on: netem's loss, and the random numbers of a kernel in virtual time."""
@@ -141,139 +146,18 @@ class Lab(Spec):
                     "flow": flow.flow,
                     "client": {"addresses": [self.host(flow.client).ipv4, self.host(flow.client).ipv6]},
                     "server": {"addresses": [self.host(flow.server).ipv4, self.host(flow.server).ipv6]},
+                    "kind": flow.kind,
+                    "label": flow.label,
+                    "sender": flow.sender,
+                    "start": flow.start,
+                    "stop": flow.stop,
                 }
                 for flow in self.flows
             ],
+            "mtu": self.mtu,
             "links": {name: link.model_dump(mode="json") for name, link in self.program.links.items()},
             "changes": [change.model_dump(mode="json") for change in self.program.timeline],
         }
-
-
-def application_protocol(cell: Cell) -> Literal["h3", "hq-interop"]:
-    """The protocol both ends speak; UnsupportedError names who does not."""
-    asked = cell.scenario.protocol
-    for protocol in ("h3", "hq-interop") if asked == "auto" else (asked,):
-        if protocol in cell.client.protocols and protocol in cell.server.protocols:
-            return protocol
-    if asked == "auto":
-        detail = f"{cell.client.name} and {cell.server.name} share no application protocol"
-        raise UnsupportedError("client", "no_common_protocol", detail)
-    role: Role = "client" if asked not in cell.client.protocols else "server"
-    who = cell.client if role == "client" else cell.server
-    raise UnsupportedError(role, "protocol", f"{who.name} does not speak {asked}")
-
-
-def interop_testcase(cell: Cell) -> str:
-    """TESTCASE of the endpoint contract; empty when the pair has no common protocol."""
-    try:
-        return {"h3": "http3", "hq-interop": "transfer"}[application_protocol(cell)]
-    except UnsupportedError:
-        return ""
-
-
-def default_receive_window(cell: Cell) -> int:
-    """Flow-control credit that never limits the path: twice the BDP and the queue, at least 16 MiB.
-
-    A power of two, because MsQuic takes nothing else for a stream.
-    """
-    link = cell.scenario.path.to_client
-    rtt = cell.scenario.path.rtt
-    needed = 2 * (bdp_bytes(link.rate, rtt) + queue_bytes(link, rtt))
-    return max(16 * 2**20, 1 << (needed - 1).bit_length())
-
-
-def endpoint_parameters(parameters: Mapping[str, ParameterValue]) -> dict[str, ParameterValue]:
-    """Of a cell's parameters those of its endpoints; the others (path.…) are in its scenario's path already."""
-    return {name: value for name, value in parameters.items() if name.partition(".")[0] in ROLES}
-
-
-def effective_parameters(cell: Cell) -> dict[str, ParameterValue]:
-    """Parameters as set: those asked for, and the harness's own where the image can set them."""
-    chosen = endpoint_parameters(cell.parameters)
-    for name in ("connection_window", "stream_window"):
-        setting = cell.client.setting("client", name)
-        if setting is not None and setting.settable:
-            chosen.setdefault(f"client.{name}", str(Size(default_receive_window(cell))))
-    return dict(sorted(chosen.items()))
-
-
-@dataclass
-class _Given:
-    """What one endpoint is told."""
-
-    words: list[str] = field(default_factory=list)
-    environment: dict[str, str] = field(default_factory=dict)
-
-
-def _tell(cell: Cell, given: dict[Role, _Given], full: str, value: ParameterValue) -> None:
-    """Add what sets one parameter. UnsupportedError names who does not honour it."""
-    role, name = parse_parameter_name(full)
-    parameter = PARAMETERS[name]
-    who, peer = cell.implementation(role), cell.implementation(other(role))
-    setting, asking = who.setting(role, name), peer.setting(other(role), name)
-    try:
-        if setting is not None and setting.flag is not None:
-            given[role].words.append(setting.fill(setting.flag, parameter, value))
-        elif setting is not None and setting.environment is not None:
-            variable, _, text = setting.fill(setting.environment, parameter, value).partition("=")
-            given[role].environment[variable] = text
-        elif asking is not None and asking.asks is not None and "ack_frequency" in who.extensions:
-            who = peer
-            given[other(role)].words.append(asking.fill(asking.asks, parameter, value))
-        else:
-            raise UnsupportedError(role, "parameter", _cannot(who, role, name, setting, peer, asking))
-    except ValueError as error:
-        raise UnsupportedError(role, "parameter", f"{who.name} {error}") from error
-
-
-def _cannot(
-    who: Implementation, role: Role, name: str, setting: Setting | None, peer: Implementation, asking: Setting | None
-) -> str:
-    text = f"{who.name} cannot set {name} as a {role}"
-    if setting is not None and setting.default is not None:
-        text += f"; it is {setting.default}"
-    if asking is not None and asking.asks is not None:
-        text += f", and does not let {peer.name} ask for it (it has no ack_frequency extension)"
-    return text
-
-
-def _given(cell: Cell) -> tuple[dict[Role, _Given], UnsupportedError | None]:
-    """What both endpoints are told, and the first thing that somebody does not honour."""
-    given: dict[Role, _Given] = {"client": _Given(), "server": _Given()}
-    first: UnsupportedError | None = None
-    for full, value in effective_parameters(cell).items():
-        try:
-            _tell(cell, given, full, value)
-        except UnsupportedError as error:
-            first = first or error
-            given[parse_parameter_name(full)[0]].words.append(f"unsupported:{error.detail}")
-    return given, first
-
-
-def endpoint_arguments(cell: Cell) -> tuple[str, str]:
-    """What the parameters make of CLIENT_PARAMS and SERVER_PARAMS and of the environment, for a cell's key.
-
-    A parameter nobody honours leaves a mark instead (see build_lab).
-    """
-    given, _ = _given(cell)
-    client, server = (
-        " ".join([*one.words, *(f"{name}={text}" for name, text in sorted(one.environment.items()))])
-        for one in (given["client"], given["server"])
-    )
-    return client, server
-
-
-def _checked(cell: Cell) -> dict[Role, _Given]:
-    """What both endpoints are told. UnsupportedError for the first thing an implementation does not offer."""
-    for role in ROLES:
-        implementation = cell.implementation(role)
-        if role not in implementation.roles:
-            raise UnsupportedError(role, "role", f"{implementation.name} has no {role}")
-    application_protocol(cell)
-    given, unsupported = _given(cell)
-    if unsupported is not None:
-        raise unsupported
-    return given
 
 
 def _networks(slot: int) -> dict[Literal["left", "right"], Network]:
@@ -289,45 +173,102 @@ def _networks(slot: int) -> dict[Literal["left", "right"], Network]:
     return made
 
 
-def _environment(cell: Cell, role: Role, file: str, given: _Given, repeats: bool) -> dict[str, str]:
+def _traffic(flow: Flow, seed: int, words: list[str]) -> str:
+    """TRAFFIC of the generator: what it sends, for how long, and what its sender is told, as JSON."""
+    assert flow.stop is not None
+    return json.dumps(
+        {
+            "kind": flow.kind,
+            "sender": flow.sender,
+            "seconds": (flow.stop.value - flow.start.value) / 1e9,
+            "traffic": _figures(flow.traffic),
+            "seed": seed,
+            "words": words,
+        }
+    )
+
+
+def _figures(traffic: Traffic) -> dict[str, Any]:
+    """A model of traffic in base units: bytes, bit/s, seconds."""
+    figures: dict[str, Any] = {"model": traffic.model}
+    if isinstance(traffic, ConstantRate | Poisson):
+        figures |= {"rate": traffic.rate.value, "packet": [traffic.packet.bytes] * 2}
+    elif isinstance(traffic, UniformGaps):
+        packet, gap = traffic.packet, traffic.gap
+        figures |= {"packet": [size.bytes for size in packet], "gap": [one.seconds for one in gap]}
+    return figures
+
+
+def _environment(cell: Cell, role: Role, index: int, given: dict[Role, Given], seed: int) -> dict[str, str]:
+    flow = cell.scenario.flows[index]
     host = "server6" if cell.scenario.ip_version == 6 else "server4"
-    environment = {
-        "ROLE": role,
-        "TESTCASE": interop_testcase(cell),
-        "REQUESTS": f"https://{host}:{SERVER_PORT}/{file}" if role == "client" else "",
-        "PROTOCOLS": "",
-        "SSLKEYLOGFILE": "/logs/keys.log",
-        "QLOGDIR": "/logs/qlog/",
-        f"{role.upper()}_PARAMS": " ".join(given.words),
-        **given.environment,
-    }
-    if role == "client" and repeats and cell.client.session:
+    environment = {"ROLE": role, "TESTCASE": interop_testcase(cell, index)}
+    if flow.kind == "quic":
+        file = served_name(flow, cell.scenario.path)
+        environment |= {
+            "REQUESTS": f"https://{host}:{SERVER_PORT}/{file}" if role == "client" else "",
+            "PROTOCOLS": "",
+            "SSLKEYLOGFILE": "/logs/keys.log",
+            "QLOGDIR": "/logs/qlog/",
+        }
+    else:
+        words = given[flow.sender].words
+        environment |= {"PEER": host, "TRAFFIC": _traffic(flow, (seed + index * 104_729) % 2**31, words)}
+    environment |= {f"{role.upper()}_PARAMS": " ".join(given[role].words), **given[role].environment}
+    if role == "client" and flow.repeat_after is not None and cell.implementation("client", index).session:
         environment["SESSION_DIR"] = "/session"
     return environment
 
 
-def _pair(cell: Cell, given: dict[Role, _Given], index: int, slot: int) -> tuple[Host, Host]:
-    flow = cell.scenario.flows[index]
+def served_size(flow: Flow, path: EmulatedPath) -> Size:
+    """What a server holds ready for a QUIC flow: the file, or more than can pass before the flow is cut off."""
+    if flow.download is not None:
+        return flow.download
+    assert flow.stop is not None
+    rates = [path.to_client.rate.value]
+    for change in path.changes:
+        side = change.forward if path.terminal == "client" else change.return_
+        rates.append(0 if side is None or side.rate is None else side.rate.value)
+    seconds = flow.stop.seconds - flow.start.seconds
+    return Size(math.ceil(max(rates) * seconds / 8 / 10**6 + 1) * 10**6)
+
+
+def served_name(flow: Flow, path: EmulatedPath) -> str:
+    """The name of the file a QUIC flow downloads."""
+    return f"{served_size(flow, path).label()}.bin"
+
+
+def _pair(cell: Cell, given: dict[Role, Given], index: int, slot: int, seed: int) -> tuple[Host, Host]:
     number = 100 + index
     left, right = f"193.167.{slot}.{number}", f"193.167.{100 + slot}.{number}"
     left6, right6 = f"fd00:cafe:cafe:{slot}::{number}", f"fd00:cafe:cafe:{100 + slot}::{number}"
-    file = f"{flow.download.label()}.bin"
     servers = {"server4": (right,), "server6": (right6,), "server46": (right, right6)}
     clients = {"client4": (left,), "client6": (left6,), "client46": (left, left6)}
-    repeats = flow.repeat_after is not None
     client = Host(
-        name=f"client{index}", role="client", flow=index, image=cell.client_image.reference,
+        name=f"client{index}", role="client", flow=index, image=cell.image("client", index).reference,
         ipv4=left, ipv6=left6,
         hosts={"sim": (f"193.167.{slot}.2",), **servers},
-        environment=_environment(cell, "client", file, given["client"], repeats),
+        environment=_environment(cell, "client", index, given, seed),
     )  # fmt: skip
     server = Host(
-        name=f"server{index}", role="server", flow=index, image=cell.server_image.reference,
+        name=f"server{index}", role="server", flow=index, image=cell.image("server", index).reference,
         ipv4=right, ipv6=right6,
         hosts={"sim": (f"193.167.{100 + slot}.2",), **servers, **clients},
-        environment=_environment(cell, "server", file, given["server"], repeats),
+        environment=_environment(cell, "server", index, given, seed),
     )  # fmt: skip
     return client, server
+
+
+def _label(cell: Cell, index: int) -> str:
+    """'quiche', 'ngtcp2 → quiche', 'quiche (reno)', 'TCP (cubic)', 'UDP (poisson)'."""
+    flow = cell.scenario.flows[index]
+    if flow.kind != "quic":
+        algorithm = flow.parameters.get(f"{flow.sender}.congestion_control")
+        return f"{flow.kind.upper()} ({algorithm or flow.traffic.model})"
+    client, server = (cell.implementation(role, index).name for role in ROLES)
+    algorithm = effective_parameters(cell, index).get(f"{flow.sender}.congestion_control")
+    name = server if client == server else f"{client} → {server}"
+    return name + (f" ({algorithm})" if algorithm is not None else "")
 
 
 def _guest_memory(program: PathProgram) -> int:
@@ -347,37 +288,64 @@ def run_seed(cell: Cell, repetition: int) -> int:
 
 def build_lab(cell: Cell, repetition: int, slot: int = 0) -> Lab:
     """The lab of one run. UnsupportedError when an implementation does not offer what it needs."""
-    given = _checked(cell)
-    scenario = cell.scenario
-    if len(scenario.flows) > MAXIMUM_FLOWS:
-        raise InputError(f"{scenario.name}: {len(scenario.flows)} flows, but a lab holds {MAXIMUM_FLOWS}")
-    program = compile_path(scenario.path, run_seed(cell, repetition))
-    hosts = [host for index in range(len(scenario.flows)) for host in _pair(cell, given, index, slot)]
-    flows = tuple(
-        LabFlow(
-            flow=index,
-            client=f"client{index}",
-            server=f"server{index}",
-            file=f"{flow.download.label()}.bin",
-            size=flow.download.bytes,
-            start=flow.start.seconds,
-            repeat_after=None if flow.repeat_after is None else flow.repeat_after.seconds,
-        )
-        for index, flow in enumerate(scenario.flows)
-    )
+    scenario, seed = cell.scenario, run_seed(cell, repetition)
+    given = [checked(cell, index) for index in range(len(scenario.flows))]
+    program = compile_path(scenario.path, seed, _access(scenario, slot))
+    hosts = [host for index, told in enumerate(given) for host in _pair(cell, told, index, slot, seed)]
     return Lab(
         name=f"{scenario.name} {cell.client.name}→{cell.server.name}",
         networks=_networks(slot),
         hosts=tuple(hosts),
-        flows=flows,
+        flows=tuple(_flow(cell, index) for index in range(len(scenario.flows))),
         sim_image=cell.sim_image.reference,
         sim_kernel=cell.sim_kernel,
         program=program,
+        mtu=scenario.path.mtu,
         memory_mib=_guest_memory(program),
-        seed=run_seed(cell, repetition),
+        seed=seed,
         timeout=scenario.timeout.seconds,
-        effective=effective_parameters(cell),
+        effective=_effective(cell),
     )
+
+
+def _flow(cell: Cell, index: int) -> LabFlow:
+    flow, path = cell.scenario.flows[index], cell.scenario.path
+    serves = flow.kind == "quic"
+    return LabFlow(
+        flow=index,
+        client=f"client{index}",
+        server=f"server{index}",
+        kind=flow.kind,
+        label=_label(cell, index),
+        file=served_name(flow, path) if serves else "",
+        size=served_size(flow, path).bytes if serves else 0,
+        start=flow.start.seconds,
+        stop=None if flow.stop is None else flow.stop.seconds,
+        repeat_after=None if flow.repeat_after is None else flow.repeat_after.seconds,
+        sender=flow.sender,
+    )
+
+
+def _access(scenario: Scenario, slot: int) -> dict[str, Duration]:
+    """Addresses of flows with an access delay of their own, both ends and IP versions → the delay."""
+    return {
+        address: flow.access_delay
+        for index, flow in enumerate(scenario.flows)
+        if flow.access_delay.value
+        for address in (f"193.167.{slot}.{100 + index}", f"193.167.{100 + slot}.{100 + index}")
+    }
+
+
+def _effective(cell: Cell) -> dict[str, ParameterValue]:
+    """Parameters as set: those of the matrix's pair, and of each flow what differs from them."""
+    shared = effective_parameters(cell) if cell.scenario.open_roles else {}
+    own = {
+        f"flow{index}.{name}": value
+        for index in range(len(cell.scenario.flows))
+        for name, value in effective_parameters(cell, index).items()
+        if shared.get(name) != value
+    }
+    return shared | own
 
 
 def expected_seconds(cell: Cell) -> float:
@@ -386,11 +354,21 @@ def expected_seconds(cell: Cell) -> float:
     In real time transfers at 1.3 × the ideal, pauses, overhead; in virtual time what the packets cost.
     """
     if cell.engine == "virtual":
-        sizes = [flow.download.bytes * (1 if flow.repeat_after is None else 2) for flow in cell.scenario.flows]
-        return VIRTUAL_START + VIRTUAL_BYTE * sum(sizes)
+        return VIRTUAL_START + VIRTUAL_BYTE * transferred_bytes(cell.scenario)
     longest = 0.0
     for flow in cell.scenario.flows:
+        if flow.download is None:
+            longest = max(longest, flow.stop.seconds if flow.stop is not None else 0.0)
+            continue
         once = min(1.3 * ideal_time(cell.scenario.path, flow.download) + 3, cell.scenario.timeout.seconds)
         again = 0.0 if flow.repeat_after is None else flow.repeat_after.seconds + once
         longest = max(longest, flow.start.seconds + once + again)
     return longest + 6
+
+
+def transferred_bytes(scenario: Scenario) -> int:
+    """About what all flows of a run transfer: their files, or what passes the bottleneck until the last stop."""
+    files = [flow for flow in scenario.flows if flow.download is not None]
+    sizes = [flow.download.bytes * (1 if flow.repeat_after is None else 2) for flow in files if flow.download]
+    last = max([flow.stop.seconds for flow in scenario.flows if flow.stop is not None], default=0.0)
+    return sum(sizes) + round(scenario.path.to_client.rate.value * last / 8)

@@ -19,6 +19,13 @@ MTU = 1500
 #: Bytes that tc counts on top of the IP packet: the Ethernet header.
 FRAME_HEADER = 14
 
+#: Flows that a lab can hold: what is left of its networks' addresses.
+MAXIMUM_FLOWS = 50
+#: Different access delays among the flows of a scenario: the classes of sch_prio, less that of everyone else.
+MAXIMUM_ACCESS_DELAYS = 14
+#: Datagrams that the generator can send in a second, in real time, on one core (`make bench` has the figures).
+GENERATOR_LIMIT = 20_000
+
 NAME = r"^[a-z0-9][a-z0-9._-]*$"
 
 
@@ -95,11 +102,30 @@ class Red(Part):
 Queue = Annotated[DropTail | Red, Field(discriminator="discipline")]
 
 
+class Service(Part):
+    """When the bottleneck serves its queue, where that is not at a constant rate: one packet an opportunity."""
+
+    process: Literal["poisson"]
+    """Exponential gaps between opportunities, with a full packet of the path's MTU at the link's rate as their mean."""
+    cold_start: Duration = Duration(0)
+    """At first one opportunity every 100 ms, for so long (mahimahi's Poisson traces have 5 s of it)."""
+    period: Duration | None = None
+    """The cold start comes again every so often, as where a trace is played in a loop."""
+
+    @model_validator(mode="after")
+    def _shorter(self) -> Self:
+        if self.period is not None and self.period.value <= self.cold_start.value:
+            raise ValueError(f"the cold start of {self.cold_start} comes again after {self.period}, before it is over")
+        return self
+
+
 class Link(Part):
     """One direction of the path: first the bottleneck queue, then delay, jitter and loss."""
 
     rate: Rate
-    """Layer-2 rate of the bottleneck (frames with their 14-byte Ethernet header)."""
+    """Layer-2 rate of the bottleneck (frames with their 14-byte Ethernet header); with a service process its mean."""
+    service: Service | None = None
+    """When packets leave the queue; by default at the rate, evenly."""
     delay: Duration
     """One-way propagation delay."""
     jitter: Duration = Duration(0)
@@ -131,7 +157,16 @@ class Link(Part):
             raise ValueError(f"jitter {self.jitter} exceeds the delay {self.delay}")
         if self.burst is not None and self.burst.bytes < MTU + FRAME_HEADER:
             raise ValueError(f"burst {self.burst} is below one frame ({MTU + FRAME_HEADER} B): tbf would drop frames")
+        if self.service is not None and self.burst is not None:
+            raise ValueError("a link with a service process has no token bucket: leave out burst")
+        if self.service is not None and self.held.unit != "packets":
+            raise ValueError("behind a service process the queue's limit counts packets: write '20 packets'")
         return self
+
+    @property
+    def held(self) -> QueueSize:
+        """The hard limit of the queue."""
+        return self.queue.limit if isinstance(self.queue, Red) else self.queue.size
 
     @property
     def mean_loss(self) -> float:
@@ -182,6 +217,8 @@ class Path(Part):
     """From the terminal."""
     terminal: Literal["client", "server"] = "client"
     """Which endpoint sits at the terminal; 'server' makes a download an upload from the terminal."""
+    mtu: Annotated[int, Field(ge=1280, le=MTU)] = MTU
+    """IP MTU of every interface, bytes; 1280 is the least that IPv6 allows (RFC 8200 §5)."""
     changes: tuple[Change, ...] = ()
     """Changes over time, in order."""
 
@@ -190,6 +227,28 @@ class Path(Part):
         times = [change.at for change in self.changes]
         if times != sorted(set(times)):
             raise ValueError("changes must be in order of time, each at a time of its own")
+        if any(link.service is not None for link in (self.forward, self.return_)) and any(
+            side is not None and side.rate is not None
+            for change in self.changes
+            for side in (change.forward, change.return_)
+        ):
+            raise ValueError("a path with a service process keeps its rate")
+        return self
+
+    @model_validator(mode="after")
+    def _thresholds(self) -> Self:
+        for name, link in (("forward", self.forward), ("return", self.return_)):
+            queue = link.queue
+            if not isinstance(queue, Red):
+                continue
+            low, high, limit = (
+                size.bytes_at(link.rate, self.rtt, MTU + FRAME_HEADER) for size in (queue.min, queue.max, queue.limit)
+            )
+            if not 0 < low < high <= limit:
+                raise ValueError(
+                    f"{name}.queue: RED needs min below max, and max within the limit: min {low} B, max {high} B, "
+                    f"limit {limit} B"
+                )
         return self
 
     @property
@@ -208,15 +267,141 @@ class Path(Part):
         return self.return_ if self.terminal == "client" else self.forward
 
 
-class Flow(Part):
-    """One client that downloads one file from one server."""
+class Bulk(Part):
+    """As much as the transport takes."""
 
-    download: Size
-    """Size of the file."""
+    model: Literal["bulk"] = "bulk"
+
+
+class ConstantRate(Part):
+    """Equal amounts at equal times; what the transport does not take in time follows as soon as it does."""
+
+    model: Literal["cbr"]
+    rate: Rate
+    """Of the payload."""
+    packet: Size = Size.parse("1200 B")
+    """UDP payload of a datagram; TCP cuts its own segments."""
+
+
+class Poisson(Part):
+    """Datagrams of one size with exponential gaps."""
+
+    model: Literal["poisson"]
+    rate: Rate
+    """Mean rate of the UDP payload."""
+    packet: Size = Size.parse("1200 B")
+    """UDP payload of a datagram."""
+
+
+class UniformGaps(Part):
+    """Datagrams with sizes and gaps drawn from uniform distributions."""
+
+    model: Literal["uniform"]
+    packet: tuple[Size, Size]
+    """UDP payload of a datagram: smallest, largest."""
+    gap: tuple[Duration, Duration]
+    """Time between two datagrams: shortest, longest."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.packet[0].bytes > self.packet[1].bytes or self.gap[0].value > self.gap[1].value:
+            raise ValueError("ranges go from the smallest to the largest value")
+        if not self.gap[1].value:
+            raise ValueError("a gap is longer than nothing")
+        return self
+
+    @property
+    def rate(self) -> Rate:
+        """Mean rate of the UDP payload."""
+        size, gap = sum(one.bytes for one in self.packet) / 2, sum(one.seconds for one in self.gap) / 2
+        return Rate(round(size * 8 / gap))
+
+
+Traffic = Annotated[Bulk | ConstantRate | Poisson | UniformGaps, Field(discriminator="model")]
+FlowKind = Literal["quic", "tcp", "udp"]
+#: What plays flows of TCP and UDP unless a flow names something else: this kernel's, driven by a generator.
+GENERATOR = "linux"
+
+
+class Flow(Part):
+    """One client and one server, each a host of its own. Data flows from the server to the client unless told."""
+
+    kind: FlowKind = "quic"
+    """Transport. TCP is the kernel's own, UDP has no congestion control."""
+    download: Size | None = None
+    """Size of the file, or stop."""
     start: Duration = Duration(0)
-    """When the client starts, counted from the start of the first."""
+    """When the client starts, counted from the moment the path is up."""
+    stop: Duration | None = None
+    """When the flow is cut off, on the clock of `start`; what it transfers has no end of its own."""
     repeat_after: Duration | None = None
     """Download once more in a new connection, this long after the first ended (session tickets kept)."""
+    traffic: Traffic = Bulk()
+    """What the sender sends, and when: 'bulk', or a model with its figures."""
+    direction: Literal["to_client", "to_server"] = "to_client"
+    """Where data goes. QUIC endpoints serve downloads only."""
+    client: Annotated[str, Field(pattern=NAME)] | None = None
+    """The implementation at the client, instead of the matrix's."""
+    server: Annotated[str, Field(pattern=NAME)] | None = None
+    """The implementation at the server, instead of the matrix's."""
+    access_delay: Duration = Duration(0)
+    """Further one-way delay of this flow alone, in both directions, beyond the bottleneck."""
+    parameters: dict[str, ParameterValue] = {}
+    """Endpoint parameters of this flow alone, as client.NAME or server.NAME."""
+
+    @field_validator("traffic", mode="before")
+    @classmethod
+    def _short_traffic(cls, value: object) -> object:
+        return {"model": value} if isinstance(value, str) else value
+
+    @field_validator("parameters")
+    @classmethod
+    def _canonical(cls, value: dict[str, ParameterValue]) -> dict[str, ParameterValue]:
+        return {name: canonical_value(name, item) for name, item in value.items()}
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if (self.download is None) == (self.stop is None):
+            raise ValueError("give exactly one of download (a size) and stop (a time)")
+        if self.stop is not None and self.stop.value <= self.start.value:
+            raise ValueError(f"stops at {self.stop}, before it starts at {self.start}")
+        if self.stop is not None and self.repeat_after is not None:
+            raise ValueError("what is cut off at a time is not repeated: leave out stop or repeat_after")
+        if self.kind == "quic":
+            if not isinstance(self.traffic, Bulk) or self.direction != "to_client":
+                raise ValueError("QUIC endpoints serve files: their flows are downloads in bulk")
+            return self
+        if self.download is not None or self.repeat_after is not None:
+            raise ValueError(f"a flow of {self.kind} has a stop, no file")
+        if self.kind == "tcp":
+            if not isinstance(self.traffic, Bulk | ConstantRate):
+                raise ValueError("the traffic of a tcp flow is bulk or cbr")
+        elif isinstance(self.traffic, Bulk):
+            raise ValueError("the traffic of a udp flow is cbr, poisson or uniform")
+        else:
+            self._within_the_generator(self.traffic)
+        return self
+
+    def _within_the_generator(self, traffic: ConstantRate | Poisson | UniformGaps) -> None:
+        sizes = traffic.packet if isinstance(traffic, UniformGaps) else (traffic.packet,)
+        smallest, largest = min(size.bytes for size in sizes), max(size.bytes for size in sizes)
+        if not smallest >= 16 or largest > MTU - 48:
+            raise ValueError(f"a datagram of the generator has a payload of 16 to {MTU - 48} B")
+        frequency = traffic.rate.value / 8 / (sum(size.bytes for size in sizes) / len(sizes))
+        if frequency > GENERATOR_LIMIT:
+            raise ValueError(
+                f"{traffic.rate} are {frequency:.0f} datagrams/s, and the generator sends at most {GENERATOR_LIMIT}"
+            )
+
+    def implementation(self, role: Role) -> str | None:
+        """The implementation this flow names for a role; None where it is the matrix's."""
+        named = self.client if role == "client" else self.server
+        return named if named is not None or self.kind == "quic" else GENERATOR
+
+    @property
+    def sender(self) -> Role:
+        """Who sends the data."""
+        return "server" if self.direction == "to_client" else "client"
 
 
 class Objective(Part):
@@ -282,7 +467,7 @@ class Scenario(Part):
     """Where the case and its numbers come from."""
     path: Path
     """The emulated path."""
-    flows: Annotated[tuple[Flow, ...], Field(min_length=1)]
+    flows: Annotated[tuple[Flow, ...], Field(min_length=1, max_length=MAXIMUM_FLOWS)]
     """The clients, each with its server; all share the path."""
     protocol: Literal["auto", "h3", "hq-interop"] = "auto"
     """Application protocol; auto takes h3 where both ends speak it, else hq-interop."""
@@ -310,15 +495,33 @@ class Scenario(Part):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        largest = max(flow.download for flow in self.flows)
-        known = {f"milestone_{size.label()}" for size in self.milestones if size <= largest}
+        known = {f"milestone_{size.label()}" for size in self.milestones_within()}
         for objective in self.objectives:
             base = objective.metric.removeprefix("repeat_")
             if base.startswith("milestone_") and base not in known:
                 raise ValueError(f"objective on {objective.metric}, but the milestones are {', '.join(sorted(known))}")
             if objective.metric.startswith("repeat_") and all(flow.repeat_after is None for flow in self.flows):
                 raise ValueError(f"objective on {objective.metric}, but no flow has repeat_after")
+        delays = {flow.access_delay for flow in self.flows} - {Duration(0)}
+        if len(delays) > MAXIMUM_ACCESS_DELAYS:
+            raise ValueError(f"{len(delays)} different access delays, but a path has room for {MAXIMUM_ACCESS_DELAYS}")
+        for number, flow in enumerate(self.flows):
+            if flow.stop is not None and flow.stop.value - flow.start.value > self.timeout.value:
+                raise ValueError(f"flow {number} runs until {flow.stop}, longer than the timeout of {self.timeout}")
         return self
+
+    def milestones_within(self) -> list[Size]:
+        """The milestones that the largest of the files has."""
+        sizes = [flow.download for flow in self.flows if flow.download is not None]
+        return [size for size in self.milestones if sizes and size <= max(sizes)]
+
+    @property
+    def open_roles(self) -> set[Role]:
+        """Roles that the matrix's implementations play in some flow; the others are all named by the flows."""
+        return {role for role in ROLES for flow in self.flows if flow.implementation(role) is None}
+
+
+Protocol = Literal["h3", "hq-interop", "tcp", "udp"]
 
 
 class Implementation(Part):
@@ -348,8 +551,8 @@ class Implementation(Part):
     """Time of a build on two cores, for the estimate."""
     roles: Annotated[tuple[Role, ...], Field(min_length=1)] = ("client", "server")
     """Roles it can play."""
-    protocols: Annotated[tuple[Literal["h3", "hq-interop"], ...], Field(min_length=1)] = ("h3", "hq-interop")
-    """Application protocols it speaks."""
+    protocols: Annotated[tuple[Protocol, ...], Field(min_length=1)] = ("h3", "hq-interop")
+    """Application protocols it speaks over QUIC; tcp and udp of a generator of background traffic."""
     colour: Annotated[str, Field(pattern=r"^#[0-9a-fA-F]{6}$")] = "#777777"
     """Its colour in every plot."""
     marker: str = "circle"
@@ -392,6 +595,11 @@ class Implementation(Part):
     def elsewhere(self) -> bool:
         """Whether it needs a published image or a repository."""
         return bool(self.image or self.upstream_image or self.upstream_repository)
+
+    @property
+    def speaks_quic(self) -> bool:
+        """Whether it belongs into a matrix."""
+        return bool({"h3", "hq-interop"} & set(self.protocols))
 
     def setting(self, role: Role, name: str) -> Setting | None:
         """How it sets a parameter in a role, with the default in force; None where nothing is known."""

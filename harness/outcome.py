@@ -43,6 +43,13 @@ class Image(Fact):
     """Image ID on the machine that ran it."""
 
 
+class Contestant(Fact):
+    """An implementation that a flow names for itself."""
+
+    implementation: Implementation
+    image: Image
+
+
 class Cell(Fact):
     """One point of the matrix. Two cells with the same key are the same experiment."""
 
@@ -59,10 +66,22 @@ class Cell(Fact):
     parameters: dict[str, ParameterValue]
     """Parameters asked for, as role.NAME; they are demands, not wishes."""
     seed: int
+    others: dict[str, Contestant] = {}
+    """Who else plays in it, by name: the implementations that flows name for themselves."""
 
-    def implementation(self, role: Role) -> Implementation:
-        """Who plays a role."""
-        return self.client if role == "client" else self.server
+    def implementation(self, role: Role, flow: int | None = None) -> Implementation:
+        """Who plays a role: in a flow, or, where none is given, wherever a flow names nobody."""
+        return self._contestant(role, flow)[0]
+
+    def image(self, role: Role, flow: int | None = None) -> Image:
+        """The image of who plays a role."""
+        return self._contestant(role, flow)[1]
+
+    def _contestant(self, role: Role, flow: int | None) -> tuple[Implementation, Image]:
+        name = None if flow is None else self.scenario.flows[flow].implementation(role)
+        if name is not None and name in self.others:
+            return self.others[name].implementation, self.others[name].image
+        return (self.client, self.client_image) if role == "client" else (self.server, self.server_image)
 
 
 class Outcome(Fact):

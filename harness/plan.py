@@ -12,11 +12,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from harness.lab import LAB_VERSION, endpoint_arguments, interop_testcase
+from harness.arguments import endpoint_arguments, interop_testcase
+from harness.lab import LAB_VERSION
 from harness.model import Implementation, Scenario
-from harness.outcome import Cell, EngineName, Image, SimKernel
-from harness.parameters import ParameterValue
-from harness.sweep import Combine, points
+from harness.outcome import Cell, Contestant, EngineName, Image, SimKernel
+from harness.parameters import ROLES, ParameterValue, Role
+from harness.sweep import Combine, Point, points
 
 #: Parts of a scenario that do not change what happens in a run, only what is read from it.
 _ONLY_READ = {
@@ -63,6 +64,11 @@ def cell_key(cell: Cell) -> str:
     """16 hexadecimal digits of BLAKE2b over the canonical JSON of what the cell's runs depend on."""
     scenario = cell.scenario.model_dump(mode="json", by_alias=True, exclude=_ONLY_READ)
     client_words, server_words = endpoint_arguments(cell)
+    flows = [] if not cell.others else [
+        [cell.image(role, flow).identity, words]
+        for flow in range(len(cell.scenario.flows))
+        for role, words in zip(ROLES, endpoint_arguments(cell, flow), strict=True)
+    ]  # fmt: skip
     content = {
         "lab": LAB_VERSION,
         "scenario": scenario,
@@ -74,35 +80,77 @@ def cell_key(cell: Cell) -> str:
         "engine": cell.engine,
         "parameters": cell.parameters,
         "seed": cell.seed,
+        **({"flows": flows} if flows else {}),
     }
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def cells(request: Request, images: Mapping[str, Image], sim_image: Image) -> list[Cell]:
-    """The matrix, in the order scenario, parameters, client, server. `images` maps names to images."""
-    made = []
-    swept = (
+def points_of(request: Request) -> list[Point]:
+    """The points of all scenarios' sweeps. Raises InputError."""
+    return [
         point
         for scenario in request.scenarios
         for point in points(scenario, request.parameters, request.vary, request.combine)
+    ]
+
+
+def named(swept: Iterable[Point]) -> list[str]:
+    """Implementations that flows name for themselves, sorted."""
+    return sorted(
+        {
+            name
+            for point in swept
+            for flow in point.scenario.flows
+            for role in ROLES
+            if (name := flow.implementation(role)) is not None
+        }
     )
-    for point, client, server in itertools.product(swept, request.clients, request.servers):
-        cell = Cell(
-            key="",
-            scenario=point.scenario,
-            client=client,
-            server=server,
-            client_image=images[client.name],
-            server_image=images[server.name],
-            sim_image=sim_image,
-            engine=request.engine,
-            sim_kernel=request.sim_kernel,
-            parameters=dict(point.parameters),
-            seed=request.seed,
-        )
-        made.append(cell.model_copy(update={"key": cell_key(cell)}))
+
+
+def cells(
+    request: Request,
+    images: Mapping[str, Image],
+    sim_image: Image,
+    others: Mapping[str, Implementation] | None = None,
+) -> list[Cell]:
+    """The matrix, in the order scenario, parameters, client, server.
+
+    `images` maps names to images, `others` the names that flows give to implementations. A scenario whose flows
+    name all the clients, or all the servers, has one cell for all of the matrix's.
+    """
+    made = []
+    for point in points_of(request):
+        cast = {name: Contestant(implementation=(others or {})[name], image=images[name]) for name in named([point])}
+        for client, server in itertools.product(
+            _players("client", point, request.clients, cast), _players("server", point, request.servers, cast)
+        ):
+            cell = Cell(
+                key="",
+                scenario=point.scenario,
+                client=client,
+                server=server,
+                client_image=images[client.name],
+                server_image=images[server.name],
+                sim_image=sim_image,
+                engine=request.engine,
+                sim_kernel=request.sim_kernel,
+                parameters=dict(point.parameters),
+                seed=request.seed,
+                others=cast,
+            )
+            made.append(cell.model_copy(update={"key": cell_key(cell)}))
     return made
+
+
+def _players(
+    role: Role, point: Point, asked: Sequence[Implementation], cast: Mapping[str, Contestant]
+) -> Sequence[Implementation]:
+    """Who plays a role in turn: the matrix's, or, where no flow leaves it open, the first flow's alone."""
+    first = point.scenario.flows[0].implementation(role)
+    if role in point.scenario.open_roles or first is None:
+        return asked
+    return [cast[first].implementation]
 
 
 def runs(matrix: Iterable[Cell], repetitions: int | None = None) -> list[PlannedRun]:

@@ -9,8 +9,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from harness.arguments import UnsupportedError
 from harness.engines import Engine, EngineResult, Progress
-from harness.lab import UnsupportedError, build_lab
+from harness.lab import build_lab, transferred_bytes
 from harness.metrics import measure
 from harness.outcome import Cell, MeasuredRun, Outcome, Run
 from harness.plan import PlannedRun
@@ -19,8 +20,7 @@ from harness.store import Store, disk_error
 
 def space_needed(cell: Cell) -> int:
     """Bytes a run may write: the files it receives, and as much again for captures and qlog, and some."""
-    transfers = sum(flow.download.bytes * (1 if flow.repeat_after is None else 2) for flow in cell.scenario.flows)
-    return 3 * transfers + (64 << 20)
+    return 3 * transferred_bytes(cell.scenario) + (64 << 20)
 
 
 def cpu_times() -> dict[str, int]:

@@ -47,6 +47,11 @@ def burst_bytes(link: Link, rate: Rate | None = None) -> int:
     return max(2 * FRAME, math.ceil(rate.value * WAKE_UP / 8))
 
 
+def opportunity_gap(link: Link, mtu: int = MTU) -> Duration:
+    """Mean time between two opportunities of a service process: a full frame's time at the link's rate."""
+    return Duration(round((mtu + FRAME_HEADER) * 8 * 10**9 / link.rate.value))
+
+
 def netem_limit(link: Link) -> int:
     """Packets that netem must hold so that it never drops: the delay's worth of the smallest frames."""
     held = link.rate.value * (link.delay.seconds + link.jitter.seconds) / 8 / 60

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from ipaddress import ip_address
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from harness.model import DropTail, GilbertElliott, Link, LinkChange, Path
-from harness.path.arithmetic import burst_bytes, netem_limit, queue_bytes, size_bytes
+from harness.model import MTU, DropTail, GilbertElliott, Link, LinkChange, Path, Red
+from harness.path.arithmetic import FRAME, burst_bytes, netem_limit, opportunity_gap, queue_bytes, size_bytes
 from harness.units import Duration, Percentage, Rate
 
 #: One command as an argument vector. The interfaces are called `left` (client side) and `right`.
 Command = tuple[str, ...]
 Side = Literal["left", "right"]
+#: Ahead of a queue with a service process: cuts super-packets and never holds one back (tc tbf rate, burst).
+UNLIMITED = ("10gbit", 2 * FRAME)
+#: Quantiles of the exponential distribution for netem (images/sim/exponential.py): a table entry t stands for
+#: mean + t × deviation, and these two give it the range from nothing to ten times the mean gap.
+_EXPONENTIAL, _CENTRE, _DEVIATION = "exponential", 5.0, 1.25
+#: One opportunity every so often during a cold start (mahimahi's mm-rate-to-events).
+COLD_GAP = Duration.parse("100 ms")
+#: Seeds of service processes lie so far from those of the netems behind them.
+_SLOT_SEED = 100
+#: For how long a cold start comes again.
+HORIZON = Duration.parse("10 min")
 
 
 class Record(BaseModel):
@@ -42,6 +55,7 @@ class LinkProgram(Record):
     limit_bytes: int | None
     limit_packets: int | None
     discipline: Literal["droptail", "red"]
+    service: Literal["constant", "poisson"] = "constant"
     mean_loss: float
 
 
@@ -98,13 +112,65 @@ def _loss(loss: Percentage | GilbertElliott, seed: int) -> list[str]:
     return [*words, "seed", str(seed)] if words else []
 
 
-def _netem(verb: str, link: Link, side: Side, seed: int) -> Command:
-    delay = ["delay", _nanoseconds(link.delay)]
+def _netem(verb: str, link: Link, side: Side, place: Command, more: Duration, seed: int) -> Command:
+    """Delay and loss at one place of the egress; `more`: an access delay on top of the link's own."""
+    delay = ["delay", _nanoseconds(link.delay + more)]
     if link.jitter.value:
         delay.append(_nanoseconds(link.jitter))
     return (
-        "tc", "qdisc", verb, "dev", side, "root", "handle", "1:", "netem",
-        "limit", str(netem_limit(link)), *delay, *_loss(link.loss, seed),
+        "tc", "qdisc", verb, "dev", side, *place, "netem",
+        "limit", str(netem_limit(link.model_copy(update={"delay": link.delay + more}))), *delay,
+        *_loss(link.loss, seed),
+    )  # fmt: skip
+
+
+Access = Mapping[str, Duration]
+"""Addresses of endpoints with an access delay of their own → the delay."""
+
+
+def _places(access: Access) -> list[tuple[Command, Duration]]:
+    """Where the netems of an egress are, and their access delays: the root alone, or the classes of a prio."""
+    delays = sorted(set(access.values()))
+    if not delays:
+        return [(("root", "handle", "1:"), Duration(0))]
+    return [
+        (("parent", f"1:{band:x}", "handle", f"{band + 0x10:x}:"), delay)
+        for band, delay in enumerate((Duration(0), *delays), 1)
+    ]
+
+
+def _egress(link: Link, side: Side, access: Access, seed: int) -> tuple[Command, ...]:
+    """Delay, jitter and loss of one direction, with its flows' own access delays."""
+    places = _places(access)
+    netems = tuple(_netem("add", link, side, place, more, seed + 2 * band) for band, (place, more) in enumerate(places))
+    if len(places) == 1:
+        return netems
+    bands = {delay: band for band, (_, delay) in enumerate(places, 1)}
+    prio = ("tc", "qdisc", "add", "dev", side, "root", "handle", "1:", "prio", "bands", str(len(places)),
+            "priomap", *["0"] * 16)  # fmt: skip
+    filters = []
+    for address, delay in access.items():
+        version = ip_address(address).version
+        protocol, order, match, bits = ("ip", "1", "ip", "32") if version == 4 else ("ipv6", "2", "ip6", "128")
+        filters.append(
+            ("tc", "filter", "add", "dev", side, "parent", "1:", "protocol", protocol, "prio", order, "u32",
+             "match", match, "dst", f"{address}/{bits}", "flowid", f"1:{bands[delay]:x}")
+        )  # fmt: skip
+    return (prio, *netems, *filters)
+
+
+def _slot(verb: str, link: Link, device: str, limit: int, mtu: int, seed: int, *, cold: bool) -> Command:
+    """The server of a queue with a service process: one packet when an opportunity comes (netem's slots)."""
+    mean = opportunity_gap(link, mtu)
+    words = (
+        [_nanoseconds(COLD_GAP), _nanoseconds(COLD_GAP)]
+        if cold
+        else ["distribution", _EXPONENTIAL, *(f"{round(part * mean.value)}ns" for part in (_CENTRE, _DEVIATION))]
+    )
+    parent = "10:1" if isinstance(link.queue, Red) else "1:"
+    return (
+        "tc", "qdisc", verb, "dev", device, "parent", parent, "handle", "20:", "netem", "limit", str(limit),
+        "slot", *words, "packets", "1", "seed", str(seed),
     )  # fmt: skip
 
 
@@ -172,17 +238,38 @@ def _redirect(side: Side, device: str) -> tuple[Command, ...]:
     )
 
 
-def _direction(link: Link, device: str, ingress: Side, egress: Side, rtt: Duration, seed: int) -> tuple[Command, ...]:
-    return (
-        *_redirect(ingress, device),
-        _tbf("add", device, link.rate, burst_bytes(link), queue_bytes(link, rtt)),
-        *_queue(link, device, rtt),
-        _netem("add", link, egress, seed),
-    )
+def _bottleneck(link: Link, device: str, rtt: Duration, mtu: int, seed: int) -> tuple[Command, ...]:
+    if link.service is None:
+        return (_tbf("add", device, link.rate, burst_bytes(link), queue_bytes(link, rtt)), *_queue(link, device, rtt))
+    rate, burst = UNLIMITED
+    limit = round(link.held.amount)
+    ahead = ("tc", "qdisc", "add", "dev", device, "root", "handle", "1:", "tbf", "rate", rate, "burst", str(burst),
+             "limit", str(limit * FRAME))  # fmt: skip
+    cold = bool(link.service.cold_start.value)
+    # A drop-tail queue is the server's own.
+    discipline = _queue(link, device, rtt) if isinstance(link.queue, Red) else ()
+    return (ahead, *discipline, _slot("add", link, device, limit, mtu, seed, cold=cold))
+
+
+def _cold_starts(link: Link, device: str, mtu: int, seed: int) -> list[tuple[int, Command]]:
+    """When (ns) a service process leaves its cold start and enters it again, and with which command."""
+    service = link.service
+    if service is None or not service.cold_start.value:
+        return []
+    limit = round(link.held.amount)
+    made, begin = [], 0
+    while begin < HORIZON.value:
+        if begin:
+            made.append((begin, _slot("change", link, device, limit, mtu, seed, cold=True)))
+        made.append((begin + service.cold_start.value, _slot("change", link, device, limit, mtu, seed, cold=False)))
+        if service.period is None:
+            break
+        begin += service.period.value
+    return made
 
 
 def _figures(link: Link, device: str, ingress: Side, egress: Side, rtt: Duration) -> LinkProgram:
-    packets = isinstance(link.queue, DropTail) and link.queue.size.unit == "packets"
+    packets = link.held.unit == "packets" and (isinstance(link.queue, DropTail) or link.service is not None)
     return LinkProgram(
         device=device,
         ingress=ingress,
@@ -192,8 +279,9 @@ def _figures(link: Link, device: str, ingress: Side, egress: Side, rtt: Duration
         jitter_ns=link.jitter.value,
         burst_bytes=burst_bytes(link),
         limit_bytes=None if packets else queue_bytes(link, rtt),
-        limit_packets=round(link.queue.size.amount) if packets and isinstance(link.queue, DropTail) else None,
+        limit_packets=round(link.held.amount) if packets else None,
         discipline=link.queue.discipline,
+        service="constant" if link.service is None else link.service.process,
         mean_loss=link.mean_loss,
     )
 
@@ -210,12 +298,17 @@ def _apply(link: Link, change: LinkChange | None) -> Link:
     return link.model_copy(update=new)
 
 
-def _changed(before: Link, after: Link, device: str, egress: Side, limit: int, seed: int) -> list[Command]:
+def _changed(
+    before: Link, after: Link, device: str, egress: Side, limit: int, access: Access, seed: int
+) -> list[Command]:
     commands: list[Command] = []
     if after.rate != before.rate:
         commands.append(_tbf("change", device, after.rate, burst_bytes(after), limit))
     if after.delay != before.delay or after.loss != before.loss:
-        commands.append(_netem("change", after, egress, seed))
+        commands.extend(
+            _netem("change", after, egress, place, more, seed + 2 * band)
+            for band, (place, more) in enumerate(_places(access))
+        )
     return commands
 
 
@@ -236,31 +329,45 @@ _DIRECTIONS: tuple[tuple[Literal["to_client", "to_server"], Side, Side], ...] = 
 )
 
 
-def compile_path(path: Path, seed: int = 1) -> PathProgram:
-    """The program of a path. `seed` makes netem's loss repeat, packet for packet.
+def compile_path(path: Path, seed: int = 1, access: Access | None = None) -> PathProgram:
+    """The program of a path. `seed` makes netem's loss and service times repeat, packet for packet.
 
-    ValueError for a queue that tc cannot express.
+    `access`: addresses of endpoints with an access delay of their own. ValueError for a queue that tc cannot express.
     """
-    rtt = path.rtt
+    rtt, access = path.rtt, access or {}
     links = {"to_client": path.to_client, "to_server": path.to_server}
     # Queues are sized once: a change of rate keeps the bytes.
     limits = {name: queue_bytes(link, rtt) for name, link in links.items()}
     seeds = {"to_client": seed, "to_server": seed + 1}
     setup: list[Command] = []
+    if path.mtu != MTU:
+        setup.extend(("ip", "link", "set", "dev", side, "mtu", str(path.mtu)) for side in ("left", "right"))
+    timed: list[tuple[int, Command]] = []
     for name, ingress, egress in _DIRECTIONS:
-        setup.extend(_direction(links[name], name, ingress, egress, rtt, seeds[name]))
+        link = links[name]
+        setup.extend(_redirect(ingress, name))
+        setup.extend(_bottleneck(link, name, rtt, path.mtu, seeds[name] + _SLOT_SEED))
+        setup.extend(_egress(link, egress, access, seeds[name]))
+        timed.extend(_cold_starts(link, name, path.mtu, seeds[name] + _SLOT_SEED))
     figures = {name: _figures(links[name], name, ingress, egress, rtt) for name, ingress, egress in _DIRECTIONS}
-    changes, timeline = [], []
+    timeline = []
     for change in path.changes:
-        commands: list[Command] = []
         states: dict[str, LinkState | None] = {}
         for name, _, egress in _DIRECTIONS:
             towards_terminal = (name == "to_client") == (path.terminal == "client")
             before = links[name]
             after = _apply(before, change.forward if towards_terminal else change.return_)
-            commands.extend(_changed(before, after, name, egress, limits[name], seeds[name]))
+            commands = _changed(before, after, name, egress, limits[name], access, seeds[name])
+            timed.extend((change.at.value, command) for command in commands)
             states[name] = _state(before, after)
             links[name] = after
-        changes.append(TimedCommands(at_ns=change.at.value, commands=tuple(commands)))
         timeline.append(PathChange(at=change.at.seconds, to_client=states["to_client"], to_server=states["to_server"]))
-    return PathProgram(setup=tuple(setup), changes=tuple(changes), links=figures, timeline=tuple(timeline))
+    return PathProgram(setup=tuple(setup), changes=_together(timed), links=figures, timeline=tuple(timeline))
+
+
+def _together(timed: list[tuple[int, Command]]) -> tuple[TimedCommands, ...]:
+    """Commands in order of time, those of one moment together."""
+    moments: dict[int, list[Command]] = {}
+    for at_ns, command in sorted(timed, key=lambda item: item[0]):
+        moments.setdefault(at_ns, []).append(command)
+    return tuple(TimedCommands(at_ns=at_ns, commands=tuple(commands)) for at_ns, commands in moments.items())

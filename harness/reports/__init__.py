@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 
-from harness.lab import endpoint_parameters
+from harness.arguments import endpoint_parameters
 from harness.outcome import Cell, Interval, MeasuredRun, Measurement, Run, Verdict, proven_outcome
 from harness.reports.parameters import sort_key
 from harness.stats import interval

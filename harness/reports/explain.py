@@ -19,8 +19,7 @@ def _link(name: str, link: Link, rtt: Duration) -> list[str]:
 
 
 def _sizes(scenario: Scenario) -> list[Size]:
-    largest = max(flow.download for flow in scenario.flows)
-    return sorted({*(size for size in scenario.milestones if size <= largest), largest})
+    return sorted({*scenario.milestones_within(), *(flow.download for flow in scenario.flows if flow.download)})
 
 
 def explain(scenario: Scenario) -> str:

@@ -43,8 +43,7 @@ def interval_text(span: Interval | None) -> str:
 
 def columns(scenario: Scenario) -> list[tuple[str, str]]:
     """(metric, heading) of the columns with times for a scenario: its milestones, and those of the repeat."""
-    largest = max(flow.download for flow in scenario.flows)
-    sizes = [size.label() for size in scenario.milestones if size <= largest]
+    sizes = [size.label() for size in scenario.milestones_within()]
     made = [(f"milestone_{size}", f"{size} s") for size in sizes]
     if any(flow.repeat_after is not None for flow in scenario.flows):
         made.append((f"repeat_milestone_{sizes[-1]}" if sizes else "repeat_completion", f"repeat {sizes[-1]} s"))

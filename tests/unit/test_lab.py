@@ -3,9 +3,11 @@ from __future__ import annotations
 import ipaddress
 
 import pytest
+from pydantic import ValidationError
 
+from harness.arguments import UnsupportedError, default_receive_window, effective_parameters
 from harness.errors import InputError
-from harness.lab import UnsupportedError, build_lab, default_receive_window, effective_parameters, run_seed
+from harness.lab import build_lab, run_seed
 from harness.model import Flow
 from harness.units import Duration, Size
 from tests.examples import cell, implementation, link, path, scenario
@@ -120,5 +122,5 @@ def test_loss_differs_between_repetitions_and_not_between_cells_of_a_study() -> 
 
 
 def test_too_many_flows() -> None:
-    with pytest.raises(InputError, match="a lab holds"):
-        build_lab(cell(scenario(flows=_flows(51), objectives=[])), 0)
+    with pytest.raises(ValidationError, match="at most 50"):
+        scenario(flows=_flows(51), objectives=[])

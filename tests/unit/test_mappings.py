@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness.lab import UnsupportedError, build_lab
+from harness.arguments import UnsupportedError
+from harness.lab import build_lab
 from harness.model import Flow, Implementation
 from harness.parameters import ROLES, ParameterValue, Role
 from harness.units import Duration, Size

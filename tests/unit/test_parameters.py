@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from harness.arguments import endpoint_arguments
 from harness.catalogue import Catalogue
 from harness.errors import InputError
-from harness.lab import build_lab, endpoint_arguments
+from harness.lab import build_lab
 from harness.parameters import PARAMETERS, Setting, canonical_value, parse_parameter_name
 from tests.examples import cell, implementation
 

@@ -1,0 +1,175 @@
+"""Cell → what each endpoint is told: application protocol, words and environment. Pure.
+
+A parameter that an implementation does not honour is an error, by name: nothing is ignored in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from harness.model import Implementation, Protocol
+from harness.outcome import Cell
+from harness.parameters import PARAMETERS, ROLES, ParameterValue, Role, Setting, other, parse_parameter_name
+from harness.path import bdp_bytes, queue_bytes
+from harness.units import Size
+
+#: TESTCASE of the endpoint contract by protocol; the generator's is none of the contract's.
+TESTCASES: dict[Protocol, str] = {"h3": "http3", "hq-interop": "transfer", "tcp": "traffic", "udp": "traffic"}
+
+
+class UnsupportedError(Exception):
+    """A combination that an implementation does not offer; the cell is unsupported, by name."""
+
+    def __init__(self, role: Role, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.role: Role = role
+        self.reason = reason
+        self.detail = detail
+
+
+def _protocols(cell: Cell, flow: int | None) -> tuple[Protocol, ...]:
+    """What a flow may use, best first."""
+    kind = "quic" if flow is None else cell.scenario.flows[flow].kind
+    if kind != "quic":
+        return (kind,)
+    return ("h3", "hq-interop") if cell.scenario.protocol == "auto" else (cell.scenario.protocol,)
+
+
+def application_protocol(cell: Cell, flow: int | None = None) -> Protocol:
+    """The protocol both ends of a flow, or of the matrix's pair, speak; UnsupportedError names who does not."""
+    client, server = (cell.implementation(role, flow) for role in ROLES)
+    possible = _protocols(cell, flow)
+    for protocol in possible:
+        if protocol in client.protocols and protocol in server.protocols:
+            return protocol
+    if len(possible) > 1:
+        detail = f"{client.name} and {server.name} share no application protocol"
+        raise UnsupportedError("client", "no_common_protocol", detail)
+    role: Role = "client" if possible[0] not in client.protocols else "server"
+    who = client if role == "client" else server
+    raise UnsupportedError(role, "protocol", f"{who.name} does not speak {possible[0]}")
+
+
+def interop_testcase(cell: Cell, flow: int | None = None) -> str:
+    """TESTCASE of the endpoint contract; empty when the pair has no common protocol."""
+    try:
+        return TESTCASES[application_protocol(cell, flow)]
+    except UnsupportedError:
+        return ""
+
+
+def default_receive_window(cell: Cell) -> int:
+    """Flow-control credit that never limits the path: twice the BDP and the queue, at least 16 MiB.
+
+    A power of two, because MsQuic takes nothing else for a stream.
+    """
+    link = cell.scenario.path.to_client
+    rtt = cell.scenario.path.rtt
+    needed = 2 * (bdp_bytes(link.rate, rtt) + queue_bytes(link, rtt))
+    return max(16 * 2**20, 1 << (needed - 1).bit_length())
+
+
+def endpoint_parameters(parameters: Mapping[str, ParameterValue]) -> dict[str, ParameterValue]:
+    """Of a cell's parameters those of its endpoints; the others (path.…) are in its scenario's path already."""
+    return {name: value for name, value in parameters.items() if name.partition(".")[0] in ROLES}
+
+
+def effective_parameters(cell: Cell, flow: int | None = None) -> dict[str, ParameterValue]:
+    """Parameters as set, of one flow or of the matrix's pair: those asked for, and the harness's own where the
+    image can set them.
+
+    What is asked of the whole cell is asked of its QUIC flows; a flow's own parameters come before.
+    """
+    own = None if flow is None else cell.scenario.flows[flow]
+    if own is not None and own.kind != "quic":
+        return dict(sorted(own.parameters.items()))
+    chosen = endpoint_parameters(cell.parameters) | ({} if own is None else own.parameters)
+    client = cell.implementation("client", flow)
+    for name in ("connection_window", "stream_window"):
+        setting = client.setting("client", name)
+        if setting is not None and setting.settable:
+            chosen.setdefault(f"client.{name}", str(Size(default_receive_window(cell))))
+    return dict(sorted(chosen.items()))
+
+
+@dataclass
+class Given:
+    """What one endpoint is told."""
+
+    words: list[str] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+def _tell(cell: Cell, flow: int | None, given: dict[Role, Given], full: str, value: ParameterValue) -> None:
+    """Add what sets one parameter. UnsupportedError names who does not honour it."""
+    role, name = parse_parameter_name(full)
+    parameter = PARAMETERS[name]
+    who, peer = cell.implementation(role, flow), cell.implementation(other(role), flow)
+    setting, asking = who.setting(role, name), peer.setting(other(role), name)
+    try:
+        if setting is not None and setting.flag is not None:
+            given[role].words.append(setting.fill(setting.flag, parameter, value))
+        elif setting is not None and setting.environment is not None:
+            variable, _, text = setting.fill(setting.environment, parameter, value).partition("=")
+            given[role].environment[variable] = text
+        elif asking is not None and asking.asks is not None and "ack_frequency" in who.extensions:
+            who = peer
+            given[other(role)].words.append(asking.fill(asking.asks, parameter, value))
+        else:
+            raise UnsupportedError(role, "parameter", _cannot(who, role, name, setting, peer, asking))
+    except ValueError as error:
+        raise UnsupportedError(role, "parameter", f"{who.name} {error}") from error
+
+
+def _cannot(
+    who: Implementation, role: Role, name: str, setting: Setting | None, peer: Implementation, asking: Setting | None
+) -> str:
+    text = f"{who.name} cannot set {name} as a {role}"
+    if setting is not None and setting.default is not None:
+        text += f"; it is {setting.default}"
+    if asking is not None and asking.asks is not None:
+        text += f", and does not let {peer.name} ask for it (it has no ack_frequency extension)"
+    return text
+
+
+def _given(cell: Cell, flow: int | None) -> tuple[dict[Role, Given], UnsupportedError | None]:
+    """What both endpoints are told, and the first thing that somebody does not honour."""
+    given: dict[Role, Given] = {"client": Given(), "server": Given()}
+    first: UnsupportedError | None = None
+    for full, value in effective_parameters(cell, flow).items():
+        try:
+            _tell(cell, flow, given, full, value)
+        except UnsupportedError as error:
+            first = first or error
+            given[parse_parameter_name(full)[0]].words.append(f"unsupported:{error.detail}")
+    return given, first
+
+
+def endpoint_arguments(cell: Cell, flow: int | None = None) -> tuple[str, str]:
+    """What the parameters make of CLIENT_PARAMS and SERVER_PARAMS and of the environment, for a cell's key.
+
+    A parameter nobody honours leaves a mark instead (see `checked`).
+    """
+    given, _ = _given(cell, flow)
+    client, server = (
+        " ".join([*one.words, *(f"{name}={text}" for name, text in sorted(one.environment.items()))])
+        for one in (given["client"], given["server"])
+    )
+    return client, server
+
+
+def checked(cell: Cell, flow: int) -> dict[Role, Given]:
+    """What both endpoints of a flow are told.
+
+    UnsupportedError for the first thing an implementation does not offer.
+    """
+    for role in ROLES:
+        implementation = cell.implementation(role, flow)
+        if role not in implementation.roles:
+            raise UnsupportedError(role, "role", f"{implementation.name} has no {role}")
+    application_protocol(cell, flow)
+    given, unsupported = _given(cell, flow)
+    if unsupported is not None:
+        raise unsupported
+    return given
