@@ -20,7 +20,7 @@ from harness.engines.folder import prepare_folder
 from harness.engines.guest import STALL
 from harness.engines.images import Announce, Build, Images
 from harness.engines.rootfs import RootFileSystems
-from harness.engines.served import served_file
+from harness.engines.served import serve
 from harness.engines.upstream import missing
 from harness.engines.virtual import VirtualEngine
 from harness.errors import EngineError, HarnessError, InputError, did_you_mean
@@ -306,8 +306,7 @@ class App:
         """Write the first cell of a request as a lab that works by hand, with its images and files made."""
         cell = self.made(self.matrix(request, listen, pull=True)[0], listen)
         lab = build_lab(cell, 0)
-        for flow in lab.flows:
-            served_file(self.places.cache / "www", flow.file, flow.size)
+        serve(lab, self.places.cache)
         folder.mkdir(parents=True, exist_ok=True)
         prepare_folder(lab, folder.resolve(), self.places.cache.resolve())
 

@@ -113,6 +113,8 @@ def _tell(cell: Cell, flow: int | None, given: dict[Role, Given], full: str, val
         elif setting is not None and setting.environment is not None:
             variable, _, text = setting.fill(setting.environment, parameter, value).partition("=")
             given[role].environment[variable] = text
+        elif setting is not None and setting.default is not None and parameter.canonical(setting.default) == value:
+            pass  # it is in force, though nothing could change it
         elif asking is not None and asking.asks is not None and "ack_frequency" in who.extensions:
             who = peer
             given[other(role)].words.append(asking.fill(asking.asks, parameter, value))

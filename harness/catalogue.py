@@ -209,7 +209,9 @@ class Catalogue:
         """Implementations by comma-separated names, or 'all' that can play the role and are not `absent`."""
         known = {name: implementation for name, (implementation, _) in self.implementations().items()}
         if words == "all":
-            return [item for item in known.values() if role in item.roles and item.name not in absent]
+            return [
+                item for item in known.values() if item.speaks_quic and role in item.roles and item.name not in absent
+            ]
         found = []
         for word in [word.strip() for word in words.split(",") if word.strip()]:
             if word not in known:

@@ -136,6 +136,7 @@ def _request(
     vary: list[str] | None = None,
     zipped: bool = False,
 ) -> Request:
+    from harness.parameters import ROLES
     from harness.plan import Request
 
     if engine == EngineChoice.VIRTUAL:
@@ -151,6 +152,7 @@ def _request(
         scenarios=app.catalogue.find_scenarios(scenarios),
         clients=app.catalogue.find_implementations(clients, "client", absent),
         servers=app.catalogue.find_implementations(servers, "server", absent),
+        everybody=frozenset(role for role in ROLES if (clients if role == "client" else servers) == "all"),
         engine=engine.value,
         sim_kernel=kernel.value,
         repetitions=repeat,

@@ -83,11 +83,13 @@ class LabFlow(Spec):
     """When it is cut off."""
     repeat_after: float | None
     sender: Role = "server"
+    access_delay_ns: int = 0
+    """One-way delay of this flow alone, in both directions, on top of the link's."""
 
     @property
-    def seconds(self) -> float | None:
-        """How long it runs, where it is cut off."""
-        return None if self.stop is None else self.stop - self.start
+    def cut_off(self) -> bool:
+        """Whether it is the engine that ends it, at its stop; a generator ends by itself."""
+        return self.kind == "quic" and self.stop is not None
 
 
 class Lab(Spec):
@@ -113,6 +115,10 @@ class Lab(Spec):
         """The host of that name."""
         return next(host for host in self.hosts if host.name == name)
 
+    def time_limit(self, flow: LabFlow) -> float:
+        """Seconds from its start in which a client must come to its own end."""
+        return self.timeout if flow.stop is None else flow.stop - flow.start + DRAIN
+
     def sim_plan(self) -> dict[str, Any]:
         """The simulator's plan (see images/sim/simulator/plan.py), as plain data."""
         return {
@@ -121,11 +127,14 @@ class Lab(Spec):
             "addresses": {
                 side: [f"{network.sim_ipv4}/24", f"{network.sim_ipv6}/64"] for side, network in self.networks.items()
             },
-            # Those that start late are resolved when they come, behind the emulated delay.
+            # Containers that start late are resolved when they come, behind the emulated delay.
             "neighbours": [
-                {"side": "left" if host.role == "client" else "right", "address": address}
+                {
+                    "side": "left" if host.role == "client" else "right",
+                    "address": address,
+                    "late": host.role == "client" and self.flows[host.flow].start > 0,
+                }
                 for host in self.hosts
-                if host.role == "server" or self.flows[host.flow].start == 0
                 for address in (host.ipv4, host.ipv6)
             ],
             "setup": [list(command) for command in self.program.setup],
@@ -151,6 +160,7 @@ class Lab(Spec):
                     "sender": flow.sender,
                     "start": flow.start,
                     "stop": flow.stop,
+                    "access_delay_ns": flow.access_delay_ns,
                 }
                 for flow in self.flows
             ],
@@ -323,6 +333,7 @@ def _flow(cell: Cell, index: int) -> LabFlow:
         stop=None if flow.stop is None else flow.stop.seconds,
         repeat_after=None if flow.repeat_after is None else flow.repeat_after.seconds,
         sender=flow.sender,
+        access_delay_ns=flow.access_delay.value,
     )
 
 
@@ -332,7 +343,8 @@ def _access(scenario: Scenario, slot: int) -> dict[str, Duration]:
         address: flow.access_delay
         for index, flow in enumerate(scenario.flows)
         if flow.access_delay.value
-        for address in (f"193.167.{slot}.{100 + index}", f"193.167.{100 + slot}.{100 + index}")
+        for third in (slot, 100 + slot)
+        for address in (f"193.167.{third}.{100 + index}", f"fd00:cafe:cafe:{third}::{100 + index}")
     }
 
 

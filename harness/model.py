@@ -469,6 +469,10 @@ class Scenario(Part):
     """The emulated path."""
     flows: Annotated[tuple[Flow, ...], Field(min_length=1, max_length=MAXIMUM_FLOWS)]
     """The clients, each with its server; all share the path."""
+    clients: tuple[Annotated[str, Field(pattern=NAME)], ...] = ()
+    """Who the clients are where the command line names nobody; everybody by default."""
+    servers: tuple[Annotated[str, Field(pattern=NAME)], ...] = ()
+    """Who the servers are where the command line names nobody; everybody by default."""
     protocol: Literal["auto", "h3", "hq-interop"] = "auto"
     """Application protocol; auto takes h3 where both ends speak it, else hq-interop."""
     ip_version: Literal[4, 6] = 4

@@ -116,6 +116,8 @@ class Transfer(Fact):
     ended_ns: int
     """The client container ended."""
     exit_code: int | None = None
+    cut_off: bool = False
+    """The flow's stop had come: the client was told to end, with part of the file."""
 
 
 class Run(Fact):

@@ -30,6 +30,8 @@ _ONLY_READ = {
     "name",
     "vary",
     "combine",
+    "clients",
+    "servers",
 }
 
 
@@ -40,6 +42,8 @@ class Request:
     scenarios: Sequence[Scenario]
     clients: Sequence[Implementation]
     servers: Sequence[Implementation]
+    everybody: frozenset[Role] = frozenset()
+    """Roles for which nobody was named: a scenario's own choice then counts."""
     engine: EngineName = "compose"
     sim_kernel: SimKernel = "auto"
     repetitions: int | None = None
@@ -123,7 +127,7 @@ def cells(
     for point in points_of(request):
         cast = {name: Contestant(implementation=(others or {})[name], image=images[name]) for name in named([point])}
         for client, server in itertools.product(
-            _players("client", point, request.clients, cast), _players("server", point, request.servers, cast)
+            players(request, "client", point, cast), players(request, "server", point, cast)
         ):
             cell = Cell(
                 key="",
@@ -143,14 +147,17 @@ def cells(
     return made
 
 
-def _players(
-    role: Role, point: Point, asked: Sequence[Implementation], cast: Mapping[str, Contestant]
-) -> Sequence[Implementation]:
+def players(request: Request, role: Role, point: Point, cast: Mapping[str, Contestant]) -> Sequence[Implementation]:
     """Who plays a role in turn: the matrix's, or, where no flow leaves it open, the first flow's alone."""
-    first = point.scenario.flows[0].implementation(role)
-    if role in point.scenario.open_roles or first is None:
+    scenario = point.scenario
+    first = scenario.flows[0].implementation(role)
+    if role not in scenario.open_roles and first is not None:
+        return [cast[first].implementation]
+    asked = request.clients if role == "client" else request.servers
+    own = scenario.clients if role == "client" else scenario.servers
+    if role not in request.everybody or not own:
         return asked
-    return [cast[first].implementation]
+    return [item for item in asked if item.name in own]
 
 
 def runs(matrix: Iterable[Cell], repetitions: int | None = None) -> list[PlannedRun]:

@@ -2,12 +2,15 @@
 
 A dimension is a parameter of an endpoint, in one role (`client.initial_rtt`) or in both (`initial_rtt`), or a
 property of the path (`path.forward.rate`, `path.down.loss`). `forward` leads to the terminal and `return` away
-from it; `down` leads to the client and `up` to the server, wherever the terminal is.
+from it; `down` leads to the client and `up` to the server, wherever the terminal is. With several flows it may also
+be one flow's own: who plays it (`flow1.server`), a parameter (`flow1.server.congestion_control`) or its access delay
+(`flow1.access_delay`).
 """
 
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -15,12 +18,13 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from harness.errors import InputError, did_you_mean
-from harness.model import Path, Scenario
+from harness.model import Flow, Path, Scenario
 from harness.parameters import PARAMETERS, ROLES, ParameterValue, canonical_value
 
 Combine = Literal["product", "zip"]
 DIRECTIONS = ("forward", "return", "down", "up")
 PROPERTIES = ("rate", "delay", "jitter", "loss", "queue", "burst")
+_FLOW = re.compile(r"flow(\d+)\.(.+)")
 
 
 @dataclass(frozen=True)
@@ -76,11 +80,15 @@ def _rows(name: str, asked: Mapping[str, Sequence[object]], combine: Combine) ->
 
 def _point(scenario: Scenario, row: Mapping[str, object]) -> Point:
     parameters: dict[str, ParameterValue] = dict(scenario.parameters)
-    path = scenario.path
+    path, flows = scenario.path, list(scenario.flows)
     for name, value in row.items():
         if name.startswith("path."):
             path, text = _changed(path, name, value)
             parameters[name] = text
+            continue
+        if match := _FLOW.fullmatch(name):
+            index = int(match[1])
+            flows[index], parameters[name] = _flow(flows, index, match[2], name, value)
             continue
         for full in [f"{role}.{name}" for role in ROLES] if name in PARAMETERS else [name]:
             try:
@@ -90,7 +98,28 @@ def _point(scenario: Scenario, row: Mapping[str, object]) -> Point:
                 if "," in str(value):
                     hint = f"several values are a sweep: --vary {name}={value}"
                 raise InputError(str(error), hint) from error
-    return Point(scenario.model_copy(update={"path": path}), parameters)
+    return Point(scenario.model_copy(update={"path": path, "flows": tuple(flows)}), parameters)
+
+
+def _flow(flows: Sequence[Flow], index: int, prop: str, name: str, value: object) -> tuple[Flow, str]:
+    """A flow with one property changed, and the value as it is written in results."""
+    if index >= len(flows):
+        raise InputError(f"{name}: there are {len(flows)} flows", f"the last one is flow{len(flows) - 1}")
+    content: dict[str, Any] = flows[index].model_dump(mode="json", by_alias=True)
+    role, _, parameter = prop.partition(".")
+    if role in ROLES and parameter in PARAMETERS:
+        content["parameters"] = {**content["parameters"], prop: value}
+    elif prop in (*ROLES, "access_delay"):
+        content[prop] = value
+    else:
+        known = ["client", "server", "access_delay", *(f"{one}.{other}" for one in ROLES for other in PARAMETERS)]
+        raise InputError(f"'{name}' is not a property of a flow", did_you_mean(prop, known))
+    try:
+        changed = Flow.model_validate(content)
+    except ValidationError as errors:
+        said = str(errors.errors(include_url=False)[0]["msg"]).removeprefix("Value error, ")
+        raise InputError(f"{name} = {value}: {said}") from errors
+    return changed, str(changed.parameters[prop] if parameter else getattr(changed, prop))
 
 
 def _changed(path: Path, name: str, value: object) -> tuple[Path, str]:

@@ -20,7 +20,7 @@ from harness.engines.docker import PREFIX, docker, failure, json_lines, remove_o
 from harness.engines.folder import CLIENT_START, diary, kernel_of, prepare_folder
 from harness.engines.owner import owner
 from harness.engines.sampler import Sampler
-from harness.engines.served import served_file
+from harness.engines.served import serve
 from harness.errors import EngineError
 from harness.lab import SERVER_WAIT, Lab, LabFlow
 from harness.outcome import EngineName, Outcome, Transfer
@@ -40,6 +40,8 @@ class _Download:
     deadline: float | None = None
     resume_at: float | None = None
     """When the repeat is due (monotonic seconds), while the flow pauses."""
+    cut_at: float | None = None
+    """When it is cut off (monotonic seconds), until it is."""
     done: bool = False
     transfers: list[Transfer] = field(default_factory=list)
 
@@ -72,8 +74,7 @@ class ComposeEngine:
 
     def run(self, lab: Lab, folder: Path, progress: Progress) -> EngineResult:
         """Run a lab; see `harness.engines.Engine.run`."""
-        for flow in lab.flows:
-            served_file(self._cache / "www", flow.file, flow.size)
+        serve(lab, self._cache)
         session = _Session(lab, folder, self._cache, self._log_limit, progress)
         return session.run()
 
@@ -110,6 +111,8 @@ class _Session:
         self._sampler = Sampler(self._folder, log_limit)
         self._ready_at: float | None = None
         self._blamed = "sim"
+        # Hosts of flows that were cut off: how they end is of no account any more.
+        self._told: set[str] = set()
 
     def run(self) -> EngineResult:
         self._write_files()
@@ -117,6 +120,10 @@ class _Session:
             with self._death_notices():
                 self._enter("create")
                 self._up([host.name for host in self._lab.hosts if not self._starts_late(host.name)])
+                late = [host.name for host in self._lab.hosts if self._starts_late(host.name)]
+                if late:
+                    # Made ahead, so that at its time a client has only to start.
+                    self._compose("create", "--no-build", "--no-recreate", *late)
                 self._look()
                 self._sampler.start()
                 self._enter("ready")
@@ -173,9 +180,14 @@ class _Session:
         download.started_ns = time.time_ns()
         download.resume_at = None
         if self._ready_at is not None:
-            download.deadline = time.monotonic() + CLIENT_START + self._lab.timeout
+            self._limit(download, time.monotonic())
         flow = download.flow.flow
-        self._sampler.watch_download(self._folder / f"flow{flow}" / "downloads", flow, download.index)
+        if download.flow.file:
+            self._sampler.watch_download(self._folder / f"flow{flow}" / "downloads", flow, download.index)
+
+    def _limit(self, download: _Download, now: float) -> None:
+        if not download.flow.cut_off:
+            download.deadline = now + CLIENT_START + self._lab.time_limit(download.flow)
 
     def _look(self) -> None:
         """Learn the containers' IDs, processes and images."""
@@ -233,6 +245,11 @@ class _Session:
             if self._ready_at is None and now - begun > 2 * SERVER_WAIT + 15:
                 return conclusion.of_simulator("", "the simulator was not ready in time")
             self._start_due(now)
+            for download in self._downloads.values():
+                if download.cut_at is not None and now >= download.cut_at:
+                    self._cut_off(download)
+            if all(item.done for item in self._downloads.values()):
+                return Outcome(status="completed")
             try:
                 death = self._deaths.get(timeout=self._until_next(now))
             except queue.Empty:
@@ -243,7 +260,7 @@ class _Session:
 
     def _until_next(self, now: float) -> float:
         """How long to wait for a death: to the next thing that is due, at most a quarter second."""
-        dues = [due for item in self._downloads.values() if (due := self._due(item)) is not None]
+        dues = [due for item in self._downloads.values() for due in (self._due(item), item.cut_at) if due is not None]
         limit = 0.05 if self._ready_at is None else 0.25
         return max(0.001, min([limit, *(due - now for due in dues)]))
 
@@ -261,7 +278,9 @@ class _Session:
             self._enter("transfer")
             for download in self._downloads.values():
                 if download.started_ns:
-                    download.deadline = now + CLIENT_START + self._lab.timeout
+                    self._limit(download, now)
+                if download.flow.cut_off and download.flow.stop is not None:
+                    download.cut_at = now + download.flow.stop
 
     def _start_due(self, now: float) -> None:
         """Start clients whose time has come: late starters, and repeats after their pause."""
@@ -269,12 +288,10 @@ class _Session:
             due = self._due(download)
             if due is None or now < due:
                 continue
-            if download.resume_at is None:
-                self._compose("up", "--detach", "--no-build", "--no-recreate", download.flow.client)
-            else:
-                if all(item.resume_at is not None or item.done for item in self._downloads.values()):
-                    self._enter("transfer")
-                docker("start", self._ids[download.flow.client])
+            resumes = download.resume_at is not None
+            if resumes and all(item.resume_at is not None or item.done for item in self._downloads.values()):
+                self._enter("transfer")
+            docker("start", self._ids[download.flow.client])
             self._begin(download)
             self._relook(download.flow.client)
 
@@ -285,12 +302,25 @@ class _Session:
         if service not in self._ids:
             raise EngineError(f"the container of {service} is gone", "was it removed by hand?")
 
+    def _cut_off(self, download: _Download) -> None:
+        """Tell a flow's client and server to end; how they do is of no account any more."""
+        flow = download.flow
+        download.cut_at, download.done = None, True
+        self._told |= {flow.client, flow.server}
+        ended_ns = time.time_ns()
+        docker("kill", "--signal", "SIGTERM", *(self._ids[name] for name in (flow.client, flow.server)), check=False)
+        self._record(download, _Death(flow.client, 0, ended_ns))
+        last = download.transfers[-1]
+        download.transfers[-1] = last.model_copy(update={"exit_code": None, "cut_off": True})
+
     def _died(self, death: _Death) -> Outcome | None:
         """What a container's end means: None while the lab goes on."""
         if death.service == "sim":
             return self._sim_died(death)
+        if death.service in self._told:
+            return None
         host = self._lab.host(death.service)
-        outcome = conclusion.of_exit(host, death.exit_code)
+        outcome = conclusion.of_exit(host, self._lab.flows[host.flow], death.exit_code)
         download = self._downloads.get(death.service)
         if download is not None:
             self._record(download, death)
@@ -304,18 +334,17 @@ class _Session:
             self._enter("pause")
         else:
             download.done = True
-        if all(item.done for item in self._downloads.values()):
-            return Outcome(status="completed")
         return None
 
     def _record(self, download: _Download, death: _Death) -> None:
         """Note a finished transfer, verify its file and make room for a repeat."""
         flow = download.flow
-        self._sampler.unwatch_download(flow.flow)
         download.deadline = None
-        place = self._folder / f"flow{flow.flow}" / "downloads" / flow.file
-        with contextlib.suppress(FileNotFoundError):
-            place.rename(conclusion.received_file(self._folder, flow.flow, download.index))
+        if flow.file:
+            self._sampler.unwatch_download(flow.flow)
+            place = self._folder / f"flow{flow.flow}" / "downloads" / flow.file
+            with contextlib.suppress(FileNotFoundError):
+                place.rename(conclusion.received_file(self._folder, flow.flow, download.index))
         download.transfers.append(
             Transfer(
                 flow=flow.flow,
@@ -343,7 +372,7 @@ class _Session:
         self._record(download, _Death(flow.client, -1, now))
         download.transfers[-1] = download.transfers[-1].model_copy(update={"exit_code": None})
         self._blamed = flow.client
-        return conclusion.of_timeout(self._lab.host(flow.client), self._lab.timeout)
+        return conclusion.of_timeout(self._lab.host(flow.client), self._lab.time_limit(flow))
 
     # --- bringing down
 

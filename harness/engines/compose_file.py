@@ -8,6 +8,7 @@ import yaml
 
 from harness.engines.docker import OWNER_LABEL
 from harness.lab import Host, Lab, Network
+from harness.model import MTU
 
 #: What the file leaves open, and cell.env answers: where served files, certificates and output are.
 VARIABLES = ("LAB_WWW", "LAB_CERTS", "LAB_OUT", "LAB_PLAN", "LAB_OWNER")
@@ -71,11 +72,15 @@ def _simulator(lab: Lab) -> dict[str, Any]:
     }
 
 
-def _network(network: Network) -> dict[str, Any]:
+def _network(network: Network, mtu: int) -> dict[str, Any]:
+    options = {"com.docker.network.bridge.enable_ip_masquerade": "false"}
+    if mtu != MTU:
+        # Of the bridge and of both ends of every wire to it.
+        options["com.docker.network.driver.mtu"] = str(mtu)
     return {
         "driver": "bridge",
         "enable_ipv6": True,
-        "driver_opts": {"com.docker.network.bridge.enable_ip_masquerade": "false"},
+        "driver_opts": options,
         "ipam": {"config": [{"subnet": network.ipv4}, {"subnet": network.ipv6}]},
         "labels": {OWNER_LABEL: _variable("LAB_OWNER")},
     }
@@ -85,7 +90,7 @@ def compose_document(lab: Lab) -> dict[str, Any]:
     """The Compose file of a lab, as plain data."""
     return {
         "services": {"sim": _simulator(lab), **{host.name: _endpoint(host) for host in lab.hosts}},
-        "networks": {side: _network(network) for side, network in lab.networks.items()},
+        "networks": {side: _network(network, lab.mtu) for side, network in lab.networks.items()},
     }
 
 

@@ -16,14 +16,20 @@ from harness.outcome import Outcome, Transfer
 NOT_SUPPORTED = 127
 
 
-def of_exit(host: Host, exit_code: int) -> Outcome | None:
-    """What an endpoint's end means: None for a client that says it has done its work."""
+def of_exit(host: Host, flow: LabFlow, exit_code: int) -> Outcome | None:
+    """What an endpoint's end means: None for a client that says it has done its work.
+
+    Those that are cut off at a stop have no end of their own: this is not asked of them once it has come.
+    """
     reason = f"exit_{exit_code}"
     if exit_code == NOT_SUPPORTED:
         detail = f"{host.role} does not support TESTCASE={host.environment['TESTCASE']}"
         return Outcome(status="unsupported", role=host.role, exit_code=exit_code, reason=reason, detail=detail)
     if host.role == "client" and exit_code == 0:
-        return None
+        if not flow.cut_off:
+            return None
+        detail = f"{host.name} ended by itself before its stop at {flow.stop:g} s"
+        return Outcome(status="crashed", role="client", exit_code=0, reason="ended_early", detail=detail)
     detail = f"the {host.role} ended with exit code {exit_code}"
     return Outcome(status="crashed", role=host.role, exit_code=exit_code, reason=reason, detail=detail)
 
@@ -66,6 +72,9 @@ class Check:
         if self.differs_at is not None and item.received == item.size:
             detail = f"the file differs from the served one at byte {self.differs_at}"
             return Outcome(status="wrong_file", role="client", reason="different_bytes", detail=detail)
+        if item.cut_off:
+            detail = f"{item.received} bytes came, which differ from the served ones at byte {self.differs_at}"
+            return Outcome(status="wrong_file", role="client", reason="different_bytes", detail=detail)
         detail = f"the client ended with exit code 0 and {item.received} of {item.size} bytes"
         return Outcome(status="wrong_file", role="client", reason="short_file", detail=detail)
 
@@ -76,12 +85,17 @@ def received_file(folder: Path, flow: int, index: int) -> Path:
 
 
 def check(transfer: Transfer, flow: LabFlow, folder: Path, www: Path) -> Check:
-    """Compare what a transfer left in the run's folder with the served file, and remove it."""
+    """Compare what a transfer left in the run's folder with the served file, and remove it.
+
+    Of one that was cut off with the beginning of it, which may be nothing.
+    """
+    if not flow.file:
+        return Check(transfer.model_copy(update={"intact": True}), None)
     file = received_file(folder, flow.flow, transfer.index)
     if not file.exists():
-        return Check(transfer, None)
+        return Check(transfer.model_copy(update={"intact": transfer.cut_off}), None)
     received = file.stat().st_size
-    difference = same_content(file, www / flow.file)
+    difference = same_content(file, www / flow.file, part=transfer.cut_off)
     file.unlink()
     return Check(transfer.model_copy(update={"received": received, "intact": difference is None}), difference)
 

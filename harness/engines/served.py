@@ -12,6 +12,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from harness.lab import Lab
+
 #: Names the endpoint contract uses for a server.
 NAMES = ("server", "server4", "server6", "server46")
 VALID_DAYS, RENEW_DAYS = 10, 2
@@ -37,12 +39,23 @@ def served_file(folder: Path, name: str, size: int) -> Path:
     return file
 
 
-def same_content(one: Path, other: Path) -> int | None:
-    """Offset of the first byte in which two files differ (a missing tail counts), or None when equal."""
+def serve(lab: Lab, cache: Path) -> None:
+    """Make the files that a lab's servers serve."""
+    for flow in lab.flows:
+        if flow.file:
+            served_file(cache / "www", flow.file, flow.size)
+
+
+def same_content(one: Path, other: Path, *, part: bool = False) -> int | None:
+    """Offset of the first byte in which two files differ, or None when equal.
+
+    A missing tail counts, unless `part`: then the first may be a beginning of the other.
+    """
     offset = 0
     with one.open("rb") as first, other.open("rb") as second:
         while True:
-            a, b = first.read(1 << 22), second.read(1 << 22)
+            a = first.read(1 << 22)
+            b = second.read(len(a) if part else 1 << 22)
             if a != b:
                 shorter = min(len(a), len(b))
                 left, right = (np.frombuffer(data[:shorter], dtype=np.uint8) for data in (a, b))

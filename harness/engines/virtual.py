@@ -21,7 +21,7 @@ from harness.engines.docker import tail
 from harness.engines.folder import CLIENT_START, diary, kernel_of, prepare_folder
 from harness.engines.guest import LAB, STALL, Guest, GuestEnd, remove_orphans
 from harness.engines.rootfs import RootFileSystems, RootFs
-from harness.engines.served import certificates, served_file, valid_from
+from harness.engines.served import certificates, serve, valid_from
 from harness.errors import EngineError
 from harness.lab import Host, Lab
 from harness.outcome import EngineName, Outcome, Transfer
@@ -87,8 +87,7 @@ class VirtualEngine:
             raise EngineError(f"virtual time needs an x86-64 machine, and this is {platform.machine()}")
         # What is made once and kept is made by one run at a time.
         with self._preparing:
-            for flow in lab.flows:
-                served_file(self._cache / "www", flow.file, flow.size)
+            serve(lab, self._cache)
             prepare_folder(lab, folder, self._cache)
             sim = self._images.of(lab.sim_image)
             images = {host.name: self._images.of(host.image) for host in lab.hosts}
@@ -162,10 +161,10 @@ def world_document(lab: Lab, images: dict[str, RootFs], cache: Path, log_limit: 
     return {
         "schema": 1,
         "folders": {"www": str(cache / "www"), "certs": str(cache / "certs")},
-        "timeout": lab.timeout,
         "client_start": CLIENT_START,
         "log_limit": log_limit,
         "sample_ns": sample_ns(lab),
+        "mtu": lab.mtu,
         "hosts": [_host(lab, host, images[host.name]) for host in lab.hosts],
     }
 
@@ -197,6 +196,8 @@ def _host(lab: Lab, host: Host, image: RootFs) -> dict[str, Any]:
         "as_root": _as_root(image),
         "start": flow.start if host.role == "client" else 0.0,
         "repeat_after": flow.repeat_after if host.role == "client" else None,
+        "cut_after": flow.stop if flow.cut_off and host.role == "client" else None,
+        "time_limit": lab.time_limit(flow),
         "file": flow.file,
     }
 
@@ -210,7 +211,7 @@ def transfers_of(lab: Lab, events: list[dict[str, Any]]) -> list[Transfer]:
             continue
         if event["event"] == "started":
             started[event["host"]] = event
-        elif event["event"] in ("ended", "timed_out"):
+        elif event["event"] in ("ended", "timed_out", "stopped"):
             begin = started.pop(event["host"])
             flow = lab.flows[lab.host(event["host"]).flow]
             found.append(
@@ -221,6 +222,7 @@ def transfers_of(lab: Lab, events: list[dict[str, Any]]) -> list[Transfer]:
                     started_ns=begin["t_ns"],
                     ended_ns=event["t_ns"],
                     exit_code=event.get("exit_code"),
+                    cut_off=event["event"] == "stopped",
                 )
             )
     return found
@@ -232,9 +234,9 @@ def outcome_of(lab: Lab, events: list[dict[str, Any]], simulator: list[dict[str,
         host = lab.host(event["host"])
         outcome = None
         if event["event"] == "ended":
-            outcome = conclusion.of_exit(host, event["exit_code"])
+            outcome = conclusion.of_exit(host, lab.flows[host.flow], event["exit_code"])
         elif event["event"] == "timed_out":
-            outcome = conclusion.of_timeout(host, lab.timeout)
+            outcome = conclusion.of_timeout(host, lab.time_limit(lab.flows[host.flow]))
         elif event["event"] == "overflowed":
             outcome = conclusion.of_logs(host)
         elif event["event"] == "unable":

@@ -17,10 +17,12 @@ Command = tuple[str, ...]
 Side = Literal["left", "right"]
 #: Ahead of a queue with a service process: cuts super-packets and never holds one back (tc tbf rate, burst).
 UNLIMITED = ("10gbit", 2 * FRAME)
-#: Quantiles of the exponential distribution for netem (images/sim/exponential.py): a table entry t stands for
-#: mean + t × deviation, and these two give it the range from nothing to ten times the mean gap.
+#: Quantiles of the exponential distribution for netem (images/sim/exponential.py), and what tc is told as mean and
+#: deviation, in mean gaps: they give the table the range from nothing to ten mean gaps.
 _EXPONENTIAL, _CENTRE, _DEVIATION = "exponential", 5.0, 1.25
-#: One opportunity every so often during a cold start (mahimahi's mm-rate-to-events).
+#: The kernel cuts a slot's deviation to what 32 bits hold, ns.
+_LARGEST_DEVIATION = (1 << 31) - 1
+#: One opportunity every so often during a cold start (the traces of Pantheon's --cold-start).
 COLD_GAP = Duration.parse("100 ms")
 #: Seeds of service processes lie so far from those of the netems behind them.
 _SLOT_SEED = 100
@@ -160,17 +162,26 @@ def _egress(link: Link, side: Side, access: Access, seed: int) -> tuple[Command,
 
 
 def _slot(verb: str, link: Link, device: str, limit: int, mtu: int, seed: int, *, cold: bool) -> Command:
-    """The server of a queue with a service process: one packet when an opportunity comes (netem's slots)."""
-    mean = opportunity_gap(link, mtu)
-    words = (
-        [_nanoseconds(COLD_GAP), _nanoseconds(COLD_GAP)]
-        if cold
-        else ["distribution", _EXPONENTIAL, *(f"{round(part * mean.value)}ns" for part in (_CENTRE, _DEVIATION))]
-    )
+    """The server of a queue with a service process: one packet when an opportunity comes (netem's slots).
+
+    As net/sched/sch_netem.c has it (netem_dequeue, get_slot_next): when a packet leaves, the gap to the next
+    opportunity is drawn; a packet that comes to a queue which has been empty beyond that one draws a new gap from
+    then on. With exponential gaps, which have no memory, both are what a Poisson process that runs all the time and
+    wastes opportunities on an empty queue does. What differs from mahimahi: an opportunity is one packet of any size,
+    not 1504 bytes; in a cold start a packet that comes to an empty queue waits 100 ms, where it would wait for what
+    is left of them; gaps are not whole milliseconds; and a timer that is late, in real time, makes a gap longer for
+    good. A change seeds the process anew, so that it repeats itself from period to period, as a trace in a loop does,
+    and begins with an opportunity. The limit counts the packet in service.
+    """
+    gap = opportunity_gap(link, mtu).value
+    # A change cannot take the table away, so a cold start has it too: with a deviation of nothing, almost.
+    mean, deviation = (COLD_GAP.value, 1) if cold else (round(_CENTRE * gap), round(_DEVIATION * gap))
+    if deviation > _LARGEST_DEVIATION:
+        raise ValueError(f"netem has no Poisson process as slow as {link.rate}: its gaps end at 10 × 1.7 s")
     parent = "10:1" if isinstance(link.queue, Red) else "1:"
     return (
         "tc", "qdisc", verb, "dev", device, "parent", parent, "handle", "20:", "netem", "limit", str(limit),
-        "slot", *words, "packets", "1", "seed", str(seed),
+        "slot", "distribution", _EXPONENTIAL, f"{mean}ns", f"{deviation}ns", "packets", "1", "seed", str(seed),
     )  # fmt: skip
 
 
@@ -239,6 +250,13 @@ def _redirect(side: Side, device: str) -> tuple[Command, ...]:
 
 
 def _bottleneck(link: Link, device: str, rtt: Duration, mtu: int, seed: int) -> tuple[Command, ...]:
+    """The queue of one direction and what serves it.
+
+    With a service process: tbf, which takes whatever its child lets go; RED, if asked for, which sees all that waits
+    as the backlog of its child; and the server. tbf peeks, so that RED does not take the time between opportunities
+    for idle; that RED in turn hands over the packet that was peeked at needs Linux 7.1 or a kernel with that fix
+    (net/sched/sch_red.c, red_dequeue: qdisc_dequeue_peeked).
+    """
     if link.service is None:
         return (_tbf("add", device, link.rate, burst_bytes(link), queue_bytes(link, rtt)), *_queue(link, device, rtt))
     rate, burst = UNLIMITED

@@ -1,4 +1,4 @@
-"""A capture as columns: the UDP datagrams of the flows at one interface of the simulator."""
+"""A capture as columns: the UDP datagrams and TCP segments of the flows at one interface of the simulator."""
 
 from __future__ import annotations
 
@@ -19,8 +19,14 @@ Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-#: Offset of the UDP header behind an Ethernet header and an IPv4 header without options, or an IPv6 header.
-_UDP_AT = {4: 34, 6: 54}
+#: IP protocol numbers.
+TCP, UDP = 6, 17
+#: Of a segment's flags (RFC 9293 §3.1).
+FIN, SYN, RST, ACK = 0x01, 0x02, 0x04, 0x10
+#: Offset of the header of UDP or TCP behind an Ethernet header and an IPv4 header without options, or an IPv6 header.
+_TRANSPORT_AT = {4: 34, 6: 54}
+#: Bytes of a TCP header without options, and how many of what follows are told apart by.
+_TCP_HEADER, _TCP_OPTIONS = 20, 40
 #: Where the source address starts, and the length of an address.
 _ADDRESS_AT = {4: (26, 4), 6: (22, 16)}
 #: Payload bytes visible of an IPv4 datagram.
@@ -29,7 +35,10 @@ _VISIBLE = pcap.HEAD - 42
 
 @dataclass(frozen=True)
 class Capture:
-    """n UDP datagrams between the flows' endpoints, in order of time; arrays have shape (n,) unless said."""
+    """n packets between the flows' endpoints, in order of time; arrays have shape (n,) unless said.
+
+    UDP datagrams of flows over QUIC or UDP, TCP segments of flows over TCP.
+    """
 
     t_ns: Ints
     to_client: Flags
@@ -37,6 +46,8 @@ class Capture:
     flow: Ints
     ip: Ints
     """IP version."""
+    protocol: Bytes
+    """IP protocol: `TCP` or `UDP`."""
     traffic_class: Bytes
     """The IP header's byte of DSCP and ECN (RFC 2474 §3, RFC 3168 §5): Type of Service in IPv4."""
     source_port: Ints
@@ -44,17 +55,23 @@ class Capture:
     length: Ints
     """Bytes of the frame on the wire, Ethernet header included, as tc counts them."""
     payload: Ints
-    """Bytes of UDP payload."""
+    """Bytes of payload of UDP or TCP."""
+    sequence: Ints
+    """Sequence number of a segment (RFC 9293 §3.4), 0 for a datagram."""
+    acknowledgement: Ints
+    """Acknowledgement number of a segment, 0 for a datagram."""
+    flags: Bytes
+    """Control bits of a segment (`SYN`, `ACK` …), 0 for a datagram."""
     form: Bytes
-    """`quic.Form` of the datagram's first packet."""
+    """`quic.Form` of the datagram's first packet; NONE outside flows over QUIC."""
     one_rtt: Flags
     """A 1-RTT packet is visible: first in the datagram, or behind a Handshake packet."""
     after_initial: Flags
     """Something follows the datagram's Initial packet."""
     key: npt.NDArray[np.uint64]
-    """Equal at both interfaces for one datagram; differs between datagrams, retransmitted ones too."""
+    """Equal at both interfaces for one packet; differs between packets, retransmitted ones too."""
     visible: Bytes
-    """First bytes of the UDP payload, zero beyond what was captured, shape (n, 54)."""
+    """First bytes of the UDP payload, zero beyond what was captured and for segments, shape (n, 54)."""
     truncated: bool = False
     """The file ends inside a record."""
 
@@ -62,17 +79,17 @@ class Capture:
         return len(self.t_ns)
 
     def where(self, chosen: npt.NDArray[np.generic]) -> Capture:
-        """The datagrams chosen by a mask or by indices."""
+        """The packets chosen by a mask or by indices."""
         columns = {f.name: getattr(self, f.name)[chosen] for f in fields(self) if f.name != "truncated"}
         return Capture(**columns, truncated=self.truncated)
 
     def between(self, start_ns: int, end_ns: int, flow: int, to_client: bool) -> Capture:
-        """The datagrams of one flow and direction with start ≤ t < end."""
+        """The packets of one flow and direction with start ≤ t < end."""
         inside = (self.t_ns >= start_ns) & (self.t_ns < end_ns)
         return self.where(inside & (self.flow == flow) & (self.to_client == to_client))
 
     def frame(self) -> pl.DataFrame:
-        """The same as a polars frame, one row per datagram."""
+        """The same as a polars frame, one row per packet."""
         names = [f.name for f in fields(self) if f.name not in ("truncated", "visible")]
         return pl.DataFrame({name: getattr(self, name) for name in names})
 
@@ -95,30 +112,35 @@ def read_capture(path: Path, flows: Sequence[FlowAddresses]) -> Capture:
     endpoints and are left out.
     """
     records = pcap.parse(read_bytes(path))
-    ip = _ip_version(records.heads)
-    flow, to_client = _flows(records.heads, ip, flows)
+    ip, protocol = _transport(records.heads)
+    flow, to_client = _flows(records.heads, ip, protocol, flows)
     chosen = np.flatnonzero(flow >= 0)
     chosen = chosen[np.argsort(records.t_ns[chosen], kind="stable")]
-    heads, ip, flow, to_client = records.heads[chosen], ip[chosen], flow[chosen], to_client[chosen]
-    udp, visible = _udp(heads, ip)
-    payload = udp[:, 2] - 8
-    form = quic.forms(visible)
+    heads, ip, protocol = records.heads[chosen], ip[chosen], protocol[chosen]
+    flow, to_client = flow[chosen], to_client[chosen]
+    udp, visible = _udp(heads, ip, protocol)
+    segments = _segments(heads, ip, protocol)
+    payload = np.where(protocol == TCP, segments.payload, udp[:, 2] - 8)
+    over_quic = np.isin(flow, [item.flow for item in flows if item.kind == "quic"])
+    form = np.where(over_quic, quic.forms(visible), quic.Form.NONE).astype(np.uint8)
     one_rtt, after_initial = _coalesced(visible, form, payload, np.minimum(records.captured[chosen], pcap.HEAD), ip)
     return Capture(
-        t_ns=records.t_ns[chosen], to_client=to_client, flow=flow, ip=ip, traffic_class=_traffic_class(heads, ip),
-        source_port=udp[:, 0], destination_port=udp[:, 1], length=records.length[chosen], payload=payload,
-        form=form, one_rtt=one_rtt, after_initial=after_initial,
-        key=_keys(flow, to_client, ip, udp, visible), visible=visible, truncated=records.truncated,
+        t_ns=records.t_ns[chosen], to_client=to_client, flow=flow, ip=ip, protocol=protocol,
+        traffic_class=_traffic_class(heads, ip), source_port=udp[:, 0], destination_port=udp[:, 1],
+        length=records.length[chosen], payload=payload, sequence=segments.sequence,
+        acknowledgement=segments.acknowledgement, flags=segments.flags, form=form, one_rtt=one_rtt,
+        after_initial=after_initial, key=_keys(flow, to_client, ip, udp, visible, segments), visible=visible,
+        truncated=records.truncated,
     )  # fmt: skip
 
 
-def _ip_version(heads: Bytes) -> Ints:
-    """4 or 6 for a frame with a whole UDP header, else 0."""
+def _transport(heads: Bytes) -> tuple[Ints, Bytes]:
+    """IP version and protocol of each frame; version 0 for one without a whole header of UDP or TCP."""
     ethertype = np.ascontiguousarray(heads[:, 12:14]).view(">u2")[:, 0]
     whole = (heads[:, 20] & 0x1F == 0) & (heads[:, 21] == 0)  # fragment offset 0
-    four = (ethertype == 0x0800) & (heads[:, 14] == 0x45) & (heads[:, 23] == 17) & whole
-    six = (ethertype == 0x86DD) & (heads[:, 14] >> 4 == 6) & (heads[:, 20] == 17)
-    return np.where(four, 4, np.where(six, 6, 0))
+    four = (ethertype == 0x0800) & (heads[:, 14] == 0x45) & np.isin(heads[:, 23], (TCP, UDP)) & whole
+    six = (ethertype == 0x86DD) & (heads[:, 14] >> 4 == 6) & np.isin(heads[:, 20], (TCP, UDP))
+    return np.where(four, 4, np.where(six, 6, 0)), np.where(six, heads[:, 20], heads[:, 23])
 
 
 def _traffic_class(heads: Bytes, ip: Ints) -> Bytes:
@@ -126,8 +148,8 @@ def _traffic_class(heads: Bytes, ip: Ints) -> Bytes:
     return np.where(ip == 6, heads[:, 14] << 4 | heads[:, 15] >> 4, heads[:, 15])
 
 
-def _flows(heads: Bytes, ip: Ints, flows: Sequence[FlowAddresses]) -> tuple[Ints, Flags]:
-    """Flow of each frame (-1: none), and whether it goes to the client."""
+def _flows(heads: Bytes, ip: Ints, protocol: Bytes, flows: Sequence[FlowAddresses]) -> tuple[Ints, Flags]:
+    """Flow of each frame (-1: none; what is not of a flow's transport is not its), and whether it goes to the client."""
     flow = np.full(len(heads), -1, np.int64)
     to_client = np.zeros(len(heads), np.bool_)
     for version in (4, 6):
@@ -136,8 +158,9 @@ def _flows(heads: Bytes, ip: Ints, flows: Sequence[FlowAddresses]) -> tuple[Ints
         source, destination = heads[rows, at : at + size], heads[rows, at + size : at + 2 * size]
         for entry in flows:
             client, server = (_packed(side.addresses, version) for side in (entry.client, entry.server))
-            down = _any(source, server) & _any(destination, client)
-            up = _any(source, client) & _any(destination, server)
+            its = protocol[rows] == (TCP if entry.kind == "tcp" else UDP)
+            down = its & _any(source, server) & _any(destination, client)
+            up = its & _any(source, client) & _any(destination, server)
             flow[rows[up | down]] = entry.flow
             to_client[rows[down]] = True
     return flow, to_client
@@ -160,28 +183,79 @@ def _any(column: Bytes, addresses: list[bytes]) -> Flags:
     return found
 
 
-def _udp(heads: Bytes, ip: Ints) -> tuple[Ints, Bytes]:
-    """Ports and length, shape (n, 3), and the visible payload, zero-padded, shape (n, _VISIBLE)."""
+def _udp(heads: Bytes, ip: Ints, protocol: Bytes) -> tuple[Ints, Bytes]:
+    """Ports (of TCP too) and length, shape (n, 3), and the visible payload, zero-padded, shape (n, _VISIBLE)."""
     header = np.zeros((len(heads), 6), np.uint8)
     visible = np.zeros((len(heads), _VISIBLE), np.uint8)
-    for version, at in _UDP_AT.items():
+    for version, at in _TRANSPORT_AT.items():
         rows = np.flatnonzero(ip == version)
         header[rows] = heads[rows, at : at + 6]
+        rows = rows[protocol[rows] == UDP]
         visible[rows, : pcap.HEAD - at - 8] = heads[rows, at + 8 :]
     return header.view(">u2").astype(np.int64), visible
 
 
-def _keys(flow: Ints, to_client: Flags, ip: Ints, udp: Ints, visible: Bytes) -> npt.NDArray[np.uint64]:
+@dataclass(frozen=True)
+class _Segments:
+    """The TCP side of n packets; zero where one is a datagram."""
+
+    payload: Ints
+    sequence: Ints
+    acknowledgement: Ints
+    flags: Bytes
+    rows: Ints
+    """Which of the packets are segments, shape (m,)."""
+    identity: Bytes
+    """What tells one segment from the next and routing leaves alone, shape (m, 60)."""
+
+
+def _segments(heads: Bytes, ip: Ints, protocol: Bytes) -> _Segments:
+    """Header fields of TCP (RFC 9293 §3.1); the payload's length is that of the IP packet less both headers."""
+    numbers = np.zeros((3, len(heads)), np.int64)
+    flags = np.zeros(len(heads), np.uint8)
+    segment = protocol == TCP
+    rows = np.flatnonzero(segment)
+    identity = np.zeros((len(heads), 20 + _TCP_OPTIONS), np.uint8)
+    for version, at in _TRANSPORT_AT.items():
+        mine = rows[ip[rows] == version]
+        header = heads[mine, at : at + _TCP_HEADER + _TCP_OPTIONS]
+        total = _field(heads[mine], 16 if version == 4 else 18, 2) - (20 if version == 4 else 0)
+        numbers[0, mine] = np.maximum(total - (header[:, 12] >> 4).astype(np.int64) * 4, 0)
+        numbers[1, mine], numbers[2, mine] = _field(header, 4, 4), _field(header, 8, 4)
+        flags[mine] = header[:, 13]
+        # Ports, numbers, flags and window; the checksum may be finished only on the way. Then the options, of which
+        # a timestamp (RFC 7323 §3) differs in a retransmission, as the identification of IPv4 does.
+        identity[mine, :16] = header[:, :16]
+        identity[mine, 16:18] = heads[mine, 16:18] if version == 4 else heads[mine, 18:20]
+        identity[mine, 18:20] = heads[mine, 18:20] if version == 4 else 0
+        options = header[:, _TCP_HEADER:]
+        identity[mine, 20 : 20 + options.shape[1]] = options
+    return _Segments(numbers[0], numbers[1], numbers[2], flags, rows, identity[rows])
+
+
+def _field(bytes_: Bytes, at: int, size: int) -> Ints:
+    """A number in network byte order, of each row."""
+    value = np.zeros(len(bytes_), np.int64)
+    for index in range(at, at + size):
+        value = value << 8 | bytes_[:, index]
+    return value
+
+
+def _keys(
+    flow: Ints, to_client: Flags, ip: Ints, udp: Ints, visible: Bytes, segments: _Segments
+) -> npt.NDArray[np.uint64]:
     """64-bit hash of what routing leaves alone.
 
-    The UDP checksum is left out: with transmit offload it is finished only on the way. The payload's head
-    is header-protected and encrypted (RFC 9001 §5.4), so it differs even between retransmissions.
+    The checksum is left out: with transmit offload it is finished only on the way. The payload's head of a QUIC
+    datagram is header-protected and encrypted (RFC 9001 §5.4), so it differs even between retransmissions.
     """
     columns = np.zeros((len(flow), 64), np.uint8)
     columns[:, 0] = flow & 0xFF
     columns[:, 1] = to_client + 2 * (ip == 6)
     columns[:, 2:8] = udp.astype(">u2").view(np.uint8).reshape(-1, 6)
     columns[:, 8 : 8 + visible.shape[1]] = visible
+    columns[segments.rows, 1] += 4
+    columns[segments.rows, 4:] = segments.identity
     key = np.full(len(flow), 0x9E3779B97F4A7C15, np.uint64)
     for word in columns.view(np.uint64).T:
         key ^= word
@@ -195,7 +269,7 @@ def _coalesced(visible: Bytes, form: Bytes, payload: Ints, captured: Ints, ip: I
     one_rtt = form == quic.Form.SHORT
     after_initial = np.zeros(len(form), np.bool_)
     for row in np.flatnonzero((form == quic.Form.INITIAL) | (form == quic.Form.HANDSHAKE)):
-        seen = int(captured[row]) - _UDP_AT[int(ip[row])] - 8
+        seen = int(captured[row]) - _TRANSPORT_AT[int(ip[row])] - 8
         found = quic.coalesced(visible[row, : max(seen, 0)].tobytes(), int(payload[row]))
         if found is not None and found[1]:
             one_rtt[row] = found[0] is quic.Form.HANDSHAKE

@@ -10,6 +10,10 @@ from typing import Any
 from harness.traces.files import read_bytes, read_objects
 
 
+#: Times closer than this are the same, s: they come from the same count of ns.
+_SAME = 1e-6
+
+
 @dataclass(frozen=True)
 class Events:
     """Moments in ns since the epoch; None where the event is absent."""
@@ -20,7 +24,20 @@ class Events:
     first_datagram_ns: int | None = None
     stop_ns: int | None = None
     changes: dict[int, int] = field(default_factory=dict)
-    """Index of each change of the path that took effect → when."""
+    """Index, in the simulator's plan, of each change that took effect → when."""
+    due: dict[int, float] = field(default_factory=dict)
+    """The same index → when it was due, s after the first datagram."""
+
+    def applied(self, index: int, at: float) -> int | None:
+        """When the path's change number `index`, due at `at` s, took effect; None where it did not.
+
+        The simulator counts other timed commands too (those of a service process), so what was due then is looked
+        for; only events that do not say when they were due go by the number.
+        """
+        if not self.due:
+            return self.changes.get(index)
+        found = next((number for number, due in self.due.items() if abs(due - at) < _SAME), None)
+        return None if found is None else self.changes[found]
 
 
 def read_events(path: Path) -> Events:
@@ -28,6 +45,7 @@ def read_events(path: Path) -> Events:
     kernel = ""
     moments: dict[str, int] = {}
     changes: dict[int, int] = {}
+    due: dict[int, float] = {}
     for event in read_objects(path):
         name, time = event.get("event"), _ns(event.get("t"))
         if name == "kernel":
@@ -36,9 +54,11 @@ def read_events(path: Path) -> Events:
             continue
         elif name == "change" and isinstance(event.get("index"), int):
             changes[event["index"]] = time
+            if isinstance(event.get("at"), int | float):
+                due[event["index"]] = float(event["at"])
         elif name in ("ready", "first_datagram", "stop"):
             moments.setdefault(name, time)
-    return Events(kernel, moments.get("ready"), moments.get("first_datagram"), moments.get("stop"), changes)
+    return Events(kernel, moments.get("ready"), moments.get("first_datagram"), moments.get("stop"), changes, due)
 
 
 def _ns(seconds: Any) -> int | None:

@@ -21,11 +21,22 @@ class Endpoint(_Asked):
 
 
 class FlowAddresses(_Asked):
-    """Both ends of a flow."""
+    """Both ends of a flow, and what it was asked to do."""
 
     flow: int
     client: Endpoint
     server: Endpoint
+    kind: Literal["quic", "tcp", "udp"] = "quic"
+    label: str = ""
+    """What people call it."""
+    sender: Literal["client", "server"] = "server"
+    """Who sends the data."""
+    start: float = 0.0
+    """When its client starts, s since the path is up."""
+    stop: float | None = None
+    """When it is cut off, on the same clock; None where its file ends it."""
+    access_delay_ns: int = 0
+    """Its own one-way delay on top of the link's."""
 
 
 class LinkSettings(_Asked):
@@ -43,6 +54,8 @@ class LinkSettings(_Asked):
     limit_packets: int | None = None
     mean_loss: float = 0.0
     discipline: Literal["droptail", "red"] = "droptail"
+    service: Literal["constant", "poisson"] = "constant"
+    """How the queue is served: at the rate, or one packet at each of its random opportunities."""
 
 
 class LinkSettingsChange(_Asked):
@@ -77,6 +90,8 @@ class LabFacts(_Asked):
     flows: tuple[FlowAddresses, ...]
     links: Links
     changes: tuple[ScheduledChange, ...] = ()
+    mtu: int = 1500
+    """IP MTU of every interface, bytes."""
 
 
 def read_lab(path: Path) -> LabFacts:

@@ -19,6 +19,8 @@ class Form(IntEnum):
     HANDSHAKE = 3
     RETRY = 4
     VERSION_NEGOTIATION = 5
+    NONE = 255
+    """Not of QUIC: a segment of TCP, or a datagram of a flow without a connection."""
 
 
 VERSION_2: Final = 0x6B3343CF

@@ -17,7 +17,7 @@ from typing import TextIO
 
 from simulator.plan import Plan
 from simulator.shell import CommandError, Events, run, run_program
-from simulator.wire import is_version_negotiation, listener, nudge, probe_packet, sniffer, udp_destination, write_sysctl
+from simulator.wire import begins_flow, is_version_negotiation, listener, nudge, probe_packet, sniffer, write_sysctl
 
 SIDES = ("left", "right")
 
@@ -36,13 +36,19 @@ class Agent:
         logs: Path,
         stop_file: Path,
         ready: Callable[[], object] = lambda: None,
+        *,
+        everyone: bool = False,
     ) -> None:
-        """`interfaces`: side → the interface's name; `ready` is called once the path is up."""
+        """`interfaces`: side → the interface's name; `ready` is called once the path is up.
+
+        `everyone`: endpoints that start late have their addresses from the beginning.
+        """
         self._plan = plan
         self._interfaces = interfaces
         self._names = {real: side for side, real in interfaces.items()}
         self._stop_file = stop_file
         self._ready = ready
+        self._everyone = everyone
         self._events = Events(logs / "events.jsonl")
         self._counters: TextIO = (logs / "counters.jsonl").open("a", buffering=1)
         self._first: float | None = None
@@ -83,6 +89,7 @@ class Agent:
         waiting = {
             str(ipaddress.ip_address(neighbour.address)): self._interfaces[neighbour.side]
             for neighbour in self._plan.neighbours
+            if self._everyone or not neighbour.late
         }
         deadline = time.monotonic() + self._plan.wait_seconds
         while waiting and time.monotonic() < deadline and not self._stopped():
@@ -201,11 +208,11 @@ class Agent:
             return
 
     def _starts_clock(self, sniff: socket.socket) -> bool:
-        """Read what was sniffed; True once a datagram to the servers' port came by."""
+        """Read what was sniffed; True once a flow's first packet came by."""
         try:
             while True:
                 frame, address = sniff.recvfrom(128)
-                if address[2] != socket.PACKET_OUTGOING and udp_destination(frame) == self._plan.port:
+                if address[2] != socket.PACKET_OUTGOING and begins_flow(frame, self._plan.port):
                     self._first = time.monotonic()
                     self._events.write("first_datagram")
                     return True

@@ -30,7 +30,7 @@ class Capture:
         mode = ["-B", str(VIRTUAL_BUFFER)] if virtual else ["--immediate-mode", "-B", str(BUFFER)]
         self._process = subprocess.Popen(
             ["tcpdump", "-i", interface, *mode, "-n", "-s", str(SNAPLEN), "-Z", "root", "--no-promiscuous-mode",
-             "--time-stamp-precision=nano", "-w", str(logs / f"trace_node_{side}.pcap"), "udp"],
+             "--time-stamp-precision=nano", "-w", str(logs / f"trace_node_{side}.pcap"), "udp or tcp"],
             stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
 

@@ -1,8 +1,8 @@
 """Runs the endpoints of a virtual lab: starts, repeats, deadlines, ends. Judges nothing.
 
-What happens goes into endpoints.jsonl, one object a line: `started`, `ended`, `timed_out`, `unable` (a command
-that cannot be started), `overflowed` (logs beyond the limit), `failed` (the simulator). Times are ns of the lab
-kernel's clock.
+What happens goes into endpoints.jsonl, one object a line: `started`, `ended`, `stopped` (cut off at its stop),
+`timed_out`, `unable` (a command that cannot be started), `overflowed` (logs beyond the limit), `failed` (the
+simulator). Times are ns of the lab kernel's clock.
 """
 
 from __future__ import annotations
@@ -40,7 +40,12 @@ class Endpoint:
     start: float
     """Seconds after readiness at which a client starts; 0 is at once."""
     repeat_after: float | None
+    cut_after: float | None
+    """Seconds after readiness at which a client and its server are told to end."""
+    time_limit: float
+    """Seconds from its start in which a client must come to its own end; of no account where it is cut off."""
     file: str
+    """What a client downloads; empty where nothing is."""
     folder: Path
     """Where its logs, and for a client its downloads, go."""
     index: int = 0
@@ -50,6 +55,7 @@ class Endpoint:
     """The container's first process."""
     due: float | None = None
     deadline: float | None = None
+    cut: float | None = None
     done: bool = False
     sampler: int = 0
 
@@ -61,8 +67,6 @@ class Conductor:
     endpoints: list[Endpoint]
     out: Path
     """The run's folder."""
-    timeout: float
-    """Seconds a transfer may take."""
     client_start: float
     """Seconds from readiness to a client's first datagram at most."""
     log_limit: int
@@ -99,7 +103,9 @@ class Conductor:
                 self._look_around()
                 next_pulse = now + PULSE
             self._start_due(now)
-            dues = [value for item in self.endpoints for value in (item.due, item.deadline) if value is not None]
+            dues = [
+                value for item in self.endpoints for value in (item.due, item.deadline, item.cut) if value is not None
+            ]
             self._sleep(max(0.0, min([next_pulse, *dues]) - time.monotonic()), ready)
             self._reap()
 
@@ -117,10 +123,16 @@ class Conductor:
                     self._schedule(endpoint, self._ready)
 
     def _schedule(self, endpoint: Endpoint, now: float) -> None:
+        if endpoint.cut_after is not None:
+            endpoint.cut = now + endpoint.cut_after
         if endpoint.waited:
-            endpoint.deadline = now + self.client_start + self.timeout
+            self._limit(endpoint, now)
         elif not endpoint.done:
             endpoint.due = now + endpoint.start
+
+    def _limit(self, endpoint: Endpoint, now: float) -> None:
+        if endpoint.cut_after is None:
+            endpoint.deadline = now + self.client_start + endpoint.time_limit
 
     def _start_due(self, now: float) -> None:
         for endpoint in self.endpoints:
@@ -133,16 +145,34 @@ class Conductor:
                 if endpoint.index and all(item.due is not None or item.done for item in self._clients(endpoint)):
                     self.pulse("transfer")
                 self._begin(endpoint)
-                endpoint.deadline = now + self.client_start + self.timeout
+                self._limit(endpoint, now)
+            if endpoint.cut is not None and now >= endpoint.cut and not self._over:
+                self._cut_off(endpoint)
 
     def _clients(self, but: Endpoint) -> list[Endpoint]:
         return [item for item in self.endpoints if item.role == "client" and item is not but]
+
+    def _cut_off(self, client: Endpoint) -> None:
+        """Tell a flow's client and server to end; how they do is of no account any more."""
+        client.cut = None
+        self._write("stopped", client)
+        for endpoint in self.endpoints:
+            if endpoint.flow == client.flow:
+                endpoint.done = True
+                if endpoint.first:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(endpoint.first, endpoint.container.image.stop_signal)
+        self._end(client)
+        self._finish()
+
+    def _finish(self) -> None:
+        self._over = self._over or all(item.done for item in self.endpoints if item.role == "client")
 
     # --- one endpoint
 
     def _begin(self, endpoint: Endpoint) -> None:
         self._count_drops(endpoint)
-        if endpoint.role == "client":
+        if endpoint.role == "client" and endpoint.file:
             downloads, rows = endpoint.folder / "downloads", self.out / "growth.csv"
             endpoint.sampler = os.fork()
             if endpoint.sampler == 0:
@@ -191,6 +221,9 @@ class Conductor:
                     self._ended(endpoint, code)
 
     def _ended(self, endpoint: Endpoint, code: int) -> None:
+        if endpoint.done:
+            # It was told to.
+            return
         endpoint.deadline = None
         unable = self._unable(endpoint).read_text()
         if unable:
@@ -200,7 +233,7 @@ class Conductor:
         self._write("ended", endpoint, exit_code=code)
         if endpoint.role == "client":
             self._end(endpoint)
-        if code != 0 or endpoint.role == "server":
+        if code != 0 or endpoint.role == "server" or endpoint.cut is not None:
             self._over = True
         elif endpoint.repeat_after is not None and endpoint.index == 0:
             endpoint.index = 1
@@ -208,7 +241,7 @@ class Conductor:
             self.pulse("pause")
         else:
             endpoint.done = True
-            self._over = all(item.done for item in self.endpoints if item.role == "client")
+            self._finish()
 
     def stop(self) -> None:
         """Ask what still runs to end, as an engine stops a container, and make sure it did."""

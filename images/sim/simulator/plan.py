@@ -15,6 +15,8 @@ class Neighbour:
 
     side: str
     address: str
+    late: bool = False
+    """It may not be there yet."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Plan:
     """UDP servers that must answer before the path is called ready."""
     wait_seconds: float
     port: int
-    """UDP port of the servers; the first datagram to it from the left starts the clock."""
+    """UDP port of the servers. The first datagram to it from the left, or TCP connection, starts the clock."""
     sample_seconds: float
     memory_mib: int
     """Memory of the lab kernel."""

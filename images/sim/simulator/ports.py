@@ -11,6 +11,7 @@ from pathlib import Path
 from simulator.shell import run_program
 
 SIM = "sim"
+ETHERNET_MTU = 1500
 NAMESPACES = Path("/run/netns")
 
 
@@ -54,11 +55,11 @@ def _wires(side: str, addresses: list[str], hosts: Mapping[str, list[str]]) -> l
     return commands
 
 
-def _own(devices: Mapping[str, list[str]]) -> list[list[str]]:
-    """What is set up inside a namespace: the devices' addresses."""
+def _own(devices: Mapping[str, list[str]], mtu: int) -> list[list[str]]:
+    """What is set up inside a namespace: the devices' MTU and addresses."""
     commands = [["ip", "link", "set", "dev", "lo", "up"]]
     for device, addresses in devices.items():
-        commands.append(["ip", "link", "set", "dev", device, "up"])
+        commands.append(["ip", "link", "set", "dev", device, "mtu", str(mtu), "up"])
         # nodad: duplicate address detection would hold IPv6 back for a second.
         commands += [
             ["ip", "address", "add", address, "dev", device, *(["nodad"] if ":" in address else [])]
@@ -67,8 +68,13 @@ def _own(devices: Mapping[str, list[str]]) -> list[list[str]]:
     return commands
 
 
-def connect(simulator: Mapping[str, list[str]], hosts: Mapping[str, tuple[str, list[str]]]) -> None:
-    """Make the network. `simulator`: side → addresses; `hosts`: name → (side, addresses). CommandError if refused."""
+def connect(
+    simulator: Mapping[str, list[str]], hosts: Mapping[str, tuple[str, list[str]]], mtu: int = ETHERNET_MTU
+) -> None:
+    """Make the network. `simulator`: side → addresses; `hosts`: name → (side, addresses). CommandError if refused.
+
+    `mtu` is that of every interface with an address; the bridges between them carry more.
+    """
     commands = [["ip", "netns", "add", name] for name in (SIM, *hosts)]
     for side, addresses in simulator.items():
         here = {name: own for name, (where, own) in hosts.items() if where == side}
@@ -79,4 +85,4 @@ def connect(simulator: Mapping[str, list[str]], hosts: Mapping[str, tuple[str, l
         **{name: {"eth0": addresses} for name, (_, addresses) in hosts.items()},
     }.items():
         with inside(name):
-            run_program(_own(devices))
+            run_program(_own(devices, mtu))

@@ -9,24 +9,39 @@ import struct
 from pathlib import Path
 
 ETH_P_ALL = 3
-IPPROTO_UDP = 17
+IPPROTO_TCP, IPPROTO_UDP = 6, 17
+#: TCP's flags SYN and ACK (RFC 9293 §3.1).
+SYN, ACK = 0x02, 0x10
 READY_PORT = 57832
 #: "WAIT", the version of the published readiness probe; any server must answer with Version Negotiation.
 PROBE_VERSION = 0x57414954
 
 
-def udp_destination(frame: bytes) -> int | None:
-    """UDP destination port of an Ethernet frame, or None for anything else."""
+def _transport(frame: bytes) -> tuple[int, int] | None:
+    """(IP protocol, offset of its header) of an Ethernet frame; None for anything but IP."""
     ethertype = frame[12:14]
     if ethertype == b"\x08\x00" and len(frame) >= 34:
-        offset, protocol = 14 + (frame[14] & 15) * 4, frame[23]
-    elif ethertype == b"\x86\xdd" and len(frame) >= 54:
-        offset, protocol = 54, frame[20]
-    else:
-        return None
-    if protocol != IPPROTO_UDP or len(frame) < offset + 8:
-        return None
-    return int(struct.unpack_from("!H", frame, offset + 2)[0])
+        return frame[23], 14 + (frame[14] & 15) * 4
+    if ethertype == b"\x86\xdd" and len(frame) >= 54:
+        return frame[20], 54
+    return None
+
+
+def udp_destination(frame: bytes) -> int | None:
+    """UDP destination port of an Ethernet frame, or None for anything else."""
+    match _transport(frame):
+        case (protocol, offset) if protocol == IPPROTO_UDP and len(frame) >= offset + 8:
+            return int(struct.unpack_from("!H", frame, offset + 2)[0])
+    return None
+
+
+def begins_flow(frame: bytes, port: int) -> bool:
+    """Whether a frame is a datagram to the servers' UDP port, or opens a TCP connection other than to the gate."""
+    match _transport(frame):
+        case (protocol, offset) if protocol == IPPROTO_TCP and len(frame) >= offset + 14:
+            destination = struct.unpack_from("!H", frame, offset + 2)[0]
+            return frame[offset + 13] & (SYN | ACK) == SYN and destination != READY_PORT
+    return udp_destination(frame) == port
 
 
 def sniffer(interface: str) -> socket.socket:

@@ -90,7 +90,7 @@ def containers(hosts: list[dict[str, Any]], folders: dict[str, str]) -> list[End
         made.append(
             Endpoint(
                 host["name"], host["role"], host["flow"], container, host["start"], host["repeat_after"],
-                host["file"], folder,
+                host["cut_after"], host["time_limit"], host["file"], folder,
             )
         )  # fmt: skip
     return made
@@ -107,7 +107,7 @@ def start_agent() -> tuple[int, int]:
         with inside(SIM):
             agent = Agent(
                 read_plan(OUT / "plan" / "plan.json"), {"left": "left", "right": "right"}, OUT / "sim", STOP,
-                lambda: os.write(writer, b"."),
+                lambda: os.write(writer, b"."), everyone=True,
             )  # fmt: skip
             try:
                 agent.run()
@@ -134,6 +134,7 @@ def run(folder: str) -> None:
     connect(
         plan.addresses,
         {host["name"]: ("left" if host["role"] == "client" else "right", host["addresses"]) for host in world["hosts"]},
+        world["mtu"],
     )
     endpoints = containers(world["hosts"], world["folders"])
     with inside(SIM):
@@ -142,9 +143,7 @@ def run(folder: str) -> None:
             capture.await_start()
     say("ready")
     agent, ready = start_agent()
-    conductor = Conductor(
-        endpoints, OUT, world["timeout"], world["client_start"], world["log_limit"], world["sample_ns"], say
-    )
+    conductor = Conductor(endpoints, OUT, world["client_start"], world["log_limit"], world["sample_ns"], say)
     try:
         conductor.run(agent, ready)
     finally:
