@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from harness.errors import InputError, did_you_mean
 from harness.model import Implementation, Part, Scenario
+from harness.parameters import ROLES
 
 M = TypeVar("M", bound=Part)
 Location = tuple[int | str, ...]
@@ -155,8 +157,34 @@ class Catalogue:
         return str(name.with_suffix(""))
 
     def scenario(self, file: Path) -> Scenario:
-        """Load one scenario file."""
-        return load(file, Scenario, {"name": self.scenario_name(file)})
+        """Load one scenario file. Raises InputError; also for a name that no implementation has."""
+        scenario = load(file, Scenario, {"name": self.scenario_name(file)})
+        data, positions = read_yaml(file)
+        for location, word, what in _named(data):
+            known = self._implementations if what == "implementation" else self._congestion_controls
+            if word not in known:
+                place, name = positions.find(location, key=False)
+                raise InputError(f"{place}: {name}: nobody here has the {what} '{word}'", did_you_mean(word, known))
+        return scenario
+
+    @cached_property
+    def _implementations(self) -> frozenset[str]:
+        return frozenset(self.implementations())
+
+    @cached_property
+    def _congestion_controls(self) -> frozenset[str]:
+        """What some implementation can be told to use, or uses."""
+        settings = (
+            setting
+            for one, _ in self.implementations().values()
+            for role in ROLES
+            if (setting := one.setting(role, "congestion_control")) is not None
+        )
+        return frozenset(
+            str(word)
+            for setting in settings
+            for word in (*(setting.values or ()), *([] if setting.default is None else [setting.default]))
+        )
 
     def find_scenarios(self, words: Iterable[str]) -> list[Scenario]:
         """Scenarios by file, folder or name (`satellite/medium`, `satellite`); in the order given."""
@@ -220,6 +248,31 @@ class Catalogue:
         if not found:
             raise InputError(f"no {role} was named", "name implementations, separated by commas, or 'all'")
         return found
+
+
+def _named(data: Mapping[str, Any]) -> Iterator[tuple[Location, str, str]]:
+    """(where, word, what it names) of a scenario's words for implementations and congestion controls."""
+    for role in ROLES:
+        for index, word in enumerate(data.get(f"{role}s") or ()):
+            yield (f"{role}s", index), word, "implementation"
+    for index, flow in enumerate(data["flows"]):
+        for role in ROLES:
+            if role in flow:
+                yield ("flows", index, role), flow[role], "implementation"
+        yield from _controls(("flows", index, "parameters"), flow.get("parameters") or {})
+    yield from _controls(("parameters",), data.get("parameters") or {})
+    for name, words in (data.get("vary") or {}).items():
+        last = name.rpartition(".")[2]
+        if last == "congestion_control" or (last in ROLES and name.startswith("flow")):
+            what = "implementation" if last in ROLES else "congestion control"
+            for index, word in enumerate(words):
+                yield ("vary", name, index), str(word), what
+
+
+def _controls(where: Location, parameters: Mapping[str, Any]) -> Iterator[tuple[Location, str, str]]:
+    for name, word in parameters.items():
+        if name.endswith(".congestion_control"):
+            yield (*where, name), str(word), "congestion control"
 
 
 def json_schema(model: type[BaseModel]) -> str:

@@ -193,9 +193,11 @@ def list_(as_json: AsJson = False, manifest: Manifests = None) -> None:
         listing.show(scenarios, entries, _paper())
 
 
-def _contestants(app: App, words: str) -> tuple[dict[str, Implementation], dict[str, str]]:
+def _contestants(app: App, words: str, *, generators: bool = False) -> tuple[dict[str, Implementation], dict[str, str]]:
     """Implementations by name, whatever they play, and those that 'all' leaves out: name → why."""
     absent = app.absent() if words == "all" else {}
+    if generators and words == "all":
+        return {name: one for name, (one, _) in app.catalogue.implementations().items() if name not in absent}, absent
     roles = [app.catalogue.find_implementations(words, role, absent) for role in ("client", "server")]
     return {item.name: item for found in roles for item in found}, absent
 
@@ -211,7 +213,7 @@ def images(
     from harness.reports import listing
 
     app = _app(manifests=manifest)
-    chosen, absent = _contestants(app, ",".join(names or ["all"]))
+    chosen, absent = _contestants(app, ",".join(names or ["all"]), generators=True)
     talk = Talk(_console())
     with talk:
         made = app.make_images(sorted(chosen), talk)

@@ -16,7 +16,7 @@ REFERENCE = "quic-go"
 ROLES = [
     (name, role)
     for name, (implementation, _) in catalogue().implementations().items()
-    if implementation.build is not None
+    if implementation.build is not None and implementation.speaks_quic
     for role in implementation.roles
 ]
 

@@ -1,0 +1,230 @@
+"""Flows of several kinds: what may be written, who plays them, what the lab makes of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from harness.arguments import UnsupportedError
+from harness.errors import InputError
+from harness.lab import Lab, build_lab, served_size
+from harness.model import Flow, Implementation, Scenario
+from harness.outcome import Cell
+from harness.plan import Request, cells, named, points_of
+from tests.examples import SIM, catalogue, images, implementation, path, scenario
+
+UDP = {"kind": "udp", "stop": "50 s", "traffic": {"model": "poisson", "rate": "8 Mbit/s", "packet": "1000 B"}}
+TCP = {"kind": "tcp", "stop": "15 s", "parameters": {"server.congestion_control": "reno"}}
+
+
+def generator() -> Implementation:
+    setting = {"flag": "--congestion-control={value}", "values": ["reno", "cubic"], "default": "cubic"}
+    return implementation(
+        "linux", protocols=["tcp", "udp"], parameters={"congestion_control": {"client": setting, "server": setting}}
+    )
+
+
+def made(*flows: object, **more: object) -> list[Cell]:
+    others = {one.name: one for one in (generator(), implementation("gamma"), implementation("delta"))}
+    one = scenario(flows=list(flows), objectives=[], **more)
+    request = Request([one], [implementation("alpha")], [implementation("beta"), implementation("gamma")])
+    assert set(named(points_of(request))) <= set(others)
+    return cells(request, images("alpha", "beta", *others), SIM, others)
+
+
+def lab(*flows: object, **more: object) -> Lab:
+    return build_lab(made(*flows, **more)[0], 0)
+
+
+@pytest.mark.parametrize(
+    ("flow", "words"),
+    [
+        ({}, "exactly one of download"),
+        ({"download": "1 MB", "stop": "5 s"}, "exactly one of download"),
+        ({"start": "6 s", "stop": "5 s"}, "before it starts"),
+        ({"stop": "5 s", "repeat_after": "1 s"}, "not repeated"),
+        ({"stop": "5 s", "traffic": {"model": "cbr", "rate": "1 Mbit/s"}}, "downloads in bulk"),
+        ({"stop": "5 s", "direction": "to_server"}, "downloads in bulk"),
+        ({"kind": "tcp", "download": "1 MB"}, "no file"),
+        ({"kind": "udp", "stop": "5 s"}, "cbr, poisson or uniform"),
+        ({"kind": "tcp", "stop": "5 s", "traffic": {"model": "poisson", "rate": "1 Mbit/s"}}, "bulk or cbr"),
+        ({"kind": "udp", "stop": "5 s", "traffic": {"model": "poisson", "rate": "900 Mbit/s"}}, "at most"),
+        ({"kind": "udp", "stop": "5 s", "traffic": {"model": "cbr", "rate": "1 Mbit/s", "packet": "9 kB"}}, "payload"),
+        (
+            {
+                "kind": "udp",
+                "stop": "5 s",
+                "traffic": {"model": "uniform", "packet": ["9 B", "2 B"], "gap": ["1 s"] * 2},
+            },
+            "smallest to the largest",
+        ),
+    ],
+)
+def test_what_is_no_flow(flow: dict[str, object], words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        Flow.model_validate(flow)
+
+
+def test_a_flow_is_over_within_the_timeout() -> None:
+    with pytest.raises(ValidationError, match="longer than the timeout"):
+        scenario(flows=[{"stop": "200 s"}], objectives=[])
+
+
+def test_a_path_has_room_for_so_many_access_delays() -> None:
+    flows = [{"stop": "5 s", "access_delay": f"{number} ms"} for number in range(16)]
+    with pytest.raises(ValidationError, match="15 different access delays"):
+        scenario(flows=flows, objectives=[])
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "limit"), [("9 kB", "8 kB", "30 kB"), ("9 kB", "40 kB", "30 kB"), ("9 kB", "9 kB", "30 kB")]
+)
+def test_red_has_its_thresholds_in_order_and_inside_the_queue(low: str, high: str, limit: str) -> None:
+    queue = {"discipline": "red", "limit": limit, "min": low, "max": high, "probability": "10 %", "wq": 0.002}
+    with pytest.raises(ValidationError, match="min below max, and max within the limit"):
+        path(forward={"rate": "10 Mbit/s", "delay": "10 ms", "queue": queue})
+
+
+def test_uniform_traffic_has_a_mean_rate() -> None:
+    flow = Flow.model_validate(
+        {
+            "kind": "udp",
+            "stop": "50 s",
+            "traffic": {"model": "uniform", "packet": ["500 B", "1000 B"], "gap": ["10 ms", "20 ms"]},
+        }
+    )
+    # 750 bytes every 15 ms.
+    assert str(flow.traffic.rate) == "400 kbit/s"  # type: ignore[union-attr]
+
+
+def test_who_plays_a_flow() -> None:
+    one = made({"stop": "5 s"}, {"stop": "5 s", "server": "delta"}, TCP)
+    # Somebody of the matrix plays in the first flow, so there is a cell for every server.
+    assert [cell.server.name for cell in one] == ["beta", "gamma"]
+    assert one[0].key != one[1].key
+    cell = one[0]
+    players = [tuple(cell.implementation(role, flow).name for role in ("client", "server")) for flow in range(3)]  # type: ignore[arg-type]
+    assert players == [("alpha", "beta"), ("alpha", "delta"), ("linux", "linux")]
+    assert cell.image("server", 1).identity == "digest-of-delta"
+
+
+def test_flows_that_name_everybody_need_no_matrix() -> None:
+    one = made(TCP, UDP)
+    assert [(cell.client.name, cell.server.name) for cell in one] == [("linux", "linux")]
+    both = made({"stop": "5 s", "client": "gamma", "server": "delta"})
+    assert [(cell.client.name, cell.server.name) for cell in both] == [("gamma", "delta")]
+
+
+def test_another_implementation_in_a_flow_is_another_cell() -> None:
+    keys = {made({"stop": "5 s"}, {"stop": "5 s", "server": name})[0].key for name in ("gamma", "delta")}
+    assert len(keys) == 2
+
+
+def test_a_generator_is_told_what_its_sender_does() -> None:
+    one = lab({"stop": "5 s"}, {**TCP, "start": "3 s"}, UDP, {**UDP, "direction": "to_server"})
+    told = [json.loads(one.host(f"client{flow}").environment["TRAFFIC"]) for flow in (1, 2, 3)]
+    assert [item["kind"] for item in told] == ["tcp", "udp", "udp"]
+    assert told[0]["words"] == ["--congestion-control=reno"]
+    assert told[0]["seconds"] == 12
+    assert told[1]["traffic"] == {"model": "poisson", "rate": 8_000_000, "packet": [1000, 1000]}
+    assert [item["sender"] for item in told] == ["server", "server", "client"]
+    assert told[1]["seed"] != told[2]["seed"], "two flows do not send at the same moments"
+    assert one.host("server1").environment["TRAFFIC"] == one.host("client1").environment["TRAFFIC"]
+    assert "REQUESTS" not in one.host("client1").environment
+    assert [flow.label for flow in one.flows] == ["alpha → beta", "TCP (reno)", "UDP (poisson)", "UDP (poisson)"]
+
+
+def test_only_quic_flows_take_what_is_asked_of_the_cell() -> None:
+    one = lab({"stop": "5 s"}, TCP, UDP, parameters={"server.congestion_control": "cubic"})
+    assert one.host("server0").environment["SERVER_PARAMS"] == "--cc=cubic"
+    assert one.host("server1").environment["SERVER_PARAMS"] == "--congestion-control=reno"
+    assert one.host("server2").environment["SERVER_PARAMS"] == ""
+    assert one.effective["server.congestion_control"] == "cubic"
+    assert one.effective["flow1.server.congestion_control"] == "reno"
+
+
+def test_a_flow_of_tcp_needs_who_speaks_it() -> None:
+    with pytest.raises(UnsupportedError, match="gamma does not speak tcp"):
+        build_lab(made({**TCP, "server": "gamma"})[0], 0)
+
+
+def test_what_is_cut_off_has_more_to_send_than_can_pass() -> None:
+    flow, link = (
+        Flow.model_validate({"start": "5 s", "stop": "30 s"}),
+        path(forward={"rate": "10 Mbit/s", "delay": "1 s"}),
+    )
+    # 25 s at 10 Mbit/s are 31.25 MB.
+    assert served_size(flow, link).bytes == 33_000_000
+    one = lab({"stop": "5 s"})
+    assert one.flows[0].cut_off
+    assert one.time_limit(lab(TCP).flows[0]) == pytest.approx(25), "the generator ends by itself, with some patience"
+
+
+def test_a_sweep_may_change_one_flow() -> None:
+    def points(**vary: list[object]) -> list[Cell]:
+        return made(
+            {"stop": "5 s"}, {"stop": "5 s"}, vary={name.replace("__", "."): item for name, item in vary.items()}
+        )
+
+    swept = points(flow1__server=["gamma", "delta"], flow0__server__congestion_control=["reno", "cubic"])
+    assert len(swept) == 2 * 2 * 2
+    assert {cell.implementation("server", 1).name for cell in swept} == {"gamma", "delta"}
+    assert swept[0].parameters == {"flow1.server": "gamma", "flow0.server.congestion_control": "reno"}
+    assert build_lab(swept[0], 0).host("server0").environment["SERVER_PARAMS"] == "--cc=reno"
+    assert build_lab(swept[0], 0).host("server1").environment["SERVER_PARAMS"] == ""
+    with pytest.raises(InputError, match="there are 2 flows"):
+        points(flow2__server=["gamma"])
+    with pytest.raises(InputError, match="not a property of a flow"):
+        points(flow1__colour=["red"])
+    with pytest.raises(InputError, match="has no unit"):
+        points(flow1__access_delay=["5"])
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "words"),
+    [
+        ("flows:\n  - {stop: 5 s, server: quicke}\n", "7:25", "implementation 'quicke'"),
+        ("flows:\n  - {stop: 5 s}\nclients: [ngtcp2, quich]\n", "8:19", "implementation 'quich'"),
+        ("flows:\n  - {stop: 5 s}\nvary:\n  flow0.server: [quick]\n", "9:18", "implementation 'quick'"),
+        ("flows:\n  - {stop: 5 s}\nparameters:\n  server.congestion_control: reeno\n", "9:30", "congestion control"),
+        (
+            "flows:\n  - {kind: tcp, stop: 5 s, parameters: {server.congestion_control: vegan}}\n",
+            "7:68",
+            "congestion control 'vegan'",
+        ),
+    ],
+)
+def test_names_that_nobody_has_are_found_where_they_stand(tmp_path: Path, text: str, place: str, words: str) -> None:
+    file = tmp_path / "case.yaml"
+    links = "path:\n  forward: {rate: 1 Mbit/s, delay: 1 ms}\n  return: {rate: 1 Mbit/s, delay: 1 ms}\n"
+    file.write_text(f"schema: 1\ntitle: x\n{links}{text}")
+    with pytest.raises(InputError) as caught:
+        catalogue().scenario(file)
+    assert f"{file}:{place}: " in str(caught.value)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("family", ["dumbbell", "queue"])
+def test_the_shipped_scenarios_make_labs(family: str) -> None:
+    known = {name: one for name, (one, _) in catalogue().implementations().items()}
+    for one in catalogue().find_scenarios([family]):
+        request = Request([one], [known["ngtcp2"]], [known["ngtcp2"]])
+        names = {*named(points_of(request)), "ngtcp2"}
+        made = cells(request, images(*names), SIM, known)
+        assert made
+        for cell in made:
+            lab = build_lab(cell, 0)
+            assert len(lab.flows) == len(one.flows)
+
+
+def test_a_scenario_says_who_is_in_it_where_nobody_else_does() -> None:
+    one: Scenario = scenario(flows=[{"stop": "5 s"}], objectives=[], servers=["gamma"])
+    everyone = [implementation(name) for name in ("alpha", "beta", "gamma")]
+    pictures = images("alpha", "beta", "gamma")
+    by_default = cells(Request([one], everyone[:1], everyone, everybody=frozenset({"server"})), pictures, SIM)
+    assert [cell.server.name for cell in by_default] == ["gamma"]
+    asked = cells(Request([one], everyone[:1], everyone[:2]), pictures, SIM)
+    assert [cell.server.name for cell in asked] == ["alpha", "beta"]
