@@ -27,6 +27,7 @@ check: setup
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/mypy --python-version 3.13 images/sim/simulator
+	.venv/bin/mypy --python-version 3.13 images/linux/traffic
 	.venv/bin/lint-imports
 	$(HARNESS) validate
 

@@ -27,7 +27,7 @@ from harness.errors import EngineError, HarnessError, InputError, did_you_mean
 from harness.events import ImageStarted, Listener, PhaseStarted, PlanMade, RunFinished, RunStarted, Warned
 from harness.judge import judge
 from harness.lab import build_lab, expected_seconds
-from harness.metrics import VERSION, measure
+from harness.metrics import VERSION, measure_with_series
 from harness.model import Implementation
 from harness.outcome import Cell, EngineName, Image, MeasuredRun, Run, proven_outcome
 from harness.plan import PlannedRun, Request, cells, named, points_of, runs
@@ -361,8 +361,8 @@ class App:
     def measure(self, run: Run) -> MeasuredRun:
         """Measure a stored run again and keep the result."""
         folder = self.store.folder(run.cell.key, run.repetition)
-        measured = measure(folder, run)
-        self.store.write_measured(folder, measured)
+        measured, series = measure_with_series(folder, run)
+        self.store.write_measured(folder, measured, series)
         return measured
 
     def stored_results(self, wanted: Callable[[Cell], bool], *, every: bool = False) -> list[CellResult]:

@@ -269,7 +269,7 @@ def _pair(cell: Cell, given: dict[Role, Given], index: int, slot: int, seed: int
     return client, server
 
 
-def _label(cell: Cell, index: int) -> str:
+def flow_label(cell: Cell, index: int) -> str:
     """'quiche', 'ngtcp2 → quiche', 'quiche (reno)', 'TCP (cubic)', 'UDP (poisson)'."""
     flow = cell.scenario.flows[index]
     if flow.kind != "quic":
@@ -326,7 +326,7 @@ def _flow(cell: Cell, index: int) -> LabFlow:
         client=f"client{index}",
         server=f"server{index}",
         kind=flow.kind,
-        label=_label(cell, index),
+        label=flow_label(cell, index),
         file=served_name(flow, path) if serves else "",
         size=served_size(flow, path).bytes if serves else 0,
         start=flow.start.seconds,

@@ -9,10 +9,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from harness.arguments import UnsupportedError
 from harness.engines import Engine, EngineResult, Progress
 from harness.lab import build_lab, transferred_bytes
-from harness.metrics import measure
+from harness.metrics import measure_with_series
 from harness.outcome import Cell, MeasuredRun, Outcome, Run
 from harness.plan import PlannedRun
 from harness.store import Store, disk_error
@@ -67,8 +69,8 @@ def run_once(
     store.require_space(space_needed(planned.cell))
     partial = store.begin(planned.cell.key, planned.repetition)
     try:
-        run, measured = _execute(planned, engine, partial, versions, progress)
-        store.finish(partial, run, measured)
+        run, measured, series = _execute(planned, engine, partial, versions, progress)
+        store.finish(partial, run, measured, series)
     except OSError as error:
         store.abandon(partial)
         raise disk_error(error, partial) from error
@@ -80,18 +82,18 @@ def run_once(
 
 def _execute(
     planned: PlannedRun, engine: Engine, folder: Path, versions: dict[str, str], progress: Progress
-) -> tuple[Run, MeasuredRun | None]:
+) -> tuple[Run, MeasuredRun | None, pl.DataFrame | None]:
     try:
         lab = build_lab(planned.cell, planned.repetition)
     except UnsupportedError as error:
-        return _unsupported(planned, error), None
+        return _unsupported(planned, error), None, None
     started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     before, begun = cpu_times(), time.monotonic()
     result = engine.run(lab, folder, progress)
     wall = time.monotonic() - begun
     run = _run_of(planned, result, started, wall, host_facts(before, cpu_times(), versions), dict(lab.effective))
     progress("measure")
-    return run, measure(folder, run)
+    return run, *measure_with_series(folder, run)
 
 
 def _run_of(

@@ -1,9 +1,11 @@
-"""Intervals for a handful of repetitions, without assuming a distribution."""
+"""Intervals for a handful of repetitions, without assuming a distribution; how evenly flows share, and what one costs
+the other.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from harness.outcome import Interval
 
@@ -47,3 +49,46 @@ def _rank(n: int) -> tuple[int, float]:
             break
         k, coverage = k + 1, wider
     return k, coverage
+
+
+def jain(values: Sequence[float]) -> float:
+    """Jain's fairness index (Σx)² / (n · Σx²): 1 for equal shares, 1/n where one has all (RFC 5166 §2.3.1).
+
+    ValueError for no value, negative ones, and nothing but zeros.
+    """
+    top = max(values, default=0.0)
+    if min(values, default=-1.0) < 0 or top == 0:
+        raise ValueError("fairness is of shares, not all of them zero")
+    shares = [value / top for value in values]  # whose squares neither overflow nor vanish
+    return math.fsum(shares) ** 2 / (len(shares) * math.fsum(share * share for share in shares))
+
+
+def entropy(values: Sequence[float]) -> float:
+    """Entropy of the shares, -Σ p·ln p with p = x / Σx: ln n for equal ones, 0 where one has all.
+
+    ValueError for no value, negative ones, and nothing but zeros.
+    """
+    total = math.fsum(values)
+    if min(values, default=-1.0) < 0 or total == 0:
+        raise ValueError("fairness is of shares, not all of them zero")
+    return -math.fsum(value / total * math.log(value / total) for value in values if value / total > 0)
+
+
+def product(values: Sequence[float]) -> float:
+    """Product of the shares Πx, the largest for equal ones of one sum (RFC 5166 §2.3.1). ValueError for no value."""
+    if not values:
+        raise ValueError("a product needs at least one value")
+    return math.prod(values)
+
+
+def harm(alone: float, beside: float, *, more_is_better: bool) -> float:
+    """What a competitor costs a flow: 0 where nothing, towards 1 where everything.
+
+    (x - y) / x where more is better (throughput), (y - x) / y where less is (delay, loss), with x the metric of the
+    flow alone and y beside the competitor. R. Ware et al., Beyond Jain's Fairness Index, HotNets 2019. Negative where
+    the flow gains. ValueError where it had nothing to lose.
+    """
+    whole = alone if more_is_better else beside
+    if whole <= 0:
+        raise ValueError(f"no harm can be done to {whole:g}")
+    return (alone - beside if more_is_better else beside - alone) / whole

@@ -2,7 +2,7 @@
 
 Layout (documented in results/README.md)::
 
-    runs/<cell key>/<repetition>/run.json, measured.json, artefacts …
+    runs/<cell key>/<repetition>/run.json, measured.json, series.parquet, artefacts …
     runs/<cell key>/replaced/<time>-<repetition>/   what a fresh run stood in for
     partial/<owner>-<cell key>-<repetition>/        a run in progress
 
@@ -20,13 +20,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 from pydantic import ValidationError
 
 from harness.engines.owner import lives, owner
 from harness.errors import EngineError, ResultError
 from harness.outcome import MeasuredRun, Run
 
-RUN, MEASURED = "run.json", "measured.json"
+RUN, MEASURED, SERIES = "run.json", "measured.json", "series.parquet"
 
 
 def disk_error(error: OSError, place: Path) -> EngineError:
@@ -98,6 +99,16 @@ class Store:
             # Measuring again makes it new.
             return None
 
+    def series(self, key: str, repetition: int) -> pl.DataFrame | None:
+        """The series of a run (see `harness.metrics.series`), or None. ResultError when the file cannot be read."""
+        file = self.folder(key, repetition) / SERIES
+        if not file.exists():
+            return None
+        try:
+            return pl.read_parquet(file)
+        except (OSError, pl.exceptions.PolarsError) as error:
+            raise ResultError(f"{file}: no series: {error}", "remove it and measure the run again") from error
+
     # --- writing
 
     def require_space(self, needed: int) -> None:
@@ -124,11 +135,13 @@ class Store:
             raise disk_error(error, folder) from error
         return folder
 
-    def finish(self, partial: Path, run: Run, measured: MeasuredRun | None) -> Path:
-        """Write run.json and measured.json, and put the folder in its place."""
+    def finish(
+        self, partial: Path, run: Run, measured: MeasuredRun | None, series: pl.DataFrame | None = None
+    ) -> Path:
+        """Write run.json, measured.json and series.parquet, and put the folder in its place."""
         target = self.folder(run.cell.key, run.repetition)
         try:
-            self.write_measured(partial, measured)
+            self.write_measured(partial, measured, series)
             (partial / RUN).write_text(run.model_dump_json(by_alias=True, indent=1))
             if target.exists():
                 replaced = target.parent / "replaced" / f"{time.strftime('%Y%m%dT%H%M%S')}-{run.repetition}"
@@ -140,8 +153,12 @@ class Store:
             raise disk_error(error, target) from error
         return target
 
-    def write_measured(self, folder: Path, measured: MeasuredRun | None) -> None:
-        """Write what was measured beside its run."""
+    def write_measured(self, folder: Path, measured: MeasuredRun | None, series: pl.DataFrame | None = None) -> None:
+        """Write what was measured beside its run; its series first, so that whoever sees the figures has them too."""
+        if series is not None:
+            unfinished = folder / f"{SERIES}.new"
+            series.write_parquet(unfinished, compression="zstd")
+            unfinished.replace(folder / SERIES)
         if measured is not None:
             unfinished = folder / f"{MEASURED}.new"
             unfinished.write_text(measured.model_dump_json(by_alias=True, indent=1))

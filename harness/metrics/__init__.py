@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
+
 from harness.metrics.link import prove
 from harness.metrics.observed import observe
 from harness.metrics.registry import Caution, metrics
@@ -14,11 +16,16 @@ from harness.metrics.view import RunView
 from harness.outcome import LinkProof, MeasuredRun, Measurement, Run
 
 #: Raised whenever a figure would come out differently; runs measured by an older version are measured again.
-VERSION = 5
+VERSION = 6
 
 
 def measure(folder: Path, run: Run) -> MeasuredRun:
-    """Measure a run from the artefacts in its folder.
+    """Measure a run from the artefacts in its folder. See `measure_with_series`."""
+    return measure_with_series(folder, run)[0]
+
+
+def measure_with_series(folder: Path, run: Run) -> tuple[MeasuredRun, pl.DataFrame | None]:
+    """Measure a run from the artefacts in its folder; its series too (`metrics.series`), if it is of shared flows.
 
     Never raises on what it finds there: a missing or damaged artefact costs the metrics that need it, and
     `warnings` says which one it was. A link that cannot be proven is invalid.
@@ -41,10 +48,12 @@ def measure(folder: Path, run: Run) -> MeasuredRun:
         problem = f"the path cannot be proven: {type(error).__name__}: {error}"
         link, cautions = LinkProof(valid=False, problems=(problem,)), ()
     observed = observe(view)
-    return MeasuredRun(
+    series = view.series if view.shared else None
+    measured = MeasuredRun(
         version=VERSION,
         measurements=tuple(measurements),
         observed=observed,
         link=link,
         warnings=tuple(dict.fromkeys([*view.problems, *warnings, *cautions])),
     )
+    return measured, None if series is None else series.frame

@@ -67,6 +67,18 @@ def idle_delay_ns(passage: Passage, replayed: Replay, phase: int) -> int | None:
     return int((passage.out_ns[idle] - passage.entered.t_ns[idle]).min())
 
 
+def unqueued_delay_ns(passage: Passage, replayed: Replay, phase: int, asked_ns: int) -> int | None:
+    """Smallest delay of the packets of a phase that found all before them gone; None where there were none.
+
+    For a queue with a service process, of which no replay says when it was idle: its packets still wait for the next
+    opportunity, each by itself.
+    """
+    left_ns = np.where(passage.arrived, passage.out_ns - asked_ns, 0)
+    before = np.concatenate(([0], np.maximum.accumulate(left_ns)[:-1])) if len(left_ns) else left_ns
+    alone = passage.arrived & (before <= passage.entered.t_ns) & (replayed.phase == phase)
+    return int((passage.out_ns[alone] - passage.entered.t_ns[alone]).min()) if alone.any() else None
+
+
 def loss_probability(lost: int, packets: int, expected: float, model: Percentage | GilbertElliott) -> float:
     """Two-sided probability of so extreme a number of random losses, given the asked mean.
 

@@ -7,22 +7,19 @@ against the kernel's counters. Outside a tolerance the run is worth nothing, and
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from harness.metrics.figures import busy_rate, idle_delay_ns, loss_probability, quantiles_ms
-from harness.metrics.phases import Phase, phases_of
-from harness.metrics.replay import Counted, Fate, Ints, Replay, calibrated
+from harness.metrics.direction import SIDES, Direction, Side
+from harness.metrics.figures import busy_rate, idle_delay_ns, loss_probability, quantiles_ms, unqueued_delay_ns
+from harness.metrics.phases import Phase
+from harness.metrics.replay import Fate
 from harness.metrics.view import RunView
+from harness.model import FRAME_HEADER
 from harness.outcome import DirectionProof, LinkProof
 from harness.path.arithmetic import FRAME
-from harness.traces.counters import running_total, total
-from harness.traces.lab import LinkSettings
-from harness.traces.matching import Passage
-
-Side = Literal["to_client", "to_server"]
+from harness.path.program import COLD_GAP
+from harness.traces.counters import total
 
 #: Delay above (or, for rounding of µs captures and clock reads, hardly below) what was asked, ns.
 DELAY_ABOVE, DELAY_BELOW = 1_000_000, 200_000
@@ -44,21 +41,10 @@ CHANGE_LATE, CHANGE_MISSED = 100.0, 1.0
 _FOREVER = 2**62
 
 
-@dataclass(frozen=True)
-class _Direction:
-    """One direction's material."""
-
-    name: Side
-    asked: LinkSettings
-    phases: tuple[Phase, ...]
-    passage: Passage
-    replayed: Replay
-
-
 def prove(view: RunView) -> tuple[LinkProof, tuple[str, ...]]:
     """The proof, and cautions that do not make it invalid."""
     kernel = view.run.sim_kernel or view.events.kernel
-    directions = [_direction(view, "to_client"), _direction(view, "to_server")]
+    directions = [view.directions.get(side) for side in SIDES]
     if view.lab is None or directions[0] is None or directions[1] is None:
         missing = "; ".join(view.problems) or "no captures"
         return LinkProof(valid=False, problems=(f"the path cannot be proven: {missing}",), kernel=kernel), ()
@@ -81,23 +67,7 @@ def prove(view: RunView) -> tuple[LinkProof, tuple[str, ...]]:
     return proof, tuple(cautions)
 
 
-def _direction(view: RunView, name: Side) -> _Direction | None:
-    passage = view.to_client if name == "to_client" else view.to_server
-    if view.lab is None or passage is None:
-        return None
-    asked: LinkSettings = getattr(view.lab.links, name)
-    phases = phases_of(view, name)
-    counted = Counted(_running(view, asked.device), _running(view, asked.egress))
-    return _Direction(name, asked, phases, passage, calibrated(passage, phases, asked.discipline == "red", counted))
-
-
-def _running(view: RunView, device: str) -> tuple[Ints, Ints]:
-    """Running total of one device's drops."""
-    nothing = np.zeros(0, np.int64)
-    return (nothing, nothing) if view.counters is None else running_total(view.counters, device, "drops")
-
-
-def _proof(view: RunView, direction: _Direction) -> DirectionProof:
+def _proof(view: RunView, direction: Direction) -> DirectionProof:
     passage, replayed, asked = direction.passage, direction.replayed, direction.asked
     queue_drops, loss_drops, unasked = _conservation(view, direction)
     first = passage.arrived & (replayed.phase == 0)
@@ -119,7 +89,7 @@ def _proof(view: RunView, direction: _Direction) -> DirectionProof:
     )
 
 
-def _conservation(view: RunView, direction: _Direction) -> tuple[int, int, int]:
+def _conservation(view: RunView, direction: Direction) -> tuple[int, int, int]:
     """Drops of the queue, of random loss, and of nobody: in = out + drops + in flight at the end.
 
     The kernel's counts where there are any, else what the replay takes each missing packet for.
@@ -141,8 +111,13 @@ def _conservation(view: RunView, direction: _Direction) -> tuple[int, int, int]:
 def _oversize(view: RunView, name: Side) -> int:
     """Frames above the MTU on either side."""
     sides = (side for side in (view.left, view.right) if side is not None)
-    to_client = name == "to_client"
-    return max((int(((s.length > FRAME) & (s.to_client == to_client)).sum()) for s in sides), default=0)
+    to_client, largest = name == "to_client", _largest_frame(view)
+    return max((int(((s.length > largest) & (s.to_client == to_client)).sum()) for s in sides), default=0)
+
+
+def _largest_frame(view: RunView) -> int:
+    """A full frame of the path as tc counts it, bytes."""
+    return FRAME if view.lab is None else view.lab.mtu + FRAME_HEADER
 
 
 def _emptiness(view: RunView) -> list[str]:
@@ -153,9 +128,9 @@ def _emptiness(view: RunView) -> list[str]:
     return []
 
 
-def _problems(view: RunView, direction: _Direction, proof: DirectionProof) -> list[str]:
+def _problems(view: RunView, direction: Direction, proof: DirectionProof) -> list[str]:
     name, packets = direction.name, max(proof.packets, 1)
-    problems = [*_delay_problems(direction), *_rate_problems(direction)]
+    problems = [*_delay_problems(view, direction), *_rate_problems(direction)]
     allowed = max(UNASKED_PACKETS, UNASKED * packets, view.capture_drops)
     if proof.unasked_drops > allowed:
         problems.append(
@@ -163,25 +138,43 @@ def _problems(view: RunView, direction: _Direction, proof: DirectionProof) -> li
             f"nothing was asked to drop (tolerance {UNASKED:.1%})"
         )
     if proof.oversize_frames:
-        problems.append(f"{name}: {proof.oversize_frames} frames above {FRAME} B: an offload was left on")
+        largest = _largest_frame(view)
+        problems.append(f"{name}: {proof.oversize_frames} frames above {largest} B: an offload was left on")
     return [*problems, *_lateness_problems(view, direction), *_loss_problems(view, direction, proof)]
 
 
-def _delay_problems(direction: _Direction) -> list[str]:
+def _delay_problems(view: RunView, direction: Direction) -> list[str]:
     problems = []
     jitter = direction.asked.jitter_ns
+    above = jitter + DELAY_ABOVE + _longest_gap_ns(view, direction)
     for index, phase in enumerate(direction.phases):
-        found = idle_delay_ns(direction.passage, direction.replayed, index)
-        low, high = phase.delay_ns - jitter - DELAY_BELOW, phase.delay_ns + jitter + DELAY_ABOVE
+        if direction.served_at_random:
+            found = unqueued_delay_ns(direction.passage, direction.replayed, index, phase.delay_ns)
+        else:
+            found = idle_delay_ns(direction.passage, direction.replayed, index)
+        low, high = phase.delay_ns - jitter - DELAY_BELOW, phase.delay_ns + above
         if found is not None and not low <= found <= high:
             problems.append(
                 f"{direction.name}: the smallest delay{_since(index)} was {found / 1e6:.2f} ms, asked "
-                f"{phase.delay_ns / 1e6:.2f} ms (tolerance {(jitter + DELAY_ABOVE) / 1e6:.1f} ms)"
+                f"{phase.delay_ns / 1e6:.2f} ms (tolerance {above / 1e6:.1f} ms)"
             )
     return problems
 
 
-def _rate_problems(direction: _Direction) -> list[str]:
+def _longest_gap_ns(view: RunView, direction: Direction) -> int:
+    """How long the only packet of a queue may wait for an opportunity; 0 where the service is no random process.
+
+    The gaps end at ten times their mean (`harness.path.program`), or are those of a cold start.
+    """
+    if not direction.served_at_random:
+        return 0
+    path = view.run.cell.scenario.path
+    service = (path.to_client if direction.name == "to_client" else path.to_server).service
+    cold = COLD_GAP.value if service is not None and service.cold_start.value else 0
+    return max(cold, round(10 * _largest_frame(view) * 8e9 / direction.asked.rate_bps))
+
+
+def _rate_problems(direction: Direction) -> list[str]:
     problems = []
     for index, phase in enumerate(direction.phases):
         found = busy_rate(direction.passage, direction.replayed, index)
@@ -196,7 +189,7 @@ def _rate_problems(direction: _Direction) -> list[str]:
     return problems
 
 
-def _lateness_problems(view: RunView, direction: _Direction) -> list[str]:
+def _lateness_problems(view: RunView, direction: Direction) -> list[str]:
     if direction.asked.jitter_ns:
         return []
     found = quantiles_ms(direction.replayed.excess_ns(direction.passage, RATE), 1, 99)
@@ -215,7 +208,7 @@ def _allowed_lateness(view: RunView, phases: Sequence[Phase]) -> float:
     return max(LATENESS[view.run.cell.engine], share, 2 * FRAME * 8e3 / slowest)
 
 
-def _loss_problems(view: RunView, direction: _Direction, proof: DirectionProof) -> list[str]:
+def _loss_problems(view: RunView, direction: Direction, proof: DirectionProof) -> list[str]:
     entering = proof.packets - proof.queue_drops
     losses = np.array([phase.mean_loss for phase in direction.phases])
     phase = direction.replayed.phase[direction.replayed.fate != Fate.QUEUE_DROP]
@@ -243,7 +236,9 @@ def _changes(view: RunView) -> tuple[tuple[float, ...], list[str]]:
     end = view.events.stop_ns or max(ends, default=0)
     late, problems = [], []
     for index, change in enumerate(view.lab.changes):
-        applied = view.events.changes.get(index)
+        if change.to_client is None and change.to_server is None:
+            continue  # to what it was already
+        applied = view.events.applied(index, change.at)
         if applied is None:
             if end - start > (change.at + CHANGE_MISSED) * 1e9:
                 problems.append(f"change {index} was due at {change.at:.3f} s and never took effect")
@@ -257,7 +252,7 @@ def _changes(view: RunView) -> tuple[tuple[float, ...], list[str]]:
     return tuple(late), problems
 
 
-def _cautions(view: RunView, direction: _Direction, proof: DirectionProof) -> list[str]:
+def _cautions(view: RunView, direction: Direction, proof: DirectionProof) -> list[str]:
     cautions = []
     late = proof.lateness_p99_ms
     allowed = _allowed_lateness(view, direction.phases)

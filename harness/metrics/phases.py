@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from harness.metrics.view import RunView
 from harness.path.arithmetic import FRAME, WAKE_UP
 from harness.traces.lab import LinkSettings, LinkSettingsChange
+
+if TYPE_CHECKING:
+    from harness.metrics.view import RunView
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ def phases_of(view: RunView, direction: Literal["to_client", "to_server"]) -> tu
     ]  # fmt: skip
     for index, change in enumerate(view.lab.changes):
         new: LinkSettingsChange | None = getattr(change, direction)
-        applied = view.events.changes.get(index)
+        applied = view.events.applied(index, change.at)
         if new is not None and applied is not None:
             phases.append(_next(phases[-1], new, applied))
     return tuple(phases)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
 
 import numpy as np
 
-from harness.metrics.phases import phases_of
+from harness.metrics.direction import SIDES
 from harness.metrics.registry import Finding, metric
 from harness.metrics.view import RunView
 from harness.outcome import Measurement
 from harness.traces.counters import total
-
-_DIRECTIONS: tuple[Literal["to_client", "to_server"], ...] = ("to_client", "to_server")
 
 
 @metric
@@ -29,7 +26,7 @@ def drops(view: RunView) -> Iterator[Finding]:
         span = view.span(index)
         if span is None:
             continue
-        for direction in _DIRECTIONS:
+        for direction in SIDES:
             asked = getattr(lab.links, direction)
             for kind, device in (("queue", asked.device), ("loss", asked.egress)):
                 count = total(counters, device, "drops", *span)
@@ -46,15 +43,12 @@ def queue_delay(view: RunView) -> Iterator[Finding]:
 
     Under jitter the jitter is in it. After a scheduled change the asked delay is that of the moment of leaving.
     """
-    passage, phases = view.to_client, phases_of(view, "to_client")
-    if passage is None or not phases:
+    direction = view.directions.get("to_client")
+    if direction is None:
         return
-    arrived = passage.arrived
-    entered, out_ns = passage.entered.where(arrived), passage.out_ns[arrived]
-    delays = np.array([phase.delay_ns for phase in phases])
-    leaves = out_ns - delays[np.searchsorted([p.start_ns for p in phases[1:]], entered.t_ns, side="right")]
-    current = np.searchsorted([p.start_ns for p in phases[1:]], leaves, side="right")
-    wait_ms = (out_ns - entered.t_ns - delays[current]) / 1e6
+    arrived = direction.passage.arrived
+    entered = direction.passage.entered.where(arrived)
+    wait_ms = (direction.departures_ns()[arrived] - entered.t_ns) / 1e6
     for window in view.windows:
         mine = (entered.flow == window.transfer.flow) & (entered.t_ns >= window.start_ns)
         mine &= entered.t_ns < window.end_ns

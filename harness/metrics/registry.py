@@ -34,8 +34,8 @@ def metric(function: Metric) -> Metric:
 
 
 def metrics() -> dict[str, Metric]:
-    """All metrics by qualified name, in alphabetical order; imports every module of the package."""
+    """All metrics by qualified name, in alphabetical order; imports every module of the package and below."""
     package = importlib.import_module("harness.metrics")
-    for module in pkgutil.iter_modules(package.__path__, "harness.metrics."):
+    for module in pkgutil.walk_packages(package.__path__, "harness.metrics."):
         importlib.import_module(module.name)
     return dict(sorted(_METRICS.items()))

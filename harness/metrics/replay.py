@@ -187,11 +187,13 @@ def replay(passage: Passage, phases: Sequence[Phase], red: bool, counted: Counte
     link = _Bottleneck([replace(p, start_ns=p.start_ns - base) for p in phases], passage.entered.length.tolist())
     queue, loss = (_Budget(times - base, totals) for times, totals in (counted.queue, counted.loss))
     fates = np.zeros(len(t_ns), np.uint8)
-    end = passage.end_ns - base
+    # The access delay of its flow is over only so long after a packet was due.
+    until = passage.end_ns - base - (passage.access_ns if passage.access_ns is not None else np.zeros_like(t_ns))
+    ends = until.tolist()
     for index, (now, arrived) in enumerate(zip((t_ns - base).tolist(), passage.arrived.tolist(), strict=True)):
         link.advance(now)
         if not arrived:
-            fate = _fate(link, link.lengths[index], now, end, queue, loss, red)
+            fate = _fate(link, link.lengths[index], now, ends[index], queue, loss, red)
             fates[index] = fate
             if fate is Fate.QUEUE_DROP:
                 continue
@@ -223,6 +225,28 @@ def _fate(link: _Bottleneck, length: int, now: int, end: int, queue: _Budget, lo
     if lost is False and lossy and not (red or full) and queue.take(now):
         return Fate.QUEUE_DROP
     return Fate.LOST if lost or left > _END else Fate.IN_FLIGHT
+
+
+def accounted(passage: Passage, phases: Sequence[Phase], counted: Counted) -> Replay:
+    """What became of the packets of a link whose departures nobody can foretell: its service is random.
+
+    The queue is first in, first out, so what entered behind the last packet that left may still have been in it. Any
+    other that did not leave was dropped by the queue as often as the kernel counted it, else behind it.
+    """
+    t_ns, arrived = passage.entered.t_ns, passage.arrived
+    through = np.flatnonzero(arrived)
+    last = int(through[-1]) if len(through) else -1
+    counts = counted.queue[1]
+    left = int(counts[-1]) if len(counts) else len(t_ns)
+    fates = np.zeros(len(t_ns), np.uint8)
+    missing = np.flatnonzero(~arrived)
+    before = missing[missing < last]
+    fates[missing] = Fate.IN_FLIGHT
+    fates[before[:left]], fates[before[left:]] = Fate.QUEUE_DROP, Fate.LOST
+    starts = np.array([phase.start_ns for phase in phases[1:]], np.int64)
+    unknown = np.full(len(t_ns), -1, np.int64)
+    no = np.zeros(len(t_ns), np.bool_)
+    return Replay(unknown, unknown, no, fates, np.searchsorted(starts, t_ns, side="right").astype(np.int64), no)
 
 
 def _result(

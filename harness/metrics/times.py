@@ -29,7 +29,7 @@ def completion(view: RunView) -> Iterator[Finding]:
     """Yield completion (s): until the file had its full size; goodput (Mbit/s): file bits per second of it."""
     for window in view.windows:
         size = window.transfer.size
-        if not window.transfer.intact or window.transfer.received < size:
+        if not window.has_file or not window.transfer.intact or window.transfer.received < size:
             continue
         growth = _growth(view, window)
         found = _moment(view, window, growth, size)
@@ -53,7 +53,7 @@ def milestones(view: RunView) -> Iterator[Finding]:
     """milestone_2MB … (s): until the file had that much, for each milestone of the scenario that fits."""
     for window in view.windows:
         growth = _growth(view, window)
-        if growth is None:
+        if growth is None or not window.has_file:
             continue
         for milestone in view.run.cell.scenario.milestones:
             size = milestone.bytes

@@ -10,8 +10,11 @@ from typing import TypeVar
 
 import polars as pl
 
+from harness.metrics.direction import SIDES, Direction, Side, direction_of
+from harness.metrics.series import RunSeries, series_of
+from harness.model import Flow
 from harness.outcome import Run, Transfer
-from harness.traces import capture, counters, cpu, events, growth, lab, matching, qlog
+from harness.traces import capture, counters, cpu, events, growth, lab, matching, qlog, tcp
 from harness.traces.files import find
 
 T = TypeVar("T")
@@ -30,13 +33,25 @@ class Window:
     end_ns: int
     """Its last packets are through, or the flow's next transfer started."""
     zero_ns: int | None
-    """The client's first datagram in the left capture: time zero of protocol times; None if it sent none."""
+    """The client's first packet in the left capture: time zero of protocol times; None if it sent none."""
+    flow: Flow
+    """What its flow was asked to do."""
+    alone: bool = True
+    """Whether the lab has no other flow."""
 
     @property
     def prefix(self) -> str:
-        """What stands before the names of this transfer's metrics: "", "repeat_", "flow1_", "flow1_repeat_"."""
-        flow = f"flow{self.transfer.flow}_" if self.transfer.flow else ""
+        """What stands before the names of this transfer's metrics.
+
+        "" or "repeat_" where its flow is the lab's only one; else "flow0_", "flow0_repeat_", "flow1_" and so on.
+        """
+        flow = "" if self.alone else f"flow{self.transfer.flow}_"
         return flow + ("repeat_" if self.transfer.index else "")
+
+    @property
+    def has_file(self) -> bool:
+        """Whether it downloads a file to its end; what is cut off at a time, or generated, has no end to reach."""
+        return self.flow.download is not None
 
 
 @dataclass(frozen=True)
@@ -72,22 +87,22 @@ class RunView:
 
     @cached_property
     def left(self) -> capture.Capture | None:
-        """The flows' datagrams at the client's side."""
+        """The flows' packets at the client's side."""
         return self._capture("left")
 
     @cached_property
     def right(self) -> capture.Capture | None:
-        """The flows' datagrams at the server's side."""
+        """The flows' packets at the server's side."""
         return self._capture("right")
 
     @cached_property
     def to_client(self) -> matching.Passage | None:
-        """Datagrams from the right to the left interface."""
+        """Packets from the right to the left interface."""
         return self._passage(self.right, self.left, True)
 
     @cached_property
     def to_server(self) -> matching.Passage | None:
-        """Datagrams from the left to the right interface."""
+        """Packets from the left to the right interface."""
         return self._passage(self.left, self.right, False)
 
     def _passage(
@@ -97,6 +112,21 @@ class RunView:
             return None
         asked = self.lab.links.to_client if to_client else self.lab.links.to_server
         return matching.match(ingress, egress, to_client, asked.delay_ns - asked.jitter_ns)
+
+    @cached_property
+    def directions(self) -> dict[Side, Direction]:
+        """What each direction of the link did; empty without lab.json or a capture."""
+        made = {side: direction_of(self, side) for side in SIDES}
+        return {side: direction for side, direction in made.items() if direction is not None}
+
+    @cached_property
+    def series(self) -> RunSeries | None:
+        """The run over time (see `metrics.series`); None where the captures do not show it."""
+        try:
+            return series_of(self)
+        except Exception as error:  # what needs no series is to be had all the same
+            self.problems.append(f"the series cannot be made: {type(error).__name__}: {error}")
+            return None
 
     @cached_property
     def counters(self) -> pl.DataFrame | None:
@@ -136,7 +166,19 @@ class RunView:
         if self.left is not None:
             sent = self.left.between(transfer.started_ns, end, transfer.flow, to_client=False)
             zero = int(sent.t_ns[0]) if len(sent) else None
-        return Window(transfer, transfer.started_ns, end, zero)
+        flow = self.flows[min(transfer.flow, len(self.flows) - 1)]
+        others = {item.flow for item in self.run.transfers} - {transfer.flow}
+        return Window(transfer, transfer.started_ns, end, zero, flow, alone=len(self.flows) == 1 and not others)
+
+    @property
+    def flows(self) -> tuple[Flow, ...]:
+        """What the flows were asked to do."""
+        return self.run.cell.scenario.flows
+
+    @property
+    def shared(self) -> bool:
+        """Whether there is more to it than one download to its end: several flows, or one that is cut off."""
+        return len(self.flows) > 1 or any(flow.stop is not None for flow in self.flows)
 
     def span(self, index: int) -> tuple[int, int] | None:
         """From the start of the first to the end of the last transfer of that index, over all flows (ns)."""
@@ -144,6 +186,16 @@ class RunView:
         if not windows:
             return None
         return min(window.start_ns for window in windows), max(window.end_ns for window in windows)
+
+    def tcp(self, flow: int) -> pl.DataFrame | None:
+        """What the kernel of a TCP flow's sender said of its connection (see `traces.tcp`)."""
+        if flow not in self._tcp:
+            self._tcp[flow] = self._read(f"flow{flow}/{self.flows[flow].sender}/tcp.csv", tcp.read_tcp)
+        return self._tcp[flow]
+
+    @cached_property
+    def _tcp(self) -> dict[int, pl.DataFrame | None]:
+        return {}
 
     def qlogs(self, flow: int, role: str) -> list[Path]:
         """The qlog files of one endpoint."""

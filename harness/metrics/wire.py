@@ -23,7 +23,7 @@ def _sent(view: RunView, window: Window, to_client: bool) -> Capture | None:
 def volume(view: RunView) -> Iterator[Finding]:
     """wire_to_client, wire_to_server (B): frames with their Ethernet header as they entered the simulator.
 
-    packets_to_client, packets_to_server: how many UDP datagrams that were.
+    packets_to_client, packets_to_server: how many datagrams, or segments of TCP, that were.
     """
     for window in view.windows:
         for direction, to_client, side in (("to_client", True, "right"), ("to_server", False, "left")):
@@ -45,7 +45,7 @@ def acknowledgements(view: RunView) -> Iterator[Finding]:
     """
     for window in view.windows:
         down, up = _sent(view, window, True), _sent(view, window, False)
-        if down is None or up is None:
+        if window.flow.kind != "quic" or down is None or up is None:
             continue
         acks = int((up.form == Form.SHORT).sum())
         name = f"{window.prefix}ack_packets"

@@ -5,6 +5,10 @@ time. Layout, for each direction alike: what enters on one interface is redirect
 discipline is the bottleneck (tbf over a fifo or red); it then leaves by the other interface, whose netem
 adds delay, jitter and loss. So the bottleneck queue comes first, then delay and loss, and one network
 namespace with NET_ADMIN is enough.
+
+Behind a service process the ifb has a tbf that holds nothing back, red if asked for, and a netem that lets one
+packet go at each opportunity. Flows with access delays of their own each find a netem of their own on the way
+out: a prio chooses it by the address of the destination.
 """
 
 from harness.path.arithmetic import (

@@ -149,7 +149,7 @@ def _traffic_class(heads: Bytes, ip: Ints) -> Bytes:
 
 
 def _flows(heads: Bytes, ip: Ints, protocol: Bytes, flows: Sequence[FlowAddresses]) -> tuple[Ints, Flags]:
-    """Flow of each frame (-1: none; what is not of a flow's transport is not its), and whether it goes to the client."""
+    """Flow of each frame (-1: none, as for what is not of its flow's transport), and whether it goes to the client."""
     flow = np.full(len(heads), -1, np.int64)
     to_client = np.zeros(len(heads), np.bool_)
     for version in (4, 6):

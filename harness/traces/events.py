@@ -9,7 +9,6 @@ from typing import Any
 
 from harness.traces.files import read_bytes, read_objects
 
-
 #: Times closer than this are the same, s: they come from the same count of ns.
 _SAME = 1e-6
 

@@ -1,8 +1,8 @@
-"""Each datagram at both interfaces: when it entered the simulator and when it left it."""
+"""Each packet at both interfaces: when it entered the simulator and when it left it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ Keys = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class Passage:
-    """One direction: the n datagrams that entered, in order of time."""
+    """One direction: the n packets that entered, in order of time."""
 
     entered: Capture
     out_ns: Ints
@@ -22,12 +22,20 @@ class Passage:
     appeared: int
     """Datagrams that left without having been seen entering: the ingress capture missed them."""
     end_ns: int
-    """Until when leaving datagrams were captured; one that was due later may have been under way."""
+    """Until when leaving packets were captured; one that was due later may have been under way."""
+    access_ns: Ints | None = None
+    """What `out_ns` was reduced by, shape (n,): the delay of each packet's flow on top of the link's."""
 
     @property
     def arrived(self) -> npt.NDArray[np.bool_]:
-        """Which datagrams left, shape (n,)."""
+        """Which packets left, shape (n,)."""
         return self.out_ns >= 0
+
+    def less(self, access_ns: Ints) -> Passage:
+        """The same as if no packet had been delayed by more than the link: `access_ns` is taken off, shape (n,)."""
+        if not access_ns.any():
+            return self
+        return replace(self, out_ns=np.where(self.arrived, self.out_ns - access_ns, -1), access_ns=access_ns)
 
 
 def match(ingress: Capture, egress: Capture, to_client: bool, at_least_ns: int = 0) -> Passage:

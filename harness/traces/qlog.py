@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,8 @@ _EVENT_STARTS = (b'"time"', b'"name"', b'"data"', b'"category"')
 _ARRAY_START = re.compile(r"\[\s*-?[0-9]")
 _REFERENCE = re.compile(rb'"reference_time"\s*:\s*"?([0-9.eE+]+)')
 _WALL_CLOCK = re.compile(rb'"wall_clock_time"\s*:\s*"([^"]+)"')
+_PTO_COUNT = re.compile(rb'"pto_count"\s*:\s*"?([0-9]+)')
+_QUICHE_LOST = re.compile(rb'"cf_lost_packets"\s*:\s*\{\s*"total"\s*:\s*([0-9]+)')
 _TIME = re.compile(rb'"time"\s*:\s*"?([0-9.eE+]+)')
 #: Bytes in which a trace's header and first events are looked for.
 _OPENING = 16_384
@@ -103,6 +106,53 @@ def read_head(path: Path, size: int) -> bytes:
         return b""
 
 
+@dataclass(frozen=True)
+class Losses:
+    """What a trace says of lost packets and what followed; None for what it does not say."""
+
+    lost: int | None
+    """Packets declared lost: packet_lost events, or quiche's own running total."""
+    timeouts: int | None
+    """Probe timeouts that expired: loss_timer_updated events, or the steps by which pto_count rose."""
+    recoveries_ms: tuple[float, ...] | None
+    """How long each recovery period lasted (congestion_state_updated events), of those that ended."""
+
+
+def read_losses(path: Path) -> Losses:
+    """Packets lost, probe timeouts, recovery periods (RFC 9002 §6, §6.2, §7.3.2). Raises OSError."""
+    data = read_bytes(path)
+    lost: int | None = data.count(b'packet_lost"') or None
+    totals = [int(found) for found in _QUICHE_LOST.findall(data)]
+    if lost is None and totals:
+        lost = max(totals)
+    unit = time_unit(data)
+    changes = [] if counts_from_previous(data) else list(events(data, b'congestion_state_updated"'))
+    states = [(event.time * unit, str(event.data.get("new")).lower()) for event in changes]
+    return Losses(lost, _timeouts(data), _recoveries(states) if states else None)
+
+
+def _timeouts(data: bytes) -> int | None:
+    if b'loss_timer_updated"' in data:
+        timers = [event.data for event in events(data, b'loss_timer_updated"')]
+        expired = [str(timer.get("timer_type", "pto")) for timer in timers if timer.get("event_type") == "expired"]
+        return sum(kind.lower() == "pto" for kind in expired)
+    counts = [int(found) for found in _PTO_COUNT.findall(data)]
+    return sum(max(0, after - before) for before, after in pairwise([0, *counts])) if counts else None
+
+
+def _recoveries(states: list[tuple[float, str]]) -> tuple[float, ...]:
+    """From the beginning of each run of "recovery" to the next other state, ms."""
+    lasted: list[float] = []
+    since: float | None = None
+    for time, state in states:
+        if state == "recovery":
+            since = time if since is None else since
+        elif since is not None:
+            lasted.append(time - since)
+            since = None
+    return tuple(lasted)
+
+
 def _start_ns(data: bytes) -> int | None:
     head = data[:_OPENING]
     wall = _WALL_CLOCK.search(head)
@@ -116,6 +166,20 @@ def _start_ns(data: bytes) -> int | None:
         if found is not None and _number(found[1]) > _EPOCH_LIKE:
             return round(_number(found[1]) * 1e6)
     return None
+
+
+def first_event_ns(path: Path) -> int | None:
+    """When a trace's first event happened, ns since the epoch; None where it has relative times only.
+
+    Raises OSError.
+    """
+    head = read_head(path, _OPENING)
+    start, first = _start_ns(head), first_time(head)
+    if start is None or first is None:
+        return start
+    # The time is since the reference, or since the epoch itself.
+    first_ms = first * time_unit(head)
+    return start if first_ms > _EPOCH_LIKE else start + round(first_ms * 1e6)
 
 
 def _number(text: bytes) -> float:

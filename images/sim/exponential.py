@@ -1,4 +1,4 @@
-"""The exponential distribution as a table for netem, which iproute2 does not bring: `exponential.py > exponential.dist`.
+"""The exponential distribution as a table for netem; iproute2 brings none: `exponential.py >exponential.dist`.
 
 netem draws a table entry t, each as likely as any other, and takes mean + deviation · t / 8192 for a gap
 (net/sched/sch_netem.c, tabledist). An entry has 16 bits, so that with the deviation alone an exponential variable

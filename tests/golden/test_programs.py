@@ -34,6 +34,16 @@ PATHS = {
         **{"forward": link(queue="25 packets"), "return": link(queue="100 ms")}
     ),
     "jitter and bursty loss": path(forward=link(jitter="3 ms", loss={"good_to_bad": "1.8 %", "bad_to_good": "64.5 %"})),
+    "red behind a Poisson service that starts cold": path(
+        forward=link(
+            "2.64 Mbit/s",
+            queue={**RED, "limit": "20 packets", "min": "9 kB", "max": "24 kB", "wq": 0.002},
+            service={"process": "poisson", "cold_start": "5 s", "period": "4 min"},
+        )
+    ),
+    "a Poisson service and the least MTU": path(
+        forward=link("2.64 Mbit/s", queue="130 packets", service={"process": "poisson"}), mtu=1280
+    ),
     "everything changes": path(
         changes=[
             {"at": "5 s", "forward": {"rate": "10 Mbit/s", "loss": "1 %"}},
@@ -46,6 +56,13 @@ PATHS = {
 @pytest.mark.parametrize("name", PATHS)
 def test_path_programs(name: str, snapshot: SnapshotAssertion) -> None:
     assert "\n".join(compile_path(PATHS[name], seed=42).lines()) == snapshot
+
+
+def test_the_path_program_of_two_access_delays(snapshot: SnapshotAssertion) -> None:
+    changing = path(forward=link(loss="1 %"), changes=[{"at": "5 s", "forward": {"delay": "300 ms"}}])
+    delays = {"193.167.0.101": "20 ms", "fd00:cafe:cafe:0::101": "20 ms", "193.167.100.102": "5 ms"}
+    access = {address: Duration.parse(delay) for address, delay in delays.items()}
+    assert "\n".join(compile_path(changing, 42, access).lines()) == snapshot
 
 
 @pytest.mark.parametrize("one", SCENARIOS, ids=lambda one: one.name)

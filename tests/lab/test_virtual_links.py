@@ -34,13 +34,17 @@ pytestmark = pytest.mark.usefixtures("rootfs", "work_on_every_core")
 CORE = max(os.sched_getaffinity(0))
 
 
-@pytest.fixture(scope="module")
-def rootfs() -> Path:
+def simulator_rootfs() -> Path:
     """The simulator's image with the lab kernel, as a folder."""
     images = Images(ROOT / "images", ROOT / ".state")
     build = images.sim_build("lab")
     images.make(build, lambda name, seconds: None)
     return Path(RootFileSystems(ROOT / ".cache").of(build.reference).rootfs)
+
+
+@pytest.fixture(scope="module")
+def rootfs() -> Path:
+    return simulator_rootfs()
 
 
 def mistaken() -> dict[str, Experiment]:

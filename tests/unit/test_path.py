@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
+from exponential import CENTRE, DEVIATION, table
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.lab import build_lab
+from harness.model import Flow
 from harness.path import burst_bytes, compile_path, ideal_time, queue_bytes, slow_start_time
-from harness.path.program import red_burst, red_log_weight
+from harness.path.program import PathProgram, red_burst, red_log_weight
 from harness.units import Duration, Size
-from tests.examples import link, path
+from tests.examples import ROOT, cell, link, path, scenario
 
 MEGABYTES = [Size.parse(f"{n} MB") for n in (2, 10, 100)]
 
@@ -76,3 +82,82 @@ def test_an_upload_compiles_to_the_same_links_the_other_way_round() -> None:
     down, up = compile_path(path()), compile_path(path(terminal="server"))
     assert down.links["to_client"].rate_bps == up.links["to_server"].rate_bps == 50_000_000
     assert up.links["to_client"].rate_bps == 10_000_000
+
+
+# --- service processes
+
+
+def served(rate: str = "2.64 Mbit/s", mtu: int = 1500, **service: str) -> PathProgram:
+    behind = link(rate, queue="20 packets", service={"process": "poisson", **service})
+    return compile_path(path(forward=behind, mtu=mtu))
+
+
+def slot(command: tuple[str, ...]) -> tuple[str, ...]:
+    """The mean and the deviation of a service process, as tc is told."""
+    place = command.index("slot")
+    assert command[place + 1 : place + 3] == ("distribution", "exponential")
+    return command[place + 3 : place + 5]
+
+
+def test_the_table_of_the_exponential_distribution() -> None:
+    entries = table()
+    assert -(1 << 15) <= min(entries) <= max(entries) < 1 << 15
+    # As the kernel takes it: mean + deviation · t / 8192.
+    values = sorted(5.0 + 1.25 * entry / 8192 for entry in entries)
+    assert (CENTRE, DEVIATION) == (5.0, 1.25)
+    mean = sum(values) / len(values)
+    assert mean == pytest.approx(1, abs=1e-4)
+    assert sum((value - mean) ** 2 for value in values) / len(values) == pytest.approx(1, abs=2e-3)
+    assert values[0] == pytest.approx(0, abs=1e-3)
+    # Its quartiles are ln 4/3, ln 2 and ln 4.
+    assert [values[len(values) * n // 4] for n in (1, 2, 3)] == pytest.approx([0.28768, 0.69315, 1.38629], abs=1e-3)
+
+
+def test_the_table_is_one_that_tc_can_read() -> None:
+    script = ROOT / "images/sim/exponential.py"
+    printed = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True).stdout
+    lines = printed.splitlines()
+    assert lines[0].startswith("#")
+    assert [int(word) for line in lines[1:] for word in line.split()] == table()
+    # iproute2 puts the table into a message of 32 KiB, 2 bytes an entry, with its other options.
+    assert len(table()) * 2 <= (1 << 15) - 1024
+
+
+@pytest.mark.parametrize(("mtu", "gap"), [(1500, 1514 * 8 / 2.64e6), (1280, 1294 * 8 / 2.64e6)])
+def test_a_service_process_has_a_full_packets_time_as_its_mean_gap(mtu: int, gap: float) -> None:
+    (server,) = [command for command in served(mtu=mtu).setup if "slot" in command]
+    mean, deviation = (int(word.removesuffix("ns")) / 1e9 for word in slot(server))
+    assert (mean, deviation) == pytest.approx((5 * gap, 1.25 * gap))
+
+
+def test_a_cold_start_has_the_table_too_since_a_change_cannot_take_it_away() -> None:
+    program = served(cold_start="5 s", period="60 s")
+    (server,) = [command for command in program.setup if "slot" in command]
+    assert slot(server) == ("100000000ns", "1ns")
+    changes = [(change.at_ns / 1e9, slot(command)) for change in program.changes for command in change.commands]
+    warm = slot(next(command for command in served().setup if "slot" in command))
+    assert changes[:3] == [(5, warm), (60, slot(server)), (65, warm)]
+    # For as long as any run takes: ten minutes.
+    assert changes[-1][0] == 9 * 60 + 5
+
+
+def test_a_process_slower_than_netem_can_be_is_refused() -> None:
+    with pytest.raises(ValueError, match="as slow as"):
+        served("7 kbit/s")
+    # 1514 bytes take 1.706 s, and 1.25 times that are 2.13e9 ns, just below 2^31.
+    served("7.1 kbit/s")
+
+
+def test_access_delays_hold_for_both_ends_of_a_flow_and_both_ip_versions() -> None:
+    far = Flow(download=Size.parse("1 MB"), access_delay=Duration.parse("20 ms"))
+    flows = [Flow(download=Size.parse("1 MB")), far]
+    setup = build_lab(cell(scenario(flows=flows, objectives=[])), 0, slot=2).program.setup
+    for side in ("left", "right"):
+        rules = [
+            command for command in setup if command[:5] == ("tc", "filter", "add", "dev", side) and "dst" in command
+        ]
+        matched = [command[command.index("dst") + 1] for command in rules]
+        assert matched == [
+            "193.167.2.101/32", "fd00:cafe:cafe:2::101/128", "193.167.102.101/32", "fd00:cafe:cafe:102::101/128",
+        ]  # fmt: skip
+        assert {command[-1] for command in rules} == {"1:2"}

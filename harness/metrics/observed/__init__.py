@@ -1,7 +1,8 @@
 """What the endpoints' parameters were, as a run shows it: the evidence behind every default and every demand.
 
 One file a family of one source. What a run does not show is not there: nothing is taken from a manifest, and
-nothing is guessed. All is of the first connection of the first flow, where nothing else is said.
+nothing is guessed. All is of the first connection of the first flow over QUIC between the matrix's own pair, where
+nothing else is said.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from harness.metrics.observed.flight import initial_window, pacing
 from harness.metrics.observed.kernel import gso
 from harness.metrics.observed.reaction import congestion_reaction
 from harness.metrics.observed.timeouts import first_probe_timeout
-from harness.metrics.view import RunView
+from harness.metrics.view import RunView, Window
 from harness.outcome import Observation
+from harness.parameters import ROLES
 
 _FAMILIES: tuple[Callable[[Connection], Iterator[Observation]], ...] = (
     transport_parameters, recovery_settings, first_probe_timeout, initial_window, pacing, congestion_reaction,
@@ -26,9 +28,10 @@ _FAMILIES: tuple[Callable[[Connection], Iterator[Observation]], ...] = (
 
 def observe(view: RunView) -> tuple[Observation, ...]:
     """Everything a run shows of its endpoints' parameters. Never raises; what fails is among the view's problems."""
-    if not view.windows:
+    window = next((window for window in view.windows if _is_the_pair_s(view, window)), None)
+    if window is None:
         return ()
-    connection = Connection(view, view.windows[0])
+    connection = Connection(view, window)
     found: list[Observation] = []
     for family in _FAMILIES:
         try:
@@ -36,3 +39,10 @@ def observe(view: RunView) -> tuple[Observation, ...]:
         except Exception as error:  # one artefact's bad data must not cost the others' evidence
             view.problems.append(f"observed {family.__name__} failed: {type(error).__name__}: {error}")
     return tuple(found)
+
+
+def _is_the_pair_s(view: RunView, window: Window) -> bool:
+    """Whether a transfer is one between the cell's client and server, as whose the evidence is kept."""
+    cell = view.run.cell
+    named = [(window.flow.implementation(role), cell.implementation(role).name) for role in ROLES]
+    return window.flow.kind == "quic" and all(name is None or name == own for name, own in named)

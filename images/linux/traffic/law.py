@@ -33,6 +33,8 @@ class Law:
             rate = None
         elif model in ("cbr", "poisson"):
             rate = float(raw["rate"])
+            if rate <= 0:
+                raise ValueError(f"a rate of {rate:g} bit/s")
             shortest = longest = (smallest + largest) / 2 * 8 / rate
         else:
             raise ValueError(f"no model of traffic is called {model!r}")

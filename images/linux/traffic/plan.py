@@ -14,6 +14,8 @@ from traffic.law import Law
 
 Role = Literal["client", "server"]
 Kind = Literal["tcp", "udp"]
+#: What a datagram holds at least: its number and the time it was sent, bytes.
+HEAD = 16
 #: TCP's congestion control where nothing is asked for, whatever this kernel's own default is.
 DEFAULT_ALGORITHM = "cubic"
 
@@ -76,6 +78,10 @@ def read_plan(role: str, environment: Mapping[str, str]) -> Plan:
         raise TrafficError(f"congestion control is the sender's, and this {role} sends no data")
     if kind == "udp" and law is None:
         raise TrafficError("UDP knows no bulk: nothing tells it how fast to send")
+    if kind == "udp" and law is not None and law.packet[0] < HEAD:
+        raise TrafficError(f"a datagram of {law.packet[0]} B has no room for its number and time, {HEAD} B")
+    if kind == "tcp" and law is not None and law.model != "cbr":
+        raise TrafficError(f"iperf3 sends at a constant rate or as much as goes, not by the law {law.model}")
     return Plan(own, kind, sender, seconds, law, seed, peer, _algorithm(kind, words))
 
 

@@ -6,6 +6,7 @@ so that captures can tell datagrams apart. The rest is zeros.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import socket
@@ -31,17 +32,15 @@ LOOK = 0.1
 RECEIVE_BUFFER = 8 * 2**20
 #: linux/in.h and linux/in6.h: larger datagrams than the path takes are an error, never fragments.
 IP_MTU_DISCOVER, IPV6_MTU_DISCOVER, PMTUDISC_DO = 10, 23, 2
+#: asm-generic/socket.h: beyond net.core.rmem_max, with CAP_NET_ADMIN (socket(7)).
+SO_RCVBUFFORCE = 33
 
 
 def _prepare(endpoint: socket.socket) -> None:
     """Room for bursts, no fragments, and waits that end after LOOK (one system call a datagram, not two)."""
-    # Beyond net.core.rmem_max with CAP_NET_ADMIN only (socket(7)).
-    for option in (33, socket.SO_RCVBUF):  # SO_RCVBUFFORCE
-        try:
-            endpoint.setsockopt(socket.SOL_SOCKET, option, RECEIVE_BUFFER)
-            break
-        except PermissionError:
-            continue
+    endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
+    with contextlib.suppress(PermissionError):
+        endpoint.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BUFFER)
     endpoint.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, PMTUDISC_DO)
     if endpoint.family == socket.AF_INET6:
         endpoint.setsockopt(socket.IPPROTO_IPV6, IPV6_MTU_DISCOVER, PMTUDISC_DO)
@@ -64,8 +63,26 @@ def bound(port: int) -> socket.socket:
 # --- sending
 
 
-def send(out: socket.socket, law: Law, seed: int, seconds: float) -> dict[str, Any]:
-    """Send for a time to whom the socket is connected. What was sent, and how late (us after it was due).
+class Sending:
+    """What has been sent of a flow, and how late after it was due."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self.late = array("q")
+        """ns, one a datagram."""
+
+    def summary(self) -> dict[str, Any]:
+        """Counts, and quantiles of the lateness by nearest rank in us, None of nothing."""
+        ordered = sorted(self.late)
+        quantiles = {
+            name: ordered[max(0, math.ceil(share * len(ordered)) - 1)] / 1e3 if ordered else None
+            for name, share in (("late_p50_us", 0.5), ("late_p99_us", 0.99), ("late_max_us", 1.0))
+        }
+        return {"datagrams": len(self.late), "bytes": self.bytes, **quantiles}
+
+
+def send(out: socket.socket, law: Law, seed: int, seconds: float, sending: Sending) -> None:
+    """Send for a time to whom the socket is connected.
 
     A sender that is late sends what is due at once: the law's times stand, whatever happened before.
     """
@@ -73,43 +90,35 @@ def send(out: socket.socket, law: Law, seed: int, seconds: float) -> dict[str, A
     start = time.monotonic_ns()
     # One look at the clock a datagram: the two clocks differ by a constant unless somebody sets one.
     realtime = time.time_ns() - start
-    late, amount = array("q"), 0
-    try:
-        for number, (at, size) in enumerate(law.departures(seed, seconds)):
-            due = start + round(at * 1e9)
+    for number, (at, size) in enumerate(law.departures(seed, seconds)):
+        due = start + round(at * 1e9)
+        now = time.monotonic_ns()
+        if now < due:
+            time.sleep((due - now) / 1e9)
             now = time.monotonic_ns()
-            if now < due:
-                time.sleep((due - now) / 1e9)
-                now = time.monotonic_ns()
-            HEAD.pack_into(buffer, 0, number, now + realtime)
-            _send(out, buffer[:size])
-            late.append(now - due)
-            amount += size
-    finally:
-        summary = {"datagrams": len(late), "bytes": amount, **_lateness(late)}
-    return summary
+        HEAD.pack_into(buffer, 0, number, now + realtime)
+        _send(out, buffer[:size])
+        sending.late.append(now - due)
+        sending.bytes += size
 
 
 def _send(out: socket.socket, datagram: memoryview) -> None:
     try:
         out.send(datagram)
     except ConnectionRefusedError:
-        # What an earlier one met, whose receiver had gone: the kernel says so in place of sending (udp(7)).
-        out.send(datagram)
+        # What an earlier one met, whose receiver is not there: the kernel says so in place of sending (udp(7)).
+        with contextlib.suppress(ConnectionRefusedError):
+            out.send(datagram)
     except OSError as error:
         raise TrafficError(f"a datagram of {len(datagram)} B cannot be sent: {error}") from error
 
 
-def _lateness(late: array[int]) -> dict[str, float | None]:
-    """Quantiles by nearest rank, us; None of nothing."""
-    ordered = sorted(late)
-    return {
-        name: ordered[max(0, math.ceil(share * len(ordered)) - 1)] / 1e3 if ordered else None
-        for name, share in (("late_p50_us", 0.5), ("late_p99_us", 0.99), ("late_max_us", 1.0))
-    }
-
-
 # --- receiving
+
+
+def is_of_flow(datagram: bytes | memoryview) -> bool:
+    """Whether a datagram can be one of a flow's: it has a head, and no flow sends 2^56 datagrams."""
+    return len(datagram) >= HEAD.size and datagram[0] == 0
 
 
 class Reception:
@@ -120,24 +129,19 @@ class Reception:
         self.bytes = 0
         self._highest = -1
 
-    def count(self, datagram: memoryview) -> None:
-        """Count a datagram; what does not begin with a number and a time is no datagram of the flow."""
-        if len(datagram) >= HEAD.size:
+    def count(self, datagram: bytes | memoryview) -> None:
+        """Count a datagram, if it is one of the flow."""
+        if is_of_flow(datagram):
             self.datagrams += 1
             self.bytes += len(datagram)
-            number = int.from_bytes(datagram[:8], "big")
-            self._highest = max(self._highest, number)
+            self._highest = max(self._highest, int.from_bytes(datagram[:8], "big"))
 
     def summary(self) -> dict[str, int]:
-        """`missing` are those before the last that came; what was lost at the very end is not known here.
+        """Counts. `missing` are those before the last that came: the end of a flow may be lost unseen.
 
-        The emulated path doubles nothing.
+        The emulated path doubles nothing, so numbers that came are not looked at one by one.
         """
-        return {
-            "datagrams": self.datagrams,
-            "bytes": self.bytes,
-            "missing": self._highest + 1 - self.datagrams,
-        }
+        return {"datagrams": self.datagrams, "bytes": self.bytes, "missing": self._highest + 1 - self.datagrams}
 
 
 def receive(source: socket.socket, reception: Reception, over: Callable[[float], bool]) -> None:
@@ -148,12 +152,10 @@ def receive(source: socket.socket, reception: Reception, over: Callable[[float],
     while True:
         try:
             size = source.recv_into(buffer)
-            last = now = time.monotonic_ns()
             reception.count(view[:size])
-        except BlockingIOError:
-            now = time.monotonic_ns()
-        except ConnectionRefusedError:
-            # The server is not there yet, or no more.
+            last = now = time.monotonic_ns()
+        except (BlockingIOError, ConnectionRefusedError):
+            # Nothing for LOOK, or the server is not there.
             now = time.monotonic_ns()
         if over((now - last) / 1e9):
             return
@@ -168,15 +170,13 @@ def _write(file: Path, summary: dict[str, Any]) -> None:
 
 def request(plan: Plan, logs: Path, port: int, start_ns: int) -> None:
     """The client: sends, or asks to be sent to and receives, until `seconds` after start_ns (monotonic) and a rest."""
-    assert plan.law is not None
     family, address = address_of(plan.peer, port, "udp")
     end = start_ns + round(plan.seconds * 1e9)
     with socket.socket(family, socket.SOCK_DGRAM) as endpoint:
         _prepare(endpoint)
         endpoint.connect(address)
         if plan.sends:
-            left = (end - time.monotonic_ns()) / 1e9
-            _write(logs / "sent.json", send(endpoint, plan.law, plan.seed, left))
+            _send_all(endpoint, plan, logs, (end - time.monotonic_ns()) / 1e9)
             # What is under way has to arrive before the lab comes down.
             time.sleep(max(0.0, (end - time.monotonic_ns()) / 1e9) + QUIET)
             return
@@ -204,29 +204,38 @@ def _ask(endpoint: socket.socket, reception: Reception, end: int) -> None:
 
 def serve(plan: Plan, logs: Path, port: int) -> None:
     """The server: answers probes, then sends to the first who asks, or receives until it is told to end."""
-    assert plan.law is not None
-    reception = Reception()
     with bound(port) as endpoint:
-        first, address = await_flow(endpoint)
-        endpoint.connect(address)
         if plan.sends:
-            _write(logs / "sent.json", send(endpoint, plan.law, plan.seed, plan.seconds))
+            _, address = await_flow(endpoint, lambda datagram: datagram == REQUEST)
+            endpoint.connect(address)
+            _send_all(endpoint, plan, logs, plan.seconds)
             return
-        reception.count(memoryview(first))
+        first, address = await_flow(endpoint, is_of_flow)
+        endpoint.connect(address)
+        reception = Reception()
+        reception.count(first)
         try:
             receive(endpoint, reception, lambda _: False)
         finally:
             _write(logs / "received.json", reception.summary())
 
 
-def await_flow(endpoint: socket.socket) -> tuple[bytes, Any]:
-    """Answer probes until something else comes: (the datagram, where it came from)."""
+def _send_all(out: socket.socket, plan: Plan, logs: Path, seconds: float) -> None:
+    assert plan.law is not None
+    sending = Sending()
+    try:
+        send(out, plan.law, plan.seed, seconds, sending)
+    finally:
+        _write(logs / "sent.json", sending.summary())
+
+
+def await_flow(endpoint: socket.socket, begins: Callable[[bytes], bool]) -> tuple[bytes, Any]:
+    """Answer probes until a datagram begins the flow: (the datagram, where it came from)."""
     while True:
-        try:
+        with contextlib.suppress(BlockingIOError):
             datagram, address = endpoint.recvfrom(65536)
-        except BlockingIOError:
-            continue
-        answer = version_negotiation(datagram)
-        if answer is None:
-            return datagram, address
-        endpoint.sendto(answer, address)
+            if begins(datagram):
+                return datagram, address
+            answer = version_negotiation(datagram)
+            if answer is not None:
+                endpoint.sendto(answer, address)

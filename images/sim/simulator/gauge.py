@@ -85,6 +85,8 @@ def _prepare(devices: list[str]) -> None:
 def build() -> None:
     """Make the namespaces, with routes and neighbours fixed and forwarding on."""
     connect(SIMULATOR, HOSTS)
+    # All UDP sockets together may have what one has; otherwise it is a fifth of the guest's memory (net/ipv4/udp.c).
+    write_sysctl("net.ipv4.udp_mem", " ".join([str(BUFFER // os.sysconf("SC_PAGE_SIZE"))] * 3))
     for name, (side, _) in HOSTS.items():
         with inside(name):
             _prepare(["eth0"])

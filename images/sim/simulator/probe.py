@@ -19,6 +19,12 @@ _PROBES: tuple[tuple[str, ...], ...] = (
     ("tc", "qdisc", "del", "dev", "probe", "root"),
     ("tc", "qdisc", "add", "dev", "probe", "root", "netem", "limit", "10", "delay", "1ms", "loss", "random", "1%",
      "seed", "1"),
+    ("tc", "qdisc", "del", "dev", "probe", "root"),
+    ("tc", "qdisc", "add", "dev", "probe", "root", "handle", "1:", "prio", "bands", "2", "priomap", *["0"] * 16),
+    ("tc", "qdisc", "add", "dev", "probe", "parent", "1:1", "handle", "20:", "netem", "limit", "10",
+     "slot", "distribution", "exponential", "5ms", "1ms", "packets", "1", "seed", "1"),
+    ("tc", "filter", "add", "dev", "probe", "parent", "1:", "protocol", "ipv6", "prio", "2", "u32",
+     "match", "ip6", "dst", "fd00:cafe:cafe:0::100/128", "flowid", "1:2"),
 )  # fmt: skip
 
 

@@ -1,0 +1,88 @@
+"""One flow of a run with its series, and the sentence for a metric that it has not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.metrics.registry import Caution, Finding
+from harness.metrics.series import BOTTLENECK, RETURN_BOTTLENECK, RunSeries
+from harness.metrics.series.grid import BIN, Floats, Points
+from harness.metrics.series.lives import Life
+from harness.metrics.view import RunView
+from harness.outcome import Direction, Measurement
+from harness.traces.lab import FlowAddresses
+
+
+@dataclass(frozen=True)
+class SharedFlow:
+    """A flow of a run that has more than one download to its end."""
+
+    view: RunView
+    series: RunSeries
+    facts: FlowAddresses
+    life: Life
+
+    @property
+    def number(self) -> int:
+        """The flow's number."""
+        return self.facts.flow
+
+    @property
+    def prefix(self) -> str:
+        """What stands before the names of its metrics."""
+        return "" if len(self.view.flows) == 1 else f"flow{self.number}_"
+
+    @property
+    def responsive(self) -> bool:
+        """Whether it has congestion control."""
+        return self.facts.kind != "udp"
+
+    def points(self, name: str) -> Points:
+        """One of its series, whole."""
+        return self.series.points(self.number, name)
+
+    def samples(self, name: str) -> Points:
+        """The bins of one of its series that lie wholly within its life."""
+        return within(self.points(name), self.life)
+
+    def capacity(self, t: Floats) -> Floats:
+        """Rate of its bottleneck at each moment, Mbit/s."""
+        link = BOTTLENECK if self.facts.sender == "server" else RETURN_BOTTLENECK
+        steps = self.series.points(link, "capacity")
+        return steps.value[np.maximum(np.searchsorted(steps.t, t + 1e-9, side="right") - 1, 0)]
+
+    def measurement(self, name: str, value: float, unit: str, direction: Direction, vantage: str) -> Measurement:
+        """A measurement with the flow's prefix."""
+        return Measurement(
+            name=f"{self.prefix}{name}", value=float(value), unit=unit, direction=direction, vantage=vantage
+        )
+
+
+def within(points: Points, life: Life) -> Points:
+    """The bins of a series that lie wholly within a life."""
+    bins = np.round(points.t / BIN).astype(np.int64)
+    chosen = (bins >= life.bins[0]) & (bins <= life.bins[1])
+    return Points(points.t[chosen], points.value[chosen])
+
+
+def flows_of(view: RunView) -> tuple[SharedFlow, ...]:
+    """The flows of which something arrived; none in a run of one download to its end."""
+    if not view.shared or view.lab is None or view.series is None:
+        return ()
+    series = view.series
+    return tuple(
+        SharedFlow(view, series, facts, series.lives[facts.flow])
+        for facts in view.lab.flows
+        if facts.flow in series.lives
+    )
+
+
+def left_out(names: str, flows: Iterable[SharedFlow], why: str) -> Iterator[Finding]:
+    """The sentence for metrics that some flows have not; nothing where it is about none."""
+    numbers = [str(flow.number) for flow in flows]
+    if numbers:
+        whose = f"flow {numbers[0]}" if len(numbers) == 1 else f"flows {', '.join(numbers)}"
+        yield Caution(f"{names} of {whose}: left out, {why}")

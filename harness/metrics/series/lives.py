@@ -1,0 +1,85 @@
+"""When each flow ran, and the time zero of all series."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from harness.metrics.series.grid import BIN_NS
+from harness.traces.capture import Capture
+from harness.traces.lab import FlowAddresses
+
+if TYPE_CHECKING:
+    from harness.metrics.view import RunView
+
+
+@dataclass(frozen=True)
+class Life:
+    """A flow from its first packet to its stop. All times in ns since time zero but `zero_ns`."""
+
+    flow: int
+    zero_ns: int
+    """Time zero since the epoch."""
+    start_ns: int
+    """Its client's first packet."""
+    end_ns: int
+    """Its stop, or where it has none its last arrival; at most the end of the captures."""
+    last_ns: int
+    """The last payload arrived at the receiver's side."""
+    sent: Capture
+    """Its packets in the direction of its data as they entered the simulator."""
+    received: Capture
+    """The same as they left it."""
+
+    @property
+    def seconds(self) -> float:
+        """How long it ran."""
+        return (self.end_ns - self.start_ns) / 1e9
+
+    @property
+    def bins(self) -> tuple[int, int]:
+        """First and last bin that lie wholly within it; the last may be before the first."""
+        return -(-self.start_ns // BIN_NS), self.end_ns // BIN_NS - 1
+
+
+def zero_of(view: RunView) -> int | None:
+    """Time zero, ns since the epoch: the smallest, over the flows, of the client's first packet less the start."""
+    if view.lab is None or view.left is None:
+        return None
+    left, zeros = view.left, []
+    for flow in view.lab.flows:
+        first = np.flatnonzero((left.flow == flow.flow) & ~left.to_client)
+        if len(first):
+            zeros.append(int(left.t_ns[first[0]]) - round(flow.start * 1e9))
+    return min(zeros, default=None)
+
+
+def lives_of(view: RunView, zero_ns: int) -> dict[int, Life]:
+    """Flow → when it ran, of those whose payload arrived."""
+    if view.lab is None or view.left is None or view.right is None:
+        return {}
+    found = {}
+    end_ns = max(int(side.t_ns[-1]) for side in (view.left, view.right) if len(side)) - zero_ns
+    for flow in view.lab.flows:
+        life = _life(flow, view.left, view.right, zero_ns, end_ns)
+        if life is not None:
+            found[flow.flow] = life
+    return found
+
+
+def _life(flow: FlowAddresses, left: Capture, right: Capture, zero_ns: int, end_ns: int) -> Life | None:
+    at_client = left.where(left.flow == flow.flow)
+    at_server = right.where(right.flow == flow.flow)
+    down = flow.sender == "server"
+    sent, received = (at_server, at_client) if down else (at_client, at_server)
+    sent, received = sent.where(sent.to_client == down), received.where(received.to_client == down)
+    first = np.flatnonzero(~at_client.to_client)
+    arrived = np.flatnonzero(received.payload > 0)
+    if not len(first) or not len(arrived):
+        return None
+    last_ns = int(received.t_ns[arrived[-1]]) - zero_ns
+    stop_ns = last_ns if flow.stop is None else round(flow.stop * 1e9)
+    start_ns = int(at_client.t_ns[first[0]]) - zero_ns
+    return Life(flow.flow, zero_ns, start_ns, max(start_ns, min(stop_ns, end_ns)), last_ns, sent, received)

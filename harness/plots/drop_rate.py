@@ -1,0 +1,58 @@
+"""Packets that the bottleneck's queue drops over time, and whose they were."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+
+from harness.plots.parts import looks, present, sized, time_axis, top, value_axis
+from harness.plots.registry import plot
+from harness.plots.theme import INK, Chart
+from harness.plots.view import Drawn
+
+#: Width of the bins, s.
+WINDOW = 0.5
+
+
+@plot(
+    "Drops at the bottleneck",
+    "drop",
+    note=f"packets dropped by the queue: per second over {WINDOW} s, and one tick each",
+)
+def drop_rate(run: Drawn) -> Chart | None:
+    """Drops of all flows, 1/s, above one row a flow with a tick for each drop (INET link sharing, packet_drop_rate)."""
+    drops = run.of_bottleneck("drop")
+    if drops.is_empty():
+        return None
+    rates = _rates(drops, run.end)
+    area = (
+        alt.Chart(rates)
+        .mark_area(interpolate="step-after", color="#bdbdbd", line={"color": INK, "strokeWidth": 1}, clip=True)
+        .encode(x=time_axis((0.0, run.end), labels=False), y=value_axis("drops (1/s)", top(rates["value"].max())))
+    )
+    return alt.vconcat(sized(area, 180), drop_rows(run, (0.0, run.end)), spacing=6)
+
+
+def _rates(drops: pl.DataFrame, end: float) -> pl.DataFrame:
+    """Drops per second in bins of `WINDOW` s from 0 to the end; empty bins are 0."""
+    bins = pl.DataFrame({"bin": range(int(end / WINDOW) + 1)}, schema={"bin": pl.Int64})
+    counts = drops.group_by((pl.col("t") / WINDOW).floor().cast(pl.Int64).alias("bin")).len("drops")
+    return bins.join(counts, on="bin", how="left").select(
+        t=pl.col("bin") * WINDOW, value=pl.col("drops").fill_null(0) / WINDOW
+    )
+
+
+def drop_rows(run: Drawn, span: tuple[float, float]) -> Chart:
+    """One row a flow, a tick for each of its drops."""
+    names = {flow.index: flow.name for flow in run.flows}
+    drops = (
+        run.of_bottleneck("drop")
+        .filter(pl.col("t").is_between(*span))
+        .select("t", flow=pl.col("value").cast(pl.Int16).replace_strict(names, default="", return_dtype=pl.String))
+    )
+    flows = present(run, drops) or list(run.flows[:1])
+    rows = alt.Y("flow:N", sort=[flow.name for flow in flows], title=None, axis=alt.Axis(ticks=False, domain=False))
+    encoded = {**looks(flows, legend=False), "x": time_axis(span), "y": rows}
+    del encoded["strokeDash"], encoded["strokeWidth"]
+    ticks = alt.Chart(drops).mark_tick(thickness=1, height=11, clip=True).encode(**encoded)
+    return sized(ticks, max(16 * len(flows), 20))  # type: ignore[no-any-return]

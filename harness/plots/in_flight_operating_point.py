@@ -1,0 +1,101 @@
+"""What is in flight against what comes of it, with the optimum: Kleinrock's operating point."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+
+from harness.plots.operating_point_plane import means
+from harness.plots.parts import looks, sized, top
+from harness.plots.registry import plot
+from harness.plots.theme import INK, OPTIMUM, SOFT, Chart
+from harness.plots.view import Drawn
+
+_ALL = "all flows"
+
+
+@plot(
+    "In flight and mean operating point",
+    note="grey: what the path makes of so many packets in flight; star: one bandwidth-delay product, the optimum",
+)
+def in_flight_operating_point(run: Drawn) -> Chart | None:
+    """Mean sRTT (ms) and mean throughput (Mbit/s) v mean packets in flight (CCPerf, in flight v mean operating point).
+
+    The grey line is the ideal path's: below one bandwidth-delay product (BDP) the round trip takes the path's own
+    time and throughput grows with what is in flight, above it the queue and with it the round trip grow (L. Kleinrock,
+    Power and deterministic rules of thumb, ICC 1979). Beside each flow stands what all of them make together.
+    """
+    base, rate, bdp = run.path.rtt.seconds * 1000, run.link.rate.value / 1e6, run.bdp
+    trips, rates = means(run, "mean_in_flight", "mean_srtt"), means(run, "mean_in_flight", "mean_throughput")
+    if trips.is_empty() or rates.is_empty() or bdp <= 0:
+        return None
+    joint = _joint(run, trips)
+    held = bdp + run.queue_limit * 1000 / run.packet
+    widest = top(trips["x"].max(), joint["x"].max(), held)
+    x = alt.X("x:Q", title="mean in flight (packets)", scale=alt.Scale(domain=[0, widest], nice=False))
+    ideal = {
+        "sRTT (ms)": [(0.0, base), (bdp, base), (widest, base * widest / bdp)],
+        "throughput (Mbit/s)": [(0.0, 0.0), (bdp, rate), (widest, rate)],
+    }
+    optimum = {"sRTT (ms)": base, "throughput (Mbit/s)": rate}
+    column = {"sRTT (ms)": "trip", "throughput (Mbit/s)": "rate"}
+    shown = [flow for flow in run.flows if flow.name in set(trips["flow"])]
+    panels = []
+    for title, points in (("sRTT (ms)", trips), ("throughput (Mbit/s)", rates)):
+        curve = pl.DataFrame(ideal[title], schema={"x": pl.Float64, "y": pl.Float64}, orient="row")
+        whole = joint.select("x", y=pl.col(column[title])).drop_nulls()
+        y = alt.Y(
+            "y:Q", title=f"mean {title}",
+            scale=alt.Scale(domain=[0, top(points["y"].max(), whole["y"].max(), curve["y"].max())], nice=False),
+        )  # fmt: skip
+        panels.append(_panel(points, curve, whole, (bdp, optimum[title]), x, y, looks(shown, points=True)))
+    return alt.hconcat(*panels, spacing=30)
+
+
+def _joint(run: Drawn, trips: pl.DataFrame) -> pl.DataFrame:
+    """x, trip, rate of all flows together: sums over the network of the means in time, and the mean of the sRTTs."""
+    flight = run.network("mean_agg_in_flight")
+    if flight is None:
+        return pl.DataFrame(schema={"x": pl.Float64, "trip": pl.Float64, "rate": pl.Float64})
+    rate = run.network("mean_agg_throughput")
+    return pl.DataFrame(
+        [(flight, trips["y"].mean(), rate)],
+        schema={"x": pl.Float64, "trip": pl.Float64, "rate": pl.Float64}, orient="row",
+    )  # fmt: skip
+
+
+def _panel(
+    points: pl.DataFrame,
+    curve: pl.DataFrame,
+    whole: pl.DataFrame,
+    optimum: tuple[float, float],
+    x: alt.X,
+    y: alt.Y,
+    encoded: dict[str, object],
+) -> Chart:
+    line = alt.Chart(curve).mark_line(color=SOFT, strokeWidth=1, clip=True).encode(x=x, y=y)
+    marks = (
+        alt.Chart(points)
+        .mark_point(filled=True, size=110, opacity=0.95, stroke=INK, strokeWidth=0.6)
+        .encode(x=x, y=y, tooltip=["flow:N", "x:Q", "y:Q"], **encoded)
+    )
+    numbers = alt.Chart(points).mark_text(align="left", dx=9, fontSize=11, color=INK).encode(x=x, y=y, text="number:N")
+    star = (
+        alt.Chart(pl.DataFrame({"x": [optimum[0]], "y": [optimum[1]]}))
+        .mark_point(shape=_STAR, filled=True, size=260, color=OPTIMUM, opacity=1)
+        .encode(x=x, y=y)
+    )
+    joint = alt.Chart(whole).mark_point(shape="cross", size=130, filled=True, color=INK).encode(x=x, y=y)
+    called = (
+        alt.Chart(whole.with_columns(text=pl.lit(_ALL)))
+        .mark_text(align="left", dx=9, fontSize=11, color=INK)
+        .encode(x=x, y=y, text="text:N")
+    )
+    return sized(line + star + marks + numbers + joint + called, 280, 300)  # type: ignore[no-any-return]
+
+
+#: A star with five points around the origin, as a path in Vega's square of 2 × 2.
+_STAR = (
+    "M0,-1L0.2245,-0.309L0.9511,-0.309L0.3633,0.118L0.5878,0.809L0,0.3819L-0.5878,0.809L-0.3633,0.118"
+    "L-0.9511,-0.309L-0.2245,-0.309Z"
+)

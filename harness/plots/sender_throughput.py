@@ -1,0 +1,16 @@
+"""What each sender puts into the network over time."""
+
+from __future__ import annotations
+
+from harness.plots.parts import rates_over_time
+from harness.plots.registry import plot
+from harness.plots.theme import Chart
+from harness.plots.view import Drawn
+
+
+@plot(
+    "Sending rate", "sending_rate", note="transport payload that left the sender, retransmissions included, per 0.1 s"
+)
+def sender_throughput(run: Drawn) -> Chart | None:
+    """Sending rate of each flow, Mbit/s (INET link sharing, sender_throughput)."""
+    return rates_over_time(run, "sending_rate", "sending rate (Mbit/s)")

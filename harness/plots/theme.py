@@ -1,0 +1,87 @@
+"""How every figure looks: sizes, type, greys, and what tells flows from each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+
+from harness.model import FlowKind, Implementation
+
+Chart = alt.Chart | alt.LayerChart | alt.VConcatChart | alt.HConcatChart
+
+#: Width of a figure's drawing area, and height of one that is alone, pixels. A PNG has twice as many.
+WIDTH, HEIGHT = 660, 280
+#: DejaVu is what a bare Linux has or can be given (fonts-dejavu-core); the others are for readers of SVG and HTML.
+FONT = "DejaVu Sans, Verdana, Arial, sans-serif"
+INK, SOFT, GRID, SHADE = "#1a1a1a", "#666666", "#e4e4e4", "#f0f0f0"
+#: The optimum, in the colour that CCPerf's figures give it.
+OPTIMUM = "#c2007a"
+
+#: Flows of one implementation, in order: how far towards white (above 0) or black its colour is taken, and the dash
+#: pattern. The first has the implementation's own colour and a solid line; lightness and dashes also tell in grey.
+_TINTS = (0.0, -0.5, 0.4, -0.25)
+_DASHES: tuple[tuple[int, ...], ...] = ((), (7, 2), (2, 2), (8, 2, 2, 2), (12, 3), (4, 1, 1, 1))
+#: UDP runs beside what is looked at: thin and light.
+_UDP_TINT = 0.45
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a flow looks like in every figure."""
+
+    colour: str
+    dash: tuple[int, ...]
+    """Pixels drawn and left out in turn; empty for a solid line."""
+    shape: str
+    """A symbol of Vega's."""
+    width: float = 1.5
+    """Of lines, pixels."""
+
+
+def _mixed(colour: str, amount: float) -> str:
+    """The colour moved towards white (amount above 0) or black by that share of the way."""
+    towards = 255 if amount > 0 else 0
+    parts = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+    return "#" + "".join(f"{round(part + (towards - part) * abs(amount)):02x}" for part in parts)
+
+
+def look(implementation: Implementation, kind: FlowKind, number: int) -> Look:
+    """The look of a flow that is the `number`-th (from 0) of its kind and implementation in a run."""
+    dash = _DASHES[number % len(_DASHES)]
+    if kind == "udp":
+        colour = _mixed(implementation.colour, _UDP_TINT + 0.15 * (number % 3))
+        return Look(colour, dash, implementation.marker, width=1.0)
+    return Look(_mixed(implementation.colour, _TINTS[number % len(_TINTS)]), dash, implementation.marker)
+
+
+def config() -> dict[str, Any]:
+    """Vega-Lite's configuration: one type, thin greys, nothing else."""
+    axis = {
+        "labelColor": INK, "titleColor": INK, "tickColor": SOFT, "domainColor": SOFT, "gridColor": GRID,
+        "labelFontSize": 11, "titleFontSize": 11, "titleFontWeight": "normal", "titlePadding": 8, "tickSize": 4,
+    }  # fmt: skip
+    return {
+        "background": "white",
+        "font": FONT,
+        "padding": 12,
+        "view": {"stroke": None},
+        "axis": axis,
+        "axisX": {"grid": False},
+        "legend": {
+            "orient": "top", "direction": "horizontal", "title": None, "labelFontSize": 11, "labelColor": INK,
+            "labelLimit": 260, "symbolStrokeWidth": 2, "symbolSize": 400, "offset": 8, "columnPadding": 18,
+        },
+        "title": {
+            "anchor": "start", "fontSize": 15, "fontWeight": "bold", "color": INK, "offset": 10,
+            "subtitleFontSize": 11, "subtitleColor": SOFT, "subtitlePadding": 5,
+        },
+        "concat": {"spacing": 14},
+    }  # fmt: skip
+
+
+def headed(chart: Chart, title: str, lines: Sequence[str]) -> Chart:
+    """A chart with its title and the lines below it."""
+    return chart.properties(title=alt.TitleParams(title, subtitle=[line for line in lines if line]))

@@ -1,0 +1,221 @@
+"""One stored run as what is drawn of it: flows with their looks, series, figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import polars as pl
+from polars.exceptions import PolarsError
+
+from harness.errors import ResultError
+from harness.lab import flow_label
+from harness.model import DropTail, Link, Red
+from harness.model import Path as EmulatedPath
+from harness.outcome import MeasuredRun, Run
+from harness.plots.theme import Look, look
+
+SERIES = "series.parquet"
+BOTTLENECK, NETWORK = -1, -2
+
+#: Length of a detail, s, unless the path is so long that this is less than `_ROUND_TRIPS` round trips.
+_DETAIL, _ROUND_TRIPS = 3.0, 50
+#: Time that a flow is given to find its share before a detail begins, round trips and s at least.
+_SETTLING = 2.0
+
+
+@dataclass(frozen=True)
+class DrawnFlow:
+    """A flow, as figures know it."""
+
+    index: int
+    name: str
+    """'0 ngtcp2 (reno)': its number and what people call it."""
+    responsive: bool
+    """Whether it has a congestion control."""
+    start: float
+    """s since the path is up."""
+    stop: float | None
+    look: Look
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A run, with its series where the store has them. A series is a frame of flow, t (s) and value."""
+
+    run: Run
+    measured: MeasuredRun | None
+    series: pl.DataFrame | None
+    """flow, name, t, value (see `harness.metrics.series`); None where the run has none."""
+    span: tuple[float, float] | None = field(default=None)
+    """What to show of a detail (s); chosen where it is not given."""
+
+    # --- the run
+
+    @property
+    def path(self) -> EmulatedPath:
+        """The emulated path."""
+        return self.run.cell.scenario.path
+
+    @property
+    def link(self) -> Link:
+        """The direction whose queue is looked at: towards the client."""
+        return self.path.to_client
+
+    @property
+    def place(self) -> str:
+        """The run for people: scenario, who played, engine, seed and repetition."""
+        cell = self.run.cell
+        asked = [f"{name} {value}" for name, value in cell.parameters.items()]
+        time = "virtual time" if cell.engine == "virtual" else "real time"
+        pair = f"{cell.client.name} → {cell.server.name}" if cell.scenario.open_roles else ""
+        words = [cell.scenario.name, pair, *asked, time, f"seed {cell.seed}", f"repetition {self.run.repetition}"]
+        return " · ".join(word for word in words if word)
+
+    @cached_property
+    def flows(self) -> tuple[DrawnFlow, ...]:
+        """The flows in their order. Those of one implementation, and kind, take its looks in turn."""
+        cell, alike, made = self.run.cell, dict[tuple[str, str], int](), []
+        for index, flow in enumerate(cell.scenario.flows):
+            # How fast a flow goes is the sender's doing.
+            sender = cell.implementation(flow.sender, index)
+            number = alike.get((sender.name, flow.kind), 0)
+            alike[sender.name, flow.kind] = number + 1
+            made.append(
+                DrawnFlow(
+                    index,
+                    f"{index} {flow_label(cell, index)}",
+                    flow.kind != "udp",
+                    flow.start.seconds,
+                    None if flow.stop is None else flow.stop.seconds,
+                    look(sender, flow.kind, number),
+                )
+            )
+        return tuple(made)
+
+    @cached_property
+    def end(self) -> float:
+        """Where the time axis ends, s: at the last stop, or, where a file ends a flow, at the end of its series."""
+        stops = [flow.stop for flow in self.flows if flow.stop is not None]
+        if len(stops) == len(self.flows) or self.series is None or self.series.is_empty():
+            return max(stops, default=1.0)
+        last = self.series["t"].max()
+        return max([*stops, float(last) if isinstance(last, int | float) else 1.0])
+
+    @cached_property
+    def detail(self) -> tuple[float, float]:
+        """A few seconds in which all flows with congestion control are there, s: from the middle of that time."""
+        if self.span is not None:
+            return self.span
+        flows = [flow for flow in self.flows if flow.responsive] or list(self.flows)
+        begin = max(flow.start for flow in flows)
+        end = min([self.end, *(flow.stop for flow in flows if flow.stop is not None)])
+        if end <= begin:
+            begin, end = 0.0, self.end
+        length = min(max(_DETAIL, _ROUND_TRIPS * self.path.rtt.seconds), end - begin)
+        start = min(max(begin + _SETTLING, (begin + end - length) / 2), end - length)
+        return round(max(start, begin), 1), round(max(start, begin) + length, 1)
+
+    # --- its series
+
+    def has(self, name: str) -> bool:
+        """Whether there is a series of that name, of anything."""
+        return self.series is not None and not self.series.filter(pl.col("name") == name).is_empty()
+
+    def _of(self, name: str, flow: pl.Expr) -> pl.DataFrame:
+        if self.series is None:
+            return pl.DataFrame(schema={"flow": pl.String, "t": pl.Float64, "value": pl.Float64})
+        names = {item.index: item.name for item in self.flows}
+        return (
+            self.series.filter((pl.col("name") == name) & flow & (pl.col("t") <= self.end))
+            .with_columns(flow=pl.col("flow").replace_strict(names, default="", return_dtype=pl.String))
+            .select("flow", pl.col("t").round(4), pl.col("value").round(4))
+            .sort("flow", "t", maintain_order=True)
+        )
+
+    def of_flows(self, name: str) -> pl.DataFrame:
+        """A series of all flows that have it; flow is the flow's name."""
+        return self._of(name, pl.col("flow") >= 0)
+
+    def of_bottleneck(self, name: str) -> pl.DataFrame:
+        """A series of the bottleneck towards the client."""
+        return self._of(name, pl.col("flow") == BOTTLENECK)
+
+    def of_network(self, name: str) -> pl.DataFrame:
+        """A series of all flows together."""
+        return self._of(name, pl.col("flow") == NETWORK)
+
+    # --- its figures
+
+    def figure(self, flow: DrawnFlow, name: str) -> float | None:
+        """What was measured of a flow; None where it was not."""
+        if self.measured is None:
+            return None
+        # A flow that is alone has no number in the names of its metrics (`harness.metrics.view.Window.prefix`).
+        return self.measured.value(name if len(self.flows) == 1 else f"flow{flow.index}_{name}")
+
+    def network(self, name: str) -> float | None:
+        """What was measured of all flows together; None where it was not."""
+        return None if self.measured is None else self.measured.value(name)
+
+    # --- the bottleneck
+
+    @cached_property
+    def capacity(self) -> pl.DataFrame:
+        """Layer-2 rate of the bottleneck, Mbit/s: t from which it holds, value; as measured, else as asked for."""
+        found = self.of_bottleneck("capacity").select("t", "value")
+        if found.is_empty():
+            steps = [(0.0, self.link.rate.value / 1e6)]
+            for change in self.path.changes:
+                side = change.forward if self.path.terminal == "client" else change.return_
+                if side is not None and side.rate is not None:
+                    steps.append((change.at.seconds, side.rate.value / 1e6))
+            found = pl.DataFrame(steps, schema={"t": pl.Float64, "value": pl.Float64}, orient="row")
+        found = found.filter(pl.col("t") < self.end)
+        return pl.concat([found, found.tail(1).with_columns(t=pl.lit(self.end))])
+
+    @property
+    def packet(self) -> int:
+        """A full packet at the bottleneck, bytes: with its Ethernet header, as tc counts it."""
+        return self.path.mtu + 14
+
+    @property
+    def bdp(self) -> float:
+        """Bandwidth-delay product, full packets."""
+        return self.link.rate.value * self.path.rtt.seconds / 8 / self.packet
+
+    @property
+    def queue_limit(self) -> float:
+        """What the queue holds at most, kB."""
+        return self.link.held.bytes_at(self.link.rate, self.path.rtt, self.packet) / 1000
+
+    @property
+    def thresholds(self) -> tuple[float, float] | None:
+        """RED's min and max of the average queue, kB; None without RED."""
+        queue = self.link.queue
+        if isinstance(queue, DropTail):
+            return None
+        low, high = (one.bytes_at(self.link.rate, self.path.rtt, self.packet) / 1000 for one in (queue.min, queue.max))
+        return low, high
+
+    @property
+    def discipline(self) -> str:
+        """RED or DropTail."""
+        return "RED" if isinstance(self.link.queue, Red) else "DropTail"
+
+
+def drawn(folder: Path, run: Run, measured: MeasuredRun | None, span: tuple[float, float] | None = None) -> Drawn:
+    """The run in a folder of a store. Without series it is drawn as far as its figures go. Raises ResultError."""
+    file = folder / SERIES
+    if not file.exists():
+        return Drawn(run, measured, None, span)
+    try:
+        series = pl.read_parquet(file).select(
+            pl.col("flow").cast(pl.Int16), pl.col("name").cast(pl.String), pl.col("t").cast(pl.Float64),
+            pl.col("value").cast(pl.Float64),
+        )  # fmt: skip
+    except (PolarsError, OSError) as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ResultError(f"{file}: cannot be read: {first}", "'harness measure' writes it anew") from error
+    return Drawn(run, measured, series, span)

@@ -1,0 +1,203 @@
+"""A run with made-up series for the plots' tests: flows of a textbook congestion control on one bottleneck.
+
+A fluid model in steps of 20 ms, without chance: windows grow by a packet a round trip (double until the first loss),
+and whoever had its turn least lately halves its own when the queue overflows. Nothing here is a measurement.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from functools import cache
+
+import polars as pl
+
+from harness.model import Flow, Red, Scenario
+from harness.model import Path as EmulatedPath
+from harness.outcome import Cell, Image, MeasuredRun, Measurement, Outcome, Run
+from harness.plan import Request, cells
+from harness.plots.view import Drawn
+from tests.examples import SIM, implementation, scenario
+
+STEP, BIN = 0.02, 0.1
+ALPHA = implementation("alpha", colour="#d95f02", marker="square")
+BETA = implementation("beta", colour="#1b9e77", marker="circle")
+LINUX = implementation("linux", colour="#4d4d4d", marker="square", protocols=("tcp", "udp"))
+
+Row = tuple[int, str, float, float]
+
+
+def link_sharing(seconds: float = 50, flows: Iterable[dict[str, object]] | None = None, **forward: object) -> Scenario:
+    """Three flows of QUIC that come and go, and UDP all along; times scaled to `seconds`."""
+    unit = seconds / 50
+    shown = flows or [
+        {"start": f"{5 * unit} s", "stop": f"{30 * unit} s"},
+        {"start": f"{10 * unit} s", "stop": f"{40 * unit} s"},
+        {"start": f"{20 * unit} s", "stop": f"{45 * unit} s"},
+        {
+            "kind": "udp",
+            "stop": f"{seconds} s",
+            "traffic": {"model": "uniform", "packet": ["500 B", "1000 B"], "gap": ["10 ms", "20 ms"]},
+        },
+    ]
+    there = {"rate": "10 Mbit/s", "delay": "10 ms", "queue": "25 kB", **forward}
+    back = {"rate": "10 Mbit/s", "delay": "10 ms", "queue": "25 kB"}
+    return scenario(
+        name="test/link-sharing",
+        flows=[Flow.model_validate(flow) for flow in shown],
+        path=EmulatedPath.model_validate({"mtu": 1280, "forward": there, "return": back}),
+        objectives=[],
+        timeout="120 s",
+        parameters={"server.congestion_control": "reno"},
+    )
+
+
+def cell_of(one: Scenario) -> Cell:
+    """A cell of alpha's client and beta's server, in virtual time."""
+    known = {item.name: item for item in (ALPHA, BETA, LINUX)}
+    images = {name: Image(reference=f"example/{name}:1", identity=f"digest-of-{name}") for name in known}
+    return cells(Request([one], [ALPHA], [BETA], engine="virtual"), images, SIM, known)[0]
+
+
+def run_of(one: Scenario) -> Run:
+    return Run(
+        cell=cell_of(one), repetition=0, outcome=Outcome(status="completed"), started_at="2026-11-21T00:00:00Z"
+    )
+
+
+def drawn_of(one: Scenario, span: tuple[float, float] | None = None) -> Drawn:
+    """The run of a scenario with its series and figures."""
+    run = run_of(one)
+    series = series_of(one)
+    return Drawn(run, measured_of(one, series), series, span)
+
+
+@cache
+def link_sharing_run(seconds: float = 50) -> Drawn:
+    return drawn_of(link_sharing(seconds))
+
+
+@cache
+def red_and_droptail(seconds: float = 20) -> tuple[Drawn, Drawn]:
+    flows: list[dict[str, object]] = [
+        {"stop": f"{seconds} s", "parameters": {"server.congestion_control": "cubic"}},
+        {"stop": f"{seconds} s", "parameters": {"server.congestion_control": "reno"}},
+    ]
+    red = {
+        "discipline": "red", "limit": "20 packets", "min": "9 kB", "max": "24 kB", "probability": "10 %", "wq": 0.002,
+    }  # fmt: skip
+    return (
+        drawn_of(link_sharing(seconds, flows, queue=red, delay="44 ms")),
+        drawn_of(link_sharing(seconds, flows, queue="20 packets", delay="44 ms")),
+    )
+
+
+def series_of(one: Scenario) -> pl.DataFrame:
+    """All series of a scenario's flows, as `series.parquet` has them."""
+    path, rows = one.path, list[Row]()
+    rate, base, packet = path.to_client.rate.value, path.rtt.seconds, path.mtu + 14
+    limit = path.to_client.held.bytes_at(path.to_client.rate, path.rtt, packet)
+    if isinstance(path.to_client.queue, Red):
+        limit = int(limit * 0.6)
+    end = max(flow.stop.seconds for flow in one.flows if flow.stop is not None)
+    state = [_Window() for _ in one.flows]
+    queue = 0.0
+    for step in range(round(end / STEP)):
+        t = round(step * STEP, 4)
+        trip = base + queue * 8 / rate
+        offered = [_offered(flow, t, window, trip, packet) for flow, window in zip(one.flows, state, strict=True)]
+        total = sum(offered)
+        excess = queue + (total - rate) * STEP / 8
+        queue = min(max(excess, 0.0), limit)
+        share = min(1.0, rate / total) if total else 0.0
+        for index, (flow, sent, window) in enumerate(zip(one.flows, offered, state, strict=True)):
+            if _active(flow, t):
+                window.sent += sent * (packet - 42) / packet
+                window.arrived += sent * (1 if flow.kind == "udp" else share) * (packet - 42) / packet
+                if flow.kind != "udp":
+                    window.grow(STEP / trip, t)
+                    rows += [
+                        (index, "cwnd", t, window.size), (index, "in_flight", t, min(window.size, sent * trip / 8 / packet)),
+                        (index, "srtt", t, window.smooth(trip * 1000)),
+                    ]  # fmt: skip
+            if (step + 1) % round(BIN / STEP) == 0:
+                rows += window.bins(index, round(t - BIN + STEP, 4), flow)
+        if excess > limit:
+            loser = _turn(one.flows, state, t)
+            dropped = max(1, min(5, math.ceil((excess - limit) / packet)))
+            rows += [(-1, "drop", t + 0.003 * number, float(loser)) for number in range(dropped)]
+            state[loser].lose(t)
+        rows += [
+            (-1, "queue_length", t, round(queue)), (-1, "queue_packets", t, round(queue / packet)),
+            (-1, "queue_delay", t, queue * 8 / rate * 1000),
+        ]  # fmt: skip
+    rows += [(-1, "capacity", 0.0, rate / 1e6), (-1, "capacity", end, rate / 1e6)]
+    schema = {"flow": pl.Int16, "name": pl.String, "t": pl.Float64, "value": pl.Float64}
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def measured_of(one: Scenario, series: pl.DataFrame) -> MeasuredRun:
+    """Means of the series, under the names that measuring gives them."""
+    units = {"throughput": "Mbit/s", "srtt": "ms", "in_flight": "packets"}
+    found, sums = [], dict.fromkeys(units, 0.0)
+    for index, flow in enumerate(one.flows):
+        for name, unit in units.items():
+            own = series.filter((pl.col("flow") == index) & (pl.col("name") == name))
+            inside = own.filter(pl.col("t").is_between(flow.start.seconds, 1e9))
+            if inside.is_empty():
+                continue
+            mean = float(inside["value"].to_numpy().mean())
+            sums[name] += mean
+            found.append(Measurement(name=f"flow{index}_mean_{name}", value=mean, unit=unit))
+    for name in ("throughput", "in_flight"):
+        found.append(Measurement(name=f"mean_agg_{name}", value=sums[name], unit=units[name]))
+    return MeasuredRun(version=1, measurements=tuple(found))
+
+
+class _Window:
+    """What one sender knows and has done in the current bin."""
+
+    def __init__(self) -> None:
+        self.size, self.threshold, self.trip, self.lost_at = 10.0, 1e9, 0.0, -1.0
+        self.sent = self.arrived = 0.0
+
+    def grow(self, trips: float, t: float) -> None:
+        self.size = self.size * 2**trips if self.size < self.threshold else self.size + trips
+
+    def smooth(self, sample: float) -> float:
+        self.trip = sample if not self.trip else self.trip + (sample - self.trip) / 8
+        return self.trip
+
+    def lose(self, t: float) -> None:
+        self.lost_at = t
+        self.size = self.threshold = max(self.size / 2, 2.0)
+
+    def bins(self, index: int, t: float, flow: Flow) -> list[Row]:
+        sent, arrived, self.sent, self.arrived = self.sent, self.arrived, 0.0, 0.0
+        assert flow.stop is not None
+        if not flow.start.seconds - BIN < t < flow.stop.seconds:
+            return []
+        steps = BIN / STEP
+        return [
+            (index, "sending_rate", t, sent / steps / 1e6), (index, "throughput", t, arrived / steps / 1e6)
+        ]  # fmt: skip
+
+
+def _active(flow: Flow, t: float) -> bool:
+    assert flow.stop is not None
+    return flow.start.seconds <= t < flow.stop.seconds
+
+
+def _offered(flow: Flow, t: float, window: _Window, trip: float, packet: int) -> float:
+    """What a flow sends, bit/s: a window a round trip; UDP its mean rate, a little up and down."""
+    if not _active(flow, t):
+        return 0.0
+    if flow.kind == "udp":
+        return 4e5 * (1 + 0.2 * math.sin(7 * t) + 0.1 * math.sin(31 * t))
+    return window.size * packet * 8 / trip
+
+
+def _turn(flows: Iterable[Flow], state: list[_Window], t: float) -> int:
+    """Whose packets are dropped: of those with a window, the one that lost least lately."""
+    there = [index for index, flow in enumerate(flows) if _active(flow, t) and flow.kind != "udp"]
+    return min(there, key=lambda index: (state[index].lost_at, -state[index].size))
