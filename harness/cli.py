@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -501,6 +502,69 @@ def compare(
         compare_views.show(compared, _paper())
     if any(item.within is False and item.reason == "not_explained" for item in compared):
         raise typer.Exit(FAILED)
+
+
+@cli.command()
+def plot(
+    scenarios: Annotated[list[str] | None, typer.Argument(help="Scenarios; all stored ones without.")] = None,
+    clients: Clients = "all",
+    servers: Servers = "all",
+    store: StoreFolder = None,
+    out: Annotated[Path | None, typer.Option(help="Folder to write into; figures/ in that of the results.")] = None,
+    formats: Annotated[str, typer.Option(help="Of png, svg and html, separated by commas.")] = "png,svg,html",
+    only: Annotated[str, typer.Option(help="Figures to make, separated by commas; all without.")] = "",
+    runs: Annotated[
+        list[str] | None, typer.Option("--run", help="A run as KEY/REPETITION; the first of each cell without.")
+    ] = None,
+    detail: Annotated[str, typer.Option(help="What a detail shows, as FROM-TO in seconds; chosen without.")] = "",
+) -> None:
+    """Draw stored runs, from the store alone: figures as PNG and SVG, and one interactive page a run (HTML).
+
+    A run with RED is drawn beside that of the same cell with DropTail. Prints the files it wrote.
+    """
+    from harness.plots.registry import plots
+    from harness.plots.render import Format, has_letters, write
+    from harness.plots.stored import find_drawings, folder_name
+
+    app = _app(store)
+    chosen = [_one_of("--only", name, plots()) for name in only.split(",") if name]
+    kinds = [Format(_one_of("--formats", name, list(Format))) for name in formats.split(",") if name]
+    results = _stored(app, scenarios, clients, servers, every=bool(runs))
+    drawings = find_drawings(app.store, results, app.stored_results, runs or [], _span(detail))
+    if Format.PNG in kinds and not has_letters():
+        _console().print("warning: this machine has no font, so PNGs have no words (Debian: fonts-dejavu-core)")
+    target = out or app.places.store / "figures"
+    for drawing in drawings:
+        folder = target / folder_name(drawing.run)
+        wrote = write(drawing.run, folder, kinds, app.places.cache, partner=drawing.partner, only=chosen)
+        for file in wrote:
+            _print(str(file))
+        if drawing.run.series is None:
+            what = "its figures of means alone" if wrote else "nothing"
+            _console().print(f"{drawing.run.place}: no series are stored, so {what} could be drawn", soft_wrap=True)
+    if not drawings:
+        _console().print("no stored runs match")
+
+
+def _one_of(option: str, word: str, known: Iterable[str]) -> str:
+    names = list(known)
+    if word not in names:
+        raise InputError(f"{option} {word}: there is no such thing", did_you_mean(word, names))
+    return word
+
+
+def _span(text: str) -> tuple[float, float] | None:
+    """Two times in seconds, of FROM-TO; None of nothing."""
+    if not text:
+        return None
+    begin, _, end = text.partition("-")
+    try:
+        span = float(begin), float(end)
+    except ValueError:
+        span = (0.0, 0.0)
+    if not 0 <= span[0] < span[1]:
+        raise InputError(f"--detail {text}: expected FROM-TO, in seconds", "for example --detail 21-24")
+    return span
 
 
 @cli.command()

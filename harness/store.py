@@ -135,9 +135,7 @@ class Store:
             raise disk_error(error, folder) from error
         return folder
 
-    def finish(
-        self, partial: Path, run: Run, measured: MeasuredRun | None, series: pl.DataFrame | None = None
-    ) -> Path:
+    def finish(self, partial: Path, run: Run, measured: MeasuredRun | None, series: pl.DataFrame | None = None) -> Path:
         """Write run.json, measured.json and series.parquet, and put the folder in its place."""
         target = self.folder(run.cell.key, run.repetition)
         try:

@@ -22,6 +22,7 @@ from tests.examples import SIM, implementation, scenario
 STEP, BIN = 0.02, 0.1
 ALPHA = implementation("alpha", colour="#d95f02", marker="square")
 BETA = implementation("beta", colour="#1b9e77", marker="circle")
+GAMMA = implementation("gamma", colour="#b23a48", marker="diamond")
 LINUX = implementation("linux", colour="#4d4d4d", marker="square", protocols=("tcp", "udp"))
 
 Row = tuple[int, str, float, float]
@@ -54,15 +55,13 @@ def link_sharing(seconds: float = 50, flows: Iterable[dict[str, object]] | None 
 
 def cell_of(one: Scenario) -> Cell:
     """A cell of alpha's client and beta's server, in virtual time."""
-    known = {item.name: item for item in (ALPHA, BETA, LINUX)}
+    known = {item.name: item for item in (ALPHA, BETA, GAMMA, LINUX)}
     images = {name: Image(reference=f"example/{name}:1", identity=f"digest-of-{name}") for name in known}
     return cells(Request([one], [ALPHA], [BETA], engine="virtual"), images, SIM, known)[0]
 
 
 def run_of(one: Scenario) -> Run:
-    return Run(
-        cell=cell_of(one), repetition=0, outcome=Outcome(status="completed"), started_at="2026-11-21T00:00:00Z"
-    )
+    return Run(cell=cell_of(one), repetition=0, outcome=Outcome(status="completed"), started_at="2026-11-21T00:00:00Z")
 
 
 def drawn_of(one: Scenario, span: tuple[float, float] | None = None) -> Drawn:
@@ -86,10 +85,12 @@ def red_and_droptail(seconds: float = 20) -> tuple[Drawn, Drawn]:
     red = {
         "discipline": "red", "limit": "20 packets", "min": "9 kB", "max": "24 kB", "probability": "10 %", "wq": 0.002,
     }  # fmt: skip
-    return (
-        drawn_of(link_sharing(seconds, flows, queue=red, delay="44 ms")),
-        drawn_of(link_sharing(seconds, flows, queue="20 packets", delay="44 ms")),
-    )
+    named = {
+        "test/red": link_sharing(seconds, flows, queue=red, delay="44 ms"),
+        "test/droptail": link_sharing(seconds, flows, queue="20 packets", delay="44 ms"),
+    }
+    one, other = (drawn_of(scenario.model_copy(update={"name": name})) for name, scenario in named.items())
+    return one, other
 
 
 def series_of(one: Scenario) -> pl.DataFrame:
@@ -149,8 +150,9 @@ def measured_of(one: Scenario, series: pl.DataFrame) -> MeasuredRun:
             mean = float(inside["value"].to_numpy().mean())
             sums[name] += mean
             found.append(Measurement(name=f"flow{index}_mean_{name}", value=mean, unit=unit))
-    for name in ("throughput", "in_flight"):
-        found.append(Measurement(name=f"mean_agg_{name}", value=sums[name], unit=units[name]))
+    found += [
+        Measurement(name=f"agg_{name}", value=sums[name], unit=units[name]) for name in ("throughput", "in_flight")
+    ]
     return MeasuredRun(version=1, measurements=tuple(found))
 
 

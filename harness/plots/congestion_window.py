@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
-from harness.plots.parts import lines, sized, top, value_axis
+from dataclasses import replace
+from typing import cast
+
+import altair as alt
+import polars as pl
+
+from harness.plots.parts import lines, present, sized, thinned, top, value_axis
 from harness.plots.registry import plot
 from harness.plots.theme import Chart
 from harness.plots.view import Drawn
 
+#: Height of all rows together, and of one at least and at most, pixels.
+_ALL, _LOW, _HIGH = 400, 45, 110
 
-@plot("Congestion windows", "cwnd", note="as the senders state them; flows of UDP have none")
+
+@plot("Congestion windows", "cwnd", note="as the senders state them; the axes are the same")
 def congestion_window(run: Drawn) -> Chart | None:
-    """cwnd of each flow, packets (INET link sharing, congestion_window)."""
-    frame = run.of_flows("cwnd")
-    if frame.is_empty():
+    """The cwnd of each flow in a row of its own, packets (INET link sharing, congestion_window).
+
+    Sawteeth on top of each other cannot be told apart over a whole run.
+    """
+    frame = thinned(run.of_flows("cwnd"))
+    flows = present(run, frame)
+    if not flows:
         return None
-    # What slow start overshoots to must not flatten the rest; the axis says so by ending below it.
-    return sized(lines(run, frame, value_axis("cwnd (packets)", top(frame["value"].max())), steps=True))  # type: ignore[no-any-return]
+    highest, height = top(frame["value"].max()), min(max(_ALL // len(flows), _LOW), _HIGH)
+    rows = []
+    for flow in flows:
+        # A row that says whose it is needs no dashes, and knows its own flow only.
+        solid, last = replace(flow, look=replace(flow.look, dash=())), flow is flows[-1]
+        own, axis = frame.filter(pl.col("flow") == flow.name), value_axis("packets", highest)
+        row = lines(own, [solid], axis, (0.0, run.end), steps=True, legend=False, labels=last)
+        title = alt.TitleParams(flow.name, fontSize=11, fontWeight="normal", offset=3)
+        rows.append(sized(row, height).properties(title=title))
+    apart = alt.vconcat(*rows, spacing=8).resolve_scale(color="independent", strokeDash="independent")
+    return cast(alt.VConcatChart, apart)

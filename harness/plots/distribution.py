@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import altair as alt
 import numpy as np
 import polars as pl
@@ -9,23 +12,24 @@ import polars as pl
 from harness.plots.parts import looks, present, sized, top
 from harness.plots.registry import plot
 from harness.plots.theme import Chart
-from harness.plots.view import Drawn
+from harness.plots.view import Drawn, DrawnFlow
 
 #: Points of a curve at most.
 _POINTS = 200
 
 
-@plot(
-    "Distribution of the operating point", "throughput", note="eCDF: share of the values up to x, while each flow runs"
-)
+@plot("Distribution of the operating point", "throughput", note="eCDF: share of the values up to x, from start to stop")
 def distribution(run: Drawn) -> Chart | None:
-    """eCDFs of throughput (Mbit/s, bins of 0.1 s) and of sRTT (ms) (CCPerf, distribution of the operating point)."""
-    panels = [
-        _panel(run, curves, title)
+    """ECDFs of throughput (Mbit/s, bins of 0.1 s) and of sRTT (ms) (CCPerf, distribution of the operating point)."""
+    curves = {
+        title: found
         for name, title in (("throughput", "throughput (Mbit/s)"), ("srtt", "sRTT (ms)"))
-        if not (curves := ecdf(run, run.of_flows(name))).is_empty()
-    ]
-    return alt.hconcat(*panels, spacing=30) if panels else None
+        if not (found := ecdf(run, run.of_flows(name))).is_empty()
+    }
+    if not curves:
+        return None
+    flows = present(run, pl.concat(curves.values()))
+    return alt.hconcat(*(_panel(found, flows, title) for title, found in curves.items()), spacing=30)
 
 
 def ecdf(run: Drawn, frame: pl.DataFrame) -> pl.DataFrame:
@@ -53,14 +57,14 @@ def ecdf(run: Drawn, frame: pl.DataFrame) -> pl.DataFrame:
     return pl.concat(curves) if curves else pl.DataFrame(schema=schema)
 
 
-def _panel(run: Drawn, curves: pl.DataFrame, title: str) -> Chart:
+def _panel(curves: pl.DataFrame, flows: Sequence[DrawnFlow], title: str) -> Any:
     chart = (
         alt.Chart(curves)
         .mark_line(interpolate="step-after", clip=True)
         .encode(
             x=alt.X("x:Q", title=title, scale=alt.Scale(domain=[0, top(curves["x"].max())], nice=False)),
             y=alt.Y("share:Q", title="share of values", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=5)),
-            **looks(present(run, curves)),
+            **looks(flows),
         )
     )
-    return sized(chart, 260, 300)  # type: ignore[no-any-return]
+    return sized(chart, 260, 300)

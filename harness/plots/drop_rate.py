@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import altair as alt
 import polars as pl
 
 from harness.plots.parts import looks, present, sized, time_axis, top, value_axis
 from harness.plots.registry import plot
-from harness.plots.theme import INK, Chart
+from harness.plots.theme import FILL, INK, Chart
 from harness.plots.view import Drawn
 
 #: Width of the bins, s.
@@ -27,7 +29,7 @@ def drop_rate(run: Drawn) -> Chart | None:
     rates = _rates(drops, run.end)
     area = (
         alt.Chart(rates)
-        .mark_area(interpolate="step-after", color="#bdbdbd", line={"color": INK, "strokeWidth": 1}, clip=True)
+        .mark_area(interpolate="step-after", color=FILL, line={"color": INK, "strokeWidth": 1}, clip=True)
         .encode(x=time_axis((0.0, run.end), labels=False), y=value_axis("drops (1/s)", top(rates["value"].max())))
     )
     return alt.vconcat(sized(area, 180), drop_rows(run, (0.0, run.end)), spacing=6)
@@ -50,9 +52,8 @@ def drop_rows(run: Drawn, span: tuple[float, float]) -> Chart:
         .filter(pl.col("t").is_between(*span))
         .select("t", flow=pl.col("value").cast(pl.Int16).replace_strict(names, default="", return_dtype=pl.String))
     )
-    flows = present(run, drops) or list(run.flows[:1])
+    flows = present(run, drops) or [flow for flow in run.flows if flow.responsive] or list(run.flows)
     rows = alt.Y("flow:N", sort=[flow.name for flow in flows], title=None, axis=alt.Axis(ticks=False, domain=False))
-    encoded = {**looks(flows, legend=False), "x": time_axis(span), "y": rows}
-    del encoded["strokeDash"], encoded["strokeWidth"]
-    ticks = alt.Chart(drops).mark_tick(thickness=1, height=11, clip=True).encode(**encoded)
-    return sized(ticks, max(16 * len(flows), 20))  # type: ignore[no-any-return]
+    colour = looks(flows, legend=False)["color"]
+    ticks = alt.Chart(drops).mark_tick(thickness=1, height=11, opacity=1, clip=True)
+    return sized(cast(alt.Chart, ticks.encode(x=time_axis(span), y=rows, color=colour)), max(16 * len(flows), 20))

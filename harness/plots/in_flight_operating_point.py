@@ -5,13 +5,11 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 
-from harness.plots.operating_point_plane import means
-from harness.plots.parts import looks, sized, top
+from harness.plots.operating_point_plane import means, numbered
+from harness.plots.parts import layered, sized, top
 from harness.plots.registry import plot
 from harness.plots.theme import INK, OPTIMUM, SOFT, Chart
 from harness.plots.view import Drawn
-
-_ALL = "all flows"
 
 
 @plot(
@@ -30,34 +28,28 @@ def in_flight_operating_point(run: Drawn) -> Chart | None:
     if trips.is_empty() or rates.is_empty() or bdp <= 0:
         return None
     joint = _joint(run, trips)
-    held = bdp + run.queue_limit * 1000 / run.packet
-    widest = top(trips["x"].max(), joint["x"].max(), held)
+    widest = top(trips["x"].max(), joint["x"].max(), bdp + run.queue_limit * 1000 / run.packet)
     x = alt.X("x:Q", title="mean in flight (packets)", scale=alt.Scale(domain=[0, widest], nice=False))
-    ideal = {
-        "sRTT (ms)": [(0.0, base), (bdp, base), (widest, base * widest / bdp)],
-        "throughput (Mbit/s)": [(0.0, 0.0), (bdp, rate), (widest, rate)],
-    }
-    optimum = {"sRTT (ms)": base, "throughput (Mbit/s)": rate}
-    column = {"sRTT (ms)": "trip", "throughput (Mbit/s)": "rate"}
-    shown = [flow for flow in run.flows if flow.name in set(trips["flow"])]
+    kinds = (
+        ("mean sRTT (ms)", trips, "trip", [(0.0, base), (bdp, base), (widest, base * widest / bdp)]),
+        ("mean throughput (Mbit/s)", rates, "rate", [(0.0, 0.0), (bdp, rate), (widest, rate)]),
+    )
     panels = []
-    for title, points in (("sRTT (ms)", trips), ("throughput (Mbit/s)", rates)):
-        curve = pl.DataFrame(ideal[title], schema={"x": pl.Float64, "y": pl.Float64}, orient="row")
-        whole = joint.select("x", y=pl.col(column[title])).drop_nulls()
-        y = alt.Y(
-            "y:Q", title=f"mean {title}",
-            scale=alt.Scale(domain=[0, top(points["y"].max(), whole["y"].max(), curve["y"].max())], nice=False),
-        )  # fmt: skip
-        panels.append(_panel(points, curve, whole, (bdp, optimum[title]), x, y, looks(shown, points=True)))
+    for title, points, column, ideal in kinds:
+        curve = pl.DataFrame(ideal, schema={"x": pl.Float64, "y": pl.Float64}, orient="row")
+        whole = joint.select("x", y=pl.col(column), text=pl.lit("all flows")).drop_nulls()
+        up = alt.Scale(domain=[0, top(points["y"].max(), whole["y"].max(), 1.05 * curve["y"][2])], nice=False)
+        y = alt.Y("y:Q", title=title, scale=up, axis=alt.Axis(tickCount=5))
+        panels.append(sized(_panel(run, points, curve, whole, x, y), 280, 300))
     return alt.hconcat(*panels, spacing=30)
 
 
 def _joint(run: Drawn, trips: pl.DataFrame) -> pl.DataFrame:
     """x, trip, rate of all flows together: sums over the network of the means in time, and the mean of the sRTTs."""
-    flight = run.network("mean_agg_in_flight")
+    flight = run.network("agg_in_flight")
     if flight is None:
         return pl.DataFrame(schema={"x": pl.Float64, "trip": pl.Float64, "rate": pl.Float64})
-    rate = run.network("mean_agg_throughput")
+    rate = run.network("agg_throughput")
     return pl.DataFrame(
         [(flight, trips["y"].mean(), rate)],
         schema={"x": pl.Float64, "trip": pl.Float64, "rate": pl.Float64}, orient="row",
@@ -65,33 +57,19 @@ def _joint(run: Drawn, trips: pl.DataFrame) -> pl.DataFrame:
 
 
 def _panel(
-    points: pl.DataFrame,
-    curve: pl.DataFrame,
-    whole: pl.DataFrame,
-    optimum: tuple[float, float],
-    x: alt.X,
-    y: alt.Y,
-    encoded: dict[str, object],
-) -> Chart:
+    run: Drawn, points: pl.DataFrame, curve: pl.DataFrame, whole: pl.DataFrame, x: alt.X, y: alt.Y
+) -> alt.LayerChart:
     line = alt.Chart(curve).mark_line(color=SOFT, strokeWidth=1, clip=True).encode(x=x, y=y)
-    marks = (
-        alt.Chart(points)
-        .mark_point(filled=True, size=110, opacity=0.95, stroke=INK, strokeWidth=0.6)
-        .encode(x=x, y=y, tooltip=["flow:N", "x:Q", "y:Q"], **encoded)
+    optimum = alt.Chart(curve[[1]]).mark_point(shape=_STAR, filled=True, size=260, color=OPTIMUM, opacity=1)
+    joint = alt.Chart(whole).mark_point(shape="cross", size=130, filled=True, color=INK, opacity=1)
+    called = alt.Chart(whole).mark_text(dy=16, fontSize=11, color=INK).encode(text="text:N")
+    return layered(
+        line,
+        optimum.encode(x=x, y=y),
+        *numbered(run, points, x, y),
+        joint.encode(x=x, y=y),
+        called.encode(x=x, y=y),
     )
-    numbers = alt.Chart(points).mark_text(align="left", dx=9, fontSize=11, color=INK).encode(x=x, y=y, text="number:N")
-    star = (
-        alt.Chart(pl.DataFrame({"x": [optimum[0]], "y": [optimum[1]]}))
-        .mark_point(shape=_STAR, filled=True, size=260, color=OPTIMUM, opacity=1)
-        .encode(x=x, y=y)
-    )
-    joint = alt.Chart(whole).mark_point(shape="cross", size=130, filled=True, color=INK).encode(x=x, y=y)
-    called = (
-        alt.Chart(whole.with_columns(text=pl.lit(_ALL)))
-        .mark_text(align="left", dx=9, fontSize=11, color=INK)
-        .encode(x=x, y=y, text="text:N")
-    )
-    return sized(line + star + marks + numbers + joint + called, 280, 300)  # type: ignore[no-any-return]
 
 
 #: A star with five points around the origin, as a path in Vega's square of 2 × 2.

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import altair as alt
 import polars as pl
 
-from harness.plots.parts import looks, sized, top
+from harness.plots.parts import layered, looks, present, sized, top
 from harness.plots.registry import plot
 from harness.plots.theme import INK, SHADE, SOFT, Chart
 from harness.plots.view import Drawn
+
+Align = Literal["left", "center", "right"]
 
 
 @plot("Mean operating points", note="up and to the left is better")
@@ -20,40 +24,48 @@ def operating_point_plane(run: Drawn) -> Chart | None:
     points = means(run, "mean_srtt", "mean_throughput")
     if points.is_empty():
         return None
-    shown = [flow for flow in run.flows if flow.name in set(points["flow"])]
     base, rate = run.path.rtt.seconds * 1000, run.link.rate.value / 1e6
     full = base + run.queue_limit * 8 / rate
-    x = alt.X("x:Q", title="mean sRTT (ms)", scale=alt.Scale(domain=[0, top(points["x"].max(), full)], nice=False))
-    y = alt.Y(
-        "y:Q", title="mean throughput (Mbit/s)", scale=alt.Scale(domain=[0, top(points["y"].max(), rate)], nice=False)
-    )
+    room = (full - base) / 10
+    lowest, longest = (float(value) for value in (points["x"].min(), points["x"].max()))  # type: ignore[arg-type]
+    across = alt.Scale(domain=[max(0.0, min(base, lowest) - room), max(full, longest) + room], nice=False)
+    x = alt.X("x:Q", title="mean sRTT (ms)", scale=across, axis=alt.Axis(tickCount=8))
+    up = alt.Scale(domain=[0, top(points["y"].max(), rate * 1.05)], nice=False)
+    y = alt.Y("y:Q", title="mean throughput (Mbit/s)", scale=up, axis=alt.Axis(tickCount=5))
     box = (
         alt.Chart(pl.DataFrame({"x": [base], "x2": [full], "y": [0.0], "y2": [rate]}))
-        .mark_rect(color=SHADE)
+        .mark_rect(color="black", opacity=SHADE)
         .encode(x=x, x2="x2:Q", y=y, y2="y2:Q")
     )
-    words = pl.DataFrame(
-        {
-            "x": [base, full],
-            "y": [rate, rate],
-            "text": [f"empty queue {base:g} ms", f"full queue {full:.0f} ms, {rate:g} Mbit/s"],
-        }
+    words: tuple[tuple[float, str, Align], ...] = (
+        (base, f"empty queue {base:g} ms", "left"),
+        ((base + full) / 2, f"capacity {rate:g} Mbit/s", "center"),
+        (full, f"full queue {full:.3g} ms", "right"),
     )
-    edges = alt.layer(
-        *(
-            alt.Chart(words[[place]])
-            .mark_text(align=align, baseline="bottom", dy=-3, fontSize=10, color=SOFT)
-            .encode(x=x, y=y, text="text:N")
-            for place, align in ((0, "left"), (1, "right"))
-        )
-    )
+    edges = [
+        alt.Chart(pl.DataFrame({"x": [place], "y": [rate], "text": [text]}))
+        .mark_text(align=align, baseline="bottom", dy=-3, fontSize=10, color=SOFT)
+        .encode(x=x, y=y, text="text:N")
+        for place, text, align in words
+    ]
+    return sized(layered(box, *edges, *numbered(run, points, x, y)), 320)
+
+
+def numbered(run: Drawn, points: pl.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
+    """A marker a flow, with the flow's number beside it: of neighbours on different sides."""
     marks = (
         alt.Chart(points)
-        .mark_point(filled=True, size=110, opacity=0.95, stroke=INK, strokeWidth=0.6)
-        .encode(x=x, y=y, tooltip=["flow:N", "x:Q", "y:Q"], **looks(shown, points=True))
+        .mark_point(filled=True, size=110, opacity=1, stroke=INK, strokeWidth=0.6)
+        .encode(x=x, y=y, tooltip=["flow:N", "x:Q", "y:Q"], **looks(present(run, points), points=True))
     )
-    numbers = alt.Chart(points).mark_text(align="left", dx=9, fontSize=11, color=INK).encode(x=x, y=y, text="number:N")
-    return sized(box + edges + marks + numbers, 320)  # type: ignore[no-any-return]
+    sides = ((10, 0), (-10, 0), (0, -13), (0, 13))
+    numbers = [
+        alt.Chart(points.gather_every(len(sides), number))
+        .mark_text(fontSize=11, color=INK, dx=across, dy=down)
+        .encode(x=x, y=y, text="number:N")
+        for number, (across, down) in enumerate(sides[: points.height])
+    ]
+    return [marks, *numbers]
 
 
 def means(run: Drawn, x: str, y: str) -> pl.DataFrame:

@@ -4,34 +4,32 @@ from __future__ import annotations
 
 import altair as alt
 
-from harness.plots.parts import centred, lines, ruler, shaded_capacity, sized, top, value_axis
-from harness.plots.parts import BIN, binned
+from harness.metrics.series.grid import BIN
+from harness.plots.parts import binned, centred, layered, lines, ruler, shaded_capacity, sized, top, value_axis
 from harness.plots.registry import plot
 from harness.plots.theme import Chart
 from harness.plots.view import Drawn
 
+_HEIGHT = 150
 
-@plot("Operating point over time", "in_flight", "srtt", "throughput", note="means over 0.1 s")
+
+@plot(
+    "Operating point over time", "in_flight", "srtt", "throughput", note="means over 0.1 s; UDP has a throughput only"
+)
 def operating_point_time(run: Drawn) -> Chart | None:
-    """In flight (packets), sRTT (ms) and throughput (Mbit/s) of each flow (CCPerf, time series of the operating point)."""
-    flight, trip, rate = run.of_flows("in_flight"), run.of_flows("srtt"), run.of_flows("throughput")
-    if flight.is_empty() or trip.is_empty() or rate.is_empty():
-        return None
-    flight, trip, rate = binned(flight, BIN), binned(trip, BIN), centred(rate, BIN)
+    """In flight (packets), sRTT (ms), throughput (Mbit/s) of each flow (CCPerf, time series of the operating point)."""
+    flight, trip = (binned(run.of_flows(name), BIN) for name in ("in_flight", "srtt"))
+    rate = centred(run.of_flows("throughput"), BIN)
+    names = {name for frame in (flight, trip, rate) for name in frame["flow"].unique()}
+    flows, whole = [flow for flow in run.flows if flow.name in names], (0.0, run.end)
     base = run.path.rtt.seconds * 1000
+    flights = value_axis("in flight (packets)", top(flight["value"].max()))
+    trips = value_axis("sRTT (ms)", top(trip["value"].max()))
     rates = value_axis("throughput (Mbit/s)", top(rate["value"].max(), run.capacity["value"].max()))
+    alone = ruler(base, f"empty queue\n{base:g} ms", run.end)
     return alt.vconcat(
-        sized(
-            lines(
-                run, flight, value_axis("in flight (packets)", top(flight["value"].max())), labels=False, legend=False
-            ),
-            150,
-        ),
-        sized(
-            ruler(base, f"path alone {base:g} ms", run.end, above=False)
-            + lines(run, trip, value_axis("sRTT (ms)", top(trip["value"].max())), labels=False, legend=False),
-            150,
-        ),
-        sized(shaded_capacity(run) + lines(run, rate, rates), 150),
+        sized(lines(flight, flows, flights, whole, labels=False), _HEIGHT),
+        sized(layered(alone, lines(trip, flows, trips, whole, labels=False)), _HEIGHT),
+        sized(layered(shaded_capacity(run), lines(rate, flows, rates, whole)), _HEIGHT),
         spacing=10,
     )

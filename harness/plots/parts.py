@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal, TypeVar, cast
 
 import altair as alt
 import polars as pl
 
-from harness.plots.theme import HEIGHT, INK, SHADE, SOFT, WIDTH
+from harness.metrics.series.grid import BIN
+from harness.plots.theme import FILL, HEIGHT, INK, SHADE, SOFT, WIDTH, Panel
 from harness.plots.view import Drawn, DrawnFlow
 
+P = TypeVar("P", alt.Chart, alt.LayerChart)
 Span = tuple[float, float]
+Side = Literal["top", "middle", "bottom"]
 
-#: Width of the bins that rates and counts are stored in, s (`harness.metrics.series.grid`).
-BIN = 0.1
 
 #: In the interactive page: the wheel and dragging move the time axis, a click on the legend picks a flow.
 _MOVED = alt.selection_interval(name="moved", encodings=["x"], bind="scales")
@@ -39,17 +40,26 @@ def top(*values: object) -> float:
 
 
 def within(frame: pl.DataFrame, span: Span) -> pl.DataFrame:
-    """The part of a series within a span, with the last value before it at its beginning."""
-    before = (
-        frame.filter(pl.col("t") < span[0])
-        .group_by("flow", maintain_order=True)
-        .last()
-        .filter(span[0] - pl.col("t") < 1)
-        .with_columns(t=pl.lit(span[0]))
-        .select(frame.columns)
+    """The part of a series within a span."""
+    return frame.filter(pl.col("t").is_between(*span))
+
+
+def thinned(frame: pl.DataFrame, points: int = 1200) -> pl.DataFrame:
+    """A series with at most about so many points a flow: of each stretch of them the lowest and the highest."""
+    stretch = (pl.int_range(pl.len()).over("flow") * (points // 2) // pl.len().over("flow")).alias("stretch")
+    spot, many = pl.int_range(pl.len()).alias("spot"), pl.len().over("flow") > points
+    marked = frame.with_columns(stretch, spot, many.alias("many"))
+    kept = (
+        marked.filter("many")
+        .group_by("flow", "stretch")
+        .agg(
+            pl.col("spot").get(pl.col("value").arg_min()).alias("low"),
+            pl.col("spot").get(pl.col("value").arg_max()).alias("high"),
+        )
+        .unpivot(["low", "high"], index="flow", value_name="spot")
+        .get_column("spot")
     )
-    inside = frame.filter(pl.col("t").is_between(*span))
-    return pl.concat([before, inside]).sort("flow", "t", maintain_order=True)
+    return marked.filter(~pl.col("many") | pl.col("spot").is_in(kept.implode())).select(frame.columns)
 
 
 def time_axis(span: Span, *, labels: bool = True) -> alt.X:
@@ -60,16 +70,15 @@ def time_axis(span: Span, *, labels: bool = True) -> alt.X:
 
 def value_axis(title: str, highest: float, lowest: float = 0.0) -> alt.Y:
     """An axis of values."""
-    return alt.Y(
-        "value:Q", title=title, scale=alt.Scale(domain=[lowest, highest], nice=False), axis=alt.Axis(tickCount=5)
-    )
+    scale = alt.Scale(domain=[lowest, highest], nice=False)
+    return alt.Y("value:Q", title=title, scale=scale, axis=alt.Axis(tickCount=5), stack=False)
 
 
 def looks(flows: Iterable[DrawnFlow], *, legend: bool = True, points: bool = False) -> dict[str, Any]:
     """Encodings of `flow`: colour, and dash of a line or shape of a point, with one legend for both."""
     shown = list(flows)
     names = [flow.name for flow in shown]
-    symbol: dict[str, Any] = {"symbolSize": 70} if points else {"symbolType": "stroke"}
+    symbol: dict[str, Any] = {"symbolSize": 70, "symbolStrokeWidth": 0.6} if points else {"symbolType": "stroke"}
     key = alt.Legend(columns=min(len(names), 4), **symbol) if legend else None
     colours = alt.Color(
         "flow:N", sort=names, legend=key, scale=alt.Scale(domain=names, range=[flow.look.colour for flow in shown])
@@ -93,73 +102,90 @@ def present(view: Drawn, frame: pl.DataFrame) -> list[DrawnFlow]:
 
 
 def lines(
-    view: Drawn,
     frame: pl.DataFrame,
+    flows: Sequence[DrawnFlow],
     axis: alt.Y,
+    span: Span,
     *,
-    span: Span | None = None,
     steps: bool = False,
     legend: bool = True,
     labels: bool = True,
 ) -> alt.Chart:
-    """A line a flow over time, each with its colour and dashes."""
-    return (
+    """A line a flow over time, each with its colour and dashes.
+
+    Panels of one figure are given the same flows: they share one legend.
+    """
+    made = (
         alt.Chart(frame)
         .mark_line(interpolate="step-after" if steps else "linear", clip=True, strokeJoin="round")
         .encode(
-            x=time_axis(span or (0.0, view.end), labels=labels),
+            x=time_axis(span, labels=labels),
             y=axis,
             opacity=alt.when(_PICKED).then(alt.value(1)).otherwise(alt.value(0.12)),
-            **looks(present(view, frame), legend=legend),
+            **looks(flows, legend=legend),
         )
         .add_params(_PICKED, _MOVED)
     )
+    return cast(alt.Chart, made)
 
 
 def shaded_capacity(view: Drawn) -> alt.LayerChart:
-    """Grey up to the bottleneck's rate, with the rate written at its end."""
+    """Grey up to the bottleneck's rate, with the rate written beside its end."""
     steps = view.capacity
-    rates = steps["value"].unique().sort()
-    text = f"capacity {rates[0]:g} Mbit/s" if len(rates) == 1 else f"capacity {rates[0]:g} to {rates[-1]:g} Mbit/s"
-    x = time_axis((0.0, view.end))
-    area = alt.Chart(steps).mark_area(interpolate="step-after", color=SHADE).encode(x=x, y="value:Q")
-    return alt.layer(area, word(view.end, steps["value"][-1], text))
+    area = (
+        alt.Chart(steps)
+        .mark_area(interpolate="step-after", color="black", opacity=SHADE)
+        .encode(x=time_axis((0.0, view.end)), y=alt.Y("value:Q", stack=False))
+    )
+    last = steps["value"][-1]
+    return layered(area, word(view.end, last, f"capacity\n{last:g} Mbit/s"))
 
 
-def ruler(value: float, text: str, at: float, *, dash: Sequence[int] = (4, 3), above: bool = True) -> alt.LayerChart:
-    """A thin horizontal line at a value, with a word on it that ends at `at` on the x axis."""
+def ruler(
+    value: float, text: str, end: float, *, dash: Sequence[int] = (4, 3), side: Side = "middle"
+) -> alt.LayerChart:
+    """A thin horizontal line at a value, with a word beside its end."""
     line = (
         alt.Chart(pl.DataFrame({"value": [value]}))
-        .mark_rule(color=SOFT, strokeDash=list(dash), strokeWidth=1)
-        .encode(y="value:Q")
+        .mark_rule(color=SOFT, strokeDash=list(dash) or [1, 0], strokeWidth=1)
+        .encode(y=alt.Y("value:Q"))
     )
-    return alt.layer(line, word(at, value, text, above=above))
+    return layered(line, word(end, value, text, side=side))
 
 
-def word(t: float, value: float, text: str, *, above: bool = True) -> alt.Chart:
-    """A word that ends at a place."""
-    return (
+def word(t: float, value: float, text: str, *, side: Side = "middle") -> alt.Chart:
+    """A word on the right margin, at the height of a value; `side` is its baseline."""
+    made = (
         alt.Chart(pl.DataFrame({"t": [t], "value": [value], "text": [text]}))
-        .mark_text(
-            align="right", baseline="bottom" if above else "top", dx=-3, dy=-2 if above else 3, color=SOFT, fontSize=10
-        )
-        .encode(x="t:Q", y="value:Q", text="text:N")
+        .mark_text(align="left", baseline=side, dx=5, color=SOFT, fontSize=10, lineBreak="\n", clip=False)
+        .encode(x=alt.X("t:Q"), y=alt.Y("value:Q"), text=alt.Text("text:N"))
     )
+    return cast(alt.Chart, made)
 
 
-def sized(chart: alt.LayerChart | alt.Chart, height: int = HEIGHT, width: int = WIDTH) -> Any:
+def layered(*layers: Panel) -> alt.LayerChart:
+    """Charts on top of each other, the first below."""
+    return cast(alt.LayerChart, alt.layer(*layers))
+
+
+def sized(chart: P, height: int = HEIGHT, width: int = WIDTH) -> P:
     """A panel of a figure, with its size."""
     return chart.properties(width=width, height=height)
 
 
-def binned(frame: pl.DataFrame, width: float) -> pl.DataFrame:
-    """Means of a series per bin of `width` s, at the middles of the bins; its own bins are equal and narrower."""
+def binned(frame: pl.DataFrame, width: float, summary: pl.Expr | None = None) -> pl.DataFrame:
+    """A series' values per bin of `width` s, at the middles of the bins: their means, or another summary."""
     number = (pl.col("t") / width + 1e-6).floor()
     return (
         frame.group_by("flow", number.alias("bin"), maintain_order=True)
-        .agg(pl.col("value").mean())
+        .agg(pl.col("value").mean() if summary is None else summary)
         .select("flow", t=((pl.col("bin") + 0.5) * width).round(4), value=pl.col("value").round(4))
     )
+
+
+def smoothed_rates(frame: pl.DataFrame, width: float) -> pl.DataFrame:
+    """Rates in bins of `width` s: what passed by the bin's length, also where a flow ran in a part of it only."""
+    return binned(frame, width, pl.col("value").sum() * BIN / width)
 
 
 def centred(frame: pl.DataFrame, width: float) -> pl.DataFrame:
@@ -167,30 +193,35 @@ def centred(frame: pl.DataFrame, width: float) -> pl.DataFrame:
     return frame.with_columns(t=(pl.col("t") + width / 2).round(4))
 
 
-def rates_over_time(view: Drawn, name: str, title: str, *, smoothed: float | None = None) -> alt.LayerChart | None:
+def rates_over_time(view: Drawn, name: str, title: str, *, smoothed: float | None = None) -> Panel | None:
     """A rate of every flow over the capacity, Mbit/s: in the bins it is stored in, or as means over wider ones."""
     frame = view.of_flows(name)
     if frame.is_empty():
         return None
-    frame = centred(frame, BIN) if smoothed is None else binned(frame, smoothed)
-    highest = top(frame["value"].max(), view.capacity["value"].max())
-    chart: alt.LayerChart = sized(shaded_capacity(view) + lines(view, frame, value_axis(title, highest)))
-    return chart
+    frame = centred(frame, BIN) if smoothed is None else smoothed_rates(frame, smoothed)
+    axis = value_axis(title, top(frame["value"].max(), view.capacity["value"].max()))
+    return sized(layered(shaded_capacity(view), lines(frame, present(view, frame), axis, (0.0, view.end))))
 
 
 def queue_panel(
     view: Drawn, span: Span, *, labels: bool, highest: float | None = None, height: int = 110, width: int = WIDTH
-) -> Any:
+) -> alt.LayerChart:
     """The bottleneck's queue over time, kB, with its limit and RED's thresholds."""
-    frame = within(view.of_bottleneck("queue_length"), span).with_columns(pl.col("value") / 1000)
+    frame = thinned(within(view.of_bottleneck("queue_length"), span).with_columns(pl.col("value") / 1000))
     limit = view.queue_limit
-    axis = value_axis("queue (kB)", highest or top(limit, frame["value"].max()))
     area = (
         alt.Chart(frame)
-        .mark_area(interpolate="step-after", color="#c8c8c8", line={"color": INK, "strokeWidth": 0.8}, clip=True)
-        .encode(x=time_axis(span, labels=labels), y=axis)
+        .mark_area(interpolate="step-after", color=FILL, line={"color": INK, "strokeWidth": 0.8}, clip=True)
+        .encode(
+            x=time_axis(span, labels=labels),
+            y=value_axis("queue (kB)", highest or top(limit, frame["value"].max())),
+        )
     )
-    rulers = [ruler(limit, f"limit {limit:g} kB", span[1], dash=(), above=False)]
-    for name, threshold in zip(("min", "max"), view.thresholds or (), strict=False):
-        rulers.append(ruler(threshold, f"{name} {threshold:g} kB", span[1]))
-    return sized(alt.layer(area, *rulers), height, width)
+    # RED's max is often just below the limit: their words keep out of each other's way.
+    rulers = [ruler(limit, f"limit {limit:.3g} kB", span[1], dash=(), side="bottom" if view.thresholds else "middle")]
+    if view.thresholds is not None:
+        low, high = view.thresholds
+        rulers += [
+            ruler(low, f"RED min {low:.3g} kB", span[1]), ruler(high, f"RED max {high:.3g} kB", span[1], side="top")
+        ]  # fmt: skip
+    return sized(layered(area, *rulers), height, width)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import altair as alt
+import polars as pl
 
-from harness.plots.parts import lines, queue_panel, ruler, sized, top, value_axis
+from harness.plots.parts import layered, lines, present, queue_panel, ruler, sized, thinned, top, value_axis
 from harness.plots.registry import plot, plot_of_pair
 from harness.plots.theme import WIDTH, Chart
 from harness.plots.view import Drawn
 
 _NEEDS = ("queue_length", "cwnd", "srtt")
+_HEIGHT = 150
 
 
 @plot("Queue, congestion windows and round-trip time", *_NEEDS)
@@ -18,40 +20,38 @@ def queue_window_rtt(run: Drawn) -> Chart | None:
     return _columns(run)
 
 
-@plot_of_pair(
-    "RED beside DropTail", *_NEEDS, note="queue, congestion windows and round-trip time; the axes are the same"
-)
+@plot_of_pair("RED beside DropTail", *_NEEDS, note="left RED, right DropTail; the axes are the same")
 def red_beside_droptail(red: Drawn, droptail: Drawn) -> Chart | None:
-    """The same of two runs that differ in the discipline of the queue alone, on the same axes (seed 001)."""
+    """The same of two runs that differ in the discipline of the queue alone (seed 001)."""
     return _columns(red, droptail)
 
 
 def _columns(*runs: Drawn) -> Chart | None:
-    windows = top(*(run.of_flows("cwnd")["value"].max() for run in runs))
-    trips = top(*(run.of_flows("srtt")["value"].max() for run in runs))
-    lengths = top(*(max(run.queue_limit, _longest(run)) for run in runs))
-    width = WIDTH if len(runs) == 1 else (WIDTH + 60) // 2
-    columns = [_column(run, windows, trips, lengths, width, named=len(runs) > 1) for run in runs]
-    return columns[0] if len(columns) == 1 else alt.hconcat(*columns, spacing=24)
+    windows, trips = (top(*(run.of_flows(name)["value"].max() for run in runs)) for name in ("cwnd", "srtt"))
+    queues = top(*(max(run.queue_limit, _longest(run)) for run in runs))
+    width = WIDTH if len(runs) == 1 else WIDTH // 2
+    columns = [_column(run, windows, trips, queues, width, named=len(runs) > 1) for run in runs]
+    return columns[0] if len(columns) == 1 else alt.hconcat(*columns, spacing=20)
 
 
 def _longest(run: Drawn) -> float:
-    longest = run.of_bottleneck("queue_length")["value"].max()
-    return float(longest) / 1000 if isinstance(longest, int | float) else 0.0
+    """The longest queue there was, kB."""
+    longest = run.of_bottleneck("queue_length").select(pl.col("value").max() / 1000).item()
+    return float(longest or 0.0)
 
 
-def _column(run: Drawn, windows: float, trips: float, lengths: float, width: int, *, named: bool) -> Chart:
+def _column(run: Drawn, windows: float, trips: float, queues: float, width: int, *, named: bool) -> Chart:
     whole, base = (0.0, run.end), run.path.rtt.seconds * 1000
-    queue = queue_panel(run, whole, labels=False, highest=lengths, height=150, width=width)
+    queue = queue_panel(run, whole, labels=False, highest=queues, height=_HEIGHT, width=width)
     if named:
         queue = queue.properties(title=alt.TitleParams(run.discipline, fontSize=12, offset=6))
-    window = lines(
-        run, run.of_flows("cwnd"), value_axis("cwnd (packets)", windows), steps=True, labels=False, legend=False
-    )
-    trip = lines(run, run.of_flows("srtt"), value_axis("sRTT (ms)", trips))
+    cwnd, srtt = (thinned(run.of_flows(name)) for name in ("cwnd", "srtt"))
+    flows = present(run, cwnd)
+    window = lines(cwnd, flows, value_axis("cwnd (packets)", windows), whole, steps=True, labels=False)
+    trip = lines(srtt, flows, value_axis("sRTT (ms)", trips), whole)
     return alt.vconcat(
         queue,
-        sized(window, 150, width),
-        sized(ruler(base, f"path alone {base:g} ms", run.end, above=False) + trip, 150, width),
+        sized(window, _HEIGHT, width),
+        sized(layered(ruler(base, f"empty queue\n{base:g} ms", run.end), trip), _HEIGHT, width),
         spacing=10,
     )

@@ -1,33 +1,40 @@
-"""Charts → files: PNG at twice the size, SVG, and one page per run with all its figures, which works offline."""
+"""Charts → files: PNG at twice the size, SVG, and one page a run with all its figures, which works offline."""
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import os
+import warnings
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cache
+from enum import StrEnum
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import altair as alt
 import vl_convert
 from jinja2 import Environment
+from markupsafe import Markup
 
-from harness.outcome import Cell, MeasuredRun, Run
+from harness.plots.raster import Paint, painting
 from harness.plots.registry import Plot, plots
-from harness.plots.theme import FONT, config, headed
-from harness.plots.view import Drawn, drawn
+from harness.plots.theme import FONT, INK, SOFT, config, headed
+from harness.plots.view import Drawn
+from harness.store import disk_error
 
-Format = Literal["png", "svg", "html"]
-FORMATS: tuple[Format, ...] = ("png", "svg", "html")
-#: Pixels of a PNG per pixel of a figure.
-SCALE = 2
+
+class Format(StrEnum):
+    """What a figure is written as."""
+
+    PNG = "png"
+    SVG = "svg"
+    HTML = "html"
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of one run, or of a pair."""
+    """One figure of a run, or of a pair of runs."""
 
     plot: Plot
     specification: dict[str, Any]
@@ -36,10 +43,147 @@ class Figure:
 
 def figure(plot: Plot, *runs: Drawn) -> Figure | None:
     """A plot of a run, or of a pair; None where what it needs is not there."""
-    chart = plot.chart(*runs)
-    if chart is None:
-        return None
-    headed_chart = headed(chart, plot.title, [runs[0].place, plot.note])
-    with alt.data_transformers.enable("default", max_rows=None):
-        specification: dict[str, Any] = headed_chart.to_dict()
+    with warnings.catch_warnings(), alt.data_transformers.enable("default", max_rows=None):
+        # Panels share the parameters of the interactive page on purpose.
+        warnings.filterwarnings("ignore", "Automatically deduplicated selection parameter")
+        chart = plot.chart(*runs)
+        if chart is None:
+            return None
+        places = list(dict.fromkeys(run.place for run in runs))
+        specification: dict[str, Any] = headed(chart, plot.title, [*places, plot.note]).to_dict()
     return Figure(plot, {**specification, "config": config()})
+
+
+def figures(run: Drawn, partner: Drawn | None = None, only: Collection[str] = ()) -> Iterator[Figure]:
+    """All figures of a run, in alphabetical order; with its partner of the other discipline those of the pair too."""
+    for plot in plots().values():
+        if only and plot.name not in only:
+            continue
+        if plot.pair and partner is None:
+            continue
+        made = figure(plot, run, *([partner] if plot.pair and partner is not None else []))
+        if made is not None:
+            yield made
+
+
+def page_script(cache: Path) -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script that needs nothing from elsewhere; kept in a folder."""
+    file = cache / f"vega-embed-{vl_convert.get_vega_embed_version()}-{vl_convert.get_vega_version()}.js"
+    if not file.exists():
+        # Making it takes longer than all figures of a run.
+        script = str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
+        cache.mkdir(parents=True, exist_ok=True)
+        unfinished = file.with_suffix(f".{os.getpid()}")
+        unfinished.write_text(script, encoding="utf-8")
+        unfinished.replace(file)
+    return file.read_text(encoding="utf-8")
+
+
+def has_letters() -> bool:
+    """Whether this machine has a font: PNGs are made with its own, and without one they have no words."""
+    empty, word = (
+        vl_convert.svg_to_png(
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20"><text y="15" font-family="{FONT}">{text}'
+            "</text></svg>"
+        )
+        for text in ("", "axis")
+    )
+    return bool(empty != word)
+
+
+def write(
+    run: Drawn,
+    folder: Path,
+    formats: Collection[Format],
+    cache: Path,
+    *,
+    partner: Drawn | None = None,
+    only: Collection[str] = (),
+) -> list[Path]:
+    """Write a run's figures into a folder, made if needed; the files. Raises EngineError.
+
+    `cache` is a folder for what all pages share. A run that has nothing to draw leaves no folder.
+    """
+    made: list[Figure] = []
+    wrote: list[Path] = []
+    with painting() if Format.PNG in formats else nullcontext() as paint:
+        try:
+            for item in figures(run, partner, only):
+                folder.mkdir(parents=True, exist_ok=True)
+                made.append(item)
+                if {Format.PNG, Format.SVG} & set(formats):
+                    wrote += _write_pictures(item, folder / item.plot.name, formats, paint)
+            if made and Format.HTML in formats:
+                file = folder / "figures.html"
+                file.write_text(page(run, made, page_script(cache)), encoding="utf-8")
+                wrote.append(file)
+        except OSError as error:
+            raise disk_error(error, folder) from error
+    return wrote
+
+
+def _write_pictures(item: Figure, stem: Path, formats: Collection[Format], paint: Paint | None) -> list[Path]:
+    svg, wrote = str(vl_convert.vegalite_to_svg(item.specification)), []
+    if paint is not None:
+        wrote.append(stem.with_suffix(".png"))
+        # From the SVG, which Vega has drawn already.
+        paint(svg, wrote[-1])
+    if Format.SVG in formats:
+        wrote.append(stem.with_suffix(".svg"))
+        wrote[-1].write_text(svg, encoding="utf-8")
+    return wrote
+
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>{{ title }}</title>
+<style>
+body { font-family: {{ font }}; color: {{ ink }}; margin: 2em auto; max-width: 62em; padding: 0 1em; line-height: 1.4; }
+h1 { font-size: 1.3em; } p, nav { color: {{ soft }}; font-size: .85em; } figure { margin: 2.5em 0; overflow-x: auto; }
+nav a { margin-right: 1em; }
+</style>
+</head>
+<body>
+<h1>{{ title }}</h1>
+<p>{{ place }}<br>cell {{ key }}</p>
+<p>A click on a legend's entry picks a flow (with shift several). Over a time axis the wheel zooms, dragging moves, and
+a double click goes back.</p>
+<nav>{% for item in figures %}<a href="#{{ item.plot.name }}">{{ item.plot.title }}</a>{% endfor %}</nav>
+{% for item in figures %}<figure id="{{ item.plot.name }}"></figure>
+{% endfor %}<script>{{ script }}</script>
+<script>
+const figures = {{ specifications }};
+for (const [name, specification] of Object.entries(figures)) {
+  vegaEmbed("#" + name, specification, {
+    mode: "vega-lite", renderer: "svg", actions: { export: true, source: false, compiled: false, editor: false },
+  });
+}
+</script>
+</body>
+</html>
+"""
+
+
+def page(run: Drawn, made: Sequence[Figure], script: str) -> str:
+    """One HTML page with all figures of a run, their data and the script that draws them."""
+    specifications = json.dumps(
+        {item.plot.name: item.specification for item in made}, separators=(",", ":"), ensure_ascii=False
+    )
+    return (
+        Environment(autoescape=True)
+        .from_string(_PAGE)
+        .render(
+            title=run.run.cell.scenario.title,
+            place=run.place,
+            key=f"{run.run.cell.key}/{run.run.repetition}",
+            figures=made,
+            font=Markup(FONT),
+            ink=INK,
+            soft=SOFT,
+            script=Markup(script),
+            # A word in the data must not end the script.
+            specifications=Markup(specifications.replace("<", "\\u003c")),
+        )
+    )

@@ -8,9 +8,7 @@ from harness.plots.theme import Chart
 from harness.plots.view import Drawn
 
 
-@plot(
-    "Sending rate", "sending_rate", note="transport payload that left the sender, retransmissions included, per 0.1 s"
-)
+@plot("Sending rate", "sending_rate", note="transport payload with retransmissions, per 0.1 s")
 def sender_throughput(run: Drawn) -> Chart | None:
     """Sending rate of each flow, Mbit/s (INET link sharing, sender_throughput)."""
     return rates_over_time(run, "sending_rate", "sending rate (Mbit/s)")

@@ -11,7 +11,11 @@ from harness.plots.view import Drawn
 WINDOW = 0.5
 
 
-@plot("Sending rate, smoothed", "sending_rate", note=f"transport payload that left the sender, means over {WINDOW} s")
+@plot(
+    "Sending rate, smoothed",
+    "sending_rate",
+    note=f"transport payload with retransmissions, means over {WINDOW} s",
+)
 def sender_throughput_smoothed(run: Drawn) -> Chart | None:
     """Sending rate of each flow in bins of 0.5 s, Mbit/s (INET link sharing, sender_throughput_smoothed)."""
     return rates_over_time(run, "sending_rate", "sending rate (Mbit/s)", smoothed=WINDOW)

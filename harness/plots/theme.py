@@ -10,22 +10,26 @@ import altair as alt
 
 from harness.model import FlowKind, Implementation
 
-Chart = alt.Chart | alt.LayerChart | alt.VConcatChart | alt.HConcatChart
+Panel = alt.Chart | alt.LayerChart
+Chart = Panel | alt.VConcatChart | alt.HConcatChart
 
 #: Width of a figure's drawing area, and height of one that is alone, pixels. A PNG has twice as many.
 WIDTH, HEIGHT = 660, 280
 #: DejaVu is what a bare Linux has or can be given (fonts-dejavu-core); the others are for readers of SVG and HTML.
 FONT = "DejaVu Sans, Verdana, Arial, sans-serif"
-INK, SOFT, GRID, SHADE = "#1a1a1a", "#666666", "#e4e4e4", "#f0f0f0"
+INK, SOFT, GRID = "#1a1a1a", "#666666", "#e0e0e0"
+#: What the path allows: so much black that the grid below still shows. What fills a queue, or counts: a mid grey.
+SHADE, FILL = 0.06, "#c8c8c8"
 #: The optimum, in the colour that CCPerf's figures give it.
 OPTIMUM = "#c2007a"
 
-#: Flows of one implementation, in order: how far towards white (above 0) or black its colour is taken, and the dash
-#: pattern. The first has the implementation's own colour and a solid line; lightness and dashes also tell in grey.
-_TINTS = (0.0, -0.5, 0.4, -0.25)
-_DASHES: tuple[tuple[int, ...], ...] = ((), (7, 2), (2, 2), (8, 2, 2, 2), (12, 3), (4, 1, 1, 1))
+#: Flows of one implementation, in order: how far towards white (above 0) or black its colour is taken. The first has
+#: the colour itself.
+_TINTS = (0.0, -0.6, 0.4, -0.35, 0.2)
+#: Flows with congestion control, in order; together with the lightness these tell them apart in grey.
+_DASHES: tuple[tuple[float, ...], ...] = ((), (6, 2), (2.5, 1.5), (8, 2, 2, 2), (12, 3), (4, 1, 1, 1))
 #: UDP runs beside what is looked at: thin and light.
-_UDP_TINT = 0.45
+_UDP_TINT, _UDP_WIDTH = 0.35, 1.0
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class Look:
     """What a flow looks like in every figure."""
 
     colour: str
-    dash: tuple[int, ...]
+    dash: tuple[float, ...]
     """Pixels drawn and left out in turn; empty for a solid line."""
     shape: str
     """A symbol of Vega's."""
@@ -48,13 +52,12 @@ def _mixed(colour: str, amount: float) -> str:
     return "#" + "".join(f"{round(part + (towards - part) * abs(amount)):02x}" for part in parts)
 
 
-def look(implementation: Implementation, kind: FlowKind, number: int) -> Look:
-    """The look of a flow that is the `number`-th (from 0) of its kind and implementation in a run."""
-    dash = _DASHES[number % len(_DASHES)]
+def look(implementation: Implementation, kind: FlowKind, alike: int, order: int) -> Look:
+    """The look of a run's `order`-th flow of a kind (from 0), the `alike`-th of that kind and implementation."""
+    dash, marker = _DASHES[order % len(_DASHES)], implementation.marker
     if kind == "udp":
-        colour = _mixed(implementation.colour, _UDP_TINT + 0.15 * (number % 3))
-        return Look(colour, dash, implementation.marker, width=1.0)
-    return Look(_mixed(implementation.colour, _TINTS[number % len(_TINTS)]), dash, implementation.marker)
+        return Look(_mixed(implementation.colour, _UDP_TINT), dash, marker, _UDP_WIDTH)
+    return Look(_mixed(implementation.colour, _TINTS[alike % len(_TINTS)]), dash, marker)
 
 
 def config() -> dict[str, Any]:
@@ -69,7 +72,8 @@ def config() -> dict[str, Any]:
         "padding": 12,
         "view": {"stroke": None},
         "axis": axis,
-        "axisX": {"grid": False},
+        "axisX": {"grid": False, "labelFlush": False},
+        "axisY": {"domain": False, "ticks": False, "labelPadding": 6},
         "legend": {
             "orient": "top", "direction": "horizontal", "title": None, "labelFontSize": 11, "labelColor": INK,
             "labelLimit": 260, "symbolStrokeWidth": 2, "symbolSize": 400, "offset": 8, "columnPadding": 18,

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import polars as pl
-from polars.exceptions import PolarsError
 
-from harness.errors import ResultError
 from harness.lab import flow_label
+from harness.metrics.series import BOTTLENECK, NETWORK
 from harness.model import DropTail, Link, Red
 from harness.model import Path as EmulatedPath
 from harness.outcome import MeasuredRun, Run
 from harness.plots.theme import Look, look
-
-SERIES = "series.parquet"
-BOTTLENECK, NETWORK = -1, -2
 
 #: Length of a detail, s, unless the path is so long that this is less than `_ROUND_TRIPS` round trips.
 _DETAIL, _ROUND_TRIPS = 3.0, 50
@@ -48,7 +44,7 @@ class Drawn:
     measured: MeasuredRun | None
     series: pl.DataFrame | None
     """flow, name, t, value (see `harness.metrics.series`); None where the run has none."""
-    span: tuple[float, float] | None = field(default=None)
+    span: tuple[float, float] | None = None
     """What to show of a detail (s); chosen where it is not given."""
 
     # --- the run
@@ -76,20 +72,22 @@ class Drawn:
     @cached_property
     def flows(self) -> tuple[DrawnFlow, ...]:
         """The flows in their order. Those of one implementation, and kind, take its looks in turn."""
-        cell, alike, made = self.run.cell, dict[tuple[str, str], int](), []
+        cell, made = self.run.cell, list[DrawnFlow]()
+        senders = list[tuple[str, bool]]()
         for index, flow in enumerate(cell.scenario.flows):
             # How fast a flow goes is the sender's doing.
-            sender = cell.implementation(flow.sender, index)
-            number = alike.get((sender.name, flow.kind), 0)
-            alike[sender.name, flow.kind] = number + 1
+            sender, responsive = cell.implementation(flow.sender, index), flow.kind != "udp"
+            alike = senders.count((f"{sender.name} {flow.kind}", responsive))
+            order = sum(one[1] == responsive for one in senders)
+            senders.append((f"{sender.name} {flow.kind}", responsive))
             made.append(
                 DrawnFlow(
                     index,
                     f"{index} {flow_label(cell, index)}",
-                    flow.kind != "udp",
+                    responsive,
                     flow.start.seconds,
                     None if flow.stop is None else flow.stop.seconds,
-                    look(sender, flow.kind, number),
+                    look(sender, flow.kind, alike, order),
                 )
             )
         return tuple(made)
@@ -115,7 +113,9 @@ class Drawn:
             begin, end = 0.0, self.end
         length = min(max(_DETAIL, _ROUND_TRIPS * self.path.rtt.seconds), end - begin)
         start = min(max(begin + _SETTLING, (begin + end - length) / 2), end - length)
-        return round(max(start, begin), 1), round(max(start, begin) + length, 1)
+        # On a whole second, where there is one.
+        start = math.floor(start) if math.floor(start) >= begin else start
+        return round(start, 1), round(start + length, 1)
 
     # --- its series
 
@@ -203,19 +203,3 @@ class Drawn:
     def discipline(self) -> str:
         """RED or DropTail."""
         return "RED" if isinstance(self.link.queue, Red) else "DropTail"
-
-
-def drawn(folder: Path, run: Run, measured: MeasuredRun | None, span: tuple[float, float] | None = None) -> Drawn:
-    """The run in a folder of a store. Without series it is drawn as far as its figures go. Raises ResultError."""
-    file = folder / SERIES
-    if not file.exists():
-        return Drawn(run, measured, None, span)
-    try:
-        series = pl.read_parquet(file).select(
-            pl.col("flow").cast(pl.Int16), pl.col("name").cast(pl.String), pl.col("t").cast(pl.Float64),
-            pl.col("value").cast(pl.Float64),
-        )  # fmt: skip
-    except (PolarsError, OSError) as error:
-        first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ResultError(f"{file}: cannot be read: {first}", "'harness measure' writes it anew") from error
-    return Drawn(run, measured, series, span)

@@ -5,22 +5,24 @@ from __future__ import annotations
 import altair as alt
 
 from harness.plots.drop_rate import drop_rows
-from harness.plots.parts import lines, queue_panel, sized, top, value_axis, within
+from harness.plots.parts import lines, present, queue_panel, sized, thinned, top, value_axis, within
 from harness.plots.registry import plot
 from harness.plots.theme import Chart
 from harness.plots.view import Drawn
 
 
-@plot("Congestion windows, queue and drops in detail", "cwnd", "queue_length", "drop")
+@plot(
+    "Congestion windows, queue and drops in detail", "cwnd", "queue_length", note="one tick a packet that was dropped"
+)
 def window_queue_drops(run: Drawn) -> Chart | None:
-    """cwnd of each flow (packets), the bottleneck's queue (kB) and its drops (INET link sharing, cwnd_queue_drops)."""
+    """The cwnd of each flow (packets), the bottleneck's queue (kB), its drops (INET link sharing, cwnd_queue_drops)."""
     span = run.detail
-    windows = within(run.of_flows("cwnd"), span)
+    windows = thinned(within(run.of_flows("cwnd"), span))
     if windows.is_empty():
         return None
-    axis = value_axis("cwnd (packets)", top(windows["value"].max()))
+    flows, axis = present(run, windows), value_axis("cwnd (packets)", top(windows["value"].max()))
     return alt.vconcat(
-        sized(lines(run, windows, axis, span=span, steps=True, labels=False), 200),
+        sized(lines(windows, flows, axis, span, steps=True, labels=False), 200),
         queue_panel(run, span, labels=False),
         drop_rows(run, span),
         spacing=10,

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,21 @@ from harness.metrics.figures import loss_probability
 from harness.model import GilbertElliott
 from harness.outcome import LinkProof
 from harness.units import Percentage
-from tests.unit.captures import T0, Link, Recipe, write_run
+from tests.unit.captures import (
+    INITIAL,
+    T0,
+    Carried,
+    Link,
+    Packet,
+    Recipe,
+    Traffic,
+    counters,
+    frame,
+    make_run,
+    pcap,
+    short,
+    write_run,
+)
 
 
 def prove(folder: Path, recipe: Recipe) -> LinkProof:
@@ -114,6 +129,112 @@ def test_a_change_to_another_rate_or_never(tmp_path: Path) -> None:
     assert any("of busy queue since change 0, asked 4.000 Mbit/s" in problem for problem in found)
     never = prove(tmp_path / "never", replace(wrong, real=Link(), change_events=()))
     assert never.problems == ("change 0 was due at 1.500 s and never took effect",)
+
+
+def test_a_change_behind_the_end_of_a_cold_start(tmp_path: Path) -> None:
+    """The simulator counts the commands of a service process too: the path's first change is its second."""
+    recipe = changing(1.5, late=0.002, told=0.0)
+    cold = {"event": "change", "index": 0, "at": 1.0, "t": T0 / 1e9 + 1.0}
+    own = {**recipe.change_events[0], "index": 1}
+    link = prove(tmp_path, replace(recipe, change_events=(cold, own)))
+    assert link.valid and list(link.changes_late_ms) == pytest.approx([2], abs=0.01)
+
+
+def test_a_change_that_changes_nothing_need_not_take_effect(tmp_path: Path) -> None:
+    nothing = {"at": 0.5, "to_client": None, "to_server": None}
+    link = prove(tmp_path, replace(Recipe(packets=2000), changes=(nothing,)))
+    assert link.valid and link.changes_late_ms == ()
+
+
+def test_frames_above_the_path_s_own_mtu(tmp_path: Path) -> None:
+    run = write_run(tmp_path, Recipe(packets=200))  # frames of 1294 B
+    lab = json.loads((tmp_path / "lab.json").read_text())
+    (tmp_path / "lab.json").write_text(json.dumps(lab | {"mtu": 1280}))
+    link = measure(tmp_path, run).link
+    assert link is not None and link.valid
+    (tmp_path / "lab.json").write_text(json.dumps(lab | {"mtu": 1279}))
+    link = measure(tmp_path, run).link
+    assert link is not None and "to_client: 200 frames above 1293 B: an offload was left on" in link.problems
+
+
+def with_access_delay(folder: Path, told_ns: int) -> LinkProof:
+    """A run whose only flow has 20 ms of its own each way, of which lab.json tells `told_ns`."""
+    real = Link(delay_ns=70_000_000)
+    run = write_run(folder, Recipe(real=real, real_up=real))
+    lab = json.loads((folder / "lab.json").read_text())
+    lab["flows"][0]["access_delay_ns"] = told_ns
+    (folder / "lab.json").write_text(json.dumps(lab))
+    link = measure(folder, run).link
+    assert link is not None
+    return link
+
+
+def test_access_delays_are_not_the_link_s(tmp_path: Path) -> None:
+    link = with_access_delay(tmp_path / "told", 20_000_000)
+    assert link.valid and link.to_client.min_delay_ms == pytest.approx(50, abs=0.001)
+    assert link.to_client.lateness_p99_ms == pytest.approx(0, abs=0.001) and link.to_client.unasked_drops == 0
+    link = with_access_delay(tmp_path / "untold", 0)
+    assert "to_client: the smallest delay was 70.00 ms, asked 50.00 ms (tolerance 1.0 ms)" in link.problems
+
+
+def served_at_random(folder: Path, delay_ns: int = 50_000_000, vanish: float = 0.0) -> LinkProof:
+    """2.3 s of one packet every 1.15 ms through a queue of 20 that is served at exponential times, 10 Mbit/s in the mean."""
+    dice = random.Random(7)
+    packets = [short(index, 1472, T0 + index * 1_150_000, True) for index in range(2000)]
+    gap = 1514 * 8e9 / 10e6
+    queue: list[int] = []
+    out: list[int | None] = [None] * len(packets)
+    drops: list[int] = []
+    clock, index = dice.expovariate(1 / gap), 0
+    while index < len(packets) or queue:
+        if index < len(packets) and packets[index].t_ns - T0 <= clock:
+            if len(queue) >= 20:
+                drops.append(packets[index].t_ns)
+            else:
+                queue.append(index)
+            index += 1
+            continue
+        if queue:
+            head = queue.pop(0)
+            out[head] = T0 + round(clock) + delay_ns if dice.random() >= vanish else None
+        clock += dice.expovariate(1 / gap)
+    ask = Packet(T0 - 1_000_000, False, INITIAL, 1200)
+    traffic = Traffic(packets, [ask], Carried(out, drops), Carried([ask.t_ns + 50_000_000]))
+    return prove_traffic(folder, traffic, service="poisson", limit_bytes=None, limit_packets=20)
+
+
+def prove_traffic(folder: Path, traffic: Traffic, **asked: object) -> LinkProof:
+    run = write_run(folder, Recipe(packets=10))
+    for name, left in (("left", True), ("right", False)):
+        seen = [(t, frame(packet, ttl), packet.length) for t, packet, ttl in traffic.side(left)]
+        (folder / f"sim/trace_node_{name}.pcap").write_bytes(pcap(seen))
+    (folder / "sim/counters.jsonl").write_text("\n".join(json.dumps(sample) for sample in counters([traffic])))
+    lab = json.loads((folder / "lab.json").read_text())
+    lab["links"]["to_client"] |= asked
+    (folder / "lab.json").write_text(json.dumps(lab))
+    path = {"rate": "10 Mbit/s", "delay": "50 ms", "queue": "20 packets", "service": {"process": "poisson"}}
+    scenario = {"path": {"forward": path, "return": {"rate": "10 Mbit/s", "delay": "50 ms"}}}
+    link = measure(folder, run.model_copy(update={"cell": make_run(scenario=scenario).cell})).link
+    assert link is not None
+    return link
+
+
+def test_a_service_process_has_no_rate_and_no_lateness(tmp_path: Path) -> None:
+    link = served_at_random(tmp_path)
+    assert link.valid and link.problems == ()
+    down = link.to_client
+    assert down.packets == 2000 and down.queue_drops > 50 and down.unasked_drops == 0
+    assert down.rate_mbps is None and down.lateness_p99_ms is None
+    assert down.min_delay_ms is not None and 50 <= down.min_delay_ms < 52
+
+
+def test_a_service_process_is_still_held_to_its_delay_and_its_drops(tmp_path: Path) -> None:
+    shorter = served_at_random(tmp_path / "shorter", delay_ns=49_000_000)
+    assert len(shorter.problems) == 1 and "to_client: the smallest delay was 49." in shorter.problems[0]
+    longer = served_at_random(tmp_path / "longer", delay_ns=80_000_000)
+    assert len(longer.problems) == 1 and "asked 50.00 ms (tolerance 13.1 ms)" in longer.problems[0]
+    leaky = served_at_random(tmp_path / "leaky", vanish=0.02)
+    assert len(leaky.problems) == 1 and "vanished that nothing was asked to drop" in leaky.problems[0]
 
 
 def test_oversize_frames(tmp_path: Path) -> None:

@@ -201,7 +201,9 @@ def test_names_of_further_flows(tmp_path: Path) -> None:
     transfer = run.transfers[0]
     more = [transfer.model_copy(update={"flow": flow, "index": index}) for flow in (0, 1) for index in (0, 1)]
     view = RunView(tmp_path, run.model_copy(update={"transfers": tuple(more)}))
-    assert [window.prefix for window in view.windows] == ["", "repeat_", "flow1_", "flow1_repeat_"]
+    assert [window.prefix for window in view.windows] == ["flow0_", "flow0_repeat_", "flow1_", "flow1_repeat_"]
+    alone = RunView(tmp_path, run.model_copy(update={"transfers": tuple(more[:2])}))
+    assert [window.prefix for window in alone.windows] == ["", "repeat_"]
 
 
 def test_a_failing_metric_costs_itself_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

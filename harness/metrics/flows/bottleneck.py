@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from harness.metrics.direction import Direction
 from harness.metrics.flows.flow import SharedFlow, flows_of
 from harness.metrics.registry import Finding, metric
 from harness.metrics.replay import Fate
 from harness.metrics.series import BOTTLENECK
 from harness.metrics.series.bottleneck import stays
-from harness.metrics.series.grid import GRID
 from harness.metrics.view import RunView
 from harness.outcome import Measurement
 from harness.traces.counters import total
@@ -46,11 +43,9 @@ def queue(view: RunView) -> Iterator[Finding]:
         ("mean_queue_packets", "queue_packets", "packets"),
     ):
         points = view.series.points(BOTTLENECK, series)
-        # Behind the last departure there is no point, and nothing in the queue.
-        steps = np.floor(end / GRID) - np.ceil(start / GRID) + 1
         inside = points.value[(points.t >= start) & (points.t <= end)]
-        if steps > 0:
-            yield _measured(name, inside.sum() / steps, unit, "both captures")
+        if len(inside):
+            yield _measured(name, inside.mean(), unit, "both captures")
     came, left, _ = stays(direction, view.series.zero_ns)
     during = (came >= start * 1e9) & (came <= end * 1e9)
     if during.any():

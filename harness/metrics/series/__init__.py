@@ -69,7 +69,9 @@ SERIES: Final[dict[str, Description]] = {
         "ms", f"wait of the last packet that left the bottleneck's queue, 0 while it is empty, every {GRID} s",
         _CAPTURES,
     ),
-    "drop": Description("flow", "a row for each packet dropped at the bottleneck's queue: when it came, whose", _CAPTURES),
+    "drop": Description(
+        "flow", "a row for each packet dropped at the bottleneck's queue: when it came, whose it was", _CAPTURES
+    ),
     "capacity": Description("Mbit/s", "layer-2 rate of the bottleneck, from each change on", "lab.json"),
     "jain": Description(
         "1", f"Jain's index of the throughputs of the flows active all through a bin of {BIN} s, if two or more are",

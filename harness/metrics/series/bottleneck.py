@@ -24,7 +24,7 @@ def bottleneck_series(direction: Direction, zero_ns: int) -> dict[str, Points]:
     if not len(entered):
         return {}
     start_ns = int(entered.t_ns[0]) - zero_ns
-    end_ns = max(int(entered.t_ns[-1]), int(direction.departures_ns().max())) - zero_ns
+    end_ns = max(int(entered.t_ns[-1]), direction.passage.end_ns) - zero_ns
     came, left, length = stays(direction, zero_ns)
     moments = grid_ns(min(start_ns, 0), end_ns)
     first, last = (int(bin_of(np.array([t]))[0]) for t in (min(start_ns, 0), end_ns))

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from harness.metrics.view import RunView
 
 
+_NEVER = 2**62
+
+
 @dataclass(frozen=True)
 class Life:
     """A flow from its first packet to its stop. All times in ns since time zero but `zero_ns`."""
@@ -25,7 +28,7 @@ class Life:
     start_ns: int
     """Its client's first packet."""
     end_ns: int
-    """Its stop, or where it has none its last arrival; at most the end of the captures."""
+    """Its stop, or where it has none its last arrival; at most the end of its client, should that have died."""
     last_ns: int
     """The last payload arrived at the receiver's side."""
     sent: Capture
@@ -61,9 +64,9 @@ def lives_of(view: RunView, zero_ns: int) -> dict[int, Life]:
     if view.lab is None or view.left is None or view.right is None:
         return {}
     found = {}
-    end_ns = max(int(side.t_ns[-1]) for side in (view.left, view.right) if len(side)) - zero_ns
     for flow in view.lab.flows:
-        life = _life(flow, view.left, view.right, zero_ns, end_ns)
+        ends = [transfer.ended_ns for transfer in view.run.transfers if transfer.flow == flow.flow]
+        life = _life(flow, view.left, view.right, zero_ns, max(ends, default=_NEVER) - zero_ns)
         if life is not None:
             found[flow.flow] = life
     return found

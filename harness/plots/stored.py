@@ -1,0 +1,72 @@
+"""Which stored runs are drawn, beside which others, and where their figures go."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import InputError, did_you_mean
+from harness.outcome import Cell, MeasuredRun, Run
+from harness.plots.pairs import beside, is_red
+from harness.plots.view import Drawn
+from harness.reports import CellResult
+from harness.store import Store
+
+Span = tuple[float, float]
+
+
+#: All stored results of the cells that are wanted.
+Search = Callable[[Callable[[Cell], bool]], list[CellResult]]
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A run to draw, and the run with DropTail that belongs beside it where it has RED."""
+
+    run: Drawn
+    partner: Drawn | None = None
+
+
+def find_drawings(
+    store: Store, results: Sequence[CellResult], search: Search, asked: Sequence[str], span: Span | None
+) -> list[Drawing]:
+    """The runs to draw: those asked for as KEY/REPETITION, else the first of each cell. Raises HarnessError."""
+    chosen = [pair for result in results for pair in result.runs]
+    if asked:
+        names = {f"{run.cell.key}/{run.repetition}": (run, measured) for run, measured in chosen}
+        for name in asked:
+            if name not in names:
+                raise InputError(f"--run {name}: no such run is stored", did_you_mean(name, names))
+        chosen = [names[name] for name in dict.fromkeys(asked)]
+    else:
+        first = {run.cell.key: run.repetition for run, _ in reversed(chosen)}
+        chosen = [(run, measured) for run, measured in chosen if run.repetition == first[run.cell.key]]
+    reds = [run.cell for run, _ in chosen if is_red(run.cell)]
+    # The partners need not be among what was asked for.
+    others = search(lambda cell: any(beside(red, cell) for red in reds)) if reds else []
+    return [Drawing(_drawn(store, run, measured, span), _partner(store, run, others, span)) for run, measured in chosen]
+
+
+def _drawn(store: Store, run: Run, measured: MeasuredRun | None, span: Span | None) -> Drawn:
+    return Drawn(run, measured, store.series(run.cell.key, run.repetition), span)
+
+
+def _partner(store: Store, run: Run, others: Sequence[CellResult], span: Span | None) -> Drawn | None:
+    for result in others:
+        if not beside(run.cell, result.cell):
+            continue
+        for other, measured in result.runs:
+            if other.repetition == run.repetition:
+                return _drawn(store, other, measured, span)
+    return None
+
+
+def folder_name(run: Drawn) -> Path:
+    """Where a run's figures go: scenario / who played, parameters, engine, seed, repetition."""
+    cell = run.run.cell
+    words = [cell.client.name, cell.server.name] if cell.scenario.open_roles else []
+    words += [f"{name}={value}" for name, value in cell.parameters.items()]
+    words += [cell.engine, str(cell.seed), str(run.run.repetition)]
+    return Path(cell.scenario.name) / "-".join(re.sub(r"[^A-Za-z0-9.=_]+", "_", word) for word in words)
