@@ -2,6 +2,9 @@
 
 REPEAT ?= 1
 SCENARIO ?= scenarios/satellite/medium.yaml
+# Names separated by commas, or all.
+CLIENTS ?= ngtcp2,quiche,quic-go
+SERVERS ?= $(CLIENTS)
 # compose (real time, containers) or virtual (virtual time, one kernel).
 ENGINE ?= compose
 HARNESS := .venv/bin/harness
@@ -17,7 +20,7 @@ images: setup
 
 # Exit code 1 means that some verdict failed: an answer, not an accident.
 run: setup
-	@$(HARNESS) run $(SCENARIO) --repeat $(REPEAT) --engine $(ENGINE) || [ $$? -eq 1 ]
+	@$(HARNESS) run $(SCENARIO) --clients $(CLIENTS) --servers $(SERVERS) --repeat $(REPEAT) --engine $(ENGINE) || [ $$? -eq 1 ]
 
 test: check unit lab
 

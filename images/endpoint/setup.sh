@@ -14,6 +14,14 @@ if ! ethtool -K "$interface" tx off >/dev/null 2>&1; then
   echo "setup: cannot turn off checksum offload on $interface; a simulator may drop every packet" >&2
 fi
 
+# What has left this interface has left its sender, as with a network card. Where the emulated path is in the same
+# kernel, what waits in its queues would else count against the sender's socket until it is forwarded, and hold it back
+# (SO_SNDBUF; tcp_small_queue_check, net/ipv4/tcp_output.c). netem lets go of what it delays (skb_orphan_partial,
+# net/sched/sch_netem.c). A kernel without netem has the path in another one, and the lab's own kernel needs no help.
+if ! grep -q '^vendor_id.*User Mode Linux' /proc/cpuinfo; then
+  tc qdisc replace dev "$interface" root netem delay 1us limit 1000000 2>/dev/null
+fi
+
 # A second run finds the routes in place and the way to the simulator's address no longer on-link.
 network=${address%.*}
 if [ -z "$(ip -4 route show exact 193.167.0.0/16)" ]; then

@@ -2,8 +2,8 @@
 
 Each change names what it hooks into; when a later kernel has changed there, the build says so and stops. The
 changes: a static executable, a seeded random generator (lab_random.c), clocks that are read without a system
-call (lab_clock.h, lab_vdso.c), two futex calls less where the other side is known to run or to wait, and the block
-size of any other file system for the host's files.
+call (lab_clock.h, lab_vdso.c), two futex calls less where the other side is known to run or to wait, the block
+size of any other file system for the host's files, and links that let go of their senders' sockets.
 """
 
 import re
@@ -169,3 +169,7 @@ change(
     (r"s_blocksize = 1024;", "s_blocksize = PAGE_SIZE;"),
     (r"s_blocksize_bits = 10;", "s_blocksize_bits = PAGE_SHIFT;"),
 )
+
+# Between namespaces a packet stays on its sender's account until it is delivered: what waits in the path's queues
+# would fill the sender's socket buffer, and hold it back (SO_SNDBUF; TCP small queues) where a wire would not.
+put(Path("drivers/net/veth.c"), r"^\tskb_tx_timestamp\(skb\);\n", behind="\tskb_orphan(skb);\n")

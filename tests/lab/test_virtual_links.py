@@ -25,8 +25,9 @@ from harness.engines.gauge import Passage, Stream, Train, Trial, gauge
 from harness.engines.images import Images
 from harness.engines.rootfs import RootFileSystems
 from harness.errors import EngineError
+from harness.model import Path as EmulatedPath
 from harness.path.program import PathProgram, compile_path
-from tests.examples import ROOT
+from tests.examples import ROOT, link
 
 #: Layouts A and F of the published comparison (kernel 6.1.192 and 7.2.13, virtual time): ms and Mbit/s.
 PUBLISHED = {"median delay at 1.25 load": 79.52, "most delay at 1.25 load": 79.92, "rate at 1.25 load": 10.0009}
@@ -117,6 +118,16 @@ def test_the_programs_seed_decides_what_netem_drops(rootfs: Path, tmp_path: Path
     # Whatever else the guest draws.
     again, _ = patterns("again", 2)
     assert np.array_equal(seven.lost, again.lost)
+
+
+def test_what_waits_in_the_path_holds_no_sender_back(rootfs: Path, tmp_path: Path) -> None:
+    """2.5 MB at once into a queue that holds them, from a socket whose buffer holds a tenth of that."""
+    queue = link("10 Mbit/s", "10 ms", queue="4 MB")
+    program = compile_path(EmulatedPath.model_validate({"forward": queue, "return": queue}))
+    (passage,) = gauge([Trial(program, Stream((Train(2000, 0),)), drain_ns=3_000_000_000)], rootfs, tmp_path, core=CORE)
+    assert not passage.lost.any()
+    assert passage.sent_ns[-1] - passage.sent_ns[0] < 100e6
+    assert passage.received_ns[-1] - passage.received_ns[0] > 1.9e9
 
 
 def test_a_command_that_the_kernel_refuses_is_named(rootfs: Path, tmp_path: Path) -> None:

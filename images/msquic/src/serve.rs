@@ -4,15 +4,11 @@ use std::future::poll_fn;
 use std::path::Path;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use h3::error::Code;
-use h3::server::RequestResolver;
-use http::header::CONTENT_LENGTH;
-use http::{Method, Response, StatusCode};
 use quic_endpoint::hq::{self, Request};
-use quic_endpoint::{Options, Protocol, Result, Served};
+use quic_endpoint::{Options, Protocol, Result, Served, http3};
 use tokio::task::JoinSet;
 
+use crate::STACK;
 use crate::connection::Connection;
 use crate::http3::Opener;
 use crate::stream::{ReceiveHalf, SendHalf};
@@ -32,7 +28,7 @@ pub async fn all(connection: &Connection, options: &Arc<Options>) -> Result<()> 
             let mut requests = h3::server::Connection::new(Opener::new(connection.clone())).await?;
             while let Ok(Some(request)) = requests.accept().await {
                 let options = options.clone();
-                responses.spawn(async move { report(serve_http3(request, &options.root).await) });
+                responses.spawn(async move { report(http3::answer(request, &STACK, &options.root).await) });
                 while responses.try_join_next().is_some() {}
             }
         }
@@ -76,29 +72,4 @@ async fn serve_hq((mut response, request): (SendHalf, ReceiveHalf), root: &Path)
             return Ok(());
         }
     }
-}
-
-async fn serve_http3(request: RequestResolver<Opener, Bytes>, root: &Path) -> Result<()> {
-    let (request, mut stream) = request.resolve_request().await?;
-    let path = request.uri().path();
-    let file = (request.method() == Method::GET).then(|| Served::open(root, path)).flatten();
-    let Some(mut file) = file else {
-        stream.send_response(Response::builder().status(StatusCode::NOT_FOUND).body(())?).await?;
-        stream.finish().await?;
-        return Err(format!("{path}: no such file").into());
-    };
-    let response = Response::builder().header(CONTENT_LENGTH, file.remaining()).body(())?;
-    stream.send_response(response).await?;
-    while file.remaining() > 0 {
-        let mut chunk = Vec::new();
-        if let Err(error) = file.read(&mut chunk) {
-            stream.stop_stream(Code::H3_INTERNAL_ERROR);
-            return Err(error);
-        }
-        stream.send_data(chunk.into()).await?;
-    }
-    stream.finish().await?;
-    // To the end of the request, or else the client would be told to stop sending.
-    while stream.recv_data().await?.is_some() {}
-    Ok(())
 }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 
-use quic_endpoint::{Download, Options, Protocol, Result, Url, hq};
+use quic_endpoint::{Download, Options, Protocol, Result, Url, download, hq};
 use quiche::Connection;
 use quiche::h3::{self, NameValue};
 
@@ -48,9 +48,8 @@ impl Fetch {
     /// Success if every file came whole.
     pub fn outcome(&self) -> Result<()> {
         let unfinished = self.running.values().map(|running| &running.url).chain(&self.waiting);
-        let unfinished = unfinished.map(|url| format!("{}: not complete", url.path));
-        let failures: Vec<_> = self.failures.iter().cloned().chain(unfinished).collect();
-        if failures.is_empty() { Ok(()) } else { Err(failures.join("; ").into()) }
+        let unfinished = unfinished.map(|url| download::failed(url, "not complete"));
+        download::outcome(self.failures.iter().cloned().chain(unfinished).map(Err))
     }
 
     /// Asks for what can be asked for and takes what has arrived. To be called whenever the connection, ready
@@ -70,7 +69,7 @@ impl Fetch {
 
     fn fail(&mut self, stream: u64, reason: &str) {
         if let Some(running) = self.running.remove(&stream) {
-            self.failures.push(format!("{}: {reason}", running.url.path));
+            self.failures.push(download::failed(&running.url, reason));
         }
     }
 

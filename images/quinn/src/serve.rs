@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use h3::server::RequestResolver;
-use http::header::CONTENT_LENGTH;
-use http::{Method, Response, StatusCode};
 use quic_endpoint::hq::Request;
-use quic_endpoint::{Options, Protocol, Result, Served, hq};
+use quic_endpoint::{Options, Protocol, Result, Served, hq, http3};
 use quinn::{Connection, ConnectionError, RecvStream, SendStream};
+
+use crate::STACK;
 
 /// Answers the requests of a connection until the client has gone, or the server is told to go.
 pub async fn all(connection: Connection, options: &Arc<Options>) -> Result<()> {
@@ -32,10 +30,10 @@ async fn all_hq(connection: &Connection, options: &Arc<Options>) -> Result<()> {
 }
 
 async fn all_http3(connection: Connection, options: &Arc<Options>) -> Result<()> {
-    let mut http3 = h3::server::Connection::new(h3_quinn::Connection::new(connection)).await?;
-    while let Some(request) = http3.accept().await? {
+    let mut requests = h3::server::Connection::new(h3_quinn::Connection::new(connection)).await?;
+    while let Some(request) = requests.accept().await? {
         let options = options.clone();
-        tokio::spawn(async move { report(answer_http3(request, &options).await) });
+        tokio::spawn(async move { report(http3::answer(request, &STACK, &options.root).await) });
     }
     Ok(())
 }
@@ -60,39 +58,12 @@ async fn answer_hq(mut request: RecvStream, mut response: SendStream, options: &
     };
     match path.and_then(|path| Served::open(&options.root, &path)) {
         Some(mut file) => {
-            while let Some(chunk) = next_chunk(&mut file)? {
-                response.write_chunk(chunk).await?;
+            while let Some(chunk) = file.chunk()? {
+                response.write_chunk(chunk.into()).await?;
             }
             response.finish()?;
         }
         None => response.reset(hq::REJECTED.into())?,
     }
     Ok(())
-}
-
-async fn answer_http3(request: RequestResolver<h3_quinn::Connection, Bytes>, options: &Options) -> Result<()> {
-    let (request, mut stream) = request.resolve_request().await?;
-    let file = match *request.method() {
-        Method::GET => Served::open(&options.root, request.uri().path()),
-        _ => None,
-    };
-    let status = if file.is_some() { StatusCode::OK } else { StatusCode::NOT_FOUND };
-    let response = Response::builder()
-        .status(status)
-        .header("server", "quic-lab-quinn")
-        .header(CONTENT_LENGTH, file.as_ref().map_or(0, Served::remaining));
-    stream.send_response(response.body(())?).await?;
-    if let Some(mut file) = file {
-        while let Some(chunk) = next_chunk(&mut file)? {
-            stream.send_data(chunk).await?;
-        }
-    }
-    stream.finish().await?;
-    Ok(())
-}
-
-fn next_chunk(file: &mut Served) -> Result<Option<Bytes>> {
-    let mut chunk = Vec::new();
-    file.read(&mut chunk)?;
-    Ok((!chunk.is_empty()).then(|| chunk.into()))
 }

@@ -1,20 +1,21 @@
 //! The client: one or more connections, each fetching its share of the files.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use h3::client::SendRequest;
-use quic_endpoint::{Download, Options, Protocol, Result, Url, hq};
+use quic_endpoint::{Download, Options, Protocol, Result, Url, download, hq, http3};
 use s2n_quic::Client;
 use s2n_quic::client::Connect;
 use s2n_quic::connection::Handle;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::STACK;
 use crate::config::{self, CongestionControl, Payload};
-use crate::http3::{self, Streams};
+use crate::http3::{Connection, Streams};
 use crate::qlog::Qlog;
 use crate::tickets::Tickets;
 use crate::tls;
@@ -83,20 +84,23 @@ async fn fetch_over_one_connection(
 }
 
 async fn fetch_hq(options: &Options, handle: &Handle, urls: &[Url]) -> Result<()> {
-    let mut downloads = JoinSet::new();
+    let mut fetches = JoinSet::new();
     for url in urls {
-        downloads.spawn(get_hq(handle.clone(), url.clone(), options.downloads.clone()));
+        let (handle, directory, url) = (handle.clone(), options.downloads.clone(), url.clone());
+        fetches.spawn(async move {
+            let fetched = get_hq(handle, &directory, &url).await;
+            fetched.map_err(|error| download::failed(&url, error))
+        });
     }
-    outcome(downloads).await
+    download::outcome(fetches.join_all().await)
 }
 
-async fn get_hq(mut handle: Handle, url: Url, directory: PathBuf) -> Result<()> {
-    let failed = |error| format!("{}: {error}", url.path);
-    let mut stream = handle.open_bidirectional_stream().await.map_err(|error| format!("{}: {error}", url.path))?;
-    stream.send(hq::request(&url).into()).await.map_err(failed)?;
-    stream.finish().map_err(failed)?;
-    let mut download = Download::create(&directory, &url)?;
-    while let Some(data) = stream.receive().await.map_err(failed)? {
+async fn get_hq(mut handle: Handle, directory: &Path, url: &Url) -> Result<()> {
+    let mut stream = handle.open_bidirectional_stream().await?;
+    stream.send(hq::request(url).into()).await?;
+    stream.finish()?;
+    let mut download = Download::create(directory, url)?;
+    while let Some(data) = stream.receive().await? {
         download.write(&data)?;
     }
     download.finish()
@@ -104,7 +108,7 @@ async fn get_hq(mut handle: Handle, url: Url, directory: PathBuf) -> Result<()> 
 
 /// HTTP/3 on a connection, for as long as what is returned is kept.
 async fn start_http3(connection: s2n_quic::Connection) -> Result<Requests> {
-    let connection = http3::Connection::new(connection);
+    let connection = Connection::new(connection);
     // Grease is drawn from a generator that does not ask the kernel, so that in virtual time no run would repeat.
     let (mut driver, requests) = h3::client::builder().send_grease(false).build(connection).await?;
     tokio::spawn(async move { driver.wait_idle().await });
@@ -112,47 +116,13 @@ async fn start_http3(connection: s2n_quic::Connection) -> Result<Requests> {
 }
 
 async fn fetch_http3(options: &Options, requests: &Requests, urls: &[Url]) -> Result<()> {
-    let mut downloads = JoinSet::new();
+    let mut fetches = JoinSet::new();
     for url in urls {
-        downloads.spawn(get_http3(requests.clone(), url.clone(), options.downloads.clone()));
+        let (requests, directory, url) = (requests.clone(), options.downloads.clone(), url.clone());
+        fetches.spawn(async move {
+            let fetched = http3::get(requests, &STACK, &directory, &url).await;
+            fetched.map_err(|error| download::failed(&url, error))
+        });
     }
-    outcome(downloads).await
-}
-
-async fn get_http3(mut requests: Requests, url: Url, directory: PathBuf) -> Result<()> {
-    fetch_file(&mut requests, &url, &directory).await.map_err(|error| format!("{}: {error}", url.path).into())
-}
-
-async fn fetch_file(requests: &mut Requests, url: &Url, directory: &Path) -> Result<()> {
-    let request = http::Request::get(format!("https://{}{}", url.authority(), url.path)).body(())?;
-    let mut stream = requests.send_request(request).await?;
-    stream.finish().await?;
-    let response = stream.recv_response().await?;
-    if response.status() != http::StatusCode::OK {
-        return Err(format!("status {}", response.status()).into());
-    }
-    let mut download = Download::create(directory, url)?;
-    if let Some(length) = response.headers().get(http::header::CONTENT_LENGTH) {
-        download.expect(length.to_str()?.parse()?);
-    }
-    while let Some(mut data) = stream.recv_data().await? {
-        while data.has_remaining() {
-            let chunk = data.chunk();
-            download.write(chunk)?;
-            let length = chunk.len();
-            data.advance(length);
-        }
-    }
-    download.finish()
-}
-
-/// Success if every file came whole.
-async fn outcome(mut downloads: JoinSet<Result<()>>) -> Result<()> {
-    let mut failures = Vec::new();
-    while let Some(done) = downloads.join_next().await {
-        if let Err(error) = done? {
-            failures.push(error.to_string());
-        }
-    }
-    if failures.is_empty() { Ok(()) } else { Err(failures.join("; ").into()) }
+    download::outcome(fetches.join_all().await)
 }

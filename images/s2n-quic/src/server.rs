@@ -5,15 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use h3::server::{RequestResolver, RequestStream};
 use quic_endpoint::hq::{self, Request};
-use quic_endpoint::{Options, Protocol, Result, Served};
+use quic_endpoint::{Options, Protocol, Result, Served, http3};
 use s2n_quic::{Connection, Server, application, stream};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::{self, CongestionControl, Payload};
 use crate::qlog::Qlog;
-use crate::{STACK, http3, tls};
+use crate::{STACK, tls};
 
 pub async fn run(options: &Options) -> Result<()> {
     let mut server = start(options)?;
@@ -101,14 +100,14 @@ async fn answer_hq(mut stream: stream::BidirectionalStream, root: &Path) -> Resu
         stream.stop_sending(rejected)?;
         return Ok(stream.reset(rejected)?);
     };
-    while file.remaining() > 0 {
-        stream.send(next_chunk(&mut file)?).await?;
+    while let Some(chunk) = file.chunk()? {
+        stream.send(chunk.into()).await?;
     }
     Ok(stream.finish()?)
 }
 
 async fn serve_http3(connection: Connection, root: Arc<Path>) -> Result<()> {
-    let connection = http3::Connection::new(connection);
+    let connection = crate::http3::Connection::new(connection);
     // Grease is drawn from a generator that does not ask the kernel, so that in virtual time no run would repeat.
     let mut connection = h3::server::builder().send_grease(false).build::<_, Bytes>(connection).await?;
     loop {
@@ -116,36 +115,11 @@ async fn serve_http3(connection: Connection, root: Arc<Path>) -> Result<()> {
             Ok(Some(request)) => {
                 let root = root.clone();
                 // What goes wrong with one stream, such as its reset, is the client's to tell.
-                tokio::spawn(async move { answer_http3(request, &root).await.ok() });
+                tokio::spawn(async move { http3::answer(request, &STACK, &root).await.ok() });
             }
             Ok(None) => return Ok(()),
             Err(error) if error.is_h3_no_error() => return Ok(()),
             Err(error) => return Err(error.into()),
         }
     }
-}
-
-async fn answer_http3(request: RequestResolver<http3::Connection, Bytes>, root: &Path) -> Result<()> {
-    let (request, mut stream): (_, RequestStream<http3::RequestStream<Bytes>, Bytes>) =
-        request.resolve_request().await?;
-    let file = match *request.method() {
-        http::Method::GET => Served::open(root, request.uri().path()),
-        _ => None,
-    };
-    let status = if file.is_some() { http::StatusCode::OK } else { http::StatusCode::NOT_FOUND };
-    let length = file.as_ref().map_or(0, Served::remaining);
-    let response = http::Response::builder().status(status).header(http::header::CONTENT_LENGTH, length).body(())?;
-    stream.send_response(response).await?;
-    if let Some(mut file) = file {
-        while file.remaining() > 0 {
-            stream.send_data(next_chunk(&mut file)?).await?;
-        }
-    }
-    Ok(stream.finish().await?)
-}
-
-fn next_chunk(file: &mut Served) -> Result<Bytes> {
-    let mut chunk = Vec::new();
-    file.read(&mut chunk)?;
-    Ok(chunk.into())
 }

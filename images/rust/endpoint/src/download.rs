@@ -1,5 +1,6 @@
 //! A file on its way in, written as its data arrive.
 
+use std::fmt::Display;
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
@@ -42,4 +43,15 @@ impl Download {
             _ => Ok(()),
         }
     }
+}
+
+/// What went wrong with one of several downloads.
+pub fn failed(url: &Url, reason: impl Display) -> String {
+    format!("{}: {reason}", url.path)
+}
+
+/// Success if every one of several downloads was; what went wrong with the others if not.
+pub fn outcome(outcomes: impl IntoIterator<Item = std::result::Result<(), String>>) -> Result<()> {
+    let failures: Vec<_> = outcomes.into_iter().filter_map(std::result::Result::err).collect();
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("; ").into()) }
 }

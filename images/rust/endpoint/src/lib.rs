@@ -1,9 +1,11 @@
 //! What the lab's own QUIC endpoints share, whatever stack they are built on and whether or not they are
-//! asynchronous: the command line, files on either side, HTTP/0.9 requests, sessions kept, logs, sockets, signals.
-//! Nothing here knows a QUIC library.
+//! asynchronous: the command line, files on either side, HTTP/0.9 requests, sessions kept, logs, sockets, signals; with
+//! feature `h3`, what there is to do over the crate of that name. Nothing here knows a QUIC library.
 
 pub mod download;
 pub mod hq;
+#[cfg(feature = "h3")]
+pub mod http3;
 pub mod logs;
 pub mod options;
 pub mod random;

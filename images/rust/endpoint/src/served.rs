@@ -36,6 +36,13 @@ impl Served {
         self.remaining -= length;
         Ok(())
     }
+
+    /// The next chunk, in a buffer of its own; none at the end of the file.
+    pub fn chunk(&mut self) -> Result<Option<Vec<u8>>> {
+        let mut chunk = Vec::new();
+        self.read(&mut chunk)?;
+        Ok(Some(chunk).filter(|chunk| !chunk.is_empty()))
+    }
 }
 
 /// The path below the root, unless it tries to leave it.
