@@ -461,7 +461,7 @@ def _report_defaults(store: Path | None, *, markdown: bool, as_json: bool) -> No
         for folder in ([store] if store else [ROOT / "results", ROOT / "results" / "checks"])
         for result in _app(folder).stored_results(lambda cell: True, every=True)
     ]
-    known = [item for item, _ in _app().catalogue.implementations().values() if item.parameters]
+    known = [item for item, _ in _app().catalogue.implementations().values() if item.parameters and item.speaks_quic]
     made = view.defaults(known, view.observations(results))
     if as_json:
         _print_json(view.report(made))
@@ -666,7 +666,7 @@ def generate() -> None:
     readme.write_text(with_results(readme.read_text(), results))
     (ROOT / "results" / "reference" / "README.md").write_text(reference_page(results))
     page = ROOT / "images" / "PARAMETERS.md"
-    known = [item for item, _ in app.catalogue.implementations().values()]
+    known = [item for item, _ in app.catalogue.implementations().values() if item.speaks_quic]
     page.write_text(with_parameters(page.read_text(), known, results))
 
 

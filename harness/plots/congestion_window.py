@@ -32,7 +32,10 @@ def congestion_window(run: Drawn) -> Chart | None:
     for flow in flows:
         # A row that says whose it is needs no dashes, and knows its own flow only.
         solid, last = replace(flow, look=replace(flow.look, dash=())), flow is flows[-1]
-        own, axis = frame.filter(pl.col("flow") == flow.name), value_axis("packets", highest)
+        own, axis = (
+            frame.filter(pl.col("flow") == flow.name),
+            value_axis("packets", highest, ticks=5 if height > 60 else 2),
+        )
         row = lines(own, [solid], axis, (0.0, run.end), steps=True, legend=False, labels=last)
         title = alt.TitleParams(flow.name, fontSize=11, fontWeight="normal", offset=3)
         rows.append(sized(row, height).properties(title=title))

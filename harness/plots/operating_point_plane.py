@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 import altair as alt
+import numpy as np
 import polars as pl
 
 from harness.plots.parts import layered, looks, present, sized, top
@@ -13,6 +14,9 @@ from harness.plots.theme import INK, SHADE, SOFT, Chart
 from harness.plots.view import Drawn
 
 Align = Literal["left", "center", "right"]
+
+#: Flows beyond which numbers beside the markers would only cover each other.
+_NUMBERED = 6
 
 
 @plot("Mean operating points", note="up and to the left is better")
@@ -52,20 +56,18 @@ def operating_point_plane(run: Drawn) -> Chart | None:
 
 
 def numbered(run: Drawn, points: pl.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
-    """A marker a flow, with the flow's number beside it: of neighbours on different sides."""
+    """A marker a flow; of a few flows with the flow's number beside it, where neighbours leave room."""
     marks = (
         alt.Chart(points)
         .mark_point(filled=True, size=110, opacity=1, stroke=INK, strokeWidth=0.6)
         .encode(x=x, y=y, tooltip=["flow:N", "x:Q", "y:Q"], **looks(present(run, points), points=True))
     )
-    sides = ((10, 0), (-10, 0), (0, -13), (0, 13))
-    numbers = [
-        alt.Chart(points.gather_every(len(sides), number))
-        .mark_text(fontSize=11, color=INK, dx=across, dy=down)
-        .encode(x=x, y=y, text="number:N")
-        for number, (across, down) in enumerate(sides[: points.height])
-    ]
-    return [marks, *numbers]
+    if points.height > _NUMBERED:
+        return [marks]
+    across, up = (np.ptp(points[axis].to_numpy()) / points[axis].to_numpy().mean() for axis in ("x", "y"))
+    right, above = (0, 13) if across > up else (12, 0)
+    numbers = alt.Chart(points).mark_text(fontSize=11, color=INK, dx=right, dy=-above)
+    return [marks, numbers.encode(x=x, y=y, text=alt.Text("number:N"))]
 
 
 def means(run: Drawn, x: str, y: str) -> pl.DataFrame:

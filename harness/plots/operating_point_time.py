@@ -13,9 +13,7 @@ from harness.plots.view import Drawn
 _HEIGHT = 150
 
 
-@plot(
-    "Operating point over time", "in_flight", "srtt", "throughput", note="means over 0.1 s; UDP has a throughput only"
-)
+@plot("Operating point over time", "in_flight", "srtt", "throughput", note="means over 0.1 s")
 def operating_point_time(run: Drawn) -> Chart | None:
     """In flight (packets), sRTT (ms), throughput (Mbit/s) of each flow (CCPerf, time series of the operating point)."""
     flight, trip = (binned(run.of_flows(name), BIN) for name in ("in_flight", "srtt"))

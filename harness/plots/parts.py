@@ -68,10 +68,10 @@ def time_axis(span: Span, *, labels: bool = True) -> alt.X:
     return alt.X("t:Q", scale=alt.Scale(domain=list(span), nice=False), axis=axis)
 
 
-def value_axis(title: str, highest: float, lowest: float = 0.0) -> alt.Y:
-    """An axis of values."""
-    scale = alt.Scale(domain=[lowest, highest], nice=False)
-    return alt.Y("value:Q", title=title, scale=scale, axis=alt.Axis(tickCount=5), stack=False)
+def value_axis(title: str, highest: float, ticks: int = 5) -> alt.Y:
+    """An axis of values from zero."""
+    scale = alt.Scale(domain=[0, highest], nice=False)
+    return alt.Y("value:Q", title=title, scale=scale, axis=alt.Axis(tickCount=ticks), stack=False)
 
 
 def looks(flows: Iterable[DrawnFlow], *, legend: bool = True, points: bool = False) -> dict[str, Any]:
@@ -211,7 +211,7 @@ def queue_panel(
     limit = view.queue_limit
     area = (
         alt.Chart(frame)
-        .mark_area(interpolate="step-after", color=FILL, line={"color": INK, "strokeWidth": 0.8}, clip=True)
+        .mark_area(interpolate="step-after", color=FILL, line={"color": SOFT, "strokeWidth": 0.5}, clip=True)
         .encode(
             x=time_axis(span, labels=labels),
             y=value_axis("queue (kB)", highest or top(limit, frame["value"].max())),

@@ -28,8 +28,8 @@ OPTIMUM = "#c2007a"
 _TINTS = (0.0, -0.6, 0.4, -0.35, 0.2)
 #: Flows with congestion control, in order; together with the lightness these tell them apart in grey.
 _DASHES: tuple[tuple[float, ...], ...] = ((), (6, 2), (2.5, 1.5), (8, 2, 2, 2), (12, 3), (4, 1, 1, 1))
-#: UDP runs beside what is looked at: thin and light.
-_UDP_TINT, _UDP_WIDTH = 0.35, 1.0
+#: UDP runs beside what is looked at: thin and grey, whoever sends it.
+_UDP_COLOUR, _UDP_WIDTH = "#9a9a9a", 1.0
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def look(implementation: Implementation, kind: FlowKind, alike: int, order: int)
     """The look of a run's `order`-th flow of a kind (from 0), the `alike`-th of that kind and implementation."""
     dash, marker = _DASHES[order % len(_DASHES)], implementation.marker
     if kind == "udp":
-        return Look(_mixed(implementation.colour, _UDP_TINT), dash, marker, _UDP_WIDTH)
+        return Look(_UDP_COLOUR, dash, marker, _UDP_WIDTH)
     return Look(_mixed(implementation.colour, _TINTS[alike % len(_TINTS)]), dash, marker)
 
 

@@ -8,13 +8,6 @@ if [ "${TESTCASE:-}" != traffic ]; then
 fi
 
 /setup.sh || exit 1
-# What has left this interface has left its sender, as with a network card. Without this, where the emulated path is in
-# the same kernel, what waits in its queue counts as the sender's own until it is forwarded: TCP holds back at two
-# packets (tcp_small_queue_check, net/ipv4/tcp_output.c), UDP at SO_SNDBUF, and no queue ever fills. netem lets go of
-# what it delays (skb_orphan_partial, net/sched/sch_netem.c). A kernel without netem has the path in another kernel.
-while read -r _ interface _; do
-  tc qdisc replace dev "$interface" root netem delay 1us limit 100000 2>/dev/null
-done < <(ip -oneline -4 address show scope global)
 case ${ROLE:-} in
   client) /wait-for-sim || exit 1 ;;
   server) ;;

@@ -162,8 +162,8 @@ def info_bytes() -> bytes:
 def test_tcp_info_field_by_field() -> None:
     assert len(info_bytes()) == 248
     assert diag.tcp_info(info_bytes()) == {
-        "ca_state": 1, "mss": 10, "unacked": 12, "lost": 14, "srtt_us": 23, "rttvar_us": 24, "cwnd": 26,
-        "total_retrans": 31, "bytes_acked": 34, "notsent_bytes": 38, "min_rtt_us": 39, "delivery_rate": 42,
+        "ca_state": 1, "mss": 10, "unacked": 12, "sacked": 13, "lost": 14, "retrans": 15, "srtt_us": 23,
+        "rttvar_us": 24, "cwnd": 26, "total_retrans": 31, "bytes_acked": 34, "notsent_bytes": 38, "min_rtt_us": 39, "delivery_rate": 42,
         "bytes_sent": 48, "bytes_retrans": 49, "total_rto": 56, "total_rto_time_ms": 58,
     }  # fmt: skip
 
@@ -285,7 +285,7 @@ def test_rows_follow_the_data_until_the_connection_is_gone(pair: Pair, sockets: 
     with (tmp_path / "tcp.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert ",".join(rows[0]) == (
-        "t_ns,cwnd,mss,srtt_us,rttvar_us,min_rtt_us,unacked,lost,bytes_acked,bytes_sent,bytes_retrans,total_retrans,"
+        "t_ns,cwnd,mss,srtt_us,rttvar_us,min_rtt_us,unacked,sacked,lost,retrans,bytes_acked,bytes_sent,bytes_retrans,total_retrans,"
         "ca_state,delivery_rate,notsent_bytes,total_rto,total_rto_time_ms"
     )
     assert [row["bytes_sent"] for row in rows] == ["1000", "2000", "3000"]
