@@ -106,7 +106,7 @@ def test_who_plays_a_flow() -> None:
     assert [cell.server.name for cell in one] == ["beta", "gamma"]
     assert one[0].key != one[1].key
     cell = one[0]
-    players = [tuple(cell.implementation(role, flow).name for role in ("client", "server")) for flow in range(3)]  # type: ignore[arg-type]
+    players = [tuple(cell.implementation(role, flow).name for role in ("client", "server")) for flow in range(3)]
     assert players == [("alpha", "beta"), ("alpha", "delta"), ("linux", "linux")]
     assert cell.image("server", 1).identity == "digest-of-delta"
 
