@@ -404,7 +404,8 @@ def _stored(app: App, scenarios: list[str] | None, clients: str, servers: str, *
 @cli.command()
 def report(
     scenarios: Annotated[
-        list[str] | None, typer.Argument(help="Scenarios; all stored ones without. Or: parameters, defaults.")
+        list[str] | None,
+        typer.Argument(help="Scenarios; all stored ones without. Or: parameters, defaults, metrics [SCENARIOS]."),
     ] = None,
     clients: Clients = "all",
     servers: Servers = "all",
@@ -420,6 +421,7 @@ def report(
 
     Two words in place of scenarios print tables of their own: `report parameters` the vocabulary of parameters, and
     `report defaults` the defaults in force of every implementation, confirmed by stored runs where these show them.
+    `report metrics SCENARIOS` prints the metrics of flows, bottleneck and network of runs with several flows.
     """
     from harness.reports import grid as grid_report
     from harness.reports import json_report, table
@@ -427,6 +429,13 @@ def report(
 
     if scenarios == ["parameters"]:
         _report_parameters(markdown=markdown, as_json=as_json)
+        return
+    if scenarios and scenarios[0] == "metrics":
+        _report_metrics(
+            _stored(_app(store), scenarios[1:] or None, clients, servers, every=every),
+            markdown=markdown,
+            as_json=as_json,
+        )
         return
     if scenarios == ["defaults"]:
         _report_defaults(store, markdown=markdown, as_json=as_json)
@@ -440,6 +449,17 @@ def report(
         grid_report.show(results, _paper())
     else:
         table.show(results, _paper())
+
+
+def _report_metrics(results: list[CellResult], *, markdown: bool, as_json: bool) -> None:
+    from harness.reports import flow_metrics
+
+    if as_json:
+        _print_json(flow_metrics.report(results))
+    elif markdown:
+        _print(flow_metrics.markdown(results))
+    else:
+        flow_metrics.show(results, _paper())
 
 
 def _report_parameters(*, markdown: bool, as_json: bool) -> None:

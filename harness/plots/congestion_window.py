@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast
 
 import altair as alt
 import polars as pl
 
-from harness.plots.parts import lines, present, sized, thinned, top, value_axis
+from harness.plots.parts import apart, lines, present, sized, thinned, top, value_axis
 from harness.plots.registry import plot
 from harness.plots.theme import Chart
 from harness.plots.view import Drawn
@@ -27,17 +26,14 @@ def congestion_window(run: Drawn) -> Chart | None:
     flows = present(run, frame)
     if not flows:
         return None
-    highest, height = top(frame["value"].max()), min(max(_ALL // len(flows), _LOW), _HIGH)
+    height = min(max(_ALL // len(flows), _LOW), _HIGH)
+    axis = value_axis("packets", top(frame["value"].max()), ticks=5 if height > 60 else 2)
     rows = []
     for flow in flows:
         # A row that says whose it is needs no dashes, and knows its own flow only.
         solid, last = replace(flow, look=replace(flow.look, dash=())), flow is flows[-1]
-        own, axis = (
-            frame.filter(pl.col("flow") == flow.name),
-            value_axis("packets", highest, ticks=5 if height > 60 else 2),
-        )
+        own = frame.filter(pl.col("flow") == flow.name)
         row = lines(own, [solid], axis, (0.0, run.end), steps=True, legend=False, labels=last)
         title = alt.TitleParams(flow.name, fontSize=11, fontWeight="normal", offset=3)
         rows.append(sized(row, height).properties(title=title))
-    apart = alt.vconcat(*rows, spacing=8).resolve_scale(color="independent", strokeDash="independent")
-    return cast(alt.VConcatChart, apart)
+    return apart(alt.vconcat(*rows, spacing=8))

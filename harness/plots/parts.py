@@ -9,7 +9,7 @@ import altair as alt
 import polars as pl
 
 from harness.metrics.series.grid import BIN
-from harness.plots.theme import FILL, HEIGHT, INK, SHADE, SOFT, WIDTH, Panel
+from harness.plots.theme import FILL, HEIGHT, SHADE, SOFT, WIDTH, Panel
 from harness.plots.view import Drawn, DrawnFlow
 
 P = TypeVar("P", alt.Chart, alt.LayerChart)
@@ -91,7 +91,7 @@ def looks(flows: Iterable[DrawnFlow], *, legend: bool = True, points: bool = Fal
     return {
         "color": colours,
         "strokeDash": alt.StrokeDash("flow:N", sort=names, legend=key, scale=dashes),
-        "strokeWidth": alt.StrokeWidth("flow:N", sort=names, legend=None, scale=widths),
+        "strokeWidth": alt.StrokeWidth("flow:N", sort=names, legend=key, scale=widths),
     }
 
 
@@ -171,6 +171,12 @@ def layered(*layers: Panel) -> alt.LayerChart:
 def sized(chart: P, height: int = HEIGHT, width: int = WIDTH) -> P:
     """A panel of a figure, with its size."""
     return chart.properties(width=width, height=height)
+
+
+def apart(panels: alt.VConcatChart) -> alt.VConcatChart:
+    """Panels that know different flows, each with a legend of its own if it has one."""
+    own: Literal["independent"] = "independent"
+    return cast(alt.VConcatChart, panels.resolve_scale(color=own, strokeDash=own, strokeWidth=own))
 
 
 def binned(frame: pl.DataFrame, width: float, summary: pl.Expr | None = None) -> pl.DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import altair as alt
 
 from harness.plots.drop_rate import drop_rows
-from harness.plots.parts import lines, present, queue_panel, sized, thinned, top, value_axis, within
+from harness.plots.parts import apart, lines, present, queue_panel, sized, thinned, top, value_axis, within
 from harness.plots.registry import plot
 from harness.plots.theme import Chart
 from harness.plots.view import Drawn
@@ -21,9 +21,11 @@ def window_queue_drops(run: Drawn) -> Chart | None:
     if windows.is_empty():
         return None
     flows, axis = present(run, windows), value_axis("cwnd (packets)", top(windows["value"].max()))
-    return alt.vconcat(
+    made = alt.vconcat(
         sized(lines(windows, flows, axis, span, steps=True, labels=False), 200),
         queue_panel(run, span, labels=False),
         drop_rows(run, span),
         spacing=10,
     )
+    # Not all flows need have drops.
+    return apart(made)

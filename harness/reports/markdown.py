@@ -10,7 +10,8 @@ from harness.reports.parameters import asked
 from harness.reports.table import SYMBOLS, asked_and_seen, columns, interval_text, reference_lines
 
 
-def _line(cells: Sequence[str]) -> str:
+def line(cells: Sequence[str]) -> str:
+    """One row of a table."""
     return "| " + " | ".join(cells) + " |"
 
 
@@ -23,7 +24,7 @@ def scenario_markdown(results: Sequence[CellResult]) -> str:
         f"**{scenario.title}** (`{scenario.name}`, engine {results[0].cell.engine}{parameters.suffix}, "
         f"median [interval] of n runs, seconds; {effort(results)})",
         "",
-        _line(
+        line(
             [
                 *(f"`{name}`" for name in parameters.varied),
                 *("client → server", "verdict", "n"),
@@ -31,13 +32,13 @@ def scenario_markdown(results: Sequence[CellResult]) -> str:
                 "Mbit/s",
             ]
         ),
-        _line([*["---:"] * len(parameters.varied), "---", "---", *["---:"] * (len(made) + 2)]),
+        line([*["---:"] * len(parameters.varied), "---", "---", *["---:"] * (len(made) + 2)]),
     ]
     for result in results:
         symbol, _ = SYMBOLS[result.verdict.status]
         goodput = result.interval("goodput")
         lines.append(
-            _line(
+            line(
                 [
                     *asked_and_seen(result, parameters),
                     f"{result.cell.client.name} → {result.cell.server.name}",
@@ -50,7 +51,7 @@ def scenario_markdown(results: Sequence[CellResult]) -> str:
         )
     for name, texts in reference_lines([result.cell for result in results], [metric for metric, _ in made]):
         blank = [""] * len(parameters.varied)
-        lines.append(_line([*blank, f"*{name}*", "", "", *(text.removeprefix("≤ ") for text in texts), ""]))
+        lines.append(line([*blank, f"*{name}*", "", "", *(text.removeprefix("≤ ") for text in texts), ""]))
     return "\n".join(lines) + "\n"
 
 
@@ -58,23 +59,23 @@ def summary(results: Sequence[CellResult]) -> str:
     """One line a scenario and engine: how many cells got which verdict, what their runs took; and the sums."""
     groups = by_scenario(results)
     lines = [
-        _line(["scenario", "engine", "cells", *SYMBOLS, "runs", "virtual s", "wall s", "times real time"]),
-        _line(["---", "---", *["---:"] * (len(SYMBOLS) + 5)]),
+        line(["scenario", "engine", "cells", *SYMBOLS, "runs", "virtual s", "wall s", "times real time"]),
+        line(["---", "---", *["---:"] * (len(SYMBOLS) + 5)]),
     ]
     for engine in sorted({group[0].cell.engine for group in groups}):
         mine = [group for group in groups if group[0].cell.engine == engine]
-        lines += [_summary_line(f"`{group[0].cell.scenario.name}`", engine, group) for group in mine]
+        lines += [_summaryline(f"`{group[0].cell.scenario.name}`", engine, group) for group in mine]
         if len(mine) > 1:
-            lines.append(_summary_line("*all*", engine, [result for group in mine for result in group]))
+            lines.append(_summaryline("*all*", engine, [result for group in mine for result in group]))
     return "\n".join(lines) + "\n"
 
 
-def _summary_line(name: str, engine: str, results: Sequence[CellResult]) -> str:
+def _summaryline(name: str, engine: str, results: Sequence[CellResult]) -> str:
     verdicts: Counter[str] = Counter(result.verdict.status for result in results)
     runs, virtual, wall = effort_of(results)
     speed = f"{virtual / wall:.1f}" if virtual else "–"
     counts = [str(verdicts[status]) if verdicts[status] else "" for status in SYMBOLS]
-    return _line(
+    return line(
         [
             name,
             engine,

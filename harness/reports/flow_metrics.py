@@ -1,0 +1,170 @@
+"""Metrics of flows, the bottleneck and the network, in tables laid out like CCPerf's (ccperf.net)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+from harness.lab import flow_label
+from harness.outcome import Interval
+from harness.reports import CellResult
+from harness.reports.markdown import line
+
+#: Rows of the tables in their order: (metric, unit). What no run has is left out.
+FLOW = (
+    ("mean_throughput", "Mbit/s"), ("mean_throughput_l7", "Mbit/s"), ("mean_sending_rate", "Mbit/s"),
+    ("mean_sending_rate_l7", "Mbit/s"), ("mean_delivery_rate", "Mbit/s"), ("flow_completion_time", "s"),
+    ("mean_cwnd", "packets"), ("mean_in_flight", "packets"), ("mean_srtt", "ms"), ("mean_est_queue_delay", "ms"),
+    ("mean_one_way_delay", "ms"), ("mean_idt", "ms"), ("mean_recovery_time", "ms"), ("retransmissions", "packets"),
+    ("timeouts", ""), ("cov_throughput", ""), ("cov_in_flight", ""), ("network_power", "Mbit/s²"),
+    ("utilisation_bandwidth", ""), ("utilisation_bdp", ""), ("utility_pf", ""), ("utility_mpdf", ""),
+)  # fmt: skip
+LINK = (
+    ("mean_queue_length", "B"), ("mean_queue_packets", "packets"), ("mean_queue_delay", "ms"),
+    ("mean_link_rate", "Mbit/s"), ("queue_drops_to_client", "packets"), ("early_drops_to_client", "packets"),
+    ("limit_drops_to_client", "packets"), ("drop_rate", ""),
+)  # fmt: skip
+NETWORK = (
+    ("agg_throughput", "Mbit/s"), ("agg_sending_rate", "Mbit/s"), ("agg_in_flight", "packets"),
+    ("agg_utilisation_bandwidth", ""), ("agg_utilisation_bdp", ""), ("agg_utility_pf", ""), ("agg_utility_mpdf", ""),
+    ("jain_samples", ""), ("jain_means", ""), ("jain_samples_responsive", ""), ("jain_means_responsive", ""),
+    ("entropy_samples", ""), ("entropy_means", ""), ("product_samples", ""), ("product_means", ""),
+    ("jain_shared", ""), ("utilisation_shared", ""),
+)  # fmt: skip
+_PHASE = re.compile(r"phase(\d+)_(?:flow(\d+)_throughput|jain)")
+
+
+@dataclass(frozen=True)
+class MetricTable:
+    """One table: a row a metric, a column a flow, the link or the network."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, str, tuple[Interval | None, ...]], ...]
+    """(metric, unit, one interval a column)."""
+
+
+def tables(result: CellResult) -> list[MetricTable]:
+    """The tables of a cell; those without rows are left out."""
+    scenario = result.cell.scenario
+    flows = range(len(scenario.flows))
+    prefixes = [""] if len(scenario.flows) == 1 else [f"flow{index}_" for index in flows]
+    labels = tuple(f"{index} {flow_label(result.cell, index)}" for index in flows)
+    made = [
+        _table(result, "Flow metrics", labels, FLOW, prefixes),
+        _table(result, "Link metrics", ("bottleneck",), LINK, [""]),
+        _table(result, "Network metrics", ("network",), NETWORK, [""]),
+        _phases(result, labels),
+    ]
+    return [table for table in made if table.rows]
+
+
+def _table(
+    result: CellResult, title: str, columns: tuple[str, ...], known: Sequence[tuple[str, str]], prefixes: Sequence[str]
+) -> MetricTable:
+    rows = []
+    for name, unit in known:
+        values = tuple(result.interval(f"{prefix}{name}") for prefix in prefixes)
+        if any(value is not None for value in values):
+            rows.append((name, unit, values))
+    return MetricTable(title, columns, tuple(rows))
+
+
+def _phases(result: CellResult, labels: tuple[str, ...]) -> MetricTable:
+    """Shares while the same flows with congestion control are active, and Jain's index of them."""
+    numbers = sorted({int(match[1]) for name in result.measurements if (match := _PHASE.fullmatch(name))})
+    rows = []
+    for number in numbers:
+        shares = [result.interval(f"phase{number}_flow{flow}_throughput") for flow in range(len(labels))]
+        rows.append((f"phase {number}", "Mbit/s", (*shares, result.interval(f"phase{number}_jain"))))
+    return MetricTable("Throughput by phase", (*labels, "Jain"), tuple(rows))
+
+
+def number(value: float) -> str:
+    """A number with three significant digits at least, and none that say nothing."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.1f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def text(span: Interval | None) -> str:
+    """Median, and the interval of several runs."""
+    if span is None:
+        return "–"
+    if span.n == 1 or span.low == span.high:
+        return number(span.median)
+    return f"{number(span.median)} [{number(span.low)}, {number(span.high)}]"
+
+
+def heading(result: CellResult) -> str:
+    """What a cell's tables are of."""
+    count = result.outcomes.get("completed", 0)
+    runs = f"{count} run{'' if count == 1 else 's'}"
+    asked = "".join(f", {name} {value}" for name, value in result.cell.parameters.items())
+    return f"{result.cell.scenario.title} (`{result.cell.scenario.name}`, engine {result.cell.engine}{asked}; {runs})"
+
+
+def markdown(results: Sequence[CellResult]) -> str:
+    """All cells' tables."""
+    lines: list[str] = []
+    for result in results:
+        made = tables(result)
+        if made:
+            lines += [f"**{heading(result)}**", ""]
+        for table in made:
+            lines += [
+                line([f"{table.title}", "unit", *table.columns]),
+                line(["---", "---", *["---:"] * len(table.columns)]),
+                *(line([f"`{name}`", unit, *map(text, values)]) for name, unit, values in table.rows),
+                "",
+            ]
+    return "\n".join(lines)
+
+
+def show(results: Sequence[CellResult], console: Console) -> None:
+    """The same on a terminal."""
+    for result in results:
+        made = tables(result)
+        if made:
+            console.print(heading(result), markup=False)
+        for table in made:
+            view = Table(title=table.title, title_justify="left")
+            view.add_column("metric")
+            view.add_column("unit")
+            for column in table.columns:
+                view.add_column(column, justify="right")
+            for name, unit, values in table.rows:
+                view.add_row(name, unit, *map(text, values))
+            console.print(view)
+
+
+def report(results: Sequence[CellResult]) -> dict[str, object]:
+    """The same as plain data: numbers are numbers."""
+    cells = [
+        {
+            "scenario": result.cell.scenario.name,
+            "engine": result.cell.engine,
+            "client": result.cell.client.name,
+            "server": result.cell.server.name,
+            "parameters": dict(result.cell.parameters),
+            "tables": [
+                {
+                    "title": table.title,
+                    "columns": list(table.columns),
+                    "rows": [
+                        {
+                            "metric": name,
+                            "unit": unit,
+                            "values": [None if one is None else one.model_dump(mode="json") for one in values],
+                        }
+                        for name, unit, values in table.rows
+                    ],
+                }
+                for table in tables(result)
+            ],
+        }
+        for result in results
+    ]
+    return {"schema": 1, "cells": cells}
