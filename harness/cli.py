@@ -559,9 +559,10 @@ def plot(
         wrote = write(drawing.run, folder, kinds, app.places.cache, partner=drawing.partner, only=chosen)
         for file in wrote:
             _print(str(file))
-        if drawing.run.series is None:
-            what = "its figures of means alone" if wrote else "nothing"
-            _console().print(f"{drawing.run.place}: no series are stored, so {what} could be drawn", soft_wrap=True)
+    bare = [f"{one.run.run.cell.key}/{one.run.run.repetition}" for one in drawings if one.run.series is None]
+    if bare:
+        runs_ = f"{len(bare)} run{'' if len(bare) == 1 else 's'} (such as {bare[0]})"
+        _console().print(f"{runs_}: no series are stored, so that only means could be drawn, if any", soft_wrap=True)
     if not drawings:
         _console().print("no stored runs match")
 

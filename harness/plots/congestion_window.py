@@ -7,7 +7,7 @@ from dataclasses import replace
 import altair as alt
 import polars as pl
 
-from harness.plots.parts import apart, lines, present, sized, thinned, top, value_axis
+from harness.plots.parts import apart, lines, present, sized, top, value_axis
 from harness.plots.registry import plot
 from harness.plots.theme import Chart
 from harness.plots.view import Drawn
@@ -22,7 +22,7 @@ def congestion_window(run: Drawn) -> Chart | None:
 
     Sawteeth on top of each other cannot be told apart over a whole run.
     """
-    frame = thinned(run.of_flows("cwnd"))
+    frame = run.of_flows("cwnd")
     flows = present(run, frame)
     if not flows:
         return None

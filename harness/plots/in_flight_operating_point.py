@@ -23,7 +23,7 @@ def in_flight_operating_point(run: Drawn) -> Chart | None:
     time and throughput grows with what is in flight, above it the queue and with it the round trip grow (L. Kleinrock,
     Power and deterministic rules of thumb, ICC 1979). Beside each flow stands what all of them make together.
     """
-    base, rate, bdp = run.path.rtt.seconds * 1000, run.link.rate.value / 1e6, run.bdp
+    base, rate, bdp = run.round_trip, run.link.rate.value / 1e6, run.bdp
     trips, rates = means(run, "mean_in_flight", "mean_srtt"), means(run, "mean_in_flight", "mean_throughput")
     if trips.is_empty() or rates.is_empty() or bdp <= 0:
         return None

@@ -28,7 +28,7 @@ def operating_point_plane(run: Drawn) -> Chart | None:
     points = means(run, "mean_srtt", "mean_throughput")
     if points.is_empty():
         return None
-    base, rate = run.path.rtt.seconds * 1000, run.link.rate.value / 1e6
+    base, rate = run.round_trip, run.link.rate.value / 1e6
     full = base + run.queue_limit * 8 / rate
     room = (full - base) / 10
     lowest, longest = (float(value) for value in (points["x"].min(), points["x"].max()))  # type: ignore[arg-type]

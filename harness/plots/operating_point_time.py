@@ -20,7 +20,7 @@ def operating_point_time(run: Drawn) -> Chart | None:
     rate = centred(run.of_flows("throughput"), BIN)
     names = {name for frame in (flight, trip, rate) for name in frame["flow"].unique()}
     flows, whole = [flow for flow in run.flows if flow.name in names], (0.0, run.end)
-    base = run.path.rtt.seconds * 1000
+    base = run.round_trip
     flights = value_axis("in flight (packets)", top(flight["value"].max()))
     trips = value_axis("sRTT (ms)", top(trip["value"].max()))
     rates = value_axis("throughput (Mbit/s)", top(rate["value"].max(), run.capacity["value"].max()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.model import Red
+from harness.model import FRAME_HEADER, Red
 from harness.outcome import Cell
 
 
@@ -21,7 +21,8 @@ def _but_for_the_queue(cell: Cell) -> object:
     path = scenario.path.model_dump(mode="json", by_alias=True)
     link = "forward" if scenario.path.terminal == "client" else "return"
     del path[link]["queue"]
-    held = scenario.path.to_client.held.bytes_at(scenario.path.to_client.rate, scenario.path.rtt, scenario.path.mtu)
+    packet = scenario.path.mtu + FRAME_HEADER
+    held = scenario.path.to_client.held.bytes_at(scenario.path.to_client.rate, scenario.path.rtt, packet)
     asked = {name: value for name, value in cell.parameters.items() if not name.startswith(f"path.{link}.queue")}
     flows = [flow.model_dump(mode="json") for flow in scenario.flows]
     return path, held, flows, asked, cell.client.name, cell.server.name, cell.engine, cell.seed

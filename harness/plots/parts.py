@@ -16,9 +16,11 @@ P = TypeVar("P", alt.Chart, alt.LayerChart)
 Span = tuple[float, float]
 Side = Literal["top", "middle", "bottom"]
 
+#: Points of a line, and of all lines of a panel, at most: more than its pixels would only make the files large.
+LINE, PANEL = 1200, 12_000
 
-#: In the interactive page: the wheel and dragging move the time axis, a click on the legend picks a flow.
-_MOVED = alt.selection_interval(name="moved", encodings=["x"], bind="scales")
+#: In the interactive page: dragging and, with shift, the wheel move the time axis, a click on the legend picks a flow.
+_MOVED = alt.selection_interval(name="moved", encodings=["x"], bind="scales", zoom="wheel![event.shiftKey]")
 _PICKED = alt.selection_point(name="picked", fields=["flow"], bind="legend")
 
 
@@ -44,7 +46,7 @@ def within(frame: pl.DataFrame, span: Span) -> pl.DataFrame:
     return frame.filter(pl.col("t").is_between(*span))
 
 
-def thinned(frame: pl.DataFrame, points: int = 1200) -> pl.DataFrame:
+def thinned(frame: pl.DataFrame, points: int = LINE) -> pl.DataFrame:
     """A series with at most about so many points a flow: of each stretch of them the lowest and the highest."""
     stretch = (pl.int_range(pl.len()).over("flow") * (points // 2) // pl.len().over("flow")).alias("stretch")
     spot, many = pl.int_range(pl.len()).alias("spot"), pl.len().over("flow") > points
@@ -116,7 +118,7 @@ def lines(
     Panels of one figure are given the same flows: they share one legend.
     """
     made = (
-        alt.Chart(frame)
+        alt.Chart(thinned(frame, min(LINE, PANEL // max(frame["flow"].n_unique(), 1))))
         .mark_line(interpolate="step-after" if steps else "linear", clip=True, strokeJoin="round")
         .encode(
             x=time_axis(span, labels=labels),

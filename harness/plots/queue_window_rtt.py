@@ -5,7 +5,7 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 
-from harness.plots.parts import layered, lines, present, queue_panel, ruler, sized, thinned, top, value_axis
+from harness.plots.parts import layered, lines, present, queue_panel, ruler, sized, top, value_axis
 from harness.plots.registry import plot, plot_of_pair
 from harness.plots.theme import WIDTH, Chart
 from harness.plots.view import Drawn
@@ -41,11 +41,11 @@ def _longest(run: Drawn) -> float:
 
 
 def _column(run: Drawn, windows: float, trips: float, queues: float, width: int, *, named: bool) -> Chart:
-    whole, base = (0.0, run.end), run.path.rtt.seconds * 1000
+    whole, base = (0.0, run.end), run.round_trip
     queue = queue_panel(run, whole, labels=False, highest=queues, height=_HEIGHT, width=width)
     if named:
         queue = queue.properties(title=alt.TitleParams(run.discipline, fontSize=12, offset=6))
-    cwnd, srtt = (thinned(run.of_flows(name)) for name in ("cwnd", "srtt"))
+    cwnd, srtt = (run.of_flows(name) for name in ("cwnd", "srtt"))
     flows = present(run, cwnd)
     window = lines(cwnd, flows, value_axis("cwnd (packets)", windows), whole, steps=True, labels=False)
     trip = lines(srtt, flows, value_axis("sRTT (ms)", trips), whole)

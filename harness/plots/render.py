@@ -148,8 +148,8 @@ nav a { margin-right: 1em; }
 <body>
 <h1>{{ title }}</h1>
 <p>{{ place }}<br>cell {{ key }}</p>
-<p>A click on a legend's entry picks a flow (with shift several). Over a time axis the wheel zooms, dragging moves, and
-a double click goes back.</p>
+<p>A click on a legend's entry picks a flow (with shift several). Over a time axis the wheel zooms while shift is held,
+dragging moves, and a double click goes back.</p>
 <nav>{% for item in figures %}<a href="#{{ item.plot.name }}">{{ item.plot.title }}</a>{% endfor %}</nav>
 {% for item in figures %}<figure id="{{ item.plot.name }}"></figure>
 {% endfor %}<script>{{ script }}</script>
@@ -182,7 +182,7 @@ def page(run: Drawn, made: Sequence[Figure], script: str) -> str:
             font=Markup(FONT),
             ink=INK,
             soft=SOFT,
-            script=Markup(script),
+            script=Markup(script.replace("</script", "<\\/script")),
             # A word in the data must not end the script.
             specifications=Markup(specifications.replace("<", "\\u003c")),
         )

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
 import polars as pl
 
 from harness.lab import flow_label
-from harness.metrics.series import BOTTLENECK, NETWORK
-from harness.model import DropTail, Link, Red
+from harness.metrics.series import BOTTLENECK
+from harness.model import FRAME_HEADER, DropTail, Link, Red
 from harness.model import Path as EmulatedPath
 from harness.outcome import MeasuredRun, Run
 from harness.plots.theme import Look, look
 
 #: Length of a detail, s, unless the path is so long that this is less than `_ROUND_TRIPS` round trips.
 _DETAIL, _ROUND_TRIPS = 3.0, 50
-#: Time that a flow is given to find its share before a detail begins, round trips and s at least.
+#: Time that a flow is given to find its share before a detail begins, s.
 _SETTLING = 2.0
 
 
@@ -73,13 +74,10 @@ class Drawn:
     def flows(self) -> tuple[DrawnFlow, ...]:
         """The flows in their order. Those of one implementation, and kind, take its looks in turn."""
         cell, made = self.run.cell, list[DrawnFlow]()
-        senders = list[tuple[str, bool]]()
+        alike, order = Counter[tuple[str, str]](), Counter[bool]()
         for index, flow in enumerate(cell.scenario.flows):
             # How fast a flow goes is the sender's doing.
             sender, responsive = cell.implementation(flow.sender, index), flow.kind != "udp"
-            alike = senders.count((f"{sender.name} {flow.kind}", responsive))
-            order = sum(one[1] == responsive for one in senders)
-            senders.append((f"{sender.name} {flow.kind}", responsive))
             made.append(
                 DrawnFlow(
                     index,
@@ -87,9 +85,11 @@ class Drawn:
                     responsive,
                     flow.start.seconds,
                     None if flow.stop is None else flow.stop.seconds,
-                    look(sender, flow.kind, alike, order),
+                    look(sender, flow.kind, alike[sender.name, flow.kind], order[responsive]),
                 )
             )
+            alike[sender.name, flow.kind] += 1
+            order[responsive] += 1
         return tuple(made)
 
     @cached_property
@@ -128,7 +128,7 @@ class Drawn:
             return pl.DataFrame(schema={"flow": pl.String, "t": pl.Float64, "value": pl.Float64})
         names = {item.index: item.name for item in self.flows}
         return (
-            self.series.filter((pl.col("name") == name) & flow & (pl.col("t") <= self.end))
+            self.series.filter((pl.col("name") == name) & flow & (pl.col("t") < self.end))
             .with_columns(flow=pl.col("flow").replace_strict(names, default="", return_dtype=pl.String))
             .select("flow", pl.col("t").round(4), pl.col("value").round(4))
             .sort("flow", "t", maintain_order=True)
@@ -141,10 +141,6 @@ class Drawn:
     def of_bottleneck(self, name: str) -> pl.DataFrame:
         """A series of the bottleneck towards the client."""
         return self._of(name, pl.col("flow") == BOTTLENECK)
-
-    def of_network(self, name: str) -> pl.DataFrame:
-        """A series of all flows together."""
-        return self._of(name, pl.col("flow") == NETWORK)
 
     # --- its figures
 
@@ -178,12 +174,19 @@ class Drawn:
     @property
     def packet(self) -> int:
         """A full packet at the bottleneck, bytes: with its Ethernet header, as tc counts it."""
-        return self.path.mtu + 14
+        return self.path.mtu + FRAME_HEADER
+
+    @property
+    def round_trip(self) -> float:
+        """Round-trip time with an empty queue, ms: mean over the flows with congestion control."""
+        flows = [flow for flow in self.run.cell.scenario.flows if flow.kind != "udp"]
+        access = [2000 * flow.access_delay.seconds for flow in flows]
+        return self.path.rtt.seconds * 1000 + (sum(access) / len(access) if access else 0.0)
 
     @property
     def bdp(self) -> float:
         """Bandwidth-delay product, full packets."""
-        return self.link.rate.value * self.path.rtt.seconds / 8 / self.packet
+        return self.link.rate.value * self.round_trip / 8000 / self.packet
 
     @property
     def queue_limit(self) -> float:

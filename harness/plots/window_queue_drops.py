@@ -5,19 +5,22 @@ from __future__ import annotations
 import altair as alt
 
 from harness.plots.drop_rate import drop_rows
-from harness.plots.parts import apart, lines, present, queue_panel, sized, thinned, top, value_axis, within
+from harness.plots.parts import apart, lines, present, queue_panel, sized, top, value_axis, within
 from harness.plots.registry import plot
 from harness.plots.theme import Chart
 from harness.plots.view import Drawn
 
 
 @plot(
-    "Congestion windows, queue and drops in detail", "cwnd", "queue_length", note="one tick a packet that was dropped"
+    "Congestion windows, queue and drops in detail",
+    "cwnd",
+    "queue_length",
+    note="ticks: packets that the queue dropped",
 )
 def window_queue_drops(run: Drawn) -> Chart | None:
     """The cwnd of each flow (packets), the bottleneck's queue (kB), its drops (INET link sharing, cwnd_queue_drops)."""
     span = run.detail
-    windows = thinned(within(run.of_flows("cwnd"), span))
+    windows = within(run.of_flows("cwnd"), span)
     if windows.is_empty():
         return None
     flows, axis = present(run, windows), value_axis("cwnd (packets)", top(windows["value"].max()))

@@ -1,0 +1,436 @@
+from __future__ import annotations
+
+import json
+import re
+import struct
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import vl_convert
+
+from harness import cli
+from harness.errors import EngineError, InputError
+from harness.judge import judge
+from harness.outcome import Cell
+from harness.plots.distribution import ecdf
+from harness.plots.drop_rate import rates
+from harness.plots.pairs import beside
+from harness.plots.parts import binned, smoothed_rates, thinned, top
+from harness.plots.registry import plots
+from harness.plots.render import Format, figure, figures, has_letters, write
+from harness.plots.stored import find_drawings, folder_name
+from harness.plots.view import Drawn
+from harness.reports import CellResult
+from harness.store import Store
+from tests.drawings import drawn_of, link_sharing, link_sharing_run, red_and_droptail, run_of
+
+SECONDS = 20.0
+WITHOUT_SERIES = {"operating_point_plane", "in_flight_operating_point"}
+OF_A_RUN = {
+    "receiver_throughput", "sender_throughput", "sender_throughput_smoothed", "drop_rate", "congestion_window",
+    "window_queue_drops", "operating_point_time", "operating_point_plane", "in_flight_operating_point", "distribution",
+    "queue_window_rtt",
+}  # fmt: skip
+
+
+def _frame(*rows: tuple[str, float, float]) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema={"flow": pl.String, "t": pl.Float64, "value": pl.Float64}, orient="row")
+
+
+def _kept(folder: Path, *runs: Drawn) -> Store:
+    store = Store(folder)
+    for run in runs:
+        place = store.begin(run.run.cell.key, run.run.repetition)
+        store.finish(place, run.run, run.measured, run.series)
+    return store
+
+
+def _result(*runs: Drawn) -> CellResult:
+    pairs = tuple((run.run, run.measured) for run in runs)
+    cell = runs[0].run.cell
+    return CellResult(cell, pairs, judge(cell.scenario, pairs), tuple(Path() for _ in pairs))
+
+
+# --- figures
+
+
+def test_the_figures_of_the_documents_are_there() -> None:
+    assert set(plots()) == OF_A_RUN | {"red_beside_droptail"}
+
+
+@pytest.mark.parametrize("name", sorted(OF_A_RUN))
+def test_every_figure_of_a_run_is_drawn(name: str) -> None:
+    made = figure(plots()[name], link_sharing_run(SECONDS))
+    assert made is not None
+    svg = vl_convert.vegalite_to_svg(made.specification)
+    assert plots()[name].title in svg
+    assert "test/link-sharing · alpha → beta · server.congestion_control reno · virtual time · seed 1" in svg
+    # Axes have their units, but those of names and of shares.
+    titles = {text for text in re.findall(r">([^<>]+)</text>", svg) if "(" in text and text[0].isalpha()}
+    assert titles <= {
+        "time (s)", "throughput (Mbit/s)", "sending rate (Mbit/s)", "drops (1/s)", "cwnd (packets)", "queue (kB)",
+        "in flight (packets)", "sRTT (ms)", "mean sRTT (ms)", "mean throughput (Mbit/s)", "mean in flight (packets)",
+    }  # fmt: skip
+    assert titles
+
+
+def test_a_pair_is_drawn_beside_each_other_on_the_same_axes() -> None:
+    red, droptail = red_and_droptail()
+    made = figure(plots()["red_beside_droptail"], red, droptail)
+    assert made is not None
+    svg = vl_convert.vegalite_to_svg(made.specification)
+    for text in ("RED", "DropTail", "RED min 9 kB", "RED max 24 kB", "limit 25.9 kB", "test/red", "test/droptail"):
+        assert text in svg
+    left, right = made.specification["hconcat"]
+    for row in range(3):
+        assert _domains(left["vconcat"][row]) == _domains(right["vconcat"][row]) != set()
+
+
+def _domains(panel: Any) -> set[str]:
+    """Domains of the value axis of a panel's layers."""
+    layers = panel.get("layer", [panel])
+    scales = [layer.get("encoding", {}).get("y", {}).get("scale", {}) for layer in layers]
+    return {json.dumps(scale["domain"]) for scale in scales if "domain" in scale}
+
+
+def test_what_is_missing_is_not_drawn() -> None:
+    whole = link_sharing_run(SECONDS)
+    without = Drawn(whole.run, whole.measured, None)
+    assert {item.plot.name for item in figures(without)} == WITHOUT_SERIES
+    empty = Drawn(whole.run, whole.measured, whole.series.clear() if whole.series is not None else None)
+    assert {item.plot.name for item in figures(empty)} == WITHOUT_SERIES
+    assert not list(figures(Drawn(whole.run, None, None)))
+
+
+@pytest.mark.parametrize("name", ["throughput", "sending_rate", "cwnd", "in_flight", "srtt", "queue_length", "drop"])
+def test_one_missing_series_costs_the_figures_that_need_it(name: str) -> None:
+    whole = link_sharing_run(SECONDS)
+    assert whole.series is not None
+    part = Drawn(whole.run, whole.measured, whole.series.filter(pl.col("name") != name))
+    needing = {item for item in OF_A_RUN if name in plots()[item].needs}
+    assert needing
+    assert not list(figures(part, only=needing))
+    assert len(list(figures(part, only={"distribution", "drop_rate"} - needing))) >= 1
+
+
+def test_points_drawn_are_bounded() -> None:
+    # 16 flows for two minutes are 6000 points a flow, and as many rates as a panel may have points.
+    flows: list[dict[str, object]] = [{"stop": "120 s"}] * 16
+    run = drawn_of(link_sharing(120, flows))
+    assert run.of_flows("cwnd").height == 96_000
+    for item in figures(run):
+        assert max(len(data) for data in item.specification["datasets"].values()) <= 12_000, item.plot.name
+
+
+# --- looks
+
+
+def test_flows_of_one_implementation_differ_in_lightness_and_dashes() -> None:
+    flows = link_sharing_run(SECONDS).flows
+    assert [flow.name for flow in flows] == [
+        "0 alpha → beta (reno)", "1 alpha → beta (reno)", "2 alpha → beta (reno)", "3 UDP (uniform)",
+    ]  # fmt: skip
+    assert [flow.look.colour for flow in flows] == ["#1b9e77", "#0b3f30", "#76c5ad", "#9a9a9a"]
+    assert [flow.look.dash for flow in flows] == [(), (6, 2), (2.5, 1.5), ()]
+    assert {flow.look.shape for flow in flows[:3]} == {"circle"}
+    assert [flow.responsive for flow in flows] == [True, True, True, False]
+
+
+def test_each_implementation_has_its_colour_and_marker() -> None:
+    named: list[dict[str, object]] = [
+        {"client": "alpha", "server": server, "stop": "20 s"} for server in ("alpha", "beta", "gamma")
+    ]
+    looks = [flow.look for flow in drawn_of(link_sharing(20, named)).flows]
+    assert [one.colour for one in looks] == ["#d95f02", "#1b9e77", "#b23a48"]
+    assert [one.shape for one in looks] == ["square", "circle", "diamond"]
+    # In grey the dashes tell them apart.
+    assert len({one.dash for one in looks}) == 3
+
+
+# --- the view
+
+
+def test_a_detail_is_in_the_middle_of_the_time_all_flows_share() -> None:
+    # All three run from 20 to 30 s: of that 3 s in the middle, on a whole second.
+    assert link_sharing_run(50.0).detail == (23.0, 26.0)
+    # Fifty round trips of 300 ms are more than 3 s, and fill the middle of 60 s.
+    far: list[dict[str, object]] = [{"stop": "60 s"}]
+    assert Drawn(run_of(link_sharing(60, far, delay="290 ms")), None, None).detail == (22.0, 37.0)
+    assert Drawn(run_of(link_sharing(50)), None, None, (1.0, 2.0)).detail == (1.0, 2.0)
+
+
+def test_flows_that_never_meet_have_a_detail_too() -> None:
+    apart: list[dict[str, object]] = [{"stop": "10 s"}, {"start": "20 s", "stop": "30 s"}]
+    begin, end = Drawn(run_of(link_sharing(30, apart)), None, None).detail
+    assert 0 <= begin < end <= 30
+
+
+def test_the_bottleneck_in_figures() -> None:
+    run = Drawn(run_of(link_sharing(50)), None, None)
+    assert run.end == 50
+    assert run.queue_limit == 25
+    # 10 Mbit/s for 20 ms are 25 kB, in frames of 1280 + 14 bytes.
+    assert run.bdp == pytest.approx(25_000 / 1294)
+    assert run.thresholds is None
+    red, _ = red_and_droptail()
+    assert red.thresholds == (9, 24)
+    assert red.queue_limit == pytest.approx(20 * 1294 / 1000)
+
+
+def test_access_delays_are_part_of_the_round_trip() -> None:
+    own: list[dict[str, object]] = [{"stop": "9 s"}, {"stop": "9 s", "access_delay": "15 ms"}]
+    run = Drawn(run_of(link_sharing(9, own)), None, None)
+    # 20 ms of the path, and 0 and 30 ms of their own.
+    assert run.round_trip == pytest.approx(35)
+    assert run.bdp == pytest.approx(10e6 * 0.035 / 8 / 1294)
+
+
+def test_capacity_follows_the_changes_asked_for_where_no_series_has_it() -> None:
+    one = link_sharing(50)
+    changed = one.path.model_validate(
+        {
+            **one.path.model_dump(mode="json", by_alias=True),
+            "changes": [
+                {"at": "10 s", "forward": {"rate": "4 Mbit/s"}},
+                {"at": "20 s", "return": {"rate": "1 Mbit/s"}},
+            ],
+        }
+    )
+    run = Drawn(run_of(one.model_copy(update={"path": changed})), None, None)
+    assert run.capacity.rows() == [(0.0, 10.0), (10.0, 4.0), (50.0, 4.0)]
+    assert link_sharing_run(50.0).capacity.rows() == [(0.0, 10.0), (50.0, 10.0)]
+
+
+def test_series_outside_the_time_axis_are_left_out() -> None:
+    whole = link_sharing_run(SECONDS)
+    assert whole.series is not None
+    late = pl.DataFrame([(0, "cwnd", 20.0, 1.0), (0, "cwnd", 99.0, 1.0)], schema=whole.series.schema, orient="row")
+    assert Drawn(whole.run, None, pl.concat([whole.series, late])).of_flows("cwnd")["t"].max() < 20  # type: ignore[operator]
+
+
+# --- what is computed for a figure
+
+
+def test_smoothing_divides_what_passed_by_the_length_of_the_bin() -> None:
+    # Bins of 0.1 s from 0.3 s on: two of them in the first half second, five in the second.
+    rate = _frame(*(("a", t / 10, 5.0) for t in range(3, 10)))
+    assert smoothed_rates(rate, 0.5).rows() == [("a", 0.25, 2.0), ("a", 0.75, 5.0)]
+    assert binned(rate, 0.5).rows() == [("a", 0.25, 5.0), ("a", 0.75, 5.0)]
+
+
+def test_drops_per_second_count_every_drop() -> None:
+    drops = _frame(("", 0.1, 0), ("", 0.2, 1), ("", 0.49, 0), ("", 1.6, 2))
+    assert rates(drops, 2.0).rows() == [(0.0, 6.0), (0.5, 0.0), (1.0, 0.0), (1.5, 2.0), (2.0, 0.0)]
+
+
+def test_an_ecdf_is_of_the_time_a_flow_runs() -> None:
+    run = drawn_of(link_sharing(10, [{"start": "2 s", "stop": "6 s"}]))
+    name = run.flows[0].name
+    values = [
+        (name, 1.0, 99.0),
+        (name, 2.0, 3.0),
+        (name, 3.0, 1.0),
+        (name, 4.0, 1.0),
+        (name, 5.0, 7.0),
+        (name, 6.0, 99.0),
+    ]
+    assert ecdf(run, _frame(*values)).select("x", "share").rows() == [(1, 0), (1, 0.25), (1, 0.5), (3, 0.75), (7, 1)]
+
+
+def test_thinning_keeps_the_extremes_in_order() -> None:
+    values = [(t * 37) % 101 + (500 if t == 4321 else 0) - (300 if t == 1234 else 0) for t in range(9000)]
+    frame = _frame(*(("a", float(t), float(value)) for t, value in enumerate(values)), ("b", 0.0, 1.0))
+    kept = thinned(frame, 600)
+    assert kept.filter(pl.col("flow") == "a").height <= 600
+    assert kept.filter(pl.col("flow") == "b").height == 1
+    assert kept["value"].max() == frame["value"].max()
+    assert kept["value"].min() == frame["value"].min()
+    assert kept.filter(pl.col("flow") == "a")["t"].is_sorted()
+    short = frame.head(600)
+    assert thinned(short, 600).equals(short)
+
+
+@pytest.mark.parametrize(
+    ("values", "end"), [((9.7, 10.0), 12), ((0.013,), 0.015), ((38.2,), 40), ((101, 3), 120), ((None,), 1)]
+)
+def test_axes_end_at_round_figures_above_the_values(values: tuple[object, ...], end: float) -> None:
+    assert top(*values) == pytest.approx(end)
+
+
+# --- what is drawn beside what
+
+
+def test_red_belongs_beside_droptail_of_the_same_cell() -> None:
+    red, droptail = (run.run.cell for run in red_and_droptail())
+    assert beside(red, droptail)
+    assert not beside(droptail, red)
+    assert not beside(red, red)
+    assert not beside(red, droptail.model_copy(update={"seed": 2}))
+    flows = droptail.scenario.flows[:1]
+    assert not beside(
+        red, droptail.model_copy(update={"scenario": droptail.scenario.model_copy(update={"flows": flows})})
+    )
+
+
+def test_a_partner_is_found_though_nobody_asked_for_it(tmp_path: Path) -> None:
+    red, droptail = red_and_droptail()
+    store = _kept(tmp_path, red, droptail)
+    stored = [_result(red), _result(droptail)]
+
+    def search(wanted: Any) -> list[CellResult]:
+        return [result for result in stored if wanted(result.cell)]
+
+    [drawing] = find_drawings(store, stored[:1], search, [], None)
+    assert drawing.run.run.cell.key == red.run.cell.key
+    assert drawing.partner is not None
+    assert drawing.partner.run.cell.key == droptail.run.cell.key
+    assert drawing.partner.series is not None
+    [alone] = find_drawings(store, stored[1:], search, [], None)
+    assert alone.partner is None
+
+
+def test_the_first_repetition_is_drawn_or_the_one_asked_for(tmp_path: Path) -> None:
+    first = link_sharing_run(SECONDS)
+    second = Drawn(first.run.model_copy(update={"repetition": 1}), None, None)
+    result, key = _result(first, second), first.run.cell.key
+
+    def drawn(*asked: str) -> list[int]:
+        return [item.run.run.repetition for item in find_drawings(Store(tmp_path), [result], _nothing, asked, None)]
+
+    assert drawn() == [0]
+    assert drawn(f"{key}/1", f"{key}/0") == [1, 0]
+    with pytest.raises(InputError) as caught:
+        drawn(f"{key}/7")
+    assert key in caught.value.hint
+
+
+def _nothing(wanted: Any) -> list[CellResult]:
+    return []
+
+
+# --- files
+
+
+def test_files_of_a_run(tmp_path: Path) -> None:
+    run, folder = link_sharing_run(SECONDS), tmp_path / "made" / "here"
+    files = write(run, folder, set(Format), tmp_path / "cache", only=["operating_point_plane"])
+    assert [file.name for file in files] == ["operating_point_plane.png", "operating_point_plane.svg", "figures.html"]
+    png, svg, html = (file.read_bytes() for file in files)
+    width, height = struct.unpack(">II", png[16:24])
+    drawn = re.search(rb'<svg[^>]* width="(\d+)" height="(\d+)"', svg)
+    assert png.startswith(b"\x89PNG")
+    assert drawn is not None
+    assert (width, height) == (2 * int(drawn[1]), 2 * int(drawn[2]))
+    assert b'<figure id="operating_point_plane">' in html
+
+
+def test_a_page_needs_nothing_from_elsewhere_and_its_data_cannot_leave_their_script(tmp_path: Path) -> None:
+    one = link_sharing_run(SECONDS)
+    title = 'Sharing </script><script>alert("x")</script>'
+    cell = one.run.cell.model_copy(
+        update={"scenario": one.run.cell.scenario.model_copy(update={"title": title, "name": "a/</b"})}
+    )
+    run = Drawn(one.run.model_copy(update={"cell": cell}), one.measured, one.series)
+    [file] = write(run, tmp_path, {Format.HTML}, tmp_path / "cache")
+    text = file.read_text()
+    # Outside the scripts: the libraries' own text speaks of such things.
+    assert not re.search(r'(src|href)="(?!#)|@import|url\(', re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL))
+    assert "alert(&#34;x&#34;)" in text
+    assert text.count("<script>") == text.count("</script>") == 2
+    found = re.search(r"const figures = (\{.*\});\n", text)
+    assert found is not None
+    assert set(json.loads(found[1])) == OF_A_RUN
+    # The second page takes the script from the cache.
+    kept = list((tmp_path / "cache").iterdir())
+    assert len(kept) == 1
+    kept[0].write_text("/* kept */")
+    assert "/* kept */" in write(run, tmp_path, {Format.HTML}, tmp_path / "cache")[0].read_text()
+
+
+def test_a_run_without_anything_leaves_no_folder(tmp_path: Path) -> None:
+    empty = Drawn(run_of(link_sharing(50)), None, None)
+    assert write(empty, tmp_path / "made", set(Format), tmp_path / "cache") == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_refuses_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EngineError, match="file"):
+        write(link_sharing_run(SECONDS), tmp_path / "file" / "below", {Format.SVG}, tmp_path)
+    (tmp_path / "made" / "operating_point_plane.png").mkdir(parents=True)
+    with pytest.raises(EngineError, match=r"operating_point_plane\.png"):
+        write(link_sharing_run(SECONDS), tmp_path / "made", {Format.PNG}, tmp_path, only=["operating_point_plane"])
+
+
+def test_this_machine_has_letters() -> None:
+    assert has_letters()
+
+
+def test_folders_name_the_point() -> None:
+    run = link_sharing_run(SECONDS)
+    assert folder_name(run) == Path("test/link-sharing/alpha-beta-server.congestion_control=reno-virtual-1-0")
+    cell: Cell = run.run.cell.model_copy(update={"parameters": {"path.forward.rate": "50 Mbit/s"}})
+    moved = Drawn(run.run.model_copy(update={"cell": cell}), None, None)
+    assert folder_name(moved) == Path("test/link-sharing/alpha-beta-path.forward.rate=50_Mbit_s-virtual-1-0")
+
+
+# --- the command
+
+
+def _command(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str
+) -> tuple[int | str | None, str, str]:
+    monkeypatch.setattr("sys.argv", ["harness", "plot", *words])
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    out, err = capsys.readouterr()
+    return caught.value.code, out, err
+
+
+def test_the_command_prints_the_files_it_wrote(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _kept(tmp_path / "store", link_sharing_run(SECONDS))
+    where = ("--store", str(tmp_path / "store"), "--out", str(tmp_path / "out"), "--formats", "svg")
+    code, out, _ = _command(capsys, monkeypatch, *where, "--only", "drop_rate,congestion_window")
+    assert code in (0, None)
+    files = [Path(line) for line in out.splitlines()]
+    assert [file.name for file in files] == ["congestion_window.svg", "drop_rate.svg"]
+    assert all(file.is_file() and tmp_path / "out" in file.parents for file in files)
+
+
+def test_the_command_says_when_series_are_missing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run = link_sharing_run(SECONDS)
+    _kept(tmp_path, Drawn(run.run, run.measured, None))
+    code, out, err = _command(capsys, monkeypatch, "--store", str(tmp_path), "--formats", "svg")
+    assert code in (0, None)
+    assert {Path(line).stem for line in out.splitlines()} == WITHOUT_SERIES
+    assert "no series are stored" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("--only", "drop_rat"), "drop_rate"),
+        (("--formats", "pnf"), "png"),
+        (("--detail", "24-21"), "--detail 21-24"),
+        (("--detail", "soon"), "--detail 21-24"),
+        (("--run", "0123456789abcdef/0"), "none is known"),
+    ],
+)
+def test_wrong_words_are_one_error_with_a_hint(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    words: tuple[str, str],
+    hint: str,
+) -> None:
+    code, out, err = _command(capsys, monkeypatch, "--store", str(tmp_path), *words)
+    assert code == 2
+    assert out == ""
+    assert words[1] in err
+    assert hint in err
