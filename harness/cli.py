@@ -662,7 +662,7 @@ def keep(
     app, kept = _app(store), Store(into)
     for result in _stored(app, scenarios, clients, servers, every=False):
         for run_, measured in result.runs:
-            _console().print(f"kept {kept.keep(run_, measured)}")
+            _console().print(f"kept {kept.keep(run_, measured, app.store.series(run_.cell.key, run_.repetition))}")
 
 
 @cli.command(hidden=True)

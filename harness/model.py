@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator, model_validator
 
 from harness.parameters import ROLES, ParameterName, ParameterValue, Role, RoleSettings, Setting, canonical_value
 from harness.units import Duration, Percentage, QueueSize, Rate, Size
@@ -429,6 +429,11 @@ class Objective(Part):
             with contextlib.suppress(ValueError):
                 return kind.parse(value)
         raise ValueError(f"'{value}' is not a bound: a duration ('3 s'), a rate ('20 Mbit/s') or a plain number")
+
+    @field_serializer("at_most", "at_least")
+    def _written(self, value: Duration | Rate | float | None) -> str | float | None:
+        # Pydantic would write a plain number as the first of the types that it might be.
+        return str(value) if isinstance(value, Duration | Rate) else value
 
     @property
     def bound(self) -> float:

@@ -162,12 +162,15 @@ class Store:
             unfinished.write_text(measured.model_dump_json(by_alias=True, indent=1))
             unfinished.replace(folder / MEASURED)
 
-    def keep(self, run: Run, measured: MeasuredRun | None) -> Path:
-        """Keep a run's figures without its artefacts, in place of an earlier copy. For results/reference."""
+    def keep(self, run: Run, measured: MeasuredRun | None, series: pl.DataFrame | None = None) -> Path:
+        """Keep a run's figures without its artefacts, in place of an earlier copy. For results/reference.
+
+        With series, those of the first repetition only: one is drawn, and they are what is large.
+        """
         folder = self.folder(run.cell.key, run.repetition)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        self.write_measured(folder, measured)
+        self.write_measured(folder, measured, series if run.repetition == 0 else None)
         (folder / RUN).write_text(run.model_dump_json(by_alias=True, indent=1))
         return folder
 

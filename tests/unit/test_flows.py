@@ -68,6 +68,11 @@ def test_what_is_no_flow(flow: dict[str, object], words: str) -> None:
         Flow.model_validate(flow)
 
 
+def test_a_plain_number_as_a_bound_is_read_back() -> None:
+    one = scenario(objectives=[{"metric": "jain_shared", "at_least": 0.95}, {"metric": "completion", "at_most": "3 s"}])
+    assert Scenario.model_validate_json(one.model_dump_json(by_alias=True)).objectives == one.objectives
+
+
 def test_a_flow_is_over_within_the_timeout() -> None:
     with pytest.raises(ValidationError, match="longer than the timeout"):
         scenario(flows=[{"stop": "200 s"}], objectives=[])
