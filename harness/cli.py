@@ -672,6 +672,7 @@ def generate() -> None:
     from harness.engines.compose_file import compose_text
     from harness.lab import build_lab
     from harness.model import Implementation, Scenario
+    from harness.reports import documents
     from harness.reports.by_hand import open_cell
     from harness.reports.readme import reference_page, with_parameters, with_results
 
@@ -689,6 +690,32 @@ def generate() -> None:
     page = ROOT / "images" / "PARAMETERS.md"
     known = [item for item, _ in app.catalogue.implementations().values() if item.speaks_quic]
     page.write_text(with_parameters(page.read_text(), known, results))
+    docs = ROOT / "docs"
+    there = [file.name for file in (docs / "figures").glob("*.svg")]
+    (docs / "documents.md").write_text(documents.page(results, documents.figures_markdown(there)))
+
+
+@cli.command(hidden=True)
+def figures() -> None:
+    """Draw the figures of docs/documents.md from the reference runs."""
+    from harness.plots.registry import plots
+    from harness.plots.render import figure, svg
+    from harness.plots.stored import find_drawings
+    from harness.reports.documents import FIGURES
+
+    app = _app(ROOT / "results" / "reference")
+    folder = ROOT / "docs" / "figures"
+    folder.mkdir(parents=True, exist_ok=True)
+    results = app.stored_results(lambda cell: cell.scenario.name in {one.scenario for one in FIGURES})
+    for one in FIGURES:
+        chosen = [result for result in results if one.is_of(result)]
+        for drawing in find_drawings(app.store, chosen, app.stored_results, (), None):
+            plot = plots()[one.plot]
+            runs = [drawing.run, *([drawing.partner] if plot.pair and drawing.partner is not None else [])]
+            made = figure(plot, *runs)
+            if made is not None:
+                (folder / one.file).write_text(svg(made), encoding="utf-8")
+                _print(str(folder / one.file))
 
 
 @cli.command()

@@ -122,15 +122,20 @@ def write(
     return wrote
 
 
+def svg(item: Figure) -> str:
+    """A figure as the text of an SVG."""
+    return str(vl_convert.vegalite_to_svg(item.specification))
+
+
 def _write_pictures(item: Figure, stem: Path, formats: Collection[Format], paint: Paint | None) -> list[Path]:
-    svg, wrote = str(vl_convert.vegalite_to_svg(item.specification)), []
+    picture, wrote = svg(item), []
     if paint is not None:
         wrote.append(stem.with_suffix(".png"))
         # From the SVG, which Vega has drawn already.
-        paint(svg, wrote[-1])
+        paint(picture, wrote[-1])
     if Format.SVG in formats:
         wrote.append(stem.with_suffix(".svg"))
-        wrote[-1].write_text(svg, encoding="utf-8")
+        wrote[-1].write_text(picture, encoding="utf-8")
     return wrote
 
 
