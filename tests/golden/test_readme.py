@@ -8,6 +8,7 @@ import pytest
 from typer.main import get_command
 
 from harness.cli import ROOT, _app, cli
+from harness.reports import documents
 from harness.reports.readme import reference_page, with_parameters, with_results
 
 README = (ROOT / "README.md").read_text()
@@ -22,6 +23,8 @@ def test_the_results_are_those_of_the_reference_runs() -> None:
     images = (ROOT / "images" / "PARAMETERS.md").read_text()
     known = [item for item, _ in app.catalogue.implementations().values() if item.speaks_quic]
     assert with_parameters(images, known, results) == images, "run 'make generate'"
+    figures = documents.figures_markdown(file.name for file in (ROOT / "docs" / "figures").glob("*.svg"))
+    assert documents.page(results, figures) == (ROOT / "docs" / "documents.md").read_text(), "run 'make generate'"
 
 
 def test_every_command_in_the_readme_exists() -> None:
@@ -37,7 +40,7 @@ def test_every_make_target_in_the_readme_exists() -> None:
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
 
 
-@pytest.mark.parametrize("page", ["README.md", "images/README.md", "images/PARAMETERS.md"])
+@pytest.mark.parametrize("page", ["README.md", "images/README.md", "images/PARAMETERS.md", "docs/documents.md"])
 def test_every_linked_file_exists(page: str) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text()):
         assert ((ROOT / page).parent / target).exists(), target

@@ -1,0 +1,98 @@
+"""Several flows of several kinds on one bottleneck, with both engines: the same files, real kernels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab.conftest import Harness, left_overs
+
+#: 10 Mbit/s, 10 ms, a queue of one bandwidth-delay product.
+DUMBBELL = {
+    "forward": {"rate": "10 Mbit/s", "delay": "10 ms", "queue": "25 kB"},
+    "return": {"rate": "10 Mbit/s", "delay": "10 ms", "queue": "25 kB"},
+}
+QUIC = {"client": "ngtcp2", "server": "ngtcp2"}
+POISSON = {"model": "poisson", "rate": "1 Mbit/s", "packet": "1000 B"}
+FLOWS = [
+    {**QUIC, "stop": "4 s"},
+    {"kind": "tcp", "start": "1 s", "stop": "4 s", "parameters": {"server.congestion_control": "reno"}},
+    {"kind": "udp", "stop": "5 s", "traffic": POISSON},
+    {"kind": "udp", "stop": "3 s", "direction": "to_server", "traffic": {"model": "cbr", "rate": "1 Mbit/s"}},
+]
+VIRTUAL = ("--engine", "virtual", "--repeat", "1")
+
+
+def _medians(cell: dict[str, Any]) -> dict[str, float]:
+    return {name: one["median"] for name, one in cell["measurements"].items()}
+
+
+def _mixed(cell: dict[str, Any]) -> None:
+    assert cell["outcomes"] == {"completed": 1}, cell["sentence"]
+    assert cell["link"]["valid"], cell["link"]["problems"]
+    value = _medians(cell)
+    assert value["flow2_mean_throughput"] == pytest.approx(1, rel=0.15), "625 datagrams with exponential gaps"
+    assert value["flow3_mean_throughput"] == pytest.approx(1, rel=0.05)
+    assert value["flow0_mean_throughput"] > 1
+    assert value["flow1_mean_throughput"] > 1
+    assert value["flow0_mean_throughput"] + value["flow1_mean_throughput"] < 17, (
+        "each on its own time, 9 at most at once"
+    )
+    assert value["utilisation_shared"] > 0.85
+    assert value["queue_drops_to_client"] > 0, "two flows of Reno and CUBIC fill a queue of 25 kB"
+    assert value["flow1_mean_cwnd"] > 2
+    assert value["flow1_retransmissions"] > 0
+
+
+def test_quic_tcp_and_udp_share_in_virtual_time(warm: Harness, harness: Harness) -> None:
+    cell = harness.cell(harness.scenario("mixed", path=DUMBBELL, flows=FLOWS, milestones=[]), *VIRTUAL)
+    _mixed(cell)
+    folder = Path(cell["evidence"][0])
+    assert (folder / "series.parquet").exists()
+    assert not left_overs()
+
+
+def test_quic_tcp_and_udp_share_in_real_time(warm: Harness, harness: Harness) -> None:
+    _mixed(harness.cell(harness.scenario("mixed", path=DUMBBELL, flows=FLOWS, milestones=[]), "--repeat", "1"))
+    assert not left_overs()
+
+
+def test_sixteen_flows_on_one_bottleneck(warm: Harness, harness: Harness) -> None:
+    flows = [{**QUIC, "start": f"{number * 50} ms", "stop": "6 s"} for number in range(16)]
+    cell = harness.cell(harness.scenario("sixteen", path=DUMBBELL, flows=flows, milestones=[]), *VIRTUAL)
+    assert cell["outcomes"] == {"completed": 1}, cell["sentence"]
+    value = _medians(cell)
+    shares = [value[f"flow{number}_mean_throughput"] for number in range(16)]
+    assert min(shares) > 0.05
+    assert 7 < sum(shares) < 10
+    assert value["jain_shared"] > 0.6
+
+
+def test_a_flow_that_dies_in_mid_run_ends_it_and_the_others_data_stays(warm: Harness, harness: Harness) -> None:
+    # 1 MB is here long before its client is to be cut off: nothing keeps a TCP server alive on a port it cannot have.
+    broken = {
+        "kind": "tcp",
+        "stop": "4 s",
+        "client": "linux",
+        "server": "linux",
+        "traffic": {"model": "cbr", "rate": "1 Mbit/s"},
+    }
+    flows = [{**QUIC, "stop": "4 s"}, {**broken, "parameters": {"client.congestion_control": "reno"}}]
+    cell = harness.cell(harness.scenario("dying", path=DUMBBELL, flows=flows, milestones=[]), *VIRTUAL)
+    # The words of the role that does not send are an error of the generator.
+    assert cell["outcomes"] == {"crashed": 1}, cell["sentence"]
+    folder = Path(cell["evidence"][0]) if cell["evidence"] else None
+    assert folder is None or (folder / "sim" / "trace_node_left.pcap").stat().st_size > 0
+
+
+def test_an_access_delay_is_its_flows_alone(warm: Harness, harness: Harness) -> None:
+    flows = [
+        {"kind": "udp", "stop": "2 s", "traffic": {"model": "cbr", "rate": "1 Mbit/s"}, "access_delay": delay}
+        for delay in ("0 ms", "30 ms")
+    ]
+    value = _medians(harness.cell(harness.scenario("access", path=DUMBBELL, flows=flows, milestones=[]), *VIRTUAL))
+    near, far = value["flow0_mean_one_way_delay"], value["flow1_mean_one_way_delay"]
+    assert near == pytest.approx(10, abs=1)
+    assert far == pytest.approx(40, abs=1)
