@@ -85,8 +85,8 @@ def _phases(result: CellResult, labels: tuple[str, ...]) -> MetricTable:
 
 
 def number(value: float) -> str:
-    """A number with three significant digits at least, and none that say nothing."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.1f}" if abs(value) >= 100 else f"{value:.3g}"
+    """A number with three significant digits at least."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def text(span: Interval | None) -> str:

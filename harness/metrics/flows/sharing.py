@@ -36,7 +36,7 @@ class Phase:
 
 def phases(flows: Sequence[SharedFlow]) -> list[Phase]:
     """The phases of a run in which at least one flow with congestion control is active."""
-    spans = [(flow, flow.facts.start, flow.life.end_ns / 1e9) for flow in flows if flow.responsive]
+    spans = [(flow, flow.facts.start, _end(flow)) for flow in flows if flow.responsive]
     moments = sorted({moment for _, start, end in spans for moment in (start, end)})
     found: list[Phase] = []
     for begin, end in itertools.pairwise(moments):
@@ -44,6 +44,11 @@ def phases(flows: Sequence[SharedFlow]) -> list[Phase]:
         if active:
             found.append(Phase(len(found) + 1, begin, end, active))
     return found
+
+
+def _end(flow: SharedFlow) -> float:
+    """A flow's stop, or where it has none its last arrival, s since time zero."""
+    return flow.life.end_ns / 1e9 if flow.facts.stop is None else flow.facts.stop
 
 
 def throughput(flow: SharedFlow, phase: Phase) -> float:
