@@ -1,0 +1,115 @@
+"""The page that holds documents against stored runs, and the tables of flows, on made-up measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from harness.judge import judge
+from harness.metrics import VERSION
+from harness.outcome import MeasuredRun, Measurement, Outcome, Run
+from harness.plan import Request, cells, named, points_of
+from harness.reports import CellResult, documents, flow_metrics
+from tests.examples import SIM, catalogue, images
+
+KNOWN = {name: one for name, (one, _) in catalogue().implementations().items()}
+
+
+def results(scenario: str, server: str, values: Mapping[str, Sequence[float]], **asked: str) -> list[CellResult]:
+    """A scenario's cells that were asked for these parameters, with as many runs as there are values."""
+    one = catalogue().find_scenarios([scenario])[0]
+    request = Request([one], [KNOWN["ngtcp2"]], [KNOWN[server]], engine="virtual")
+    names = {*named(points_of(request)), "ngtcp2", server}
+    wanted = {name.replace("__", "."): value for name, value in asked.items()}
+    made = []
+    for cell in cells(request, images(*names), SIM, KNOWN):
+        if any(cell.parameters.get(name) != value for name, value in wanted.items()):
+            continue
+        count = max(map(len, values.values()))
+        runs = tuple(
+            (
+                Run(cell=cell, repetition=number, outcome=Outcome(status="completed"), started_at="2026-11-21"),
+                MeasuredRun(
+                    version=VERSION,
+                    measurements=tuple(
+                        Measurement(name=name, value=row[number], unit="") for name, row in values.items()
+                    ),
+                ),
+            )
+            for number in range(count)
+        )
+        made.append(CellResult(cell, runs, judge(cell.scenario, runs, []), tuple(Path("x") for _ in runs)))
+    return made
+
+
+def sharing() -> list[CellResult]:
+    phases = {
+        f"phase{phase}_flow{flow}_throughput": [share]
+        for phase, shares in enumerate(((9.0,), (4.4, 4.8), (3.0, 3.2, 3.1), (None, 4.4, 4.7), (None, None, 9.0)), 1)
+        for flow, share in enumerate(shares)
+        if share is not None
+    }
+    more = {"jain_shared": [0.999], "mean_queue_delay": [11.1], "drop_rate": [0.0113]}
+    return results("dumbbell/link-sharing", "ngtcp2", {**phases, **more})
+
+
+def background() -> list[CellResult]:
+    tcp = {f"flow{flow}_mean_throughput": [7.0 + flow / 10, 8.0] for flow in range(3)}
+    udp = {f"flow{flow}_mean_throughput": [7.9, 7.8] for flow in range(3, 6)}
+    return results("dumbbell/udp-background", "ngtcp2", {**tcp, **udp, "mean_queue_delay": [21.9, 21.6]})
+
+
+def queue(discipline: str, rates: Sequence[float]) -> list[CellResult]:
+    values = {"mean_throughput": rates, "mean_srtt": [600.0] * len(rates), "mean_queue_delay": [50.0] * len(rates)}
+    return results(f"queue/{discipline}-high-bdp", "ngtcp2", values, server__congestion_control="cubic")
+
+
+def test_the_page(snapshot: SnapshotAssertion) -> None:
+    droptail, red = queue("droptail", [4.0, 4.1, 4.2, 4.3]), queue("red", [4.5, 4.6, 4.7, 4.8])
+    alone = results("dumbbell/alone", "ngtcp2", {"mean_throughput": [9.2]}, flow0__server="quiche")
+    both = results(
+        "dumbbell/fairness",
+        "ngtcp2",
+        {"flow0_mean_throughput": [3.0], "jain_shared": [0.85]},
+        flow0__server="quiche",
+        flow1__server="ngtcp2",
+    )
+    page = documents.page(
+        [*sharing(), *background(), *droptail, *red, *alone, *both], {"sharing": "![x](figures/x.svg)\n"}
+    )
+    assert page == snapshot
+    assert "RED has more" in page
+    # (9.2 - 3.0) / 9.2.
+    assert "0.67" in page.partition("harm to")[2]
+
+
+@pytest.mark.parametrize(
+    ("red", "verdict"),
+    [([4.0, 4.1, 4.25, 4.3], "no difference that these runs can tell"), ([3.0, 3.1, 3.2, 3.3], "RED has less")],
+)
+def test_a_verdict_is_what_the_runs_support(red: Sequence[float], verdict: str) -> None:
+    text = documents.queues([*queue("droptail", [4.0, 4.1, 4.2, 4.3]), *queue("red", red)])
+    row = next(line for line in text.splitlines() if "throughput" in line and line.startswith("| high"))
+    assert verdict in row
+
+
+def test_one_run_tells_nothing() -> None:
+    assert "one run tells nothing" in documents.queues([*queue("droptail", [4.0]), *queue("red", [5.0])])
+
+
+def test_figures_are_named_after_what_they_show() -> None:
+    files = [one.file for one in documents.FIGURES]
+    assert len(set(files)) == len(files)
+    shown = documents.figures_markdown(files[:1])
+    assert list(shown) == ["sharing"]
+    assert files[0] in shown["sharing"]
+
+
+def test_tables_of_flows(snapshot: SnapshotAssertion) -> None:
+    found = [*background(), *sharing()]
+    assert flow_metrics.markdown(found) == snapshot
+    content = flow_metrics.report(found)
+    assert content["schema"] == 1
