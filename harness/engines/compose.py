@@ -113,6 +113,7 @@ class _Session:
         self._blamed = "sim"
         # Hosts of flows that were cut off: how they end is of no account any more.
         self._told: set[str] = set()
+        self._stopping: list[subprocess.Popen[str]] = []
 
     def run(self) -> EngineResult:
         self._write_files()
@@ -308,7 +309,9 @@ class _Session:
         download.cut_at, download.done = None, True
         self._told |= {flow.client, flow.server}
         ended_ns = time.time_ns()
-        docker("kill", "--signal", "SIGTERM", *(self._ids[name] for name in (flow.client, flow.server)), check=False)
+        # Each with its image's own stop signal, and without waiting: other flows go on.
+        words = ["stop", "--time", "2", self._ids[flow.client], self._ids[flow.server]]
+        self._stopping.append(start(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
         self._record(download, _Death(flow.client, 0, ended_ns))
         last = download.transfers[-1]
         download.transfers[-1] = last.model_copy(update={"exit_code": None, "cut_off": True})
@@ -378,6 +381,8 @@ class _Session:
 
     def _stop(self) -> None:
         """End the endpoints and the simulator, and keep what they printed."""
+        for process in self._stopping:
+            process.wait()
         self._compose("stop", check=False)
         threads = [
             threading.Thread(target=self._keep_log, args=(service, identity), daemon=True)

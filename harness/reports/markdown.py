@@ -22,7 +22,7 @@ def scenario_markdown(results: Sequence[CellResult]) -> str:
     parameters = asked([result.cell for result in results])
     lines = [
         f"**{scenario.title}** (`{scenario.name}`, engine {results[0].cell.engine}{parameters.suffix}, "
-        f"median [interval] of n runs, seconds; {effort(results)})",
+        f"median [interval] of n runs{', seconds' if scenario.milestones_within() else ''}; {effort(results)})",
         "",
         line(
             [

@@ -17,6 +17,8 @@ from harness.reports.parameters import Asked, asked
 from harness.units import Size
 
 _ACK_RATIO = "client.ack_ratio"
+#: Flows of one run that a line of the table has room for.
+MOST_FLOWS = 6
 SYMBOLS = {
     "pass": ("✓", "green"),
     "fail": ("✕", "red"),
@@ -42,7 +44,9 @@ def interval_text(span: Interval | None) -> str:
 
 
 def columns(scenario: Scenario) -> list[tuple[str, str]]:
-    """(metric, heading) of the columns with times for a scenario: its milestones, and those of the repeat."""
+    """(metric, heading) of a scenario's columns: its milestones and those of the repeat, or what its flows share."""
+    if all(flow.download is None for flow in scenario.flows):
+        return _shared_columns(scenario)
     sizes = [size.label() for size in scenario.milestones_within()]
     made = [(f"milestone_{size}", f"{size} s") for size in sizes]
     if any(flow.repeat_after is not None for flow in scenario.flows):
@@ -50,8 +54,21 @@ def columns(scenario: Scenario) -> list[tuple[str, str]]:
     return made
 
 
+def _shared_columns(scenario: Scenario) -> list[tuple[str, str]]:
+    """Throughput of each flow, as far as a line has room; the queue; fairness and utilisation."""
+    flows = range(min(len(scenario.flows), MOST_FLOWS))
+    prefixes = [""] if len(scenario.flows) == 1 else [f"flow{flow}_" for flow in flows]
+    made = [(f"{prefix}mean_throughput", f"{prefix.removesuffix('_')} Mbit/s".strip()) for prefix in prefixes]
+    made.append(("mean_queue_delay", "queue ms"))
+    if sum(flow.kind != "udp" for flow in scenario.flows) > 1:
+        made.append(("jain_shared", "Jain"))
+    return [*made, ("utilisation_shared", "utilisation")]
+
+
 def _bound(objectives: Sequence[Objective], metric: str) -> str:
     found = next((item for item in objectives if item.metric == metric), None)
+    if found is None and "milestone" not in metric and "completion" not in metric:
+        return ""
     return "open" if found is None else f"{'≤' if found.at_most is not None else '≥'} {found.bound:g}"
 
 
@@ -68,6 +85,8 @@ def reference_lines(cells: Sequence[Cell], metrics: Sequence[str]) -> list[tuple
         ("textbook slow start", lambda cell, size: slow_start_time(cell.scenario.path, size, initial_bytes(cell))),
         ("ideal", lambda cell, size: ideal_time(cell.scenario.path, size)),
     ]
+    if not any(metric in sizes for metric in metrics):
+        return lines
     if any(_ACK_RATIO in cell.parameters for cell in cells):
         models.append(("return path full of such ACKs", _ack_limited))
     for name, model in models:
