@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -29,33 +30,39 @@ def _medians(cell: dict[str, Any]) -> dict[str, float]:
     return {name: one["median"] for name, one in cell["measurements"].items()}
 
 
-def _mixed(cell: dict[str, Any]) -> None:
-    assert cell["outcomes"] == {"completed": 1}, cell["sentence"]
-    assert cell["link"]["valid"], cell["link"]["problems"]
-    value = _medians(cell)
+def _check(value: dict[str, float]) -> None:
     assert value["flow2_mean_throughput"] == pytest.approx(1, rel=0.15), "625 datagrams with exponential gaps"
     assert value["flow3_mean_throughput"] == pytest.approx(1, rel=0.05)
     assert value["flow0_mean_throughput"] > 1
     assert value["flow1_mean_throughput"] > 1
-    assert value["flow0_mean_throughput"] + value["flow1_mean_throughput"] < 17, (
-        "each on its own time, 9 at most at once"
-    )
-    assert value["utilisation_shared"] > 0.85
+    assert value["agg_throughput"] < 10 + 1, "the link towards the clients, and 1 Mbit/s the other way"
+    assert value["utilisation_shared"] > 0.8
     assert value["queue_drops_to_client"] > 0, "two flows of Reno and CUBIC fill a queue of 25 kB"
     assert value["flow1_mean_cwnd"] > 2
     assert value["flow1_retransmissions"] > 0
+    assert 2.5 < value["flow1_flow_completion_time"] < 3.2, "from 1 to 4 s"
 
 
 def test_quic_tcp_and_udp_share_in_virtual_time(warm: Harness, harness: Harness) -> None:
     cell = harness.cell(harness.scenario("mixed", path=DUMBBELL, flows=FLOWS, milestones=[]), *VIRTUAL)
-    _mixed(cell)
-    folder = Path(cell["evidence"][0])
-    assert (folder / "series.parquet").exists()
+    assert cell["outcomes"] == {"completed": 1}, cell["sentence"]
+    assert cell["link"]["valid"], cell["link"]["problems"]
+    _check(_medians(cell))
+    assert (Path(cell["evidence"][0]) / "series.parquet").exists()
     assert not left_overs()
 
 
 def test_quic_tcp_and_udp_share_in_real_time(warm: Harness, harness: Harness) -> None:
-    _mixed(harness.cell(harness.scenario("mixed", path=DUMBBELL, flows=FLOWS, milestones=[]), "--repeat", "1"))
+    """Eight endpoints may be too much for the machine; then the run says so, and its flows came and went all the same."""
+    cell = harness.cell(harness.scenario("mixed", path=DUMBBELL, flows=FLOWS, milestones=[]), "--repeat", "1")
+    assert set(cell["outcomes"]) <= {"completed", "infrastructure"}, cell["sentence"]
+    if cell["outcomes"] != {"completed": 1}:
+        assert cell["link"]["problems"], cell["sentence"]
+    (folder,) = [file.parent for file in harness.store.glob("runs/*/0/measured.json")]
+    run, measured = (json.loads((folder / name).read_text()) for name in ("run.json", "measured.json"))
+    assert run["outcome"]["status"] == "completed", run["outcome"]
+    assert [item["cut_off"] for item in run["transfers"]] == [True, False, False, False]
+    _check({item["name"]: item["value"] for item in measured["measurements"]})
     assert not left_overs()
 
 
@@ -71,20 +78,15 @@ def test_sixteen_flows_on_one_bottleneck(warm: Harness, harness: Harness) -> Non
 
 
 def test_a_flow_that_dies_in_mid_run_ends_it_and_the_others_data_stays(warm: Harness, harness: Harness) -> None:
-    # 1 MB is here long before its client is to be cut off: nothing keeps a TCP server alive on a port it cannot have.
-    broken = {
-        "kind": "tcp",
-        "stop": "4 s",
-        "client": "linux",
-        "server": "linux",
-        "traffic": {"model": "cbr", "rate": "1 Mbit/s"},
-    }
-    flows = [{**QUIC, "stop": "4 s"}, {**broken, "parameters": {"client.congestion_control": "reno"}}]
+    # The generator takes no words for the role that does not send.
+    broken = {"kind": "tcp", "stop": "4 s", "parameters": {"client.congestion_control": "reno"}}
+    flows = [{**QUIC, "stop": "4 s"}, {**broken, "start": "1 s"}]
     cell = harness.cell(harness.scenario("dying", path=DUMBBELL, flows=flows, milestones=[]), *VIRTUAL)
-    # The words of the role that does not send are an error of the generator.
     assert cell["outcomes"] == {"crashed": 1}, cell["sentence"]
-    folder = Path(cell["evidence"][0]) if cell["evidence"] else None
-    assert folder is None or (folder / "sim" / "trace_node_left.pcap").stat().st_size > 0
+    assert "traffic:" in cell["sentence"] or "exit code 1" in cell["sentence"]
+    (folder,) = [file.parent for file in harness.store.glob("runs/*/0/run.json")]
+    assert (folder / "sim" / "trace_node_left.pcap").stat().st_size > 100_000, "a second of the first flow"
+    assert list((folder / "flow0" / "server" / "qlog").iterdir())
 
 
 def test_an_access_delay_is_its_flows_alone(warm: Harness, harness: Harness) -> None:
