@@ -268,26 +268,17 @@ def _comparison(results: Sequence[CellResult], case: str, suffix: str) -> list[l
     plain = {_like(result): result for result in _of(results, f"queue/droptail-{case}-bdp{suffix}")}
     early = {_like(result): result for result in _of(results, f"queue/red-{case}-bdp{suffix}")}
     rows = []
-    for key in plain.keys() & early.keys():
+    for key in sorted(plain.keys() & early.keys(), key=str):
         one, other = plain[key], early[key]
-        flows = range(len(one.cell.scenario.flows))
-        prefixes = [""] if len(flows) == 1 else [f"flow{flow}_" for flow in flows]
-        for flow, prefix in zip(flows, prefixes, strict=True):
-            claimed = _claimed(case, one, flow) if len(flows) == 1 else None
-            rows.append(
-                _compared(
-                    case,
-                    flow_label(one.cell, flow),
-                    f"{prefix}mean_throughput",
-                    "throughput, Mbit/s",
-                    one,
-                    other,
-                    claimed,
-                )
-            )
-            rows.append(_compared(case, flow_label(one.cell, flow), f"{prefix}mean_srtt", "sRTT, ms", one, other, None))
-        rows.append(_compared(case, "all", "mean_queue_delay", "queue, ms", one, other, None))
-    return sorted(rows, key=lambda row: (row[1] == "all", row[1]))
+        labels = [flow_label(one.cell, flow) for flow in range(len(one.cell.scenario.flows))]
+        for flow, label in enumerate(labels):
+            prefix = "" if len(labels) == 1 else f"flow{flow}_"
+            claimed = _claimed(case, label) if len(labels) == 1 else None
+            rate = f"{prefix}mean_throughput", "throughput, Mbit/s"
+            rows.append(_compared(case, label, *rate, one, other, claimed))
+            rows.append(_compared(case, label, f"{prefix}mean_srtt", "sRTT, ms", one, other, None))
+        rows.append(_compared(case, " + ".join(labels), "mean_queue_delay", "queue, ms", one, other, None))
+    return rows
 
 
 def _like(result: CellResult) -> tuple[object, ...]:
@@ -295,9 +286,8 @@ def _like(result: CellResult) -> tuple[object, ...]:
     return result.cell.client.name, result.cell.server.name, asked
 
 
-def _claimed(case: str, result: CellResult, flow: int) -> float | None:
-    """The document's gain of RED in throughput, for this sender's congestion control."""
-    label = flow_label(result.cell, flow)
+def _claimed(case: str, label: str) -> float | None:
+    """The document's gain of RED in throughput, for a sender of this congestion control."""
     for one in NOTEBOOK:
         if one.case == case and f"({one.sender})" in label:
             return one.red[0] / one.droptail[0] - 1
