@@ -656,13 +656,21 @@ def keep(
     store: StoreFolder = None,
     into: Annotated[Path, typer.Option(help="Store that keeps them.")] = ROOT / "results" / "reference",
 ) -> None:
-    """Keep the figures of stored runs, without their artefacts, as the runs behind the README's tables."""
-    from harness.store import Store
+    """Keep the figures of stored runs, without their artefacts, as the runs behind the README's tables.
 
-    app, kept = _app(store), Store(into)
+    Cells that differ from a kept one only in their bits, and are older, are dropped.
+    """
+    app, kept = _app(store), _app(into)
+    count = 0
     for result in _stored(app, scenarios, clients, servers, every=False):
         for run_, measured in result.runs:
-            _console().print(f"kept {kept.keep(run_, measured, app.store.series(run_.cell.key, run_.repetition))}")
+            kept.store.keep(run_, measured, app.store.series(run_.cell.key, run_.repetition))
+            count += 1
+    newest = {result.cell.key for result in kept.stored_results(lambda cell: True)}
+    replaced = set(kept.store.cell_keys()) - newest
+    for key in replaced:
+        kept.store.drop(key)
+    _console().print(f"kept {count} runs in {into}, dropped {len(replaced)} cells that others replace")
 
 
 @cli.command(hidden=True)

@@ -174,6 +174,10 @@ class Store:
         (folder / RUN).write_text(run.model_dump_json(by_alias=True, indent=1))
         return folder
 
+    def drop(self, key: str) -> None:
+        """Remove a cell with all its runs. For results/reference."""
+        shutil.rmtree(self.root / "runs" / key)
+
     def abandon(self, partial: Path) -> None:
         """Drop a run in progress."""
         shutil.rmtree(partial, ignore_errors=True)
