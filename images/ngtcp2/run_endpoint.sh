@@ -16,7 +16,7 @@ fi
 
 # The programs end in good order on SIGINT and, as the first process of a container, would not hear SIGTERM.
 run() {
-  "$@" &
+  LD_PRELOAD=/usr/local/lib/random_device.so "$@" &
   local child=$!
   trap 'kill -INT "$child" 2>/dev/null' TERM INT
   wait "$child"
