@@ -85,7 +85,7 @@ def test_flows_share_the_bottleneck_and_a_late_one_starts_late(warm: Harness, ha
     cell = harness.cell(case, *NGTCP2, "--repeat", "1", *VIRTUAL)
     assert cell["outcomes"] == {"completed": 1}, cell["sentence"]
     assert cell["link"]["valid"], cell["link"]["problems"]
-    assert {"completion", "flow1_completion"} <= set(cell["measurements"])
+    assert {"flow0_completion", "flow1_completion"} <= set(cell["measurements"])
     run = json.loads((Path(cell["evidence"][0]) / "run.json").read_text())
     early, late = sorted(run["transfers"], key=lambda item: item["flow"])
     assert late["started_ns"] - early["started_ns"] > 1e9
