@@ -106,7 +106,12 @@ def _message(error: Mapping[str, Any]) -> str:
 
 def load(file: Path, model: type[M], extra: Mapping[str, object] | None = None) -> M:
     """Read one file as `model`; `extra` adds keys the file leaves out. Raises InputError with all problems."""
-    data, positions = read_yaml(file)
+    return _model(*read_yaml(file), model, extra)
+
+
+def _model(data: Any, positions: _Positions, model: type[M], extra: Mapping[str, object] | None = None) -> M:
+    """What was read of a file as `model`. Raises InputError with all problems."""
+    file = positions.file
     if not isinstance(data, dict):
         raise InputError(f"{file}:1:1: expected a mapping of keys to values", "see scenarios/ and images/ for examples")
     try:
@@ -158,25 +163,26 @@ class Catalogue:
 
     def scenario(self, file: Path) -> Scenario:
         """Load one scenario file. Raises InputError; also for a name that no implementation has."""
-        scenario = load(file, Scenario, {"name": self.scenario_name(file)})
         data, positions = read_yaml(file)
+        scenario = _model(data, positions, Scenario, {"name": self.scenario_name(file)})
         for location, word, what in _named(data):
-            known = self._implementations if what == "implementation" else self._congestion_controls
+            known = self._known if what == "implementation" else self._congestion_controls
             if word not in known:
                 place, name = positions.find(location, key=False)
                 raise InputError(f"{place}: {name}: nobody here has the {what} '{word}'", did_you_mean(word, known))
         return scenario
 
     @cached_property
-    def _implementations(self) -> frozenset[str]:
-        return frozenset(self.implementations())
+    def _known(self) -> dict[str, Implementation]:
+        """The implementations, read once: every scenario's names are looked up in them."""
+        return {name: one for name, (one, _) in self.implementations().items()}
 
     @cached_property
     def _congestion_controls(self) -> frozenset[str]:
         """What some implementation can be told to use, or uses."""
         settings = (
             setting
-            for one, _ in self.implementations().values()
+            for one in self._known.values()
             for role in ROLES
             if (setting := one.setting(role, "congestion_control")) is not None
         )

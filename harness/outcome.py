@@ -148,6 +148,11 @@ class Run(Fact):
     """What to check before trusting this run."""
 
 
+def flow_prefix(flow: int, flows: int) -> str:
+    """What stands before the names of a flow's metrics in a run of so many: nothing where it is the only one."""
+    return "" if flows == 1 else f"flow{flow}_"
+
+
 class Measurement(Fact):
     """One number of one run. Values are numbers, never formatted text."""
 

@@ -13,7 +13,7 @@ from harness.lab import flow_label
 from harness.metrics.series import BOTTLENECK
 from harness.model import FRAME_HEADER, DropTail, Link, Red
 from harness.model import Path as EmulatedPath
-from harness.outcome import MeasuredRun, Run
+from harness.outcome import MeasuredRun, Run, flow_prefix
 from harness.plots.theme import Look, look
 
 #: Length of a detail, s, unless the path is so long that this is less than `_ROUND_TRIPS` round trips.
@@ -148,8 +148,7 @@ class Drawn:
         """What was measured of a flow; None where it was not."""
         if self.measured is None:
             return None
-        # A flow that is alone has no number in the names of its metrics (`harness.metrics.view.Window.prefix`).
-        return self.measured.value(name if len(self.flows) == 1 else f"flow{flow.index}_{name}")
+        return self.measured.value(flow_prefix(flow.index, len(self.flows)) + name)
 
     def network(self, name: str) -> float | None:
         """What was measured of all flows together; None where it was not."""

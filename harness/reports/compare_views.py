@@ -14,6 +14,7 @@ from rich.text import Text
 from harness.outcome import Interval
 from harness.reports.compare import Comparison
 from harness.reports.compare_figures import ROLES, Side
+from harness.reports.markdown import line
 from harness.reports.table import SYMBOLS, interval_text
 
 SCHEMA = 1
@@ -48,8 +49,8 @@ def markdown(compared: Sequence[Comparison]) -> str:
     for group in _scenarios(compared):
         lines = [f"**{group[0].point.title}** (`{group[0].point.scenario}`, median [interval] of n runs)", ""]
         if _judged(group):
-            lines += [_line([*_HEADINGS, "verdict", "explanation"]), _line(["---", "---", *["---:"] * 5, "---", "---"])]
-            lines += [_line([*_cells(one), " ".join(_verdict(one)[:2]), one.explanation]) for one in _judged(group)]
+            lines += [line([*_HEADINGS, "verdict", "explanation"]), line(["---", "---", *["---:"] * 5, "---", "---"])]
+            lines += [line([*_cells(one), " ".join(_verdict(one)[:2]), one.explanation]) for one in _judged(group)]
             lines += [""]
         lines += [f"- {line}" for line in _missing(group)]
         blocks.append("\n".join(lines).rstrip())
@@ -153,10 +154,6 @@ def _summary(compared: Sequence[Comparison]) -> str:
         f"{counts['within']} within ±{compared[0].tolerance * 100:g} %, {counts['outside']} outside, "
         f"{counts['not_comparable']} not comparable"
     )
-
-
-def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
 
 
 # --- data

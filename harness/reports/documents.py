@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from scipy.stats import mannwhitneyu
 
 from harness.lab import flow_label
-from harness.outcome import Interval
+from harness.outcome import Interval, flow_prefix
 from harness.reports import CellResult
 from harness.reports.flow_metrics import number, text
 from harness.reports.markdown import line
@@ -272,7 +272,7 @@ def _comparison(results: Sequence[CellResult], case: str, suffix: str) -> list[l
         one, other = plain[key], early[key]
         labels = [flow_label(one.cell, flow) for flow in range(len(one.cell.scenario.flows))]
         for flow, label in enumerate(labels):
-            prefix = "" if len(labels) == 1 else f"flow{flow}_"
+            prefix = flow_prefix(flow, len(labels))
             claimed = _claimed(case, label) if len(labels) == 1 else None
             rate = f"{prefix}mean_throughput", "throughput, Mbit/s"
             rows.append(_compared(case, label, *rate, one, other, claimed))

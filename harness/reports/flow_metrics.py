@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.lab import flow_label
-from harness.outcome import Interval
+from harness.outcome import Interval, flow_prefix
 from harness.reports import CellResult
 from harness.reports.markdown import line
 
@@ -52,7 +52,7 @@ def tables(result: CellResult) -> list[MetricTable]:
     """The tables of a cell; those without rows are left out."""
     scenario = result.cell.scenario
     flows = range(len(scenario.flows))
-    prefixes = [""] if len(scenario.flows) == 1 else [f"flow{index}_" for index in flows]
+    prefixes = [flow_prefix(index, len(flows)) for index in flows]
     labels = tuple(f"{index} {flow_label(result.cell, index)}" for index in flows)
     made = [
         _table(result, "Flow metrics", labels, FLOW, prefixes),

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.model import Objective, Scenario
-from harness.outcome import Cell, Interval
+from harness.outcome import Cell, Interval, flow_prefix
 from harness.parameters import PARAMETERS
 from harness.path import ack_limited_time, ideal_time, slow_start_time
 from harness.reports import CellResult, by_scenario, effort
@@ -56,8 +56,8 @@ def columns(scenario: Scenario) -> list[tuple[str, str]]:
 
 def _shared_columns(scenario: Scenario) -> list[tuple[str, str]]:
     """Throughput of each flow, as far as a line has room; the queue; fairness and utilisation."""
-    flows = range(min(len(scenario.flows), MOST_FLOWS))
-    prefixes = [""] if len(scenario.flows) == 1 else [f"flow{flow}_" for flow in flows]
+    count = len(scenario.flows)
+    prefixes = [flow_prefix(flow, count) for flow in range(min(count, MOST_FLOWS))]
     made = [(f"{prefix}mean_throughput", f"{prefix.removesuffix('_')} Mbit/s".strip()) for prefix in prefixes]
     made.append(("mean_queue_delay", "queue ms"))
     if sum(flow.kind != "udp" for flow in scenario.flows) > 1:

@@ -12,7 +12,7 @@ from harness.metrics.series import BOTTLENECK, RETURN_BOTTLENECK, RunSeries
 from harness.metrics.series.grid import BIN, Floats, Points
 from harness.metrics.series.lives import Life
 from harness.metrics.view import RunView
-from harness.outcome import Direction, Measurement
+from harness.outcome import Direction, Measurement, flow_prefix
 from harness.traces.lab import FlowAddresses
 
 
@@ -33,7 +33,7 @@ class SharedFlow:
     @property
     def prefix(self) -> str:
         """What stands before the names of its metrics."""
-        return "" if len(self.view.flows) == 1 else f"flow{self.number}_"
+        return flow_prefix(self.number, len(self.view.flows))
 
     @property
     def responsive(self) -> bool:
