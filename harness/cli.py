@@ -706,8 +706,8 @@ def generate() -> None:
 @cli.command(hidden=True)
 def figures() -> None:
     """Draw the figures of docs/documents.md from the reference runs."""
-    from harness.plots.registry import plots
-    from harness.plots.render import figure, svg
+    from harness.plots.render import figures as figures_of
+    from harness.plots.render import svg
     from harness.plots.stored import find_drawings
     from harness.reports.documents import FIGURES
 
@@ -718,10 +718,7 @@ def figures() -> None:
     for one in FIGURES:
         chosen = [result for result in results if one.is_of(result)]
         for drawing in find_drawings(app.store, chosen, app.stored_results, (), None):
-            plot = plots()[one.plot]
-            runs = [drawing.run, *([drawing.partner] if plot.pair and drawing.partner is not None else [])]
-            made = figure(plot, *runs)
-            if made is not None:
+            for made in figures_of(drawing.run, drawing.partner, (one.plot,)):
                 (folder / one.file).write_text(svg(made), encoding="utf-8")
                 _print(str(folder / one.file))
 
