@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from harness.errors import HarnessError, InputError, did_you_mean
 
 if TYPE_CHECKING:
     from harness.app import App
+    from harness.events import Listener
     from harness.model import Implementation
     from harness.outcome import Cell
     from harness.plan import Request
@@ -331,9 +333,15 @@ def run(
     fresh: Annotated[bool, typer.Option(help="Run again what is stored.")] = False,
     retry: Annotated[str, typer.Option(help="Outcomes to run again, such as crashed,timed_out.")] = "",
     strict: Annotated[bool, typer.Option(help="Inconclusive is a failure (exit code 4).")] = False,
+    draw: Annotated[
+        bool,
+        typer.Option(
+            "--figures/--no-figures", help="End with the figures of cells whose flows share or stop: SVG, HTML."
+        ),
+    ] = True,
     as_json: AsJson = False,
 ) -> None:
-    """Run what is not stored yet, and print the verdicts."""
+    """Run what is not stored yet, print the verdicts, and draw the figures of flows that share a path."""
     from harness.app import Options
     from harness.progress import Talk
     from harness.reports import json_report, table
@@ -354,7 +362,38 @@ def run(
         _print_json(json_report.report(results))
     else:
         table.show(results, _paper())
+    if draw:
+        _draw_figures(app, results, jobs or len(os.sched_getaffinity(0)), talk)
     raise typer.Exit(_exit_code(results, strict=strict))
+
+
+def _draw_figures(app: App, results: list[CellResult], processes: int, listen: Listener) -> None:
+    """Draw what is not drawn yet of a finished `run`. Nothing that goes wrong here costs its runs and verdicts."""
+    from harness.events import Warned
+    from harness.plots.shared import with_figures
+
+    chosen, target, console = with_figures(results), app.places.store / "figures", _console()
+    if not chosen:
+        return
+    sys.stdout.flush()
+    try:
+        from harness.plots.missing import draw_missing
+
+        made = draw_missing(
+            app.store, chosen, app.stored_results, target, app.places.cache, processes,
+            lambda text: console.print(text, soft_wrap=True),
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        said = "interrupted while drawing; all runs are stored, and the same command draws the rest"
+        console.print(said, soft_wrap=True)
+        raise typer.Exit(INTERRUPTED) from None
+    except Exception as error:  # whatever it is, the verdicts stand
+        listen(Warned(f"no figures: {getattr(error, 'message', None) or f'{type(error).__name__}: {error}'}"))
+        return
+    for problem in made.problems():
+        listen(Warned(problem))
+    place = f"[link={target.resolve().as_uri()}]{escape(str(target))}[/link]"
+    console.print(made.sentence(place), soft_wrap=True)
 
 
 def _jobs(asked: int | None, engine: EngineChoice) -> int:
@@ -554,16 +593,20 @@ def plot(
     if Format.PNG in kinds and not has_letters():
         _console().print("warning: this machine has no font, so PNGs have no words (Debian: fonts-dejavu-core)")
     target = out or app.places.store / "figures"
+    count, bare = 0, list[str]()
     for drawing in drawings:
-        folder = target / folder_name(drawing.run)
+        run_ = drawing.run.run
+        folder = target / folder_name(run_)
         wrote = write(drawing.run, folder, kinds, app.places.cache, partner=drawing.partner, only=chosen)
         for file in wrote:
             _print(str(file))
-    bare = [f"{one.run.run.cell.key}/{one.run.run.repetition}" for one in drawings if one.run.series is None]
+        count += 1
+        if drawing.run.series is None:
+            bare.append(f"{run_.cell.key}/{run_.repetition}")
     if bare:
         runs_ = f"{len(bare)} run{'' if len(bare) == 1 else 's'} (such as {bare[0]})"
         _console().print(f"{runs_}: no series are stored, so that only means could be drawn, if any", soft_wrap=True)
-    if not drawings:
+    if not count:
         _console().print("no stored runs match")
 
 
@@ -682,6 +725,7 @@ def generate() -> None:
     from harness.model import Implementation, Scenario
     from harness.reports import documents
     from harness.reports.by_hand import open_cell
+    from harness.reports.documents.figures import figures_markdown
     from harness.reports.readme import reference_page, with_parameters, with_results
 
     app = _app(ROOT / "results" / "reference")
@@ -700,7 +744,7 @@ def generate() -> None:
     page.write_text(with_parameters(page.read_text(), known, results))
     docs = ROOT / "docs"
     there = [file.name for file in (docs / "figures").glob("*.svg")]
-    (docs / "documents.md").write_text(documents.page(results, documents.figures_markdown(there)))
+    (docs / "documents.md").write_text(documents.page(results, figures_markdown(there)))
 
 
 @cli.command(hidden=True)
@@ -709,7 +753,7 @@ def figures() -> None:
     from harness.plots.render import figures as figures_of
     from harness.plots.render import svg
     from harness.plots.stored import find_drawings
-    from harness.reports.documents import FIGURES
+    from harness.reports.documents.figures import FIGURES
 
     app = _app(ROOT / "results" / "reference")
     folder = ROOT / "docs" / "figures"

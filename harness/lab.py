@@ -78,6 +78,7 @@ class LabFlow(Spec):
     file: str
     """What is served and downloaded; empty where nothing is."""
     size: int
+    """Of the file, bytes; 0 where there is none."""
     start: float
     stop: float | None = None
     """When it is cut off."""
@@ -184,13 +185,17 @@ def _networks(slot: int) -> dict[Literal["left", "right"], Network]:
 
 
 def _traffic(flow: Flow, seed: int, words: list[str]) -> str:
-    """TRAFFIC of the generator: what it sends, for how long, and what its sender is told, as JSON."""
-    assert flow.stop is not None
+    """TRAFFIC of the generator: what it sends, for how long or how much, and what its sender is told, as JSON."""
+    if flow.stop is not None:
+        extent: dict[str, float] = {"seconds": (flow.stop.value - flow.start.value) / 1e9}
+    else:
+        assert flow.download is not None
+        extent = {"size": flow.download.bytes}
     return json.dumps(
         {
             "kind": flow.kind,
             "sender": flow.sender,
-            "seconds": (flow.stop.value - flow.start.value) / 1e9,
+            **extent,
             "traffic": _figures(flow.traffic),
             "seed": seed,
             "words": words,

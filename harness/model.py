@@ -7,11 +7,23 @@ from these classes (`harness schema`), so the docstrings below are its documenta
 from __future__ import annotations
 
 import contextlib
-from typing import Annotated, Literal, Self
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_serializer, field_validator, model_validator
 
-from harness.parameters import ROLES, ParameterName, ParameterValue, Role, RoleSettings, Setting, canonical_value
+from harness.parameters import (
+    ROLES,
+    ParameterName,
+    ParameterValue,
+    Role,
+    RoleSettings,
+    Setting,
+    WrittenNumber,
+    WrittenValue,
+    canonical_value,
+)
 from harness.units import Duration, Percentage, QueueSize, Rate, Size
 
 #: The IP MTU of every emulated link, bytes.
@@ -101,6 +113,30 @@ class Red(Part):
 
 Queue = Annotated[DropTail | Red, Field(discriminator="discipline")]
 
+#: RED in its short form ("RED 1 BDP"): thresholds as parts of the limit (as in seed 001's notebook), the largest
+#: probability and the weight (Floyd & Jacobson 1993, and Floyd's notes on it).
+RED_MIN, RED_MAX, RED_PROBABILITY, RED_WQ = Decimal("0.3"), Decimal("0.8"), "10 %", 0.002
+
+
+def _short_or(form: str) -> Callable[[dict[str, Any]], None]:
+    """For a JSON Schema: what has parts may also be written as a text."""
+
+    def extend(schema: dict[str, Any]) -> None:
+        # A discriminator (OpenAPI) means nothing to JSON Schema, and has no place for a text.
+        del schema["discriminator"]
+        schema["oneOf"] = [{"type": "string", "description": form}, *schema["oneOf"]]
+
+    return extend
+
+
+def _short_red(text: str) -> dict[str, object]:
+    """RED from its limit alone. Raises ValueError."""
+    limit = QueueSize.parse(text)
+    return {
+        "discipline": "red", "limit": limit, "min": limit.part(RED_MIN), "max": limit.part(RED_MAX),
+        "probability": RED_PROBABILITY, "wq": RED_WQ, "average_packet": f"{MTU} B",
+    }  # fmt: skip
+
 
 class Service(Part):
     """When the bottleneck serves its queue, where that is not at a constant rate: one packet an opportunity."""
@@ -132,8 +168,14 @@ class Link(Part):
     """Uniform variation of the delay, ±; it may reorder packets."""
     loss: Percentage | GilbertElliott = Percentage(0)
     """Random loss after the queue: a percentage (iid), or a Gilbert–Elliott model."""
-    queue: Queue = DropTail(size=QueueSize.parse("1 BDP"))
-    """The bottleneck's queue: a size (drop-tail), or a discipline with its parameters."""
+    queue: Annotated[
+        Queue,
+        Field(
+            json_schema_extra=_short_or("a drop-tail queue: '50 kB', '25 packets', '100 ms', '1 BDP'; or 'RED 1 BDP'")
+        ),
+    ] = DropTail(size=QueueSize.parse("1 BDP"))
+    """The bottleneck's queue: a size (drop-tail), 'RED' and a limit (thresholds at 0.3 and 0.8 of it, 10 % at most,
+    wq 0.002), or a discipline with its parameters."""
     burst: Size | None = None
     """Token bucket of the bottleneck (tc tbf burst); by default two frames or 4 ms at the rate."""
 
@@ -148,7 +190,8 @@ class Link(Part):
     @classmethod
     def _short_queue(cls, value: object) -> object:
         if isinstance(value, str):
-            value = {"size": value}
+            word, _, limit = value.partition(" ")
+            value = _short_red(limit) if word == "RED" else {"size": value}
         return {"discipline": "droptail", **value} if isinstance(value, dict) else value
 
     @model_validator(mode="after")
@@ -329,14 +372,14 @@ class Flow(Part):
     kind: FlowKind = "quic"
     """Transport. TCP is the kernel's own, UDP has no congestion control."""
     download: Size | None = None
-    """Size of the file, or stop."""
+    """Size of the file, or of what a TCP flow transfers in its direction; or stop."""
     start: Duration = Duration(0)
     """When the client starts, counted from the moment the path is up."""
     stop: Duration | None = None
     """When the flow is cut off, on the clock of `start`; what it transfers has no end of its own."""
     repeat_after: Duration | None = None
     """Download once more in a new connection, this long after the first ended (session tickets kept)."""
-    traffic: Traffic = Bulk()
+    traffic: Annotated[Traffic, Field(json_schema_extra=_short_or("'bulk': as much as the transport takes"))] = Bulk()
     """What the sender sends, and when: 'bulk', or a model with its figures."""
     direction: Literal["to_client", "to_server"] = "to_client"
     """Where data goes. QUIC endpoints serve downloads only."""
@@ -346,7 +389,7 @@ class Flow(Part):
     """The implementation at the server, instead of the matrix's."""
     access_delay: Duration = Duration(0)
     """Further one-way delay of this flow alone, in both directions, beyond the bottleneck."""
-    parameters: dict[str, ParameterValue] = {}
+    parameters: dict[str, WrittenValue] = {}
     """Endpoint parameters of this flow alone, as client.NAME or server.NAME."""
 
     @field_validator("traffic", mode="before")
@@ -371,9 +414,13 @@ class Flow(Part):
             if not isinstance(self.traffic, Bulk) or self.direction != "to_client":
                 raise ValueError("QUIC endpoints serve files: their flows are downloads in bulk")
             return self
-        if self.download is not None or self.repeat_after is not None:
-            raise ValueError(f"a flow of {self.kind} has a stop, no file")
+        if self.repeat_after is not None:
+            raise ValueError(f"a flow of {self.kind} is not repeated: leave out repeat_after")
+        if self.kind == "udp" and self.download is not None:
+            raise ValueError("a flow of udp has a stop, no size: what is lost is not sent again, so it has no end")
         if self.kind == "tcp":
+            if self.download is not None and not self.download.bytes:
+                raise ValueError("a flow of tcp with a size transfers something")
             if not isinstance(self.traffic, Bulk | ConstantRate):
                 raise ValueError("the traffic of a tcp flow is bulk or cbr")
         elif isinstance(self.traffic, Bulk):
@@ -397,6 +444,11 @@ class Flow(Part):
         """The implementation this flow names for a role; None where it is the matrix's."""
         named = self.client if role == "client" else self.server
         return named if named is not None or self.kind == "quic" else GENERATOR
+
+    @property
+    def file(self) -> Size | None:
+        """The file that a QUIC client downloads to its end; None for what is cut off at a time or generated."""
+        return self.download if self.kind == "quic" else None
 
     @property
     def sender(self) -> Role:
@@ -490,9 +542,9 @@ class Scenario(Part):
     """Amounts of the file whose arrival is timed."""
     objectives: tuple[Objective, ...] = ()
     """Demands; a source's open ones are absent, not invented."""
-    parameters: dict[str, ParameterValue] = {}
+    parameters: dict[str, WrittenValue] = {}
     """Endpoint parameters, as client.NAME or server.NAME."""
-    vary: dict[str, tuple[ParameterValue | float, ...]] = {}
+    vary: dict[str, tuple[WrittenNumber, ...]] = {}
     """A sweep: NAME → values. NAME is client.X, server.X, X alone for both roles, or path.forward.rate and its like."""
     combine: Literal["product", "zip"] = "product"
     """How several sweeps go together: every value with every other, or the first with the first and so on."""
@@ -521,7 +573,7 @@ class Scenario(Part):
 
     def milestones_within(self) -> list[Size]:
         """The milestones that the largest of the files has."""
-        sizes = [flow.download for flow in self.flows if flow.download is not None]
+        sizes = [flow.file for flow in self.flows if flow.file is not None]
         return [size for size in self.milestones if sizes and size <= max(sizes)]
 
     @property

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from harness.errors import did_you_mean
@@ -35,6 +35,14 @@ _HOW = {
 def _word(value: object) -> object:
     """YAML reads a bare on or off as a boolean; here it is a word."""
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
+
+
+#: Words and values as files have them.
+Word = Annotated[str, BeforeValidator(_word, json_schema_input_type=str | bool)]
+WrittenValue = Annotated[ParameterValue, BeforeValidator(_word, json_schema_input_type=ParameterValue | bool)]
+WrittenNumber = Annotated[
+    ParameterValue | float, BeforeValidator(_word, json_schema_input_type=ParameterValue | float | bool)
+]
 
 
 def other(role: Role) -> Role:
@@ -204,13 +212,13 @@ class Setting(_Part):
     """An environment variable instead, as NAME=text with the same placeholders."""
     asks: str | None = None
     """Words with which this role asks its peer to behave so (the peer must name the extension)."""
-    values: tuple[str, ...] | dict[str, str] | None = None
+    values: tuple[Word, ...] | dict[Word, Word] | None = None
     """The values it knows, or a map from our words to its own."""
-    minimum: ParameterValue | None = None
+    minimum: WrittenValue | None = None
     """Smallest value it takes."""
-    maximum: ParameterValue | None = None
+    maximum: WrittenValue | None = None
     """Largest value it takes."""
-    default: ParameterValue | None = None
+    default: WrittenValue | None = None
     """The value in force when nothing is asked for; absent where it is not known."""
     note: str = ""
     """What a reader should know, such as how the default grows."""
@@ -241,20 +249,6 @@ class Setting(_Part):
             raise ValueError(f"'{value}' is not an assignment: write NAME=text")
         return value
 
-    @field_validator("values", mode="before")
-    @classmethod
-    def _words(cls, value: object) -> object:
-        if isinstance(value, list | tuple):
-            return [_word(item) for item in value]
-        if isinstance(value, dict):
-            return {_word(key): _word(item) for key, item in value.items()}
-        return value
-
-    @field_validator("minimum", "maximum", "default", mode="before")
-    @classmethod
-    def _one_word(cls, value: object) -> object:
-        return _word(value)
-
     def own(self, parameter: Parameter, value: ParameterValue) -> str:
         """The image's own word for a canonical value. ValueError when it is not one of those it takes."""
         if self.values is not None:
@@ -280,8 +274,15 @@ class Setting(_Part):
         return text.format(**fields)
 
 
+def _or_without_role(schema: dict[str, Any]) -> None:
+    """For the JSON Schema: the keys of a setting may stand in place of the roles."""
+    schema["properties"] |= Setting.model_json_schema()["properties"]
+
+
 class RoleSettings(_Part):
     """One parameter in both roles; keys given without a role hold for both."""
+
+    model_config = ConfigDict(json_schema_extra=_or_without_role)
 
     parameter: SkipJsonSchema[str]
     client: Setting | None = None

@@ -16,6 +16,7 @@ from rich.status import Status
 
 from harness.events import Event, ImageStarted, PhaseStarted, PlanMade, RunFinished, RunStarted, Warned
 from harness.outcome import Cell
+from harness.reports import beyond_the_pair
 from harness.reports.table import verdict_text
 
 #: Longest silence without a terminal, seconds.
@@ -28,7 +29,7 @@ def span(seconds: float) -> str:
 
 
 def _name(cell: Cell, repetition: int) -> str:
-    return f"{cell.scenario.name} {cell.client.name}→{cell.server.name} #{repetition}"
+    return f"{cell.scenario.name} {cell.client.name}→{cell.server.name}{beyond_the_pair(cell)} #{repetition}"
 
 
 class Talk:

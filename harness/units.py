@@ -262,6 +262,11 @@ class QueueSize:
             f"'{text}' is not a queue size: bytes ('50 kB'), packets ('25 packets'), time ('100 ms') or '1 BDP'"
         )
 
+    def part(self, share: Decimal) -> QueueSize:
+        """So much of this size; whole packets, one at least, whole bytes and whole nanoseconds."""
+        amount = self.amount * Ratio(share)
+        return QueueSize(amount if self.unit == "BDP" else Ratio(max(1, round(amount))), self.unit)
+
     def bytes_at(self, rate: Rate, rtt: Duration, packet: int) -> int:
         """The size in bytes on a link of `rate`, with packets of `packet` bytes and the path's `rtt`."""
         if self.unit == "B":

@@ -51,7 +51,7 @@ class Window:
     @property
     def has_file(self) -> bool:
         """Whether it downloads a file to its end; what is cut off at a time, or generated, has no end to reach."""
-        return self.flow.download is not None
+        return self.flow.file is not None
 
 
 @dataclass(frozen=True)
@@ -177,8 +177,8 @@ class RunView:
 
     @property
     def shared(self) -> bool:
-        """Whether there is more to it than one download to its end: several flows, or one that is cut off."""
-        return len(self.flows) > 1 or any(flow.stop is not None for flow in self.flows)
+        """Whether there is more to it than one file downloaded to its end: several flows, or one without a file."""
+        return len(self.flows) > 1 or any(flow.file is None for flow in self.flows)
 
     def span(self, index: int) -> tuple[int, int] | None:
         """From the start of the first to the end of the last transfer of that index, over all flows (ns)."""

@@ -58,11 +58,12 @@ def ecdf(run: Drawn, frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _panel(curves: pl.DataFrame, flows: Sequence[DrawnFlow], title: str) -> Any:
+    scale = alt.Scale(domain=[0, top(curves["x"].max())], nice=False)
     chart = (
         alt.Chart(curves)
         .mark_line(interpolate="step-after", clip=True)
         .encode(
-            x=alt.X("x:Q", title=title, scale=alt.Scale(domain=[0, top(curves["x"].max())], nice=False)),
+            x=alt.X("x:Q", title=title, scale=scale, axis=alt.Axis(tickCount=6)),
             y=alt.Y("share:Q", title="share of values", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=5)),
             **looks(flows),
         )

@@ -55,7 +55,9 @@ def drop_rows(run: Drawn, span: tuple[float, float]) -> Chart:
         .select("t", flow=pl.col("value").cast(pl.Int16).replace_strict(names, default="", return_dtype=pl.String))
     )
     flows = present(run, drops) or [flow for flow in run.flows if flow.responsive] or list(run.flows)
-    rows = alt.Y("flow:N", sort=[flow.name for flow in flows], title=None, axis=alt.Axis(ticks=False, domain=False))
+    # Rows of flows without drops too.
+    scale = alt.Scale(domain=[flow.name for flow in flows])
+    rows = alt.Y("flow:N", scale=scale, title=None, axis=alt.Axis(ticks=False, domain=False))
     colour = looks(flows, legend=False)["color"]
     ticks = alt.Chart(drops).mark_tick(thickness=1, height=11, opacity=1, clip=True)
     return sized(cast(alt.Chart, ticks.encode(x=time_axis(span), y=rows, color=colour)), max(16 * len(flows), 20))

@@ -6,10 +6,13 @@ import altair as alt
 import polars as pl
 
 from harness.plots.operating_point_plane import means, numbered
-from harness.plots.parts import layered, sized, top
+from harness.plots.parts import haloed, layered, sized, top
 from harness.plots.registry import plot
 from harness.plots.theme import INK, OPTIMUM, SOFT, Chart
 from harness.plots.view import Drawn
+
+#: Of a panel: width and height, pixels.
+_SIZE = (300, 280)
 
 
 @plot(
@@ -29,7 +32,12 @@ def in_flight_operating_point(run: Drawn) -> Chart | None:
         return None
     joint = _joint(run, trips)
     widest = top(trips["x"].max(), joint["x"].max(), bdp + run.queue_limit * 1000 / run.packet)
-    x = alt.X("x:Q", title="mean in flight (packets)", scale=alt.Scale(domain=[0, widest], nice=False))
+    x = alt.X(
+        "x:Q",
+        title="mean in flight (packets)",
+        scale=alt.Scale(domain=[0, widest], nice=False),
+        axis=alt.Axis(tickCount=6),
+    )
     kinds = (
         ("mean sRTT (ms)", trips, "trip", [(0.0, base), (bdp, base), (widest, base * widest / bdp)]),
         ("mean throughput (Mbit/s)", rates, "rate", [(0.0, 0.0), (bdp, rate), (widest, rate)]),
@@ -40,7 +48,7 @@ def in_flight_operating_point(run: Drawn) -> Chart | None:
         whole = joint.select("x", y=pl.col(column), text=pl.lit("all flows")).drop_nulls()
         up = alt.Scale(domain=[0, top(points["y"].max(), whole["y"].max(), 1.05 * curve["y"][2])], nice=False)
         y = alt.Y("y:Q", title=title, scale=up, axis=alt.Axis(tickCount=5))
-        panels.append(sized(_panel(run, points, curve, whole, x, y), 280, 300))
+        panels.append(sized(_panel(run, points, curve, whole, x, y), *reversed(_SIZE)))
     return alt.hconcat(*panels, spacing=30)
 
 
@@ -62,13 +70,13 @@ def _panel(
     line = alt.Chart(curve).mark_line(color=SOFT, strokeWidth=1, clip=True).encode(x=x, y=y)
     optimum = alt.Chart(curve[[1]]).mark_point(shape=_STAR, filled=True, size=260, color=OPTIMUM, opacity=1)
     joint = alt.Chart(whole).mark_point(shape="cross", size=130, filled=True, color=INK, opacity=1)
-    called = alt.Chart(whole).mark_text(dy=16, fontSize=11, color=INK).encode(text="text:N")
+    called = haloed(alt.Chart(whole).encode(x=x, y=y, text="text:N"), dy=16, fontSize=11, color=INK)
     return layered(
         line,
         optimum.encode(x=x, y=y),
-        *numbered(run, points, x, y),
+        *numbered(run, points, x, y, _SIZE),
         joint.encode(x=x, y=y),
-        called.encode(x=x, y=y),
+        *called,
     )
 
 

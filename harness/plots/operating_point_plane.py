@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import altair as alt
-import numpy as np
 import polars as pl
 
-from harness.plots.parts import layered, looks, present, sized, top
+from harness.plots.parts import brief, haloed, layered, looks, present, sized, top
 from harness.plots.registry import plot
-from harness.plots.theme import INK, SHADE, SOFT, Chart
+from harness.plots.theme import INK, SHADE, SOFT, WIDTH, Chart
 from harness.plots.view import Drawn
 
 Align = Literal["left", "center", "right"]
+Spot = tuple[float, float]
+
+_HEIGHT = 320
 
 #: Flows beyond which numbers beside the markers would only cover each other.
 _NUMBERED = 6
+#: From a marker to its number, pixels.
+_NEAR = 13.0
+#: From a number to other markers and numbers, where it has room, pixels.
+_FREE = 12.0
 
 
 @plot("Mean operating points", note="up and to the left is better")
@@ -42,21 +50,26 @@ def operating_point_plane(run: Drawn) -> Chart | None:
         .encode(x=x, x2="x2:Q", y=y, y2="y2:Q")
     )
     words: tuple[tuple[float, str, Align], ...] = (
-        (base, f"empty queue {base:g} ms", "left"),
-        ((base + full) / 2, f"capacity {rate:g} Mbit/s", "center"),
-        (full, f"full queue {full:.3g} ms", "right"),
+        (base, f"empty queue {brief(base)} ms", "left"),
+        ((base + full) / 2, f"capacity {brief(rate)} Mbit/s", "center"),
+        (full, f"full queue {brief(full)} ms", "right"),
     )
     edges = [
-        alt.Chart(pl.DataFrame({"x": [place], "y": [rate], "text": [text]}))
-        .mark_text(align=align, baseline="bottom", dy=-3, fontSize=10, color=SOFT)
-        .encode(x=x, y=y, text="text:N")
+        layer
         for place, text, align in words
-    ]
-    return sized(layered(box, *edges, *numbered(run, points, x, y)), 320)
+        for layer in haloed(
+            alt.Chart(pl.DataFrame({"x": [place], "y": [rate], "text": [text]})).encode(x=x, y=y, text="text:N"),
+            align=align, baseline="bottom", dy=-3, fontSize=10, color=SOFT,
+        )
+    ]  # fmt: skip
+    return sized(layered(box, *edges, *numbered(run, points, x, y, (WIDTH, _HEIGHT))), _HEIGHT)
 
 
-def numbered(run: Drawn, points: pl.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
-    """A marker a flow; of a few flows with the flow's number beside it, where neighbours leave room."""
+def numbered(run: Drawn, points: pl.DataFrame, x: alt.X, y: alt.Y, size: tuple[int, int]) -> list[alt.Chart]:
+    """A marker a flow; of a few flows with the flow's number near it, where neighbours leave room.
+
+    `size` is that of the panel, pixels; the axes have their domains.
+    """
     marks = (
         alt.Chart(points)
         .mark_point(filled=True, size=110, opacity=1, stroke=INK, strokeWidth=0.6)
@@ -64,10 +77,38 @@ def numbered(run: Drawn, points: pl.DataFrame, x: alt.X, y: alt.Y) -> list[alt.C
     )
     if points.height > _NUMBERED:
         return [marks]
-    across, up = (np.ptp(points[axis].to_numpy()) / points[axis].to_numpy().mean() for axis in ("x", "y"))
-    right, above = (0, 13) if across > up else (12, 0)
-    numbers = alt.Chart(points).mark_text(fontSize=11, color=INK, dx=right, dy=-above)
-    return [marks, numbers.encode(x=x, y=y, text=alt.Text("number:N"))]
+    (left, right), (low, high) = (_domain(axis) for axis in (x, y))
+    across, up = size[0] / (right - left), size[1] / (high - low)
+    spots = [((one - left) * across, (other - low) * up) for one, other in points.select("x", "y").iter_rows()]
+    placed = pl.DataFrame(
+        [
+            (number, left + spot[0] / across, low + spot[1] / up)
+            for number, spot in zip(points["number"], beside_markers(spots), strict=True)
+        ],
+        schema={"number": pl.String, "x": pl.Float64, "y": pl.Float64}, orient="row",
+    )  # fmt: skip
+    return [marks, *haloed(alt.Chart(placed).encode(x=x, y=y, text="number:N"), fontSize=11, color=INK)]
+
+
+def _domain(axis: alt.X | alt.Y) -> tuple[float, float]:
+    """Where an axis begins and ends."""
+    content: Any = axis.to_dict()
+    low, high = content["scale"]["domain"]
+    return low, high
+
+
+def beside_markers(spots: Sequence[Spot]) -> list[Spot]:
+    """A place for a number near each of these markers (pixels): the first that is free, or the one with most room."""
+    taken: list[Spot] = []
+    for own in spots:
+        around = [
+            (own[0] + far * math.cos(turn * math.pi / 4), own[1] + far * math.sin(turn * math.pi / 4))
+            for far in (_NEAR, 1.4 * _NEAR)
+            for turn in range(8)
+        ]
+        rooms = [min([_FREE, *(math.dist(place, other) for other in (*spots, *taken))]) for place in around]
+        taken.append(around[rooms.index(max(rooms))])
+    return taken
 
 
 def means(run: Drawn, x: str, y: str) -> pl.DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import altair as alt
 
 from harness.metrics.series.grid import BIN
-from harness.plots.parts import binned, centred, layered, lines, ruler, shaded_capacity, sized, top, value_axis
+from harness.plots.parts import binned, brief, centred, layered, lines, ruler, shaded_capacity, sized, top, value_axis
 from harness.plots.registry import plot
 from harness.plots.theme import Chart
 from harness.plots.view import Drawn
@@ -24,7 +24,7 @@ def operating_point_time(run: Drawn) -> Chart | None:
     flights = value_axis("in flight (packets)", top(flight["value"].max()))
     trips = value_axis("sRTT (ms)", top(trip["value"].max()))
     rates = value_axis("throughput (Mbit/s)", top(rate["value"].max(), run.capacity["value"].max()))
-    alone = ruler(base, f"empty queue\n{base:g} ms", run.end)
+    alone = ruler(base, f"empty queue\n{brief(base)} ms", run.end)
     return alt.vconcat(
         sized(lines(flight, flows, flights, whole, labels=False), _HEIGHT),
         sized(layered(alone, lines(trip, flows, trips, whole, labels=False)), _HEIGHT),

@@ -64,6 +64,11 @@ def thinned(frame: pl.DataFrame, points: int = LINE) -> pl.DataFrame:
     return marked.filter(~pl.col("many") | pl.col("spot").is_in(kept.implode())).select(frame.columns)
 
 
+def brief(value: float) -> str:
+    """A number for people, of three digits, or of all before its point."""
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
 def time_axis(span: Span, *, labels: bool = True) -> alt.X:
     """The time axis; of panels above each other only the lowest has labels."""
     axis = alt.Axis(title="time (s)", tickCount=11) if labels else alt.Axis(title=None, labels=False, tickCount=11)
@@ -89,7 +94,8 @@ def looks(flows: Iterable[DrawnFlow], *, legend: bool = True, points: bool = Fal
         shapes = alt.Scale(domain=names, range=[flow.look.shape for flow in shown])
         return {"color": colours, "shape": alt.Shape("flow:N", sort=names, legend=key, scale=shapes)}
     dashes = alt.Scale(domain=names, range=[list(flow.look.dash) or [1, 0] for flow in shown])
-    widths = alt.Scale(domain=names, range=[flow.look.width for flow in shown])
+    # Else it is a point scale, which of one flow makes no number.
+    widths = alt.Scale(type="ordinal", domain=names, range=[flow.look.width for flow in shown])
     return {
         "color": colours,
         "strokeDash": alt.StrokeDash("flow:N", sort=names, legend=key, scale=dashes),
@@ -140,7 +146,7 @@ def shaded_capacity(view: Drawn) -> alt.LayerChart:
         .encode(x=time_axis((0.0, view.end)), y=alt.Y("value:Q", stack=False))
     )
     last = steps["value"][-1]
-    return layered(area, word(view.end, last, f"capacity\n{last:g} Mbit/s"))
+    return layered(area, word(view.end, last, f"capacity\n{brief(last)} Mbit/s"))
 
 
 def ruler(
@@ -165,6 +171,12 @@ def word(t: float, value: float, text: str, *, side: Side = "middle") -> alt.Cha
     return cast(alt.Chart, made)
 
 
+def haloed(text: alt.Chart, **mark: Any) -> list[alt.Chart]:
+    """Words over what is drawn: twice, in white below. `text` has their encodings, `mark` those of their looks."""
+    below = text.mark_text(**{**mark, "color": "white", "stroke": "white", "strokeWidth": 3, "strokeJoin": "round"})
+    return [below, text.mark_text(**mark)]
+
+
 def layered(*layers: Panel) -> alt.LayerChart:
     """Charts on top of each other, the first below."""
     return cast(alt.LayerChart, alt.layer(*layers))
@@ -172,7 +184,9 @@ def layered(*layers: Panel) -> alt.LayerChart:
 
 def sized(chart: P, height: int = HEIGHT, width: int = WIDTH) -> P:
     """A panel of a figure, with its size."""
-    return chart.properties(width=width, height=height)
+    # Not `properties`, which makes a copy of all that is in it.
+    chart.width, chart.height = width, height
+    return chart
 
 
 def apart(panels: alt.VConcatChart) -> alt.VConcatChart:
@@ -226,10 +240,10 @@ def queue_panel(
         )
     )
     # RED's max is often just below the limit: their words keep out of each other's way.
-    rulers = [ruler(limit, f"limit {limit:.3g} kB", span[1], dash=(), side="bottom" if view.thresholds else "middle")]
+    above: Side = "bottom" if view.thresholds else "middle"
+    rulers = [ruler(limit, f"limit {brief(limit)} kB", span[1], dash=(), side=above)]
     if view.thresholds is not None:
         low, high = view.thresholds
-        rulers += [
-            ruler(low, f"RED min {low:.3g} kB", span[1]), ruler(high, f"RED max {high:.3g} kB", span[1], side="top")
-        ]  # fmt: skip
+        rulers.append(ruler(low, f"RED min {brief(low)} kB", span[1]))
+        rulers.append(ruler(high, f"RED max {brief(high)} kB", span[1], side="top"))
     return sized(layered(area, *rulers), height, width)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 
-from harness.plots.parts import layered, lines, present, queue_panel, ruler, sized, top, value_axis
+from harness.plots.parts import brief, layered, lines, present, queue_panel, ruler, sized, top, value_axis
 from harness.plots.registry import plot, plot_of_pair
 from harness.plots.theme import WIDTH, Chart
 from harness.plots.view import Drawn
@@ -52,6 +52,6 @@ def _column(run: Drawn, windows: float, trips: float, queues: float, width: int,
     return alt.vconcat(
         queue,
         sized(window, _HEIGHT, width),
-        sized(layered(ruler(base, f"empty queue\n{base:g} ms", run.end), trip), _HEIGHT, width),
+        sized(layered(ruler(base, f"empty queue\n{brief(base)} ms", run.end), trip), _HEIGHT, width),
         spacing=10,
     )

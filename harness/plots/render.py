@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import warnings
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import nullcontext
@@ -22,6 +23,9 @@ from harness.plots.registry import Plot, plots
 from harness.plots.theme import FONT, INK, SOFT, config, headed
 from harness.plots.view import Drawn
 from harness.store import disk_error
+
+#: The page with all figures of a run.
+PAGE = "figures.html"
 
 
 class Format(StrEnum):
@@ -50,7 +54,8 @@ def figure(plot: Plot, *runs: Drawn) -> Figure | None:
         if chart is None:
             return None
         places = list(dict.fromkeys(run.place for run in runs))
-        specification: dict[str, Any] = headed(chart, plot.title, [*places, plot.note]).to_dict()
+        # What figures are made of does not change from run to run: the tests hold it against the schema.
+        specification: dict[str, Any] = headed(chart, plot.title, [*places, plot.note]).to_dict(validate=False)
     return Figure(plot, {**specification, "config": config()})
 
 
@@ -73,10 +78,15 @@ def page_script(cache: Path) -> str:
         # Making it takes longer than all figures of a run.
         script = str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
         cache.mkdir(parents=True, exist_ok=True)
-        unfinished = file.with_suffix(f".{os.getpid()}")
-        unfinished.write_text(script, encoding="utf-8")
-        unfinished.replace(file)
+        _write_whole(file, script)
     return file.read_text(encoding="utf-8")
+
+
+def _write_whole(file: Path, text: str) -> None:
+    """Write a file that others find whole or not at all."""
+    unfinished = file.with_suffix(f".{os.getpid()}")
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(file)
 
 
 def has_letters() -> bool:
@@ -102,7 +112,7 @@ def write(
 ) -> list[Path]:
     """Write a run's figures into a folder, made if needed; the files. Raises EngineError.
 
-    `cache` is a folder for what all pages share. A run that has nothing to draw leaves no folder.
+    `cache` is a folder for what all pages share. A run that has nothing to draw leaves no folder. The page comes last.
     """
     made: list[Figure] = []
     wrote: list[Path] = []
@@ -114,8 +124,9 @@ def write(
                 if {Format.PNG, Format.SVG} & set(formats):
                     wrote += _write_pictures(item, folder / item.plot.name, formats, paint)
             if made and Format.HTML in formats:
-                file = folder / "figures.html"
-                file.write_text(page(run, made, page_script(cache)), encoding="utf-8")
+                # The page of all of them is not replaced by one of some.
+                file = folder / (PAGE if not only else "chosen.html")
+                _write_whole(file, page(run, made, page_script(cache)))
                 wrote.append(file)
         except OSError as error:
             raise disk_error(error, folder) from error
@@ -138,6 +149,9 @@ def _write_pictures(item: Figure, stem: Path, formats: Collection[Format], paint
         wrote[-1].write_text(picture, encoding="utf-8")
     return wrote
 
+
+#: Characters within which a page names its figures.
+_HEAD = 8192
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -169,6 +183,12 @@ for (const [name, specification] of Object.entries(figures)) {
 </body>
 </html>
 """
+
+
+def names_on(file: Path) -> list[str]:
+    """Names of the figures on a page, from the links at its head. Raises OSError."""
+    with file.open(encoding="utf-8") as text:
+        return re.findall(r'<a href="#(\w+)">', text.read(_HEAD))
 
 
 def page(run: Drawn, made: Sequence[Figure], script: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,13 +12,15 @@ from harness.outcome import Cell, MeasuredRun, Run
 from harness.plots.pairs import beside, is_red
 from harness.plots.view import Drawn
 from harness.reports import CellResult
-from harness.store import Store
+from harness.store import MEASURED, RUN, SERIES, Store
 
 Span = tuple[float, float]
 
-
 #: All stored results of the cells that are wanted.
 Search = Callable[[Callable[[Cell], bool]], list[CellResult]]
+
+#: A stored run, and what was measured of it.
+Stored = tuple[Run, MeasuredRun | None]
 
 
 @dataclass(frozen=True)
@@ -29,10 +31,37 @@ class Drawing:
     partner: Drawn | None = None
 
 
+@dataclass(frozen=True)
+class Subject:
+    """What a drawing is of, without its series, which are large."""
+
+    run: Stored
+    partner: Stored | None = None
+
+    def files(self, store: Store) -> list[Path]:
+        """What is drawn: the files of the run, and of its partner, that are there."""
+        folders = [
+            store.folder(one[0].cell.key, one[0].repetition) for one in (self.run, self.partner) if one is not None
+        ]
+        files = (folder / name for folder in folders for name in (RUN, MEASURED, SERIES))
+        return [file for file in files if file.exists()]
+
+    def drawing(self, store: Store, span: Span | None = None) -> Drawing:
+        """With the series, of a detail of that span. Raises ResultError."""
+        return Drawing(
+            _drawn(store, self.run, span), None if self.partner is None else _drawn(store, self.partner, span)
+        )
+
+
 def find_drawings(
     store: Store, results: Sequence[CellResult], search: Search, asked: Sequence[str], span: Span | None
-) -> list[Drawing]:
-    """The runs to draw: those asked for as KEY/REPETITION, else the first of each cell. Raises HarnessError."""
+) -> Iterator[Drawing]:
+    """The drawings of the runs asked for, each read when it is its turn. Raises HarnessError."""
+    return (subject.drawing(store, span) for subject in find_subjects(results, search, asked))
+
+
+def find_subjects(results: Sequence[CellResult], search: Search, asked: Sequence[str] = ()) -> list[Subject]:
+    """The runs to draw: those asked for as KEY/REPETITION, else the first of each cell. Raises InputError."""
     chosen = [pair for result in results for pair in result.runs]
     if asked:
         names = {f"{run.cell.key}/{run.repetition}": (run, measured) for run, measured in chosen}
@@ -46,27 +75,28 @@ def find_drawings(
     reds = [run.cell for run, _ in chosen if is_red(run.cell)]
     # The partners need not be among what was asked for.
     others = search(lambda cell: any(beside(red, cell) for red in reds)) if reds else []
-    return [Drawing(_drawn(store, run, measured, span), _partner(store, run, others, span)) for run, measured in chosen]
+    return [Subject((run, measured), _partner(run, others)) for run, measured in chosen]
 
 
-def _drawn(store: Store, run: Run, measured: MeasuredRun | None, span: Span | None) -> Drawn:
+def _drawn(store: Store, stored: Stored, span: Span | None) -> Drawn:
+    run, measured = stored
     return Drawn(run, measured, store.series(run.cell.key, run.repetition), span)
 
 
-def _partner(store: Store, run: Run, others: Sequence[CellResult], span: Span | None) -> Drawn | None:
+def _partner(run: Run, others: Sequence[CellResult]) -> Stored | None:
     for result in others:
         if not beside(run.cell, result.cell):
             continue
         for other, measured in result.runs:
             if other.repetition == run.repetition:
-                return _drawn(store, other, measured, span)
+                return other, measured
     return None
 
 
-def folder_name(run: Drawn) -> Path:
+def folder_name(run: Run) -> Path:
     """Where a run's figures go: scenario / who played, parameters, engine, seed, repetition."""
-    cell = run.run.cell
+    cell = run.cell
     words = [cell.client.name, cell.server.name] if cell.scenario.open_roles else []
     words += [f"{name}={value}" for name, value in cell.parameters.items()]
-    words += [cell.engine, str(cell.seed), str(run.run.repetition)]
+    words += [cell.engine, str(cell.seed), str(run.repetition)]
     return Path(cell.scenario.name) / "-".join(re.sub(r"[^A-Za-z0-9.=_]+", "_", word) for word in words)

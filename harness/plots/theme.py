@@ -87,5 +87,7 @@ def config() -> dict[str, Any]:
 
 
 def headed(chart: Chart, title: str, lines: Sequence[str]) -> Chart:
-    """A chart with its title and the lines below it."""
-    return chart.properties(title=alt.TitleParams(title, subtitle=[line for line in lines if line]))
+    """A chart, with its title and the lines below it."""
+    # Not `properties`, which makes a copy of all that is in it.
+    chart.title = alt.TitleParams(title, subtitle=[line for line in lines if line])
+    return chart

@@ -11,6 +11,7 @@ import polars as pl
 
 from harness.lab import flow_label
 from harness.metrics.series import BOTTLENECK
+from harness.metrics.series.grid import BIN
 from harness.model import FRAME_HEADER, DropTail, Link, Red
 from harness.model import Path as EmulatedPath
 from harness.outcome import MeasuredRun, Run, flow_prefix
@@ -34,6 +35,7 @@ class DrawnFlow:
     start: float
     """s since the path is up."""
     stop: float | None
+    """On the same clock; None where its size ends it."""
     look: Look
 
 
@@ -108,7 +110,7 @@ class Drawn:
             return self.span
         flows = [flow for flow in self.flows if flow.responsive] or list(self.flows)
         begin = max(flow.start for flow in flows)
-        end = min([self.end, *(flow.stop for flow in flows if flow.stop is not None)])
+        end = min([self.end, *(self._last(flow) if flow.stop is None else flow.stop for flow in flows)])
         if end <= begin:
             begin, end = 0.0, self.end
         length = min(max(_DETAIL, _ROUND_TRIPS * self.path.rtt.seconds), end - begin)
@@ -116,6 +118,11 @@ class Drawn:
         # On a whole second, where there is one.
         start = math.floor(start) if math.floor(start) >= begin else start
         return round(start, 1), round(start + length, 1)
+
+    def _last(self, flow: DrawnFlow) -> float:
+        """Where the throughput of a flow that its size ends comes to its end, s; where the axis does, without any."""
+        last = self.of_flows("throughput").filter(pl.col("flow") == flow.name)["t"].max()
+        return float(last) + BIN if isinstance(last, int | float) else self.end
 
     # --- its series
 

@@ -46,6 +46,13 @@ def effort(results: Sequence[CellResult]) -> str:
     return f"{runs} took {virtual:,.0f} s of virtual time in {wall:,.0f} s of one core ({speed})"
 
 
+def beyond_the_pair(cell: Cell) -> str:
+    """What was asked of the path and of single flows, in brackets; empty for nothing."""
+    pair = endpoint_parameters(cell.parameters)
+    asked = [f"{name}={value}" for name, value in cell.parameters.items() if name not in pair]
+    return f" ({', '.join(asked)})" if asked else ""
+
+
 @dataclass(frozen=True)
 class CellResult:
     """Everything known of one cell."""
@@ -87,9 +94,14 @@ class CellResult:
 
     @property
     def name(self) -> str:
-        """The cell for people: the pair, and what was asked of the path."""
-        path = [f"{name}={value}" for name, value in self.cell.parameters.items() if name.startswith("path.")]
-        return "→".join(self.pair) + (f" ({', '.join(path)})" if path else "")
+        """The cell for people: the pair, and what was asked of the path and of single flows."""
+        return "→".join(self.pair) + beyond_the_pair(self.cell)
+
+    @property
+    def absences(self) -> dict[str, int]:
+        """Why metrics are missing, in a sentence each → in how many runs."""
+        texts = [text for _, measured in self.runs if measured is not None for text in measured.warnings]
+        return dict(Counter(text for text in texts if "left out" in text))
 
     @property
     def last(self) -> tuple[Run, MeasuredRun | None, Path] | None:

@@ -86,9 +86,9 @@ def default_metrics(scenario: Scenario) -> list[str]:
     A milestone of the whole file is left out: it is the completion once more.
     """
     first = scenario.flows[0]
-    if first.download is None:
+    if first.file is None:
         return []
-    milestones = [f"milestone_{size.label()}" for size in scenario.milestones if size < first.download]
+    milestones = [f"milestone_{size.label()}" for size in scenario.milestones if size < first.file]
     return [*milestones, "completion", *(["repeat_completion"] if first.repeat_after is not None else [])]
 
 

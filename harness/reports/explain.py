@@ -19,7 +19,7 @@ def _link(name: str, link: Link, rtt: Duration) -> list[str]:
 
 
 def _sizes(scenario: Scenario) -> list[Size]:
-    return sorted({*scenario.milestones_within(), *(flow.download for flow in scenario.flows if flow.download)})
+    return sorted({*scenario.milestones_within(), *(flow.file for flow in scenario.flows if flow.file)})
 
 
 def explain(scenario: Scenario) -> str:

@@ -98,6 +98,15 @@ def text(span: Interval | None) -> str:
     return f"{number(span.median)} [{number(span.low)}, {number(span.high)}]"
 
 
+def absences(result: CellResult) -> list[str]:
+    """Why a metric is missing, a sentence each; of some of the runs only, with their number."""
+    measured = sum(one is not None for _, one in result.runs)
+    return [
+        reason if count == measured else f"{reason} ({count} of {measured} runs)"
+        for reason, count in result.absences.items()
+    ]
+
+
 def heading(result: CellResult) -> str:
     """What a cell's tables are of."""
     count = result.outcomes.get("completed", 0)
@@ -120,6 +129,8 @@ def markdown(results: Sequence[CellResult]) -> str:
                 *(line([f"`{name}`", unit, *map(text, values)]) for name, unit, values in table.rows),
                 "",
             ]
+        if made and (reasons := absences(result)):
+            lines += [*(f"- {reason}" for reason in reasons), ""]
     return "\n".join(lines)
 
 
@@ -138,6 +149,8 @@ def show(results: Sequence[CellResult], console: Console) -> None:
             for name, unit, values in table.rows:
                 view.add_row(name, unit, *map(text, values))
             console.print(view)
+        for reason in absences(result) if made else ():
+            console.print(reason, markup=False)
 
 
 def report(results: Sequence[CellResult]) -> dict[str, object]:
@@ -164,6 +177,7 @@ def report(results: Sequence[CellResult]) -> dict[str, object]:
                 }
                 for table in tables(result)
             ],
+            "absent": absences(result),
         }
         for result in results
     ]

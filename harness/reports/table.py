@@ -45,7 +45,7 @@ def interval_text(span: Interval | None) -> str:
 
 def columns(scenario: Scenario) -> list[tuple[str, str]]:
     """(metric, heading) of a scenario's columns: its milestones and those of the repeat, or what its flows share."""
-    if all(flow.download is None for flow in scenario.flows):
+    if all(flow.file is None for flow in scenario.flows):
         return _shared_columns(scenario)
     sizes = [size.label() for size in scenario.milestones_within()]
     made = [(f"milestone_{size}", f"{size} s") for size in sizes]

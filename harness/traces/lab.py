@@ -34,7 +34,7 @@ class FlowAddresses(_Asked):
     start: float = 0.0
     """When its client starts, s since the path is up."""
     stop: float | None = None
-    """When it is cut off, on the same clock; None where its file ends it."""
+    """When it is cut off, on the same clock; None where its size ends it."""
     access_delay_ns: int = 0
     """Its own one-way delay on top of the link's."""
 

@@ -60,7 +60,8 @@ class Written:
 def read_iperf3(path: Path) -> Written | None:
     """The sum of the intervals in iperf3's report (`--json`) at the sender; None where there are none.
 
-    So there are of a report that was cut short, which is no JSON any more. Raises OSError.
+    So there are of a report that was cut short, which is no JSON any more. A server whose client was told to end writes
+    its last whole interval twice (iperf 3.18); it counts once. Raises OSError.
     """
     try:
         report = json.loads(read_bytes(path))
@@ -68,6 +69,8 @@ def read_iperf3(path: Path) -> Written | None:
         return None
     intervals: list[Any] = report.get("intervals", []) if isinstance(report, dict) else []
     sums = [item["sum"] for item in intervals if isinstance(item, dict) and isinstance(item.get("sum"), dict)]
+    if len(sums) > 1 and sums[-1] == sums[-2]:
+        sums.pop()
     seconds = sum(float(item.get("seconds", 0)) for item in sums)
     if not seconds:
         return None

@@ -9,6 +9,7 @@ from typer.main import get_command
 
 from harness.cli import ROOT, _app, cli
 from harness.reports import documents
+from harness.reports.documents.figures import figures_markdown
 from harness.reports.readme import reference_page, with_parameters, with_results
 
 README = (ROOT / "README.md").read_text()
@@ -23,7 +24,7 @@ def test_the_results_are_those_of_the_reference_runs() -> None:
     images = (ROOT / "images" / "PARAMETERS.md").read_text()
     known = [item for item, _ in app.catalogue.implementations().values() if item.speaks_quic]
     assert with_parameters(images, known, results) == images, "run 'make generate'"
-    figures = documents.figures_markdown(file.name for file in (ROOT / "docs" / "figures").glob("*.svg"))
+    figures = figures_markdown(file.name for file in (ROOT / "docs" / "figures").glob("*.svg"))
     assert documents.page(results, figures) == (ROOT / "docs" / "documents.md").read_text(), "run 'make generate'"
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from harness.traces.capture import read_capture
+from harness.traces.lab import read_lab
 from tests.lab.conftest import Harness, left_overs
 
 #: 10 Mbit/s, 10 ms, a queue of one bandwidth-delay product.
@@ -63,6 +65,68 @@ def test_quic_tcp_and_udp_share_in_real_time(warm: Harness, harness: Harness) ->
     assert run["outcome"]["status"] == "completed", run["outcome"]
     assert [item["cut_off"] for item in run["transfers"]] == [True, False, False, False]
     _check({item["name"]: item["value"] for item in measured["measurements"]})
+    assert not left_overs()
+
+
+SIZED = [
+    {**QUIC, "download": "2 MB"},
+    {"kind": "tcp", "download": "2 MB", "start": "1 s"},
+    {
+        "kind": "tcp",
+        "download": "250 kB",
+        "direction": "to_server",
+        "traffic": {"model": "cbr", "rate": "1 Mbit/s", "packet": "1000 B"},
+    },
+    {"kind": "tcp", "download": "1 MB", "direction": "to_server", "start": "3 s"},
+]
+
+
+def _stream(folder: Path, flow: int, to_client: bool) -> tuple[int, int]:
+    """(bytes of the data connection's stream that came out of the path, without repetitions; bytes iperf3 received)."""
+    side = "left" if to_client else "right"
+    capture = read_capture(folder / "sim" / f"trace_node_{side}.pcap", read_lab(folder / "lab.json").flows)
+    mine = capture.where((capture.flow == flow) & (capture.to_client == to_client) & (capture.payload > 0))
+    data = mine.where((mine.destination_port if to_client else mine.source_port) == 5202)
+    receiver = "client" if to_client else "server"
+    report = json.loads((folder / f"flow{flow}" / receiver / "iperf3.json").read_text())
+    return int((data.sequence + data.payload).max() - data.sequence.min()), report["end"]["sum_received"]["bytes"]
+
+
+def _check_sized(folder: Path, value: dict[str, float]) -> None:
+    # iperf3's client begins with a cookie of 37 B.
+    assert _stream(folder, 1, True) == (2_000_000, 2_000_000)
+    assert _stream(folder, 2, False) == (250_000 + 37, 250_000)
+    assert _stream(folder, 3, False) == (1_000_000 + 37, 1_000_000)
+    # 1448 of 1514 B are data: alone, 2 MB take 1.67 s on 10 Mbit/s and 1 MB 0.84 s, two round trips of 20 ms after the
+    # first packet. Beside the file of 2 MB, which begins a second before, it is 3.35 - 1 s if the link is never idle; a
+    # second more is for slow start and what is lost. 250 kB take 2 s of 1 Mbit/s.
+    assert 1.67 + 0.03 < value["flow1_flow_completion_time"] < 2.35 + 1
+    assert 0.84 + 0.03 < value["flow3_flow_completion_time"] < 0.84 + 1
+    assert 1.9 < value["flow2_flow_completion_time"] < 2.3
+    assert 1.67 < value["flow0_completion"] < 3.35 + 1
+    assert value["flow1_mean_throughput_l7"] == pytest.approx(16 / value["flow1_flow_completion_time"])
+
+
+def test_tcp_of_a_size_ends_when_all_of_it_has_arrived(warm: Harness, harness: Harness) -> None:
+    cell = harness.cell(harness.scenario("sized", path=DUMBBELL, flows=SIZED, milestones=[]), *VIRTUAL)
+    assert cell["outcomes"] == {"completed": 1}, cell["sentence"]
+    _check_sized(Path(cell["evidence"][0]), _medians(cell))
+    assert not left_overs()
+
+
+def test_tcp_of_a_size_ends_in_real_time_too(warm: Harness, harness: Harness) -> None:
+    harness.cell(harness.scenario("sized", path=DUMBBELL, flows=SIZED, milestones=[]), "--repeat", "1")
+    (folder,) = [file.parent for file in harness.store.glob("runs/*/0/measured.json")]
+    run, measured = (json.loads((folder / name).read_text()) for name in ("run.json", "measured.json"))
+    assert run["outcome"]["status"] == "completed", run["outcome"]
+    _check_sized(folder, {item["name"]: item["value"] for item in measured["measurements"]})
+    assert not left_overs()
+
+
+def test_tcp_that_does_not_end_in_time(warm: Harness, harness: Harness) -> None:
+    flows = [{"kind": "tcp", "download": "20 MB"}]
+    cell = harness.cell(harness.scenario("late", path=DUMBBELL, flows=flows, timeout="3 s", milestones=[]), *VIRTUAL)
+    assert cell["outcomes"] == {"timed_out": 1}, cell["sentence"]
     assert not left_overs()
 
 

@@ -29,6 +29,8 @@ class Segment(Packet):
     flags: int = 0x10
     identification: int = 0
     options: bytes = b""
+    port: int = 5202
+    """The client's."""
 
     @property
     def length(self) -> int:
@@ -40,7 +42,7 @@ def segment_frame(segment: Segment, ttl: int = 64) -> bytes:
     ends = (CLIENT6, SERVER6) if segment.ipv6 else (CLIENT, SERVER)
     client, server = (ipaddress.ip_address(end) + segment.flow for end in ends)
     source, target = (server, client) if segment.to_client else (client, server)
-    ports = (5201, 5202) if segment.to_client else (5202, 5201)
+    ports = (5201, segment.port) if segment.to_client else (segment.port, 5201)
     offset = (20 + len(segment.options)) // 4
     tcp = struct.pack(
         ">HHIIBBHHH", *ports, segment.sequence, segment.acknowledgement, offset << 4, segment.flags, 512, ttl, 0

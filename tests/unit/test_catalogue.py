@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+import yaml
+from jsonschema import Draft7Validator
 
 from harness.catalogue import Catalogue, json_schema, load
 from harness.errors import InputError
@@ -47,6 +50,27 @@ def test_implementations_are_told_apart() -> None:
 )
 def test_the_schema_files_are_in_step(kind: type[Scenario], file: str) -> None:
     assert (ROOT / file).read_text() == json_schema(kind), "run 'make generate'"
+
+
+@pytest.mark.parametrize("file", [*catalogue().scenario_files(), *catalogue().implementation_files()], ids=str)
+def test_editors_accept_every_file_of_ours(file: Path) -> None:
+    assert complaints(file.parent.parent / "schema.json", yaml.safe_load(file.read_text())) == []
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [("325 ms}\n  ret", "325 ms, queue: [1 BDP]}\n  ret"), ("1 MB", "1 MB, traffic: 7"), ("1 MB", "1 MB, start: 5 s, tsop: 9 s")],
+)  # fmt: skip
+def test_editors_refuse(place: str, text: str) -> None:
+    assert complaints(ROOT / "scenarios/schema.json", yaml.safe_load(SCENARIO)) == []
+    assert complaints(ROOT / "scenarios/schema.json", yaml.safe_load(SCENARIO.replace(place, text)))
+
+
+def complaints(schema: Path, content: object) -> list[str]:
+    """What an editor says of a file's content."""
+    rules = json.loads(schema.read_text())
+    Draft7Validator.check_schema(rules)
+    return [error.message for error in Draft7Validator(rules).iter_errors(content)]
 
 
 @pytest.mark.parametrize(

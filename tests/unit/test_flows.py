@@ -48,7 +48,15 @@ def lab(*flows: object, **more: object) -> Lab:
         ({"stop": "5 s", "repeat_after": "1 s"}, "not repeated"),
         ({"stop": "5 s", "traffic": {"model": "cbr", "rate": "1 Mbit/s"}}, "downloads in bulk"),
         ({"stop": "5 s", "direction": "to_server"}, "downloads in bulk"),
-        ({"kind": "tcp", "download": "1 MB"}, "no file"),
+        ({"kind": "tcp"}, "exactly one of download"),
+        ({"kind": "tcp", "download": "1 MB", "stop": "5 s"}, "exactly one of download"),
+        ({"kind": "tcp", "download": "1 MB", "repeat_after": "1 s"}, "tcp is not repeated"),
+        ({"kind": "tcp", "download": "0 B"}, "transfers something"),
+        (
+            {"kind": "tcp", "download": "1 MB", "traffic": {"model": "poisson", "rate": "1 Mbit/s"}},
+            "bulk or cbr",
+        ),
+        ({"kind": "udp", "download": "1 MB", "traffic": {"model": "cbr", "rate": "1 Mbit/s"}}, "a stop, no size"),
         ({"kind": "udp", "stop": "5 s"}, "cbr, poisson or uniform"),
         ({"kind": "tcp", "stop": "5 s", "traffic": {"model": "poisson", "rate": "1 Mbit/s"}}, "bulk or cbr"),
         ({"kind": "udp", "stop": "5 s", "traffic": {"model": "poisson", "rate": "900 Mbit/s"}}, "at most"),
@@ -142,6 +150,38 @@ def test_a_generator_is_told_what_its_sender_does() -> None:
     assert [flow.label for flow in one.flows] == ["alpha → beta", "TCP (reno)", "UDP (poisson)", "UDP (poisson)"]
 
 
+def test_a_flow_of_tcp_may_have_a_size() -> None:
+    cbr = {"model": "cbr", "rate": "1 Mbit/s"}
+    one = lab(
+        {"download": "1 MB"},
+        {"kind": "tcp", "download": "10 MB", "start": "2 s"},
+        {"kind": "tcp", "download": "64 KiB", "direction": "to_server", "traffic": cbr},
+        {"kind": "tcp", "stop": "4 s"},
+    )
+    told = [json.loads(one.host(f"server{flow}").environment["TRAFFIC"]) for flow in (1, 2, 3)]
+    assert [(item.get("size"), item.get("seconds")) for item in told] == [(10**7, None), (65536, None), (None, 4)]
+    assert [item["sender"] for item in told] == ["server", "client", "server"]
+    assert told[1]["traffic"]["rate"] == 1_000_000
+    assert [(flow["start"], flow["stop"]) for flow in one.summary()["flows"]] == [
+        (0, None),
+        (2, None),
+        (0, None),
+        (0, 4),
+    ]
+    # Nothing is served, nobody but the generator ends it, and it has the time that any transfer may take.
+    assert [(flow.file, flow.size, flow.cut_off) for flow in one.flows[1:]] == [("", 0, False)] * 3
+    assert one.time_limit(one.flows[1]) == one.timeout
+
+
+def test_only_files_have_milestones() -> None:
+    one = scenario(flows=[{"kind": "tcp", "download": "20 MB"}, {"download": "5 MB"}], objectives=[])
+    assert [size.label() for size in one.milestones_within()] == ["2MB"]
+    with pytest.raises(ValidationError, match="objective on milestone_2MB"):
+        scenario(
+            flows=[{"kind": "tcp", "download": "20 MB"}], objectives=[{"metric": "milestone_2MB", "at_most": "3 s"}]
+        )
+
+
 def test_only_quic_flows_take_what_is_asked_of_the_cell() -> None:
     one = lab({"stop": "5 s"}, TCP, UDP, parameters={"server.congestion_control": "cubic"})
     assert one.host("server0").environment["SERVER_PARAMS"] == "--cc=cubic"
@@ -216,13 +256,24 @@ def test_names_that_nobody_has_are_found_where_they_stand(tmp_path: Path, text: 
 def test_the_shipped_scenarios_make_labs(family: str) -> None:
     known = {name: one for name, (one, _) in catalogue().implementations().items()}
     for one in catalogue().find_scenarios([family]):
-        request = Request([one], [known["ngtcp2"]], [known["ngtcp2"]])
-        names = {*named(points_of(request)), "ngtcp2"}
-        made = cells(request, images(*names), SIM, known)
-        assert made
-        for cell in made:
-            lab = build_lab(cell, 0)
+        clients, servers = ([known[name] for name in names or ("ngtcp2",)] for names in (one.clients, one.servers))
+        request = Request([one], clients, servers)
+        names = {*named(points_of(request)), *(item.name for item in (*clients, *servers))}
+        seen: dict[str, set[object]] = {name: set() for name in one.vary}
+        played = set()
+        for cell in cells(request, images(*names), SIM, known):
+            try:
+                lab = build_lab(cell, 0)
+            except UnsupportedError as error:
+                assert "congestion_control" in str(error)
+                continue
             assert len(lab.flows) == len(one.flows)
+            played.add(cell.server.name)
+            for name, values in seen.items():
+                values.add(cell.parameters[name])
+        # Nothing is in a scenario's lists that nobody can play.
+        assert all(values == {str(value) for value in one.vary[name]} for name, values in seen.items())
+        assert played >= {item.name for item in servers} or not one.open_roles
 
 
 def test_a_scenario_says_who_is_in_it_where_nobody_else_does() -> None:

@@ -20,7 +20,10 @@ from harness.stats import entropy, jain, product
 from harness.store import read_run
 from tests.unit.captures import make_run
 from tests.unit.shared_flows import (
+    MS,
     SCENARIO,
+    Passing,
+    Segment,
     passing,
     tcp_rows,
     transfer,
@@ -195,6 +198,40 @@ def test_fairness_among_the_responsive(tmp_path: Path) -> None:
         "agg_in_flight and agg_utilisation_bdp, for want of in_flight of flow 2: left out, its sender tells none"
         in (found.warnings)
     )
+
+
+@pytest.mark.parametrize("sender", ["server", "client"])
+def test_tcp_of_a_size_counts_on_the_connection_that_has_its_data(sender: str, tmp_path: Path) -> None:
+    """The generator's own connection (port 40000) begins 100 ms before and has its last word 100 ms after the data."""
+    down, control = sender == "server", 40000
+
+    def segment(to_client: bool, size: int, port: int, number: int) -> Segment:
+        return Segment(0, to_client, b"", size, 0, sequence=number, identification=number, port=port)
+
+    says = [(150, False, 30), (170, True, 30), (190, False, 30), (540, False, 1), (560, True, 1)]
+    passed = [Passing(segment(up, size, control, at), at, at + 10) for at, up, size in says]
+    passed.append(Passing(segment(False, 0, 5202, 1), 250, 260))
+    passed += [Passing(segment(down, 500, 5202, at), at, at + 20) for at in (300, 350, 400, 430)]
+    write_captures(tmp_path, sorted(passed, key=lambda one: one.came))
+    write_lab(tmp_path, [{"kind": "tcp", "start": 0.1, "sender": sender}])
+    write_counters(tmp_path, {})
+    (tmp_path / "growth.csv").write_text("t_ns,flow,transfer,bytes\n")
+    (tmp_path / "cpu.csv").write_text("t_ns,container,cpu_ns,rcvbuf_errors\n")
+    direction = "to_client" if down else "to_server"
+    flows = [{"kind": "tcp", "download": "2 kB", "start": "100 ms", "direction": direction}]
+    ran = transfer(0)
+    found = measure(tmp_path, make_run(scenario={**SCENARIO, "flows": flows}, transfers=(ran,)))
+    (completion,) = [item for item in found.measurements if item.name == "flow_completion_time"]
+    # From 250 ms, when the connection is opened, to 450 ms, when the last of its data is there.
+    assert completion.value == pytest.approx(0.2)
+    assert completion.direction == "lower"
+    assert found.value("mean_throughput_l7") == pytest.approx(2000 * 8 / 0.2 / 1e6)
+    assert found.value("mean_throughput") == pytest.approx(2000 * 8 / 0.2 / 1e6)
+    assert found.value("completion") is None and not any("completion" in line for line in found.warnings)
+    late = ran.model_copy(update={"exit_code": None, "ended_ns": ran.started_ns + 2000 * MS})
+    found = measure(tmp_path, make_run("timed_out", {**SCENARIO, "flows": flows}, transfers=(late,)))
+    assert found.value("flow_completion_time") is None
+    assert "flow_completion_time of flow 0: left out, it did not come to its end" in found.warnings
 
 
 def test_moving_average() -> None:

@@ -3,11 +3,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from harness.model import GilbertElliott, Implementation, Red, Scenario
+from harness.model import Flow, GilbertElliott, Implementation, Red, Scenario
 from tests.examples import implementation, link, path, scenario
 
 
@@ -35,6 +36,30 @@ def test_impossible_links(more: dict[str, Any], words: str) -> None:
 def test_a_queue_may_be_written_as_its_size() -> None:
     assert link(queue="25 packets") == link(queue={"discipline": "droptail", "size": "25 packets"})
     assert link(queue={"size": "25 packets"}) == link(queue="25 packets")
+
+
+@pytest.mark.parametrize(
+    ("limit", "low", "high"),
+    [("1 BDP", "0.3 BDP", "0.8 BDP"), ("25 kB", "7500 B", "20 kB"), ("33 packets", "10 packets", "26 packets")],
+)
+def test_red_may_be_written_as_its_limit(limit: str, low: str, high: str) -> None:
+    red = {"discipline": "red", "limit": limit, "min": low, "max": high, "probability": "10 %", "wq": 0.002}
+    assert link(queue=f"RED {limit}") == link(queue={**red, "average_packet": "1500 B"})
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"), [("RED", "not a queue size"), ("RED 1", "not a queue size"), ("red 1 BDP", "not a")]
+)
+def test_red_needs_a_limit(text: str, reason: str) -> None:
+    with pytest.raises(ValidationError, match=reason):
+        link(queue=text)
+
+
+def test_a_switch_may_be_written_as_yaml_reads_it() -> None:
+    text = "{server.pacing: off, client.ecn: on}"
+    assert yaml.safe_load(text) == {"server.pacing": False, "client.ecn": True}
+    flow = Flow.model_validate({"download": "1 MB", "parameters": yaml.safe_load(text)})
+    assert flow.parameters == {"server.pacing": "off", "client.ecn": "on"}
 
 
 def test_red_is_read() -> None:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import struct
 from pathlib import Path
 from typing import Any
 
+import altair as alt
 import polars as pl
 import pytest
 import vl_convert
@@ -16,8 +18,9 @@ from harness.judge import judge
 from harness.outcome import Cell
 from harness.plots.distribution import ecdf
 from harness.plots.drop_rate import rates
+from harness.plots.operating_point_plane import beside_markers
 from harness.plots.pairs import beside
-from harness.plots.parts import binned, smoothed_rates, thinned, top
+from harness.plots.parts import binned, brief, smoothed_rates, thinned, top
 from harness.plots.registry import plots
 from harness.plots.render import Format, figure, figures, has_letters, write
 from harness.plots.stored import find_drawings, folder_name
@@ -64,6 +67,8 @@ def test_the_figures_of_the_documents_are_there() -> None:
 def test_every_figure_of_a_run_is_drawn(name: str) -> None:
     made = figure(plots()[name], link_sharing_run(SECONDS))
     assert made is not None
+    # Raises where it is not Vega-Lite: what is drawn is not held against the schema each time.
+    alt.Chart.from_dict(made.specification)
     svg = vl_convert.vegalite_to_svg(made.specification)
     assert plots()[name].title in svg
     assert "test/link-sharing · alpha → beta · server.congestion_control reno · virtual time · seed 1" in svg
@@ -74,6 +79,50 @@ def test_every_figure_of_a_run_is_drawn(name: str) -> None:
         "in flight (packets)", "sRTT (ms)", "mean sRTT (ms)", "mean throughput (Mbit/s)", "mean in flight (packets)",
     }  # fmt: skip
     assert titles
+
+
+@pytest.mark.parametrize("name", sorted(OF_A_RUN - WITHOUT_SERIES))
+def test_a_flow_alone_is_drawn_as_wide_as_any(name: str) -> None:
+    made = figure(plots()[name], drawn_of(link_sharing(20, [{"start": "2 s", "stop": "20 s"}])))
+    assert made is not None
+    svg = vl_convert.vegalite_to_svg(made.specification)
+    assert "NaN" not in svg
+    symbol, label = (
+        re.search(rf"role-legend-{part}.*?translate\((\d+),", svg, re.DOTALL) for part in ("symbol", "label")
+    )
+    # A legend's line is 20 pixels long, and its word begins beyond its end. Rows and drops have no legend.
+    assert (symbol is None) == (name in ("congestion_window", "drop_rate"))
+    if symbol is not None:
+        assert label is not None
+        assert int(label[1]) - int(symbol[1]) > 10
+
+
+def test_a_flow_without_drops_has_its_row() -> None:
+    whole = link_sharing_run(SECONDS)
+    assert whole.series is not None
+    quiet = Drawn(whole.run, None, whole.series.filter((pl.col("name") != "drop") | (pl.col("t") < 1)), (10.0, 12.0))
+    made = figure(plots()["window_queue_drops"], quiet)
+    assert made is not None
+    svg = vl_convert.vegalite_to_svg(made.specification)
+    # In the legend, and at the row.
+    assert svg.count(">0 alpha → beta (reno)<") == 2
+
+
+def test_numbers_stay_clear_of_markers_and_of_each_other() -> None:
+    assert beside_markers([(0.0, 0.0)]) == [(13.0, 0.0)]
+    spots = [(50.0, 50.0), (53.0, 52.0), (48.0, 47.0)]
+    placed = beside_markers(spots)
+    for own, place in zip(spots, placed, strict=True):
+        assert math.dist(own, place) < 20
+        others = [*spots, *(other for other in placed if other != place)]
+        assert min(math.dist(place, other) for other in others) > 9
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(5.7043, "5.7"), (10, "10"), (45.28, "45.3"), (1234.4, "1234"), (0.1234, "0.123")]
+)
+def test_numbers_in_figures_are_brief(value: float, text: str) -> None:
+    assert brief(value) == text
 
 
 def test_a_pair_is_drawn_beside_each_other_on_the_same_axes() -> None:
@@ -159,6 +208,14 @@ def test_a_detail_is_in_the_middle_of_the_time_all_flows_share() -> None:
     far: list[dict[str, object]] = [{"stop": "60 s"}]
     assert Drawn(run_of(link_sharing(60, far, delay="290 ms")), None, None).detail == (22.0, 37.0)
     assert Drawn(run_of(link_sharing(50)), None, None, (1.0, 2.0)).detail == (1.0, 2.0)
+
+
+def test_a_detail_ends_with_a_flow_that_its_size_ends() -> None:
+    flows: list[dict[str, object]] = [{"stop": "50 s"}, {"download": "2 MB", "start": "10 s"}]
+    rows = [(flow, "throughput", t / 10, 1.0) for flow, span in ((0, (0, 500)), (1, (100, 160))) for t in range(*span)]
+    series = pl.DataFrame(rows, schema=["flow", "name", "t", "value"], orient="row")
+    # The second is there from 10 to 16 s, and has 2 s to find its share.
+    assert Drawn(run_of(link_sharing(50, flows)), None, series).detail == (12.0, 15.0)
 
 
 def test_flows_that_never_meet_have_a_detail_too() -> None:
@@ -316,7 +373,7 @@ def _nothing(wanted: Any) -> list[CellResult]:
 def test_files_of_a_run(tmp_path: Path) -> None:
     run, folder = link_sharing_run(SECONDS), tmp_path / "made" / "here"
     files = write(run, folder, set(Format), tmp_path / "cache", only=["operating_point_plane"])
-    assert [file.name for file in files] == ["operating_point_plane.png", "operating_point_plane.svg", "figures.html"]
+    assert [file.name for file in files] == ["operating_point_plane.png", "operating_point_plane.svg", "chosen.html"]
     png, svg, html = (file.read_bytes() for file in files)
     width, height = struct.unpack(">II", png[16:24])
     drawn = re.search(rb'<svg[^>]* width="(\d+)" height="(\d+)"', svg)
@@ -370,9 +427,9 @@ def test_this_machine_has_letters() -> None:
 
 def test_folders_name_the_point() -> None:
     run = link_sharing_run(SECONDS)
-    assert folder_name(run) == Path("test/link-sharing/alpha-beta-server.congestion_control=reno-virtual-1-0")
+    assert folder_name(run.run) == Path("test/link-sharing/alpha-beta-server.congestion_control=reno-virtual-1-0")
     cell: Cell = run.run.cell.model_copy(update={"parameters": {"path.forward.rate": "50 Mbit/s"}})
-    moved = Drawn(run.run.model_copy(update={"cell": cell}), None, None)
+    moved = run.run.model_copy(update={"cell": cell})
     assert folder_name(moved) == Path("test/link-sharing/alpha-beta-path.forward.rate=50_Mbit_s-virtual-1-0")
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -108,6 +109,14 @@ def test_what_iperf3_wrote(tmp_path: Path) -> None:
     path.write_text('{"intervals":[{"sum":{"bytes":1000000,"seconds":1.0}},{"sum":{"bytes":500000,"seconds":0.5}}]}')
     written = read_iperf3(path)
     assert written is not None and written.rate_mbps == pytest.approx(8)
+    # As iperf 3.18 writes it where the client was told to end: the last second twice.
+    seconds = [
+        {"sum": {"start": start, "end": start + 1, "bytes": size, "seconds": 1.0}}
+        for start, size in ((0, 10**6), (1, 5 * 10**5), (1, 5 * 10**5))
+    ]
+    path.write_text(json.dumps({"intervals": seconds}))
+    written = read_iperf3(path)
+    assert written is not None and (written.size, written.seconds) == (1_500_000, 2.0)
     for text in ('{"intervals":[]}', '{"error":"x"}', '{"interv', "[]"):
         path.write_text(text)
         assert read_iperf3(path) is None

@@ -116,6 +116,10 @@ def test_the_plan_says_who_sends_what() -> None:
         ("client", environment(traffic=CBR | {"packet": [12, 12]}), "a datagram of 12 B has no room"),
         ("client", environment(traffic=UNIFORM | {"packet": [9, 3]}), "sizes of 9 to 3 B"),
         ("client", environment(traffic={"model": "pareto", "packet": [9, 9]}), "no model of traffic is called 'pareto'"),
+        ("client", environment(seconds=None), "either seconds or a size"),
+        ("client", environment(size=10), "either seconds or a size"),
+        ("client", environment(seconds=None, size=10), "UDP has no size"),
+        ("client", environment(kind="tcp", seconds=None, size=0), "a size of 0 B"),
         ("client", {"PEER": "server4"}, "do not describe a flow: KeyError: 'TRAFFIC'"),
         ("client", environment() | {"CLIENT_PARAMS": "--congestion-control=reno"}, "this client sends no data"),
     ],
@@ -140,6 +144,33 @@ def test_iperf_is_told_what_the_plan_says() -> None:
     cbr = Plan("client", "tcp", "client", 12.5, Law.read(CBR), 1, "server6")
     words = " ".join(tcp.client_command(cbr, socket.AF_INET6, 443))
     assert words == "iperf3 -c server6 -6 -p 443 --cport 5202 -C cubic -t 73 -J -b 1920000 -l 1200 -N"
+    assert " ".join(tcp.server_command(bulk, socket.AF_INET, 443)) == "iperf3 -s -1 -4 -p 443 -J"
+
+
+def test_iperf_reads_what_it_sends_of_a_size() -> None:
+    given = environment("server", "tcp", traffic={"model": "bulk"}, seconds=None, size=2_000_000)
+    client, server = (read_plan(role, given) for role in ("client", "server"))
+    # For ever, until it is told to end; 2,000,000 B are 16 blocks of 125,000 B.
+    words = " ".join(tcp.client_command(client, socket.AF_INET, 443))
+    assert words == "iperf3 -c 127.0.0.1 -4 -p 443 --cport 5202 -C cubic -t 0 -J -R -l 125000"
+    words = " ".join(tcp.server_command(server, socket.AF_INET, 443))
+    assert words == "iperf3 -s -1 -4 -p 443 -J -F /proc/self/fd/0"
+    given = environment("client", "tcp", seconds=None, size=2_000_000)
+    client, server = (read_plan(role, given) for role in ("client", "server"))
+    words = " ".join(tcp.client_command(client, socket.AF_INET, 443))
+    assert words == (
+        "iperf3 -c 127.0.0.1 -4 -p 443 --cport 5202 -C cubic -t 0 -J -b 1920000 -l 1200 -N -F /proc/self/fd/0"
+    )
+    assert " ".join(tcp.server_command(server, socket.AF_INET, 443)) == "iperf3 -s -1 -4 -p 443 -J"
+
+
+@pytest.mark.parametrize(
+    ("size", "length"),
+    # 1,000,003 is a prime; of 131,073 = 3 · 43691 B a third is the longest part.
+    [(1, 131072), (5000, 5000), (131072, 131072), (131073, 43691), (10**7, 125000), (2**30, 131072), (1000003, 131072)],
+)
+def test_blocks_are_even_where_they_can_be(size: int, length: int) -> None:
+    assert tcp.block_length(size) == length
 
 
 def test_a_congestion_control_nobody_has_is_named_with_those_there_are() -> None:
@@ -193,7 +224,7 @@ def test_the_request_is_that_of_sock_diag() -> None:
 
 def test_a_response_is_read_attribute_by_attribute() -> None:
     identity = struct.pack("!HH16s16s", 443, 5202, bytes([193, 167, 100, 100]), bytes([193, 167, 0, 100])) + bytes(12)
-    body = struct.pack("=BBBB", 2, 1, 0, 0) + identity + struct.pack("=IIIII", 0, 0, 0, 0, 77)
+    body = struct.pack("=BBBB", 2, 1, 0, 0) + identity + struct.pack("=IIIII", 0, 9, 0, 0, 77)
     # INET_DIAG_SHUTDOWN, one byte and its padding; INET_DIAG_CONG; INET_DIAG_INFO.
     body += struct.pack("=HHB3x", 5, 8, 1) + struct.pack("=HH6s2x", 10, 4, b"cubic\0")
     body += struct.pack("=HH", 4 + 248, 2) + info_bytes()
@@ -204,6 +235,10 @@ def test_a_response_is_read_attribute_by_attribute() -> None:
     found = diag.connection(first)
     assert (found.family, found.state, found.ports, found.algorithm) == (2, 1, (443, 5202), "cubic")
     assert (found.identity, found.info) == (identity, info_bytes())
+    assert found.unread == 9
+    # The field behind bytes_acked, which is the 34th.
+    assert diag.bytes_received(found.info) == 35
+    assert diag.bytes_received(b"") == 0
 
 
 @pytest.mark.parametrize("broken", [struct.pack("=IHHII", 3, 20, 0, 0, 0), bytes(72) + struct.pack("=HH", 0, 2)])
@@ -469,6 +504,11 @@ _IPERF = """#!{python}
 import json, os, socket, sys, time
 words = sys.argv[1:]
 port = int(words[words.index("-p") + 1])
+def pour(out):
+    with open(words[words.index("-F") + 1], "rb", buffering=0) as source:
+        while piece := source.read(1 << 17):
+            out.sendall(piece)
+            time.sleep(0.003)
 if os.environ.get("COMPLAINT"):
     print(json.dumps({{"error": os.environ["COMPLAINT"]}}))
     sys.exit(1)
@@ -479,6 +519,12 @@ if "-s" in words:
         data, _ = listener.accept()
         data.setsockopt(socket.IPPROTO_TCP, 13, os.environ["ALGORITHM"].encode())
         control.sendall(bytes(50_000))
+        if "-F" in words:
+            pour(data)
+        elif os.environ.get("SIZED"):
+            while data.recv(1 << 16):
+                pass
+            sys.exit(0)
         try:
             while True:
                 data.sendall(bytes(1000))
@@ -489,7 +535,11 @@ control = socket.create_connection(("127.0.0.1", port))
 data = socket.socket()
 data.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 data.bind(("", int(words[words.index("--cport") + 1])))
+data.setsockopt(socket.IPPROTO_TCP, 13, os.environ["ALGORITHM"].encode())
 data.connect(("127.0.0.1", port))
+data.sendall(bytes(37))
+if "-F" in words:
+    pour(data)
 while data.recv(1 << 16):
     pass
 """
@@ -531,6 +581,32 @@ def test_the_data_connection_is_sampled_where_it_is_sent(iperf: str, tmp_path: P
     assert sent[0] < 10_000 < sent[-1] < 240_000 + 1000
     steps = np.diff([row["t_ns"] for row in rows])
     assert np.median(steps) == pytest.approx(20e6, rel=0.25)
+
+
+@pytest.mark.parametrize("sender", ["server", "client"])
+def test_a_flow_of_a_size_ends_when_all_of_it_has_arrived(sender: str, iperf: str, tmp_path: Path) -> None:
+    size = 3_000_001
+    given = environment(sender, "tcp", seconds=None, size=size, traffic={"model": "bulk"})
+    given |= {"PATH": iperf, "ALGORITHM": "cubic", "SIZED": "1"}
+    port = free_port()
+    with serving(given, tmp_path / "server", port) as server:
+        assert ended(play("client", given, tmp_path / "client", port), 20) == (0, "")
+        server.terminate()
+        assert ended(server, 5) == (0, "")
+    with (tmp_path / sender / "tcp.csv").open() as file:
+        last = list(csv.DictReader(file))[-1]
+    # Behind the client's SYN and iperf3's cookie.
+    head = 38 if sender == "client" else 0
+    assert int(last["bytes_acked"]) <= size + head
+    if sender == "client":
+        assert int(last["bytes_sent"]) == size + 37
+
+
+def test_a_flow_of_a_size_whose_iperf_ends_first_has_failed(iperf: str, tmp_path: Path) -> None:
+    given = environment("client", "tcp", seconds=None, size=10**6, traffic={"model": "bulk"})
+    given |= {"PATH": iperf, "COMPLAINT": "control socket has closed unexpectedly"}
+    code, said = ended(play("client", given, tmp_path / "client", free_port()), 10)
+    assert (code, said) == (1, "traffic: iperf3 ended with exit code 1: control socket has closed unexpectedly\n")
 
 
 def test_a_server_that_uses_another_congestion_control_ends_with_the_reason(iperf: str, tmp_path: Path) -> None:

@@ -24,8 +24,8 @@ def throughput(view: RunView) -> Iterator[Finding]:
     """mean_throughput_l7 (Mbit/s): what the receiving application got during the flow's life, by its length.
 
     QUIC: growth of the client's file. TCP: bytes acknowledged cumulatively (RFC 4898 tcpEStatsAppHCThruOctetsAcked),
-    which arrived in order. UDP: the same as mean_throughput, for the payload is all there is. CCPerf's
-    mean_throughput_l7.
+    which arrived in order; its size where it has one and all of it came. UDP: the same as mean_throughput, for the
+    payload is all there is. CCPerf's mean_throughput_l7.
     """
     missing = []
     for flow in flows_of(view):
@@ -67,6 +67,10 @@ def _samples(flow: SharedFlow, *needed: str) -> pl.DataFrame | None:
 
 
 def _acknowledged(flow: SharedFlow) -> float | None:
+    asked = flow.view.flows[flow.number].download
+    if asked is not None and flow.complete:
+        # The last acknowledgements are under way when the flow ends.
+        return float(asked.bytes)
     rows = _samples(flow, "bytes_acked")
     return None if rows is None else float(rows["bytes_acked"][-1])
 

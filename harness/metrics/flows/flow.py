@@ -18,7 +18,7 @@ from harness.traces.lab import FlowAddresses
 
 @dataclass(frozen=True)
 class SharedFlow:
-    """A flow of a run that has more than one download to its end."""
+    """A flow of a run that has more than one file downloaded to its end."""
 
     view: RunView
     series: RunSeries
@@ -34,6 +34,11 @@ class SharedFlow:
     def prefix(self) -> str:
         """What stands before the names of its metrics."""
         return flow_prefix(self.number, len(self.view.flows))
+
+    @property
+    def complete(self) -> bool:
+        """Whether its client came to an end of its own: all that it was to transfer has arrived."""
+        return any(item.flow == self.number and item.exit_code == 0 for item in self.view.run.transfers)
 
     @property
     def responsive(self) -> bool:
@@ -69,7 +74,7 @@ def within(points: Points, life: Life) -> Points:
 
 
 def flows_of(view: RunView) -> tuple[SharedFlow, ...]:
-    """The flows of which something arrived; none in a run of one download to its end."""
+    """The flows of which something arrived; none in a run of one file downloaded to its end."""
     if not view.shared or view.lab is None or view.series is None:
         return ()
     series = view.series

@@ -42,7 +42,7 @@ def mean_rate(flow: SharedFlow, side: Capture) -> float:
 def variation(view: RunView) -> Iterator[Finding]:
     """cov_throughput (1): standard deviation of the throughput's samples of 0.1 s by their mean.
 
-    CCPerf's cov_throughput_l4. It grows as samples get shorter; 0.1 s is CCPerf's sample too (`series.grid`).
+    CCPerf's cov_throughput_l4. It grows as samples get shorter; CCPerf's length is not published (`series.grid`).
     """
     for flow in flows_of(view):
         value = flow.samples("throughput").value

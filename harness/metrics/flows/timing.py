@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from harness.metrics.flows.flow import SharedFlow, flows_of
+from harness.metrics.flows.flow import SharedFlow, flows_of, left_out
 from harness.metrics.flows.rates import CAPTURES
 from harness.metrics.registry import Finding, metric
 from harness.metrics.view import RunView
@@ -22,10 +22,16 @@ WEIGHT = 1 / 8
 def completion(view: RunView) -> Iterator[Finding]:
     """flow_completion_time (s): from the client's first packet to the last payload at the receiver's side.
 
-    Of a flow that is cut off this is about how long it was let run; what was queued then still arrives. CCPerf's
-    flow_completion_time_l4.
+    Of a flow that is cut off this is about how long it was let run; what was queued then still arrives. Of TCP that
+    ends with its size both are those of the connection that has the data: what its generator arranges on another
+    before and after is no part of it. CCPerf's flow_completion_time_l4.
     """
-    for flow in flows_of(view):
+    flows = flows_of(view)
+    broken = [flow for flow in flows if flow.facts.stop is None and not flow.complete]
+    yield from left_out("flow_completion_time", broken, "it did not come to its end")
+    for flow in flows:
+        if flow in broken:
+            continue
         seconds = (flow.life.last_ns - flow.life.start_ns) / 1e9
         direction: Direction = "lower" if flow.facts.stop is None else "neutral"
         vantage = CAPTURES[flow.facts.sender][1]

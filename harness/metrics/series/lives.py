@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from harness.metrics.series.grid import BIN_NS
 from harness.traces.capture import Capture
@@ -20,13 +21,16 @@ _NEVER = 2**62
 
 @dataclass(frozen=True)
 class Life:
-    """A flow from its first packet to its stop. All times in ns since time zero but `zero_ns`."""
+    """A flow from its first packet to its stop, or to the end of what it has to transfer.
+
+    All times in ns since time zero but `zero_ns`.
+    """
 
     flow: int
     zero_ns: int
     """Time zero since the epoch."""
     start_ns: int
-    """Its client's first packet."""
+    """Its client's first packet; of TCP that ends with its size the first of the connection that has the data."""
     end_ns: int
     """Its stop, or where it has none its last arrival; at most the end of its client, should that have died."""
     last_ns: int
@@ -78,11 +82,27 @@ def _life(flow: FlowAddresses, left: Capture, right: Capture, zero_ns: int, end_
     down = flow.sender == "server"
     sent, received = (at_server, at_client) if down else (at_client, at_server)
     sent, received = sent.where(sent.to_client == down), received.where(received.to_client == down)
-    first = np.flatnonzero(~at_client.to_client)
-    arrived = np.flatnonzero(received.payload > 0)
+    if flow.kind == "tcp" and flow.stop is None:
+        # The generator's own connection begins round trips before, and says after the end that it is over.
+        port = _data_port(received, down)
+        first = np.flatnonzero(~at_client.to_client & (at_client.source_port == port))
+        arrived = np.flatnonzero((received.payload > 0) & (_client_port(received, down) == port))
+    else:
+        first = np.flatnonzero(~at_client.to_client)
+        arrived = np.flatnonzero(received.payload > 0)
     if not len(first) or not len(arrived):
         return None
     last_ns = int(received.t_ns[arrived[-1]]) - zero_ns
     stop_ns = last_ns if flow.stop is None else round(flow.stop * 1e9)
     start_ns = int(at_client.t_ns[first[0]]) - zero_ns
     return Life(flow.flow, zero_ns, start_ns, max(start_ns, min(stop_ns, end_ns)), last_ns, sent, received)
+
+
+def _client_port(received: Capture, down: bool) -> npt.NDArray[np.int64]:
+    return received.destination_port if down else received.source_port
+
+
+def _data_port(received: Capture, down: bool) -> int:
+    """The client's port of the connection that carries most of the payload; 0 where nothing came."""
+    ports, which = np.unique(_client_port(received, down), return_inverse=True)
+    return int(ports[np.bincount(which, weights=received.payload).argmax()]) if len(ports) else 0

@@ -1,7 +1,7 @@
 """Plays one end of a flow: `python3 -m traffic client|server`.
 
-Exit codes: 0 a client that sent or received for its time, and a server that was told to end; 143 a client that was
-told to end before; 1 anything else, with one line on stderr.
+Exit codes: 0 a client that sent or received for its time or until all of its size had arrived, and a server that was
+told to end; 143 a client that was told to end before; 1 anything else, with one line on stderr.
 """
 
 from __future__ import annotations

@@ -51,6 +51,8 @@ _FIELDS = {
     "total_rto_time_ms": (244, "I"),
 }
 COLUMNS = tuple(_FIELDS)
+#: tcpi_bytes_received, at the end that receives.
+_RECEIVED_AT, _RECEIVED = 128, struct.Struct("=Q")
 _UNPACK = {name: (offset, struct.Struct("=" + form)) for name, (offset, form) in _FIELDS.items()}
 #: What a figure is before there is a first sample of it (tcp_min_rtt, tcp_get_info in net/ipv4/tcp.c).
 _NONE_YET = {"min_rtt_us": 0xFFFFFFFF, "srtt_us": 0}
@@ -65,6 +67,11 @@ def tcp_info(raw: bytes) -> dict[str, int | None]:
     return figures
 
 
+def bytes_received(raw: bytes) -> int:
+    """Bytes that have arrived in order, by a struct tcp_info; 0 where it is empty."""
+    return int(_RECEIVED.unpack_from(raw, _RECEIVED_AT)[0]) if len(raw) >= _RECEIVED_AT + _RECEIVED.size else 0
+
+
 @dataclass(frozen=True)
 class Connection:
     """One socket as the kernel describes it."""
@@ -77,6 +84,8 @@ class Connection:
     """struct tcp_info; empty where it has none any more."""
     algorithm: str
     """Its congestion control; empty as above."""
+    unread: int
+    """Bytes that have arrived in order and wait for the application (idiag_rqueue)."""
 
     @property
     def ports(self) -> tuple[int, int]:
@@ -105,6 +114,7 @@ def messages(datagram: bytes) -> Iterator[tuple[int, bytes]]:
 def connection(body: bytes) -> Connection:
     """The socket of an inet_diag_msg and its attributes."""
     family, state, _, _ = _BEFORE.unpack_from(body)
+    _, unread, _, _, _ = _AFTER.unpack_from(body, _BEFORE.size + _SOCKET.size)
     identity = body[_BEFORE.size : _BEFORE.size + _SOCKET.size]
     attributes = {}
     rest = body[_BEFORE.size + _SOCKET.size + _AFTER.size :]
@@ -115,7 +125,7 @@ def connection(body: bytes) -> Connection:
         attributes[kind] = rest[_ATTRIBUTE.size : length]
         rest = rest[(length + 3) & ~3 :]
     algorithm = attributes.get(INET_DIAG_CONG, b"").rstrip(b"\0").decode()
-    return Connection(family, state, identity, attributes.get(INET_DIAG_INFO, b""), algorithm)
+    return Connection(family, state, identity, attributes.get(INET_DIAG_INFO, b""), algorithm, unread)
 
 
 class Diag:

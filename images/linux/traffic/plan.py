@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import socket
 from collections.abc import Mapping
@@ -28,7 +29,7 @@ class Plan:
     kind: Kind
     sender: Role
     seconds: float
-    """From the client's start to the end of its traffic."""
+    """From the client's start to the end of its traffic; infinite where a size ends it."""
     law: Law | None
     """When how much is sent; None for as much as goes."""
     seed: int
@@ -36,6 +37,8 @@ class Plan:
     """Name of the server."""
     algorithm: str = DEFAULT_ALGORITHM
     """The sender's congestion control; TCP only."""
+    size: int | None = None
+    """Bytes to transfer; TCP only. None where a time ends it."""
 
     @property
     def sends(self) -> bool:
@@ -62,6 +65,20 @@ def _algorithm(kind: Kind, words: list[str]) -> str:
     return algorithm
 
 
+def _extent(kind: Kind, raw: Mapping[str, Any]) -> tuple[float, int | None]:
+    """(seconds, size): infinite and a size, or a time and None."""
+    seconds, size = (raw.get(name) for name in ("seconds", "size"))
+    if (seconds is None) == (size is None):
+        raise TrafficError("a flow has either seconds or a size")
+    if size is None:
+        return float(seconds), None
+    if kind == "udp":
+        raise TrafficError("UDP has no size: datagrams that are lost are not sent again")
+    if int(size) < 1:
+        raise TrafficError(f"a size of {size} B")
+    return math.inf, int(size)
+
+
 def read_plan(role: str, environment: Mapping[str, str]) -> Plan:
     """Read PEER, TRAFFIC and CLIENT_PARAMS or SERVER_PARAMS. TrafficError when they are not what they should be."""
     own = _one_of(role, Role, "the role")
@@ -70,7 +87,8 @@ def read_plan(role: str, environment: Mapping[str, str]) -> Plan:
         kind = _one_of(raw["kind"], Kind, "the kind of traffic")
         sender = _one_of(raw["sender"], Role, "the sender")
         law = Law.read(raw["traffic"])
-        seconds, seed, words = float(raw["seconds"]), int(raw["seed"]), [str(word) for word in raw["words"]]
+        seconds, size = _extent(kind, raw)
+        seed, words = int(raw["seed"]), [str(word) for word in raw["words"]]
         peer = environment["PEER"]
     except (KeyError, TypeError, ValueError) as error:
         raise TrafficError(f"TRAFFIC and PEER do not describe a flow: {type(error).__name__}: {error}") from error
@@ -82,7 +100,7 @@ def read_plan(role: str, environment: Mapping[str, str]) -> Plan:
         raise TrafficError(f"a datagram of {law.packet[0]} B has no room for its number and time, {HEAD} B")
     if kind == "tcp" and law is not None and law.model != "cbr":
         raise TrafficError(f"iperf3 sends at a constant rate or as much as goes, not by the law {law.model}")
-    return Plan(own, kind, sender, seconds, law, seed, peer, _algorithm(kind, words))
+    return Plan(own, kind, sender, seconds, law, seed, peer, _algorithm(kind, words), size)
 
 
 def address_of(peer: str, port: int, kind: Kind) -> tuple[int, Any]:

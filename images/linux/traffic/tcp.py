@@ -1,13 +1,21 @@
-"""TCP traffic: iperf3 over this kernel's TCP, cut off in time, with samples of the connection at the sender.
+"""TCP traffic: iperf3 over this kernel's TCP, of a time or of a size, with samples of the connection at the sender.
 
 iperf3's client opens two connections, one to control the test and one for data; the second has a port of its own
 (--cport), by which it is known at both ends. iperf3 counts its time from the moment both ends are ready, several round
 trips after its start, and in whole seconds. A flow's time counts from its start: it is ended by a signal instead,
 upon which iperf3's client writes its results, tells the server, and closes both connections.
+
+A flow of a size is ended the same way, once the client's kernel knows that all of it has arrived. iperf3's own -n would
+not do: it looks once a second whether that much was given to the socket, and then has the server close the connection
+with what is still under way (iperf 3.18: of -n 1000000 from the client, over 2 Mbit/s, 875000 B were received). Instead
+the sender reads what it sends from a pipe (-F) into which exactly that many bytes go, and waits at its end. What is
+exact: the bytes of the stream, by the captures, the kernel and the sender's report. The receiver's report counts whole
+blocks, which come out even where `block_length` finds a divisor; else it misses the last one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -15,20 +23,25 @@ import select
 import signal
 import socket
 import subprocess
+import threading
 import time
 from pathlib import Path
 
 from traffic import TrafficError
-from traffic.diag import ESTABLISHED, LISTEN, Diag
+from traffic.diag import ESTABLISHED, LISTEN, Connection, Diag, bytes_received, tcp_info
 from traffic.plan import Plan, address_of
 from traffic.readiness import version_negotiation
-from traffic.sampler import PERIOD, Sampler
+from traffic.sampler import COOKIE, PERIOD, Sampler
 from traffic.udp import bound
 
 #: The client's port of the connection that has the data; outside the range from which the kernel takes ports.
 DATA_PORT = 5202
 #: Seconds iperf3 is given beyond the flow's, and to end after the signal.
 BEYOND, GRACE = 60, 1.0
+#: Where iperf3 reads what it sends of a flow with a size: its standard input.
+FEED = "/proc/self/fd/0"
+#: iperf3's own block length for TCP, bytes, and the least that is worth having for an even report.
+BLOCK, LEAST_BLOCK = 128 * 1024, 4096
 _TCP_CONGESTION = 13  # linux/tcp.h
 
 
@@ -48,7 +61,9 @@ def client_command(plan: Plan, family: int, port: int) -> list[str]:
     """iperf3's client for a flow."""
     command = [
         "iperf3", "-c", plan.peer, f"-{6 if family == socket.AF_INET6 else 4}", "-p", str(port),
-        "--cport", str(DATA_PORT), "-C", plan.algorithm, "-t", str(math.ceil(plan.seconds) + BEYOND), "-J",
+        "--cport", str(DATA_PORT), "-C", plan.algorithm,
+        # 0 is for ever.
+        "-t", "0" if plan.size is not None else str(math.ceil(plan.seconds) + BEYOND), "-J",
     ]  # fmt: skip
     if plan.sender == "server":
         command.append("-R")
@@ -56,22 +71,38 @@ def client_command(plan: Plan, family: int, port: int) -> list[str]:
         # iperf3 holds a mean rate block by block. Its usual 128 kB would be a burst of 90 packets now and then; a
         # packet's worth each time, sent at once (-N: not held back until there is a full segment), is smooth.
         command += ["-b", str(round(plan.law.rate)), "-l", str(plan.law.packet[0]), "-N"]
-    return command
+    elif plan.size is not None:
+        command += ["-l", str(block_length(plan.size))]
+    return command + _feed(plan)
 
 
-def server_command(family: int, port: int) -> list[str]:
+def server_command(plan: Plan, family: int, port: int) -> list[str]:
     """iperf3's server for one test."""
-    return ["iperf3", "-s", "-1", f"-{6 if family == socket.AF_INET6 else 4}", "-p", str(port), "-J"]
+    command = ["iperf3", "-s", "-1", f"-{6 if family == socket.AF_INET6 else 4}", "-p", str(port), "-J"]
+    return command + _feed(plan)
+
+
+def _feed(plan: Plan) -> list[str]:
+    return ["-F", FEED] if plan.sends and plan.size is not None else []
+
+
+def block_length(size: int) -> int:
+    """The longest block up to iperf3's own of which a size is a multiple; iperf3's own where only tiny ones are."""
+    return next((length for length in range(min(size, BLOCK), LEAST_BLOCK - 1, -1) if size % length == 0), BLOCK)
 
 
 class Iperf:
     """iperf3 while it runs; its results go to iperf3.json."""
 
-    def __init__(self, command: list[str], logs: Path) -> None:
+    def __init__(self, command: list[str], logs: Path, size: int | None = None) -> None:
+        """`size`: bytes that its standard input has; it does not end behind them."""
         self._file = logs / "iperf3.json"
+        source = subprocess.DEVNULL if size is None else subprocess.PIPE
         with self._file.open("w") as out:
             # Errors come as JSON, too. What is not is for the container's log.
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out)
+            self._process = subprocess.Popen(command, stdin=source, stdout=out)
+        if self._process.stdin is not None and size is not None:
+            threading.Thread(target=_fill, args=(self._process.stdin.fileno(), size), daemon=True).start()
         self.ended = os.pidfd_open(self._process.pid)
         """Readable once it has ended."""
 
@@ -94,6 +125,38 @@ class Iperf:
             return f"iperf3 ended with exit code {code}"
 
 
+def _fill(pipe: int, size: int) -> None:
+    """Write so many bytes as the reader takes them; not all where it ends before."""
+    piece = memoryview(bytes(BLOCK))
+    with contextlib.suppress(BrokenPipeError):
+        while size:
+            size -= os.write(pipe, piece[:size])
+
+
+class Progress:
+    """What has come through of a flow with a size, as the client's kernel knows it."""
+
+    def __init__(self, plan: Plan, diag: Diag, family: int, port: int) -> None:
+        self._plan = plan
+        self._diag = diag
+        self._family = family
+        self._port = port
+        self._known: Connection | None = None
+
+    def complete(self) -> bool:
+        """Whether all of it has arrived, and iperf3 has it where it is the client's."""
+        if self._known is None:
+            now = self._known = self._diag.find(self._family, ESTABLISHED, DATA_PORT, self._port)
+        else:
+            now = self._diag.look(self._known)
+        if now is None or self._plan.size is None:
+            return False
+        if self._plan.sends:
+            # Behind the SYN, which counts as one (tcp_snd_una_update in net/ipv4/tcp_input.c), and the cookie.
+            return (tcp_info(now.info)["bytes_acked"] or 0) >= 1 + COOKIE + self._plan.size
+        return bytes_received(now.info) >= self._plan.size and not now.unread
+
+
 class Ticks:
     """Moments at whole multiples of a period; those that went by unseen are skipped."""
 
@@ -113,22 +176,23 @@ class Ticks:
 
 
 def request(plan: Plan, logs: Path, port: int, start_ns: int) -> None:
-    """The client: runs iperf3 until `seconds` after start_ns (monotonic), and samples where it sends."""
+    """The client: runs iperf3 until `seconds` after start_ns (monotonic) or until `size`; samples where it sends."""
     if plan.sends:
         check_algorithm(plan.algorithm)
     family, _ = address_of(plan.peer, port, "tcp")
-    end = start_ns + round(plan.seconds * 1e9)
+    end = None if plan.size is not None else start_ns + round(plan.seconds * 1e9)
     diag = Diag()
+    progress = Progress(plan, diag, family, port)
     sampler = Sampler(logs / "tcp.csv", diag, family, (DATA_PORT, port), plan.algorithm) if plan.sends else None
-    iperf = Iperf(client_command(plan, family, port), logs)
+    iperf = Iperf(client_command(plan, family, port), logs, plan.size if plan.sends else None)
     ticks = Ticks(PERIOD)
     try:
-        while time.monotonic_ns() < end:
+        while not progress.complete() if end is None else time.monotonic_ns() < end:
             if ticks.wait([iperf.ended], end):
                 raise TrafficError(iperf.complaint())
             if sampler is not None:
                 sampler.sample()
-        if diag.find(family, ESTABLISHED, DATA_PORT, port) is None:
+        if end is not None and diag.find(family, ESTABLISHED, DATA_PORT, port) is None:
             raise TrafficError(f"after {plan.seconds:g} s there is no connection for data to {plan.peer}")
     finally:
         iperf.stop()
@@ -143,7 +207,7 @@ def serve(plan: Plan, logs: Path, port: int) -> None:
     family, _ = address_of(plan.peer, port, "tcp")
     diag = Diag()
     sampler = Sampler(logs / "tcp.csv", diag, family, (port, DATA_PORT), plan.algorithm) if plan.sends else None
-    iperf = Iperf(server_command(family, port), logs)
+    iperf = Iperf(server_command(plan, family, port), logs, plan.size if plan.sends else None)
     try:
         with bound(port) as probed:
             _serve(iperf, probed, diag, family, sampler)

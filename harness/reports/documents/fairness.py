@@ -1,0 +1,112 @@
+"""Two flows on one bottleneck: everybody with everybody, and one pair over many links."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from harness.reports import CellResult
+from harness.reports.documents.found import stored_of
+from harness.reports.flow_metrics import number, text
+from harness.reports.markdown import line
+from harness.stats import harm
+
+#: Beyond so many times the harm that a sender does to itself, a competitor's is shown in bold: this lab's own bound.
+UNACCEPTABLE = 1.25
+
+
+def fairness(results: Sequence[CellResult]) -> str:
+    """Shares and harm of every server and congestion control against every other."""
+    found = {_pair(result): result for result in stored_of(results, "dumbbell/fairness")}
+    alone = {
+        _contestant(result, 0): span.median
+        for result in stored_of(results, "dumbbell/alone")
+        if (span := result.interval("mean_throughput")) is not None
+    }
+    names = sorted({name for pair in found for name in pair}, key=lambda name: (name.split()[1], name))
+    lines = [
+        "## Every server against every other",
+        "",
+        "Both from the start, 30 s on 10 Mbit/s, 20 ms, a queue of one bandwidth-delay product; medians of "
+        f"{_counts(found.values())}.",
+        "",
+    ]
+    if not names:
+        return "\n".join(lines)
+
+    def table(title: str, cell: Callable[[str, str], str]) -> list[str]:
+        body = [line([mine, *(cell(mine, other) for other in names)]) for mine in names]
+        return [line([title, *names]), line(["---", *["---:"] * len(names)]), *body, ""]
+
+    def median(metric: str, mine: str, other: str) -> str:
+        span = found[mine, other].interval(metric) if (mine, other) in found else None
+        return "–" if span is None else number(span.median)
+
+    def harmed(mine: str, other: str) -> float | None:
+        span = found[mine, other].interval("flow0_mean_throughput") if (mine, other) in found else None
+        base = alone.get(mine)
+        return None if span is None or not base else harm(base, span.median, more_is_better=True)
+
+    def harm_text(mine: str, other: str) -> str:
+        here, own = harmed(mine, other), harmed(mine, mine)
+        if here is None:
+            return "–"
+        return f"**{here:.2f}**" if own is not None and here > UNACCEPTABLE * own else f"{here:.2f}"
+
+    lines += table("Mbit/s of ↓ beside →", lambda mine, other: median("flow0_mean_throughput", mine, other))
+    lines += table("Jain's index", lambda mine, other: median("jain_shared", mine, other))
+    lines += [
+        "Harm is what a competitor costs: (alone - beside) / alone of the throughput (Ware et al., HotNets 2019). A",
+        "competitor is acceptable by that paper if it does no more than the other does to itself, the diagonal; more",
+        f"than {UNACCEPTABLE} times that is in bold.",
+        "",
+    ]
+    lines += table("harm to ↓ by →", harm_text)
+    return "\n".join(lines)
+
+
+def _pair(result: CellResult) -> tuple[str, str]:
+    return _contestant(result, 0), _contestant(result, 1)
+
+
+def _contestant(result: CellResult, flow: int) -> str:
+    """A flow's server and congestion control, of which the scenario names each."""
+    parameters = result.cell.scenario.flows[flow].parameters
+    return f"{result.cell.implementation('server', flow).name} {parameters['server.congestion_control']}"
+
+
+def _counts(results: Iterable[CellResult]) -> str:
+    """How many runs figures rest on."""
+    counts = sorted({result.outcomes.get("completed", 0) for result in results})
+    if not counts:
+        return "no runs"
+    return f"{counts[0]} runs" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} runs"
+
+
+def links(results: Sequence[CellResult]) -> str:
+    """Shares over rates, delays and queues."""
+    found = stored_of(results, "dumbbell/fairness-links")
+    lines = ["## Rates, delays and queues", ""]
+    if not found:
+        return "\n".join(lines)
+    names = [
+        name for name in found[0].cell.scenario.vary or found[0].cell.parameters if name in found[0].cell.parameters
+    ]
+    head = [*(f"`{name}`" for name in names), "first, Mbit/s", "second, Mbit/s", "Jain", "utilisation", "queue, ms"]
+    lines += [line(head), line(["---"] * len(names) + ["---:"] * 5)]
+    for result in found:
+        metrics = (
+            "flow0_mean_throughput",
+            "flow1_mean_throughput",
+            "jain_shared",
+            "utilisation_shared",
+            "mean_queue_delay",
+        )
+        lines.append(
+            line(
+                [
+                    *(str(result.cell.parameters[name]) for name in names),
+                    *(text(result.interval(one)) for one in metrics),
+                ]
+            )
+        )
+    return "\n".join([*lines, ""])

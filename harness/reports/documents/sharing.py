@@ -1,0 +1,74 @@
+"""Shares of three flows that come and go, beside those of seed 000 (INET)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.reports import CellResult
+from harness.reports.documents.found import stored_of
+from harness.reports.flow_metrics import number, text
+from harness.reports.markdown import line
+
+#: INET's fair shares of 10 Mbit/s in the five phases of its showcase, Mbit/s for each active flow (seed 000).
+SHOWCASE = (10.0, 5.0, 10 / 3, 5.0, 10.0)
+#: The showcase's scenarios: name → what differs from the document.
+SHARING = {
+    "dumbbell/link-sharing": "NewReno, as in the document",
+    "dumbbell/sharing-cubic": "CUBIC",
+    "dumbbell/sharing-bbr": "BBR",
+    "dumbbell/sharing-mixed": "a different stack behind each flow",
+}
+
+
+def sharing(results: Sequence[CellResult]) -> str:
+    """Shares of each phase beside the document's."""
+    lines = [
+        "## Bandwidth sharing (INET's QUIC showcase)",
+        "",
+        "Three flows start at 5, 10 and 20 s and stop at 30, 40 and 45 s on 10 Mbit/s, beside UDP of 0.4 Mbit/s. The",
+        "document reads fair shares off its figures: 10, 5, 3.3, 5 and 10 Mbit/s, less the UDP. A phase here has the",
+        "payload of UDP datagrams that arrived, per flow; a phase counts from its first moment, convergence included.",
+        "",
+    ]
+    for scenario, what in SHARING.items():
+        found = stored_of(results, scenario)
+        if not found:
+            continue
+        lines += [
+            f"**{what}** (`{scenario}`)",
+            "",
+            line(["server", *(f"phase {n}" for n in range(1, 6)), "Jain, three flows", "queue, ms", "drops"]),
+            line(["---", *["---:"] * 8]),
+            line(["*document*", *(number(share) for share in SHOWCASE), "–", "–", '"minimal"']),
+        ]
+        lines += [line([_who(result), *_phases(result), *_figures(result)]) for result in found]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _who(result: CellResult) -> str:
+    names = dict.fromkeys(
+        result.cell.implementation("server", index).name
+        for index, flow in enumerate(result.cell.scenario.flows)
+        if flow.kind == "quic"
+    )
+    varied = [str(value) for name, value in result.cell.parameters.items() if name in result.cell.scenario.vary]
+    control = result.cell.parameters.get("server.congestion_control")
+    return " + ".join(names) + (f" ({control})" if len(names) > 1 and control is not None and not varied else "")
+
+
+def _phases(result: CellResult) -> list[str]:
+    texts = []
+    for phase in range(1, 6):
+        shares = [result.interval(f"phase{phase}_flow{flow}_throughput") for flow in range(3)]
+        texts.append(" · ".join(number(share.median) for share in shares if share is not None) or "–")
+    return texts
+
+
+def _figures(result: CellResult) -> list[str]:
+    drops = result.interval("drop_rate")
+    return [
+        text(result.interval("jain_shared")),
+        text(result.interval("mean_queue_delay")),
+        "–" if drops is None else f"{drops.median:.1%}",
+    ]

@@ -1,0 +1,250 @@
+"""What `harness run` draws in the end, and that nothing about it costs verdicts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import cli
+from harness.errors import EngineError
+from harness.judge import judge
+from harness.model import Flow
+from harness.outcome import Verdict
+from harness.plots import missing
+from harness.plots.missing import Made, draw, draw_missing, figures_there
+from harness.plots.render import write as whole
+from harness.plots.shared import is_shared, with_figures
+from harness.plots.stored import find_subjects
+from harness.plots.view import Drawn
+from harness.reports import CellResult
+from harness.store import MEASURED, Store
+from tests.drawings import link_sharing_run, red_and_droptail
+from tests.examples import scenario
+
+SECONDS = 10.0
+
+
+def _bare(count: int) -> list[Drawn]:
+    """Runs of cells with different seeds, which have two figures each: their means."""
+    one = link_sharing_run(SECONDS)
+    cells = [one.run.cell.model_copy(update={"seed": seed, "key": f"{seed:016x}"}) for seed in range(1, count + 1)]
+    return [Drawn(one.run.model_copy(update={"cell": cell}), one.measured, None) for cell in cells]
+
+
+def _stored(folder: Path, runs: Sequence[Drawn]) -> tuple[Store, list[CellResult]]:
+    store, results = Store(folder), []
+    for run in runs:
+        place = store.finish(store.begin(run.run.cell.key, 0), run.run, run.measured, run.series)
+        pairs = ((run.run, run.measured),)
+        results.append(CellResult(run.run.cell, pairs, judge(run.run.cell.scenario, pairs), (place,)))
+    return store, results
+
+
+def _nothing(wanted: Any) -> list[CellResult]:
+    return []
+
+
+def _drawn(folder: Path, store: Store, results: list[CellResult], said: list[str] | None = None) -> Made:
+    say = (said if said is not None else []).append
+    return draw_missing(store, results, _nothing, folder / "figures", folder / "cache", 1, say)
+
+
+# --- what is drawn
+
+
+SIZE: dict[str, object] = {"download": "10 MB"}
+STOP: dict[str, object] = {"stop": "20 s"}
+
+
+@pytest.mark.parametrize(
+    ("flows", "drawn"), [([SIZE], False), ([SIZE | {"start": "1 s"}], False), ([STOP], True), ([SIZE, SIZE], True)]
+)
+def test_flows_that_share_or_stop_are_drawn(flows: list[dict[str, object]], drawn: bool) -> None:
+    assert is_shared(scenario(flows=[Flow.model_validate(flow) for flow in flows], objectives=[])) is drawn
+
+
+def test_a_cell_without_a_run_is_not_drawn(tmp_path: Path) -> None:
+    _, [result] = _stored(tmp_path, _bare(1))
+    assert with_figures([result]) == [result]
+    assert with_figures([CellResult(result.cell, (), result.verdict, ())]) == []
+
+
+def test_what_is_there_is_not_drawn_again(tmp_path: Path) -> None:
+    store, results = _stored(tmp_path, _bare(2))
+    said: list[str] = []
+    made = _drawn(tmp_path, store, results, said)
+    assert made.sentence("here") == "4 figures of 2 cells in here"
+    assert len(said) == 1 and said[0].startswith("drawing the figures of 2 cells")
+    files = sorted(file.name for file in (tmp_path / "figures").rglob("*.*") if file.is_file())
+    assert files == sorted(["figures.html", "in_flight_operating_point.svg", "operating_point_plane.svg"] * 2)
+    again = _drawn(tmp_path, store, results, said)
+    assert again.sentence("here") == "4 figures of 2 cells in here (all drawn before)"
+    assert len(said) == 1
+
+
+def test_what_was_measured_since_is_drawn_again(tmp_path: Path) -> None:
+    store, results = _stored(tmp_path, _bare(2))
+    _drawn(tmp_path, store, results)
+    file = store.folder(results[0].cell.key, 0) / MEASURED
+    after = file.stat().st_mtime_ns + 3600 * 10**9
+    os.utime(file, ns=(after, after))
+    made = _drawn(tmp_path, store, results)
+    assert [item.sheet.name for item in made.drawn] == [f"{results[0].cell.key}/0"]
+    assert made.sentence("here") == "4 figures of 2 cells in here (1 drawn before)"
+
+
+def test_a_partner_measured_since_is_drawn_again(tmp_path: Path) -> None:
+    store, results = _stored(tmp_path, red_and_droptail(8.0))
+    [red, droptail] = find_subjects(results, lambda wanted: [one for one in results if wanted(one.cell)])
+    assert red.partner is not None and red.partner[0].cell.key == results[1].cell.key
+    assert droptail.partner is None
+    assert set(red.files(store)) > set(droptail.files(store))
+    assert len(droptail.files(store)) == 3
+
+
+def test_a_picture_that_is_gone_or_a_page_of_some_is_not_all(tmp_path: Path) -> None:
+    store, results = _stored(tmp_path, _bare(1))
+    [item] = _drawn(tmp_path, store, results).drawn
+    folder, shown = item.sheet.folder, item.sheet.subject.files(store)
+    assert figures_there(folder, shown) == 2
+    assert figures_there(folder, [*shown, folder / "figures.html"]) == 0
+    (folder / "operating_point_plane.svg").unlink()
+    assert figures_there(folder, shown) == 0
+    (folder / "figures.html").rename(folder / "chosen.html")
+    assert figures_there(folder, shown) == 0
+    assert figures_there(tmp_path / "none", shown) == 0
+
+
+def test_several_processes_draw_the_same(tmp_path: Path) -> None:
+    store, results = _stored(tmp_path, _bare(4))
+    made = draw_missing(store, results, _nothing, tmp_path / "figures", tmp_path / "cache", 2, lambda text: None)
+    assert made.problems() == []
+    assert made.sentence("here") == "8 figures of 4 cells in here"
+
+
+# --- what goes wrong
+
+
+def test_one_cell_that_cannot_be_drawn_costs_the_others_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, results = _stored(tmp_path, _bare(3))
+
+    def write(run: Drawn, *words: Any, **names: Any) -> list[Path]:
+        if run.run.cell.seed < 3:
+            raise ValueError("no such colour")
+        return whole(run, *words, **names)
+
+    monkeypatch.setattr(missing, "write", write)
+    made = _drawn(tmp_path, store, results)
+    assert made.problems() == [f"no figures of 2 cells (such as {results[0].cell.key}/0): ValueError: no such colour"]
+    assert made.sentence("here") == "2 figures of 1 cell in here"
+
+
+def test_a_process_that_dies_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, results = _stored(tmp_path, _bare(4))
+    sheets = [
+        missing.Sheet(subject, tmp_path / "figures" / f"{number}")
+        for number, subject in enumerate(find_subjects(results, _nothing))
+    ]
+    # The other process finds it by its name.
+    monkeypatch.setattr(missing, "_draw", _die)
+    made = Made(tuple(draw(store.root, sheets, tmp_path, 2)), ())
+    assert {item.figures for item in made.drawn} == {0}
+    assert len(made.drawn) == 4
+    [problem] = made.problems()
+    assert "BrokenProcessPool" in problem
+
+
+def _die(*words: object) -> None:
+    os._exit(9)
+
+
+# --- the command
+
+
+def _command(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+    results: list[CellResult],
+    *words: str,
+) -> tuple[int | str | None, str, str]:
+    monkeypatch.setenv("HARNESS_CACHE", str(folder / "cache"))
+    monkeypatch.setattr("harness.app.App.run", lambda self, request, options, listen: results)
+    where = ["dumbbell/link-sharing", "--clients", "ngtcp2", "--servers", "ngtcp2", "--store", str(folder)]
+    monkeypatch.setattr("sys.argv", ["harness", "run", *where, *words])
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    out, err = capsys.readouterr()
+    return caught.value.code, out, err.replace("\n", " ")
+
+
+@pytest.fixture
+def failed(tmp_path: Path) -> list[CellResult]:
+    """A cell that was run, and failed."""
+    _, [result] = _stored(tmp_path, _bare(1))
+    return [
+        CellResult(result.cell, result.runs, Verdict(status="fail", reason="too_slow", sentence=""), result.folders)
+    ]
+
+
+def test_a_run_ends_with_figures(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failed: list[CellResult]
+) -> None:
+    code, out, err = _command(capsys, monkeypatch, tmp_path, failed, "--jobs", "1")
+    assert code == 1
+    assert "test/link-sharing" in out
+    assert f"2 figures of 1 cell in {tmp_path / 'figures'}" in err
+    code, _, err = _command(capsys, monkeypatch, tmp_path, failed)
+    assert code == 1
+    assert f"2 figures of 1 cell in {tmp_path / 'figures'} (all drawn before)" in err
+
+
+def test_a_run_ends_without_figures_where_none_are_wanted(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failed: list[CellResult]
+) -> None:
+    code, _, err = _command(capsys, monkeypatch, tmp_path, failed, "--no-figures")
+    assert code == 1
+    assert "figure" not in err
+    assert not (tmp_path / "figures").exists()
+
+
+@pytest.mark.parametrize("error", [EngineError("the disk is full"), RuntimeError("the disk is full")])
+@pytest.mark.parametrize("where", ["write", "find_subjects"])
+def test_figures_that_fail_change_no_exit_code(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    failed: list[CellResult],
+    error: Exception,
+    where: str,
+) -> None:
+    def fail(*words: object, **names: object) -> None:
+        raise error
+
+    monkeypatch.setattr(missing, where, fail)
+    code, out, err = _command(capsys, monkeypatch, tmp_path, failed)
+    assert code == 1
+    assert "test/link-sharing" in out
+    assert "warning: no figures" in err
+    assert "the disk is full" in err
+    assert "Traceback" not in err
+
+
+def test_an_interrupt_while_drawing_ends_with_the_verdicts(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failed: list[CellResult]
+) -> None:
+    def interrupted(*words: object, **names: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(missing, "write", interrupted)
+    code, out, err = _command(capsys, monkeypatch, tmp_path, failed)
+    assert code == 130
+    assert "test/link-sharing" in out
+    assert "all runs are stored" in err
+    assert "Traceback" not in err
