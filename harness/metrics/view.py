@@ -197,6 +197,16 @@ class RunView:
     def _tcp(self) -> dict[int, pl.DataFrame | None]:
         return {}
 
+    def losses(self, trace: Path) -> qlog.Losses:
+        """What a qlog says of lost packets and what followed (see `traces.qlog`). Raises OSError."""
+        if trace not in self._losses:
+            self._losses[trace] = qlog.read_losses(trace)
+        return self._losses[trace]
+
+    @cached_property
+    def _losses(self) -> dict[Path, qlog.Losses]:
+        return {}
+
     def qlogs(self, flow: int, role: str) -> list[Path]:
         """The qlog files of one endpoint."""
         return qlog.traces(self.folder / f"flow{flow}" / role / "qlog")

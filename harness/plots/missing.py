@@ -55,7 +55,7 @@ class Made:
     """What there is of many cells in the end."""
 
     drawn: tuple[DrawnSheet, ...]
-    """DrawnSheet now, or not, with the reason."""
+    """Drawn now, or not, with the reason."""
     kept: tuple[DrawnSheet, ...]
     """There already."""
 

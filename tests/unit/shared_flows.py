@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -206,3 +206,15 @@ def write_two_flows(folder: Path) -> Run:
     (folder / "growth.csv").write_text("t_ns,flow,transfer,bytes\n")
     (folder / "cpu.csv").write_text("t_ns,container,cpu_ns,rcvbuf_errors\n")
     return make_run(scenario=SCENARIO, transfers=(transfer(0), transfer(1)))
+
+
+def write_three_flows(folder: Path) -> Run:
+    """Write that run with flow 1 once more as flow 2, of which its sender tells nothing."""
+    run = write_two_flows(folder)
+    again = [replace(item, packet=replace(item.packet, flow=2)) for item in passing() if item.packet.flow == 1]
+    write_captures(folder, [*passing(), *again])
+    second = {"kind": "tcp", "start": 0.2, "stop": 1.0}
+    write_lab(folder, [{"kind": "udp", "stop": 1.0}, second, second])
+    scenario = make_run(scenario={**SCENARIO, "flows": [*SCENARIO["flows"], SCENARIO["flows"][1]]}).cell.scenario
+    cell = run.cell.model_copy(update={"scenario": scenario})
+    return run.model_copy(update={"cell": cell, "transfers": (*run.transfers, transfer(2))})

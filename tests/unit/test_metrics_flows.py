@@ -7,29 +7,29 @@ import math
 import shutil
 import struct
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from harness.metrics import measure
-from harness.metrics.flows.timing import moving_average
-from harness.outcome import MeasuredRun
+from harness.metrics.flow.time_between_datagrams import moving_average
+from harness.outcome import MeasuredRun, Run
 from harness.stats import entropy, jain, product
 from harness.store import read_run
+from harness.traces import qlog
 from tests.unit.captures import make_run
 from tests.unit.shared_flows import (
     MS,
     SCENARIO,
     Passing,
     Segment,
-    passing,
     tcp_rows,
     transfer,
     write_captures,
     write_counters,
     write_lab,
+    write_three_flows,
     write_two_flows,
 )
 
@@ -176,15 +176,7 @@ def test_drops_by_cause(tmp_path: Path) -> None:
 
 def test_fairness_among_the_responsive(tmp_path: Path) -> None:
     """Three flows: those of the module, and the second one once more."""
-    run = write_two_flows(tmp_path)
-    again = [replace(item, packet=replace(item.packet, flow=2)) for item in passing() if item.packet.flow == 1]
-    write_captures(tmp_path, [*passing(), *again])
-    second = {"kind": "tcp", "start": 0.2, "stop": 1.0}
-    write_lab(tmp_path, [{"kind": "udp", "stop": 1.0}, second, second])
-    scenario = make_run(scenario={**SCENARIO, "flows": [*SCENARIO["flows"], SCENARIO["flows"][1]]}).cell.scenario
-    cell = run.cell.model_copy(update={"scenario": scenario})
-    run = run.model_copy(update={"cell": cell, "transfers": (*run.transfers, transfer(2))})
-    found = measure(tmp_path, run)
+    found = measure(tmp_path, write_three_flows(tmp_path))
     x, y = 0.072, 7000 * 8 / 0.75 / 1e6
     assert found.value("jain_means") == pytest.approx((x + 2 * y) ** 2 / (3 * (x * x + 2 * y * y)))
     assert found.value("jain_means_responsive") == pytest.approx(1)
@@ -256,15 +248,33 @@ def _udp(data: bytes, *ends: str) -> Iterator[tuple[int, int, int]]:
         position += 16 + captured
 
 
-def test_a_recorded_run(tmp_path: Path) -> None:
-    """Figures worked out anew from the recorded files, in a few lines each."""
-    shutil.copytree(RECORDED / "plain", tmp_path, dirs_exist_ok=True)
-    run = read_run((tmp_path / "run.json").read_bytes())
+def _recorded(folder: Path) -> Run:
+    shutil.copytree(RECORDED / "plain", folder, dirs_exist_ok=True)
+    run = read_run((folder / "run.json").read_bytes())
     content = json.loads(run.cell.scenario.model_dump_json(by_alias=True, exclude_none=True))
     content |= {"flows": [{"stop": "9 s"}], "objectives": []}
     scenario = type(run.cell.scenario).model_validate(content)
-    run = run.model_copy(update={"cell": run.cell.model_copy(update={"scenario": scenario})})
-    found = measure(tmp_path, run)
+    return run.model_copy(update={"cell": run.cell.model_copy(update={"scenario": scenario})})
+
+
+def test_losses_of_a_trace_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three metrics ask for them."""
+    read: list[Path] = []
+
+    def counting(path: Path) -> qlog.Losses:
+        read.append(path)
+        return qlog.Losses(3, 2, (400.0, 600.0))
+
+    monkeypatch.setattr(qlog, "read_losses", counting)
+    found = measure(tmp_path, _recorded(tmp_path))
+    assert len(read) == 1
+    told = [found.value(name) for name in ("retransmissions", "timeouts", "mean_recovery_time")]
+    assert told == [3, 2, 500]
+
+
+def test_a_recorded_run(tmp_path: Path) -> None:
+    """Figures worked out anew from the recorded files, in a few lines each."""
+    found = measure(tmp_path, _recorded(tmp_path))
     value = {m.name: m.value for m in found.measurements}
 
     flow = json.loads((tmp_path / "lab.json").read_text())["flows"][0]

@@ -9,13 +9,14 @@ bins and grids start at multiples of their width.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import polars as pl
 
 from harness.metrics.series.bottleneck import bottleneck_series
-from harness.metrics.series.grid import BIN, GRID, Points
+from harness.metrics.series.grid import BIN, GRID, NOTHING, Points
 from harness.metrics.series.lives import Life, lives_of, zero_of
 from harness.metrics.series.network import network_series
 from harness.metrics.series.sender import sender_series, sender_state
@@ -98,8 +99,12 @@ class RunSeries:
 
     def points(self, flow: int, name: str) -> Points:
         """One series in order of time; empty where there is none."""
-        rows = self.frame.filter((pl.col("flow") == flow) & (pl.col("name") == name))
-        return Points(rows["t"].to_numpy(), rows["value"].to_numpy())
+        return self._points.get((flow, name), NOTHING)
+
+    @cached_property
+    def _points(self) -> dict[tuple[object, ...], Points]:
+        parts = self.frame.partition_by("flow", "name", as_dict=True)
+        return {key: Points(rows["t"].to_numpy(), rows["value"].to_numpy()) for key, rows in parts.items()}
 
 
 def series_of(view: RunView) -> RunSeries | None:

@@ -1,4 +1,4 @@
-"""One flow of a run with its series, and the sentence for a metric that it has not."""
+"""One flow of a run that has several, or that is cut off; and the sentence for a metric that it has not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from harness.metrics.series.grid import BIN, Floats, Points
 from harness.metrics.series.lives import Life
 from harness.metrics.view import RunView
 from harness.outcome import Direction, Measurement, flow_prefix
+from harness.traces.capture import Capture
 from harness.traces.lab import FlowAddresses
+
+#: Why a flow has no metric that only its sender could tell.
+NOT_TOLD = "neither a qlog nor tcp_info of the sender shows it"
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,21 @@ class SharedFlow:
         """Whether it has congestion control."""
         return self.facts.kind != "udp"
 
+    @property
+    def at_sender(self) -> str:
+        """The vantage where its packets are seen leaving."""
+        return "right capture" if self.facts.sender == "server" else "left capture"
+
+    @property
+    def at_receiver(self) -> str:
+        """The vantage where its packets are seen arriving."""
+        return "left capture" if self.facts.sender == "server" else "right capture"
+
+    @property
+    def sender_tells(self) -> str:
+        """The vantage of what its sender, which has congestion control, tells of its own state."""
+        return "tcp_info" if self.facts.kind == "tcp" else "qlog"
+
     def points(self, name: str) -> Points:
         """One of its series, whole."""
         return self.series.points(self.number, name)
@@ -52,6 +71,12 @@ class SharedFlow:
     def samples(self, name: str) -> Points:
         """The bins of one of its series that lie wholly within its life."""
         return within(self.points(name), self.life)
+
+    def mean_rate(self, side: Capture) -> float:
+        """Mbit/s of payload at one side during its life."""
+        t_ns = side.t_ns - self.life.zero_ns
+        during = (t_ns >= self.life.start_ns) & (t_ns <= self.life.end_ns)
+        return float(side.payload[during].sum()) * 8 / self.life.seconds / 1e6 if self.life.seconds else 0.0
 
     def capacity(self, t: Floats) -> Floats:
         """Rate of its bottleneck at each moment, Mbit/s."""

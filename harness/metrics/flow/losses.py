@@ -2,49 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import polars as pl
 
-from harness.metrics.flows.flow import SharedFlow, flows_of, left_out
-from harness.metrics.registry import Finding, metric
+from harness.metrics.registry import Finding
 from harness.metrics.series.sender import base_rtt_ms, trace_of
+from harness.metrics.shared_flow import NOT_TOLD, SharedFlow, flows_of, left_out
 from harness.metrics.view import RunView
-from harness.traces.qlog import Losses, read_losses
+from harness.traces.qlog import Losses
 
 #: A recovery period lasts a round trip at least (RFC 9002 §7.3.2); below this part of it a trace shows none.
 _SHORT = 0.5
 
 
-@metric
-def losses(view: RunView) -> Iterator[Finding]:
-    """retransmissions: segments sent again (tcpi_total_retrans), or packets declared lost in the qlog, whose data QUIC
-    sends anew in other packets (RFC 9000 §13.3).
+def count(view: RunView, name: str, told: Callable[[Losses], int | None]) -> Iterator[Finding]:
+    """One of the counts, of each flow whose sender tells it."""
+    missing = []
+    for flow, losses in losses_of_flows(view):
+        value = told(losses)
+        if value is None:
+            missing.append(flow)
+        else:
+            yield flow.measurement(name, value, "1", "lower", flow.sender_tells)
+    yield from left_out(name, missing, NOT_TOLD)
 
-    timeouts: expired retransmission timers (tcpi_total_rto, Linux 6.7 on), or probe timeouts (RFC 9002 §6.2).
-    mean_recovery_time (ms): mean length of the periods of recovery (TCP: states Recovery and Loss, as sampled every
-    20 ms; QUIC: congestion_state_updated) that came to an end. CCPerf's total_retransmissions_l4, total_rtos_l4 and
-    mean_recovery_time_l4.
-    """
-    missing: dict[str, list[SharedFlow]] = {"retransmissions": [], "timeouts": [], "mean_recovery_time": []}
+
+def losses_of_flows(view: RunView) -> Iterator[tuple[SharedFlow, Losses]]:
+    """The flows with congestion control, each with what its sender told."""
     for flow in flows_of(view):
-        if not flow.responsive:
-            continue
-        told = _of_kernel(flow) if flow.facts.kind == "tcp" else _of_trace(flow)
-        vantage = "tcp_info" if flow.facts.kind == "tcp" else "qlog"
-        for name, value in (("retransmissions", told.lost), ("timeouts", told.timeouts)):
-            if value is None:
-                missing[name].append(flow)
-            else:
-                yield flow.measurement(name, value, "1", "lower", vantage)
-        if told.recoveries_ms is None:
-            missing["mean_recovery_time"].append(flow)
-        elif told.recoveries_ms:
-            mean = float(np.mean(told.recoveries_ms))
-            yield flow.measurement("mean_recovery_time", mean, "ms", "lower", vantage)
-    for name, flows in missing.items():
-        yield from left_out(name, flows, "neither a qlog nor tcp_info of the sender shows it")
+        if flow.responsive:
+            yield flow, _of_kernel(flow) if flow.facts.kind == "tcp" else _of_trace(flow)
 
 
 def _of_kernel(flow: SharedFlow) -> Losses:
@@ -71,7 +60,7 @@ def _of_trace(flow: SharedFlow) -> Losses:
     trace, rtt_ms = trace_of(flow.view, flow.number, flow.life), base_rtt_ms(flow.view, flow.facts)
     if trace is None or rtt_ms is None:
         return Losses(None, None, None)
-    told = read_losses(trace)
+    told = flow.view.losses(trace)
     periods = told.recoveries_ms
     if periods and np.median(periods) < _SHORT * rtt_ms:
         periods = None  # the state is left at once: it marks the reduction, not the period
