@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from harness.outcome import Cell
 from harness.parameters import PARAMETERS, ROLES, ParameterValue
-from harness.units import Duration, Percentage, Rate, Size
+from harness.units import Duration, Percentage, QueueSize, Rate, Size
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def asked(cells: Sequence[Cell]) -> Asked:
 
 def sort_key(cell: Cell) -> tuple[object, ...]:
     """Cells of one table in the order of their values, small before large."""
-    return tuple((name, _size(value), str(value)) for name, value in sorted(cell.parameters.items()))
+    return tuple((name, *_size(value), str(value)) for name, value in sorted(cell.parameters.items()))
 
 
 def _joined(parameters: Mapping[str, ParameterValue]) -> dict[str, ParameterValue]:
@@ -66,11 +66,17 @@ def _order(name: str) -> tuple[int, str]:
     return (0 if name.startswith("path.") else 1, name)
 
 
-def _size(value: ParameterValue) -> float:
-    """A value as a number to sort by; words come by their text."""
+def _size(value: ParameterValue) -> tuple[str, float]:
+    """A value as a word and a number to sort by: what it is called or measured in, and how much it is."""
+    text = str(value)
+    discipline, _, limit = text.partition(" ")
+    if discipline == "RED":
+        return discipline, _size(limit)[1]
     for kind in (Rate, Duration, Size, Percentage):
         with suppress(ValueError):
-            return float(kind.parse(str(value)).value)
+            return "", float(kind.parse(text).value)
     with suppress(ValueError):
-        return float(value)
-    return 0.0
+        return "", float(QueueSize.parse(text).amount)
+    with suppress(ValueError):
+        return "", float(value)
+    return "", 0.0

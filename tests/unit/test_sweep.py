@@ -7,10 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import InputError
+from harness.judge import judge
 from harness.model import DropTail
 from harness.plan import Request, cells
+from harness.reports import CellResult
 from harness.reports.parameters import asked, sort_key
 from harness.sweep import dimensions, points
+from harness.units import QueueSize
 from tests.examples import SIM, cell, images, implementation, path, scenario
 
 
@@ -63,6 +66,23 @@ def test_queues_by_their_size() -> None:
     assert isinstance(queue, DropTail)
     assert str(queue.size) == "2 BDP"
     assert point.parameters == {"path.forward.queue": "2 BDP"}
+
+
+def test_queues_by_their_discipline() -> None:
+    found = points(scenario(), {}, {"path.forward.queue": ["RED 4 BDP", "4 BDP", "RED 0.5 BDP", "0.5 BDP"]})
+    assert [type(one.scenario.path.forward.queue).__name__ for one in found] == ["Red", "DropTail", "Red", "DropTail"]
+    assert found[0].scenario.path.forward.held == QueueSize.parse("4 BDP")
+    made = [cell().model_copy(update={"parameters": dict(one.parameters)}) for one in found]
+    in_order = [one.parameters["path.forward.queue"] for one in sorted(made, key=sort_key)]
+    assert in_order == ["0.5 BDP", "4 BDP", "RED 0.5 BDP", "RED 4 BDP"]
+
+
+def test_a_cell_says_what_tells_it_from_its_like() -> None:
+    parameters = {"server.pacing": "on", "path.down.loss": "1 %", "flow1.server": "gamma"}
+    one = cell().model_copy(update={"parameters": parameters})
+    assert CellResult(one, (), judge(one.scenario, []), ()).name == (
+        "alpha→beta pacing=on (path.down.loss=1 %, flow1.server=gamma)"
+    )
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from harness.reports import CellResult
 from harness.reports.documents.found import stored_of
 from harness.reports.flow_metrics import number, text
 from harness.reports.markdown import line
+from harness.reports.parameters import sort_key
 from harness.stats import harm
 
 #: Beyond so many times the harm that a sender does to itself, a competitor's is shown in bold: this lab's own bound.
@@ -79,34 +80,33 @@ def _counts(results: Iterable[CellResult]) -> str:
     counts = sorted({result.outcomes.get("completed", 0) for result in results})
     if not counts:
         return "no runs"
-    return f"{counts[0]} runs" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} runs"
+    if len(counts) > 1:
+        return f"{counts[0]} to {counts[-1]} runs"
+    return f"{counts[0]} run{'' if counts[0] == 1 else 's'}"
 
 
 def links(results: Sequence[CellResult]) -> str:
     """Shares over rates, delays and queues."""
-    found = stored_of(results, "dumbbell/fairness-links")
+    found = sorted(stored_of(results, "dumbbell/fairness-links"), key=lambda result: sort_key(result.cell))
     lines = ["## Rates, delays and queues", ""]
     if not found:
         return "\n".join(lines)
-    names = [
-        name for name in found[0].cell.scenario.vary or found[0].cell.parameters if name in found[0].cell.parameters
+    columns = {
+        "first": "flow0.server.congestion_control", "delay": "path.forward.delay", "queue": "path.forward.queue",
+        "rate": "path.forward.rate",
+    }  # fmt: skip
+    figures = {
+        "first, Mbit/s": "flow0_mean_throughput", "CUBIC, Mbit/s": "flow1_mean_throughput", "Jain": "jain_shared",
+        "utilisation": "utilisation_shared", "queue, ms": "mean_queue_delay",
+    }  # fmt: skip
+    lines += [
+        "ngtcp2 against ngtcp2 with CUBIC, 30 s; the delay is one way, beside 10 ms back; the queue is in multiples of",
+        f"the bandwidth-delay product, RED with thresholds at 0.3 and 0.8 of it. {_counts(found)} each.",
+        "",
+        line([*columns, *figures]),
+        line(["---"] * len(columns) + ["---:"] * len(figures)),
     ]
-    head = [*(f"`{name}`" for name in names), "first, Mbit/s", "second, Mbit/s", "Jain", "utilisation", "queue, ms"]
-    lines += [line(head), line(["---"] * len(names) + ["---:"] * 5)]
     for result in found:
-        metrics = (
-            "flow0_mean_throughput",
-            "flow1_mean_throughput",
-            "jain_shared",
-            "utilisation_shared",
-            "mean_queue_delay",
-        )
-        lines.append(
-            line(
-                [
-                    *(str(result.cell.parameters[name]) for name in names),
-                    *(text(result.interval(one)) for one in metrics),
-                ]
-            )
-        )
+        asked = (str(result.cell.parameters[name]) for name in columns.values())
+        lines.append(line([*asked, *(text(result.interval(metric)) for metric in figures.values())]))
     return "\n".join([*lines, ""])

@@ -20,6 +20,17 @@ SHARING = {
 }
 
 
+#: Jain's index of the three flows below which, and share of packets dropped above which, what happened is spelt out.
+FAIR, FEW = 0.95, 0.1
+#: What is known of a server's congestion control where its flows do not share.
+CAUSES = {
+    ("quinn", "bbr"): "its BBR (version 1) sends what it once took for the bandwidth, whatever is lost",
+    ("msquic", "bbr"): "its BBR (version 1) sends what it once took for the bandwidth, whatever is lost",
+    ("msquic", "cubic"): "not explained: its window, once small, grows by half a round trip until the queue overflows",
+    ("ngtcp2 + quiche + quinn", "bbr"): "quinn's BBR (version 1) does not answer the loss that the others give way to",
+}
+
+
 def sharing(results: Sequence[CellResult]) -> str:
     """Shares of each phase beside the document's."""
     lines = [
@@ -42,19 +53,39 @@ def sharing(results: Sequence[CellResult]) -> str:
             line(["*document*", *(number(share) for share in SHOWCASE), "–", "–", '"minimal"']),
         ]
         lines += [line([_who(result), *_phases(result), *_figures(result)]) for result in found]
-        lines.append("")
+        lines += ["", *(text for result in found for text in _unfair(result))]
     return "\n".join(lines)
 
 
-def _who(result: CellResult) -> str:
+def _unfair(result: CellResult) -> list[str]:
+    """What happened where the three flows do not share, or overrun the queue; nothing where they do neither."""
+    jain, drops = result.interval("jain_shared"), result.interval("drop_rate")
+    shares = [result.interval(f"phase3_flow{flow}_throughput") for flow in range(3)]
+    known = [share.median for share in shares if share is not None]
+    if jain is None or drops is None or len(known) < len(shares) or (jain.median >= FAIR and drops.median <= FEW):
+        return []
+    who, control = _servers(result), str(result.cell.parameters["server.congestion_control"])
+    part = known[-1] * len(known) / sum(known)
+    return [
+        f"{who} with {control}: the last to come has {part:.1f} times a third of what the three have together, and "
+        f"{drops.median:.0%} of all packets are dropped; {CAUSES.get((who, control), 'not explained')}.",
+        "",
+    ]
+
+
+def _servers(result: CellResult) -> str:
     names = dict.fromkeys(
         result.cell.implementation("server", index).name
         for index, flow in enumerate(result.cell.scenario.flows)
         if flow.kind == "quic"
     )
-    varied = [str(value) for name, value in result.cell.parameters.items() if name in result.cell.scenario.vary]
-    control = result.cell.parameters.get("server.congestion_control")
-    return " + ".join(names) + (f" ({control})" if len(names) > 1 and control is not None and not varied else "")
+    return " + ".join(names)
+
+
+def _who(result: CellResult) -> str:
+    """The servers; several of them with what the scenario varies."""
+    servers, control = _servers(result), result.cell.parameters.get("server.congestion_control")
+    return servers + (f" ({control})" if " + " in servers and control is not None else "")
 
 
 def _phases(result: CellResult) -> list[str]:
