@@ -18,6 +18,7 @@ from typing import Any
 from harness.engines import EngineResult, Progress, conclusion
 from harness.engines.docker import PREFIX, docker, failure, json_lines, remove_orphans, start, tail
 from harness.engines.folder import CLIENT_START, diary, kernel_of, prepare_folder
+from harness.engines.held import Held
 from harness.engines.owner import owner
 from harness.engines.sampler import Sampler
 from harness.engines.served import serve
@@ -114,17 +115,15 @@ class _Session:
         # Hosts of flows that were cut off: how they end is of no account any more.
         self._told: set[str] = set()
         self._stopping: list[subprocess.Popen[str]] = []
+        self._late = {flow.client for flow in lab.flows if flow.start > 0}
+        self._held = Held(self._folder / "held", {name: lab.host(name).image for name in sorted(self._late)})
 
     def run(self) -> EngineResult:
         self._write_files()
         try:
             with self._death_notices():
                 self._enter("create")
-                self._up([host.name for host in self._lab.hosts if not self._starts_late(host.name)])
-                late = [host.name for host in self._lab.hosts if self._starts_late(host.name)]
-                if late:
-                    # Made ahead, so that at its time a client has only to start.
-                    self._compose("create", "--no-build", "--no-recreate", *late)
+                self._up()
                 self._look()
                 self._sampler.start()
                 self._enter("ready")
@@ -136,6 +135,7 @@ class _Session:
             self._sampler.stop()
             self._enter("remove")
             self._down()
+            self._held.remove()
             self._enter("")
         outcome = self._verify(outcome)
         return EngineResult(
@@ -166,18 +166,15 @@ class _Session:
     def _compose(self, *words: str, check: bool = True) -> str:
         return compose(self._project, self._folder, self._variables, *words, check=check)
 
-    def _starts_late(self, name: str) -> bool:
-        download = self._downloads.get(name)
-        return download is not None and download.flow.start > 0
-
-    def _up(self, services: list[str]) -> None:
-        self._compose("up", "--detach", "--no-build", "sim", *services)
-        for service in services:
-            if service in self._downloads:
-                self._begin(self._downloads[service])
+    def _up(self) -> None:
+        more = ("--file", str(self._held.write())) if self._late else ()
+        self._compose(*more, "up", "--detach", "--no-build")
+        for name, download in self._downloads.items():
+            if name not in self._late:
+                self._begin(download)
 
     def _begin(self, download: _Download) -> None:
-        """A client container was started."""
+        """A client was started."""
         download.started_ns = time.time_ns()
         download.resume_at = None
         if self._ready_at is not None:
@@ -289,8 +286,11 @@ class _Session:
             due = self._due(download)
             if due is None or now < due:
                 continue
-            resumes = download.resume_at is not None
-            if resumes and all(item.resume_at is not None or item.done for item in self._downloads.values()):
+            if download.resume_at is None:
+                if self._held.release(download.flow.client):
+                    self._begin(download)
+                continue
+            if all(item.resume_at is not None or item.done for item in self._downloads.values()):
                 self._enter("transfer")
             docker("start", self._ids[download.flow.client])
             self._begin(download)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from harness.arguments import endpoint_parameters
 from harness.outcome import Cell, Interval, MeasuredRun, Measurement, Run, Verdict, proven_outcome
 from harness.reports.parameters import sort_key
 from harness.stats import interval
+
+_ABSENCE = re.compile(r" of flows? [\d, ]+: left out, | leave out \d+ of \d+ samples ")
 
 
 def by_scenario(results: Sequence[CellResult]) -> list[list[CellResult]]:
@@ -44,6 +47,11 @@ def effort(results: Sequence[CellResult]) -> str:
         return f"{runs} took {wall:,.0f} s"
     speed = f"{virtual / wall:.1f} times real time"
     return f"{runs} took {virtual:,.0f} s of virtual time in {wall:,.0f} s of one core ({speed})"
+
+
+def is_absence(warning: str) -> bool:
+    """Whether a run's warning says only which metrics of its flows there are not (`metrics.shared_flow.left_out`)."""
+    return _ABSENCE.search(warning) is not None
 
 
 def beyond_the_pair(cell: Cell) -> str:
@@ -99,9 +107,9 @@ class CellResult:
 
     @property
     def absences(self) -> dict[str, int]:
-        """Why metrics are missing, in a sentence each → in how many runs."""
+        """Why metrics of flows are missing or lack samples, in a sentence each → in how many runs."""
         texts = [text for _, measured in self.runs if measured is not None for text in measured.warnings]
-        return dict(Counter(text for text in texts if "left out" in text))
+        return dict(Counter(text for text in texts if is_absence(text)))
 
     @property
     def last(self) -> tuple[Run, MeasuredRun | None, Path] | None:

@@ -12,7 +12,7 @@ from harness.model import Objective, Scenario
 from harness.outcome import Cell, Interval, flow_prefix
 from harness.parameters import PARAMETERS
 from harness.path import ack_limited_time, ideal_time, slow_start_time
-from harness.reports import CellResult, by_scenario, effort
+from harness.reports import CellResult, by_scenario, effort, is_absence
 from harness.reports.parameters import Asked, asked
 from harness.units import Size
 
@@ -196,7 +196,10 @@ def _notes(results: Iterable[CellResult]) -> list[RenderableType]:
             if last is not None and result.verdict.status == "error":
                 lines.extend(Text(f"      | {line}", style="dim") for line in last[0].outcome.log_tail[-6:])
         warnings = {
-            text for run, measured in result.runs for text in (*run.warnings, *(measured.warnings if measured else ()))
+            text
+            for run, measured in result.runs
+            for text in (*run.warnings, *(measured.warnings if measured else ()))
+            if not is_absence(text)  # `report metrics` says so
         }
         lines.extend(Text(f"  {who}: warning: {text}", style="yellow") for text in sorted(warnings))
     return lines

@@ -141,6 +141,22 @@ def test_sixteen_flows_on_one_bottleneck(warm: Harness, harness: Harness) -> Non
     assert value["jain_shared"] > 0.6
 
 
+def test_sixteen_flows_in_real_time_begin_when_they_should(warm: Harness, harness: Harness) -> None:
+    """Thirty-two endpoints may be too much for the machine; then the run says so."""
+    flows = [{**QUIC, "start": f"{number * 100} ms", "stop": "5 s"} for number in range(16)]
+    harness.cell(harness.scenario("sixteen", path=DUMBBELL, flows=flows, milestones=[]), "--repeat", "1")
+    (folder,) = [file.parent for file in harness.store.glob("runs/*/0/measured.json")]
+    run, measured = (json.loads((folder / name).read_text()) for name in ("run.json", "measured.json"))
+    assert run["outcome"]["status"] == "completed", run["outcome"]
+    assert measured["link"]["valid"] or any("late" in problem for problem in measured["link"]["problems"])
+    value = {item["name"]: item["value"] for item in measured["measurements"]}
+    # What was queued at the stop still arrives. To start the containers one after the other would take seconds.
+    lives = [value[f"flow{number}_flow_completion_time"] for number in range(16)]
+    assert lives == pytest.approx([5 - number / 10 for number in range(16)], abs=1)
+    assert not (folder / "held").exists()
+    assert not left_overs()
+
+
 def test_a_flow_that_dies_in_mid_run_ends_it_and_the_others_data_stays(warm: Harness, harness: Harness) -> None:
     # The generator takes no words for the role that does not send.
     broken = {"kind": "tcp", "stop": "4 s", "parameters": {"client.congestion_control": "reno"}}

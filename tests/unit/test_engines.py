@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -9,8 +10,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.engines import held
 from harness.engines.compose_file import VARIABLES, compose_document, compose_text
 from harness.engines.docker import failure, hint_for, tail
+from harness.engines.held import Held, held_text
 from harness.engines.images import Build, Images, folder_hash, ours
 from harness.engines.sampler import Sampler, folder_size, tree_size
 from harness.engines.served import certificates, same_content, served_file
@@ -173,3 +176,30 @@ def test_sizes_of_what_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "a" / "b" / "f").write_bytes(bytes(10))
     assert tree_size(tmp_path) == 10
     assert tail(tmp_path / "none") == ()
+
+
+def test_what_is_held_becomes_its_own_program_in_the_end() -> None:
+    text = held_text({"client3": ["/run_endpoint.sh", "--price=$5"]}, Path("/runs/a$b/held"))
+    (service,) = yaml.safe_load(text)["services"].values()
+    shell, option, script, *program = service["entrypoint"]
+    assert (shell, option) == ("/bin/sh", "-c")
+    assert script.endswith('exec "$$0" "$$@"'), "dollars that are for the shell, not for Compose"
+    assert program == ["/run_endpoint.sh", "--price=$$5"]
+    assert service["volumes"][0]["source"] == "/runs/a$$b/held/client3"
+
+
+def test_a_client_is_held_until_it_is_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(held, "_program", lambda image: ["echo", image, "goes on"])
+    ones = Held(tmp_path / "held", {"client1": "alpha"})
+    service = yaml.safe_load(ones.write().read_text())["services"]["client1"]
+    words = [word.replace("$$", "$").replace("/held/", f"{tmp_path}/held/client1/") for word in service["entrypoint"]]
+    assert not ones.release("client1"), "nobody waits yet"
+    waiting = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    with pytest.raises(subprocess.TimeoutExpired):
+        waiting.wait(0.2)
+    assert ones.release("client1")
+    assert waiting.communicate(timeout=5)[0] == "alpha goes on\n"
+    # Started once more, it is not held again.
+    assert subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=5, check=True).stdout == "alpha goes on\n"
+    ones.remove()
+    assert not (tmp_path / "held").exists()

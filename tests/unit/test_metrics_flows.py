@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from harness.metrics import measure
+from harness.metrics.flow import late_start
 from harness.metrics.flow.time_between_datagrams import moving_average
 from harness.outcome import MeasuredRun, Run
 from harness.stats import entropy, jain, product
@@ -368,3 +369,15 @@ def test_experiment_93_samples_are_of_a_tenth_of_a_second() -> None:
     """A Poisson count of n varies by 1/√n: 8 Mbit/s in packets of 1500 B."""
     per_sample = 8e6 / 8 / 1500 * 0.1
     assert 1 / math.sqrt(per_sample) == pytest.approx(0.12, abs=0.005)
+
+
+@pytest.mark.parametrize(("asked", "late"), [(0.2, ""), (0.0, "0.25")])
+def test_a_flow_that_begins_late_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: float, late: str
+) -> None:
+    monkeypatch.setattr(late_start, "LATE", 0.2)  # both send their first packet at 0.25 s
+    run = write_three_flows(tmp_path)
+    later = {"kind": "tcp", "start": asked, "stop": 1.0}
+    write_lab(tmp_path, [{"kind": "udp", "stop": 1.0}, later, later])
+    found = [line for line in measure(tmp_path, run).warnings if "later than asked" in line]
+    assert found == ([f"flows 1, 2 began later than asked, by {late} s at most"] if late else [])
