@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Iterable
 from enum import StrEnum
@@ -698,6 +699,9 @@ def keep(
     servers: Servers = "all",
     store: StoreFolder = None,
     into: Annotated[Path, typer.Option(help="Store that keeps them.")] = ROOT / "results" / "reference",
+    series: Annotated[
+        bool, typer.Option(help="With the series of first repetitions, from which figures are drawn.")
+    ] = True,
 ) -> None:
     """Keep the figures of stored runs, without their artefacts, as the runs behind the README's tables.
 
@@ -707,7 +711,7 @@ def keep(
     count = 0
     for result in _stored(app, scenarios, clients, servers, every=False):
         for run_, measured in result.runs:
-            kept.store.keep(run_, measured, app.store.series(run_.cell.key, run_.repetition))
+            kept.store.keep(run_, measured, app.store.series(run_.cell.key, run_.repetition) if series else None)
             count += 1
     newest = {result.cell.key for result in kept.stored_results(lambda cell: True)}
     replaced = set(kept.store.cell_keys()) - newest
@@ -836,6 +840,10 @@ def _complain(error: HarnessError) -> None:
 
 def main() -> None:
     """Entry point: errors become one message, a hint and an exit code."""
+    # Who cancels a job, or closes its terminal, wants what Ctrl-C does: nothing left behind.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
     try:
         cli()
     except HarnessError as error:

@@ -165,13 +165,14 @@ class Store:
     def keep(self, run: Run, measured: MeasuredRun | None, series: pl.DataFrame | None = None) -> Path:
         """Keep a run's figures without its artefacts, in place of an earlier copy. For results/reference.
 
-        With series, those of the first repetition only: one is drawn, and they are what is large.
+        With series, those of the first repetition only: one is drawn, and they are what is large. Without white space:
+        most of a run's file says who played, and is the same in all of a cell's.
         """
         folder = self.folder(run.cell.key, run.repetition)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         self.write_measured(folder, measured, series if run.repetition == 0 else None)
-        (folder / RUN).write_text(run.model_dump_json(by_alias=True, indent=1))
+        (folder / RUN).write_text(run.model_dump_json(by_alias=True))
         return folder
 
     def drop(self, key: str) -> None:

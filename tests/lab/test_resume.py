@@ -7,6 +7,8 @@ import signal
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.examples import ROOT
 from tests.lab.conftest import Harness, left_overs, wait_for
 
@@ -49,12 +51,13 @@ def test_kill_9_in_mid_matrix(warm: Harness, harness: Harness) -> None:
     assert not list(harness.store.glob("partial/*"))
 
 
-def test_ctrl_c_tears_down_and_prints_how_to_go_on(warm: Harness, harness: Harness) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_tears_down_and_prints_how_to_go_on(warm: Harness, harness: Harness, number: signal.Signals) -> None:
     case = harness.scenario("interrupted", flows=[{"download": "4 MB"}], milestones=["4 MB"])
     words = harness.command("run", case, *PAIR, "--repeat", "3")
     process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_for(lambda: len(left_overs()) >= 5)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, talk = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Go on with:\n  harness run" in talk

@@ -109,12 +109,13 @@ def test_kill_9_of_the_harness_leaves_no_guest_after_the_next_command(warm: Harn
     assert not list(harness.store.glob("partial/*"))
 
 
-def test_ctrl_c_ends_the_guests(warm: Harness, harness: Harness) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_the_guests(warm: Harness, harness: Harness, number: signal.Signals) -> None:
     case = harness.scenario("interrupted", flows=[{"download": "20 MB"}], milestones=["20 MB"])
     words = harness.command("run", case, *NGTCP2, "--repeat", "4", "--jobs", "2", *VIRTUAL)
     process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_for(lambda: len(_guests_of(process)) == 2)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, talk = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Go on with:\n  harness run" in talk
