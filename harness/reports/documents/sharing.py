@@ -24,8 +24,8 @@ SHARING = {
 FAIR, FEW = 0.95, 0.1
 #: What is known of a server's congestion control where its flows do not share.
 CAUSES = {
-    ("quinn", "bbr"): "its BBR (version 1) sends what it once took for the bandwidth, whatever is lost",
-    ("msquic", "bbr"): "its BBR (version 1) sends what it once took for the bandwidth, whatever is lost",
+    ("quinn", "bbr"): "BBR version 1 keeps two bandwidth-delay products in flight a flow, whatever is lost",
+    ("msquic", "bbr"): "BBR version 1 keeps two bandwidth-delay products in flight a flow, whatever is lost",
     ("msquic", "cubic"): "not explained: its window, once small, grows by half a round trip until the queue overflows",
     ("ngtcp2 + quiche + quinn", "bbr"): "quinn's BBR (version 1) does not answer the loss that the others give way to",
 }
