@@ -8,7 +8,6 @@ from harness.reports import CellResult
 from harness.reports.documents.found import stored_of
 from harness.reports.flow_metrics import number, text
 from harness.reports.markdown import line
-from harness.reports.parameters import sort_key
 from harness.stats import harm
 
 #: Beyond so many times the harm that a sender does to itself, a competitor's is shown in bold: this lab's own bound.
@@ -87,7 +86,7 @@ def _counts(results: Iterable[CellResult]) -> str:
 
 def links(results: Sequence[CellResult]) -> str:
     """Shares over rates, delays and queues."""
-    found = sorted(stored_of(results, "dumbbell/fairness-links"), key=lambda result: sort_key(result.cell))
+    found = stored_of(results, "dumbbell/fairness-links")
     lines = ["## Rates, delays and queues", ""]
     if not found:
         return "\n".join(lines)

@@ -67,16 +67,16 @@ def _algorithm(kind: Kind, words: list[str]) -> str:
 
 def _extent(kind: Kind, raw: Mapping[str, Any]) -> tuple[float, int | None]:
     """(seconds, size): infinite and a size, or a time and None."""
-    seconds, size = (raw.get(name) for name in ("seconds", "size"))
-    if (seconds is None) == (size is None):
+    if (raw.get("seconds") is None) == (raw.get("size") is None):
         raise TrafficError("a flow has either seconds or a size")
-    if size is None:
-        return float(seconds), None
+    if raw.get("seconds") is not None:
+        return float(raw["seconds"]), None
+    size = int(raw["size"])
     if kind == "udp":
         raise TrafficError("UDP has no size: datagrams that are lost are not sent again")
-    if int(size) < 1:
+    if size < 1:
         raise TrafficError(f"a size of {size} B")
-    return math.inf, int(size)
+    return math.inf, size
 
 
 def read_plan(role: str, environment: Mapping[str, str]) -> Plan:
