@@ -19,7 +19,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from harness.errors import HarnessError, InputError, did_you_mean
+from harness.errors import HarnessError, InputError, did_you_mean, reason
 
 if TYPE_CHECKING:
     from harness.app import App
@@ -389,7 +389,7 @@ def _draw_figures(app: App, results: list[CellResult], processes: int, listen: L
         console.print(said, soft_wrap=True)
         raise typer.Exit(INTERRUPTED) from None
     except Exception as error:  # whatever it is, the verdicts stand
-        listen(Warned(f"no figures: {getattr(error, 'message', None) or f'{type(error).__name__}: {error}'}"))
+        listen(Warned(f"no figures: {reason(error)}"))
         return
     for problem in made.problems():
         listen(Warned(problem))
@@ -585,6 +585,7 @@ def plot(
     from harness.plots.registry import plots
     from harness.plots.render import Format, has_letters, write
     from harness.plots.stored import find_drawings, folder_name
+    from harness.reports import counted
 
     app = _app(store)
     chosen = [_one_of("--only", name, plots()) for name in only.split(",") if name]
@@ -603,9 +604,9 @@ def plot(
             _print(str(file))
         count += 1
         if drawing.run.series is None:
-            bare.append(f"{run_.cell.key}/{run_.repetition}")
+            bare.append(run_.name)
     if bare:
-        runs_ = f"{len(bare)} run{'' if len(bare) == 1 else 's'} (such as {bare[0]})"
+        runs_ = f"{counted(len(bare), 'run')} (such as {bare[0]})"
         _console().print(f"{runs_}: no series are stored, so that only means could be drawn, if any", soft_wrap=True)
     if not count:
         _console().print("no stored runs match")

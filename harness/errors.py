@@ -32,6 +32,11 @@ class ResultError(HarnessError):
     """A stored result cannot be read."""
 
 
+def reason(error: BaseException) -> str:
+    """What went wrong, for a sentence: an error's own words where they are for people, else its type too."""
+    return error.message if isinstance(error, HarnessError) else f"{type(error).__name__}: {error}"
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A hint for a name nobody knows: the nearest known ones, else all of them."""
     names = sorted(set(known))

@@ -147,6 +147,11 @@ class Run(Fact):
     warnings: tuple[str, ...] = ()
     """What to check before trusting this run."""
 
+    @property
+    def name(self) -> str:
+        """What it is called by: KEY/REPETITION."""
+        return f"{self.cell.key}/{self.repetition}"
+
 
 def flow_prefix(flow: int, flows: int) -> str:
     """What stands before the names of a flow's metrics in a run of so many: nothing where it is the only one."""

@@ -16,7 +16,7 @@ from rich.status import Status
 
 from harness.events import Event, ImageStarted, PhaseStarted, PlanMade, RunFinished, RunStarted, Warned
 from harness.outcome import Cell
-from harness.reports import beyond_the_pair
+from harness.reports import beyond_the_pair, counted
 from harness.reports.table import verdict_text
 
 #: Longest silence without a terminal, seconds.
@@ -60,7 +60,7 @@ class Talk:
         if self._status:
             self._status.stop()
         if kind is None and self._ran:
-            self._say(f"done: {self._ran} run{'' if self._ran == 1 else 's'}")
+            self._say(f"done: {counted(self._ran, 'run')}")
 
     def _beat(self) -> None:
         """Say that things go on, and for how long already."""

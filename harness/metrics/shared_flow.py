@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -112,7 +112,11 @@ def flows_of(view: RunView) -> tuple[SharedFlow, ...]:
 
 def left_out(names: str, flows: Iterable[SharedFlow], why: str) -> Iterator[Finding]:
     """The sentence for metrics that some flows have not; nothing where it is about none."""
-    numbers = [str(flow.number) for flow in flows]
+    numbers = [flow.number for flow in flows]
     if numbers:
-        whose = f"flow {numbers[0]}" if len(numbers) == 1 else f"flows {', '.join(numbers)}"
-        yield Caution(f"{names} of {whose}: left out, {why}")
+        yield Caution(f"{names} of {called(numbers)}: left out, {why}")
+
+
+def called(numbers: Sequence[int]) -> str:
+    """Flows in a sentence: 'flow 1', 'flows 0, 2'."""
+    return f"flow {numbers[0]}" if len(numbers) == 1 else f"flows {', '.join(map(str, numbers))}"

@@ -9,10 +9,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.errors import HarnessError
+from harness.errors import reason
 from harness.plots.render import PAGE, Format, names_on, write
 from harness.plots.stored import Search, Subject, find_subjects, folder_name
-from harness.reports import CellResult
+from harness.reports import CellResult, counted
 from harness.store import Store
 
 #: What is drawn without being asked for: PNGs take as long as everything else together.
@@ -35,8 +35,7 @@ class Sheet:
     @property
     def name(self) -> str:
         """Of the run that is drawn: KEY/REPETITION."""
-        run = self.subject.run[0]
-        return f"{run.cell.key}/{run.repetition}"
+        return self.subject.run[0].name
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ class Made:
             if item.problem is not None:
                 reasons.setdefault(item.problem, []).append(item.sheet.name)
         return [
-            f"no figures of {_count(len(names), 'cell')} (such as {names[0]}): {reason}"
+            f"no figures of {counted(len(names), 'cell')} (such as {names[0]}): {reason}"
             for reason, names in reasons.items()
         ]
 
@@ -75,13 +74,8 @@ class Made:
         there = [item for item in (*self.drawn, *self.kept) if item.figures]
         before = "all" if len(self.kept) == len(there) else len(self.kept)
         kept = f" ({before} drawn before)" if self.kept else ""
-        return (
-            f"{_count(sum(item.figures for item in there), 'figure')} of {_count(len(there), 'cell')} in {place}{kept}"
-        )
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"
+        figures = counted(sum(item.figures for item in there), "figure")
+        return f"{figures} of {counted(len(there), 'cell')} in {place}{kept}"
 
 
 def draw_missing(
@@ -105,7 +99,9 @@ def draw_missing(
     processes = max(min(processes, len(todo) // _WORTH), 1)
     if todo:
         seconds = _START + _CELL * len(todo) / processes
-        say(f"drawing the figures of {_count(len(todo), 'cell')}; about {seconds:.0f} s (--no-figures leaves them out)")
+        say(
+            f"drawing the figures of {counted(len(todo), 'cell')}; about {seconds:.0f} s (--no-figures leaves them out)"
+        )
     return Made(tuple(draw(store.root, todo, cache, processes)), kept)
 
 
@@ -142,7 +138,7 @@ def draw(root: Path, sheets: Sequence[Sheet], cache: Path, processes: int) -> It
             done, waiting = wait(waiting, _HEARS, FIRST_COMPLETED)
             for future in done:
                 error = future.exception()
-                yield future.result() if error is None else DrawnSheet(futures[future], 0, _reason(error))
+                yield future.result() if error is None else DrawnSheet(futures[future], 0, reason(error))
     except BaseException:
         # Nobody waits for what is half drawn: without its page, which comes last, it is drawn again.
         for process in multiprocessing.active_children():
@@ -157,9 +153,5 @@ def _draw(root: Path, sheet: Sheet, cache: Path) -> DrawnSheet:
         drawing = sheet.subject.drawing(Store(root))
         wrote = write(drawing.run, sheet.folder, FORMATS, cache, partner=drawing.partner)
     except Exception as error:  # a figure must not cost the verdicts, nor the other cells' figures
-        return DrawnSheet(sheet, 0, _reason(error))
+        return DrawnSheet(sheet, 0, reason(error))
     return DrawnSheet(sheet, sum(file.suffix == ".svg" for file in wrote))
-
-
-def _reason(error: BaseException) -> str:
-    return error.message if isinstance(error, HarnessError) else f"{type(error).__name__}: {error}"

@@ -202,7 +202,7 @@ def page(run: Drawn, made: Sequence[Figure], script: str) -> str:
         .render(
             title=run.run.cell.scenario.title,
             place=run.place,
-            key=f"{run.run.cell.key}/{run.run.repetition}",
+            key=run.run.name,
             figures=made,
             font=Markup(FONT),
             ink=INK,

@@ -64,7 +64,7 @@ def find_subjects(results: Sequence[CellResult], search: Search, asked: Sequence
     """The runs to draw: those asked for as KEY/REPETITION, else the first of each cell. Raises InputError."""
     chosen = [pair for result in results for pair in result.runs]
     if asked:
-        names = {f"{run.cell.key}/{run.repetition}": (run, measured) for run, measured in chosen}
+        names = {run.name: (run, measured) for run, measured in chosen}
         for name in asked:
             if name not in names:
                 raise InputError(f"--run {name}: no such run is stored", did_you_mean(name, names))

@@ -42,11 +42,16 @@ def effort(results: Sequence[CellResult]) -> str:
     count, virtual, wall = effort_of(results)
     if not count:
         return ""
-    runs = f"{count} run{'' if count == 1 else 's'}"
+    runs = counted(count, "run")
     if not virtual:
         return f"{runs} took {wall:,.0f} s"
     speed = f"{virtual / wall:.1f} times real time"
     return f"{runs} took {virtual:,.0f} s of virtual time in {wall:,.0f} s of one core ({speed})"
+
+
+def counted(number: int, noun: str) -> str:
+    """So many of something: '1 run', '2 runs'."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def is_absence(warning: str) -> bool:

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from harness.lab import flow_label
 from harness.outcome import Interval, flow_prefix
-from harness.reports import CellResult
+from harness.reports import CellResult, counted
 from harness.reports.markdown import line
 
 #: Rows of the tables in their order: (metric, unit). What no run has is left out.
@@ -98,6 +98,11 @@ def text(span: Interval | None) -> str:
     return f"{number(span.median)} [{number(span.low)}, {number(span.high)}]"
 
 
+def percentage(span: Interval | None) -> str:
+    """The median of a share."""
+    return "–" if span is None else f"{span.median:.1%}"
+
+
 def absences(result: CellResult) -> list[str]:
     """Why a metric is missing, a sentence each; of some of the runs only, with their number."""
     measured = sum(one is not None for _, one in result.runs)
@@ -110,7 +115,7 @@ def absences(result: CellResult) -> list[str]:
 def heading(result: CellResult) -> str:
     """What a cell's tables are of."""
     count = result.outcomes.get("completed", 0)
-    runs = f"{count} run{'' if count == 1 else 's'}"
+    runs = counted(count, "run")
     asked = "".join(f", {name} {value}" for name, value in result.cell.parameters.items())
     return f"{result.cell.scenario.title} (`{result.cell.scenario.name}`, engine {result.cell.engine}{asked}; {runs})"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness.metrics.registry import Caution, Finding, metric
-from harness.metrics.shared_flow import flows_of
+from harness.metrics.shared_flow import called, flows_of
 from harness.metrics.view import RunView
 
 #: From here on it is said, s: a client needs a tenth for its own start in real time.
@@ -19,7 +19,6 @@ def late_start(view: RunView) -> Iterator[Finding]:
     On the clock of the flow that began soonest, relative to its start.
     """
     late = {flow.number: flow.life.start_ns / 1e9 - flow.facts.start for flow in flows_of(view)}
-    numbers = [str(number) for number, seconds in late.items() if seconds > LATE]
+    numbers = [number for number, seconds in late.items() if seconds > LATE]
     if numbers:
-        whose = f"flow {numbers[0]}" if len(numbers) == 1 else f"flows {', '.join(numbers)}"
-        yield Caution(f"{whose} began later than asked, by {max(late.values()):.2f} s at most")
+        yield Caution(f"{called(numbers)} began later than asked, by {max(late.values()):.2f} s at most")

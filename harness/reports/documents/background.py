@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from harness.outcome import Interval
 from harness.reports import CellResult
 from harness.reports.documents.found import stored_of
-from harness.reports.flow_metrics import number, text
+from harness.reports.flow_metrics import number, percentage, text
 from harness.reports.markdown import line
 from harness.stats import interval
 
@@ -127,13 +127,12 @@ def _quic_beside_udp(results: Sequence[CellResult]) -> list[str]:
     for result in found:
         names = [[f"flow{flow}_{name}" for flow in range(3)] for _, name in columns]
         rate = _mean_interval(result, [f"flow{flow}_mean_throughput" for flow in range(3, 6)])
-        drops = result.interval("drop_rate")
         lines.append(
             line([
                 f"{result.cell.server.name} ({result.cell.parameters['server.congestion_control']})",
                 *(text(_mean_interval(result, flows)) for flows in names),
                 text(result.interval("jain_shared")), text(rate), text(result.interval("mean_queue_delay")),
-                "–" if drops is None else f"{drops.median:.1%}",
+                percentage(result.interval("drop_rate")),
             ])
         )  # fmt: skip
     return [*lines, ""]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from harness.reports import CellResult
+from harness.reports import CellResult, counted
 from harness.reports.documents.found import stored_of
 from harness.reports.flow_metrics import number, text
 from harness.reports.markdown import line
@@ -81,7 +81,7 @@ def _counts(results: Iterable[CellResult]) -> str:
         return "no runs"
     if len(counts) > 1:
         return f"{counts[0]} to {counts[-1]} runs"
-    return f"{counts[0]} run{'' if counts[0] == 1 else 's'}"
+    return counted(counts[0], "run")
 
 
 def links(results: Sequence[CellResult]) -> str:

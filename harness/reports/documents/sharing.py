@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from harness.reports import CellResult
 from harness.reports.documents.found import stored_of
-from harness.reports.flow_metrics import number, text
+from harness.reports.flow_metrics import number, percentage, text
 from harness.reports.markdown import line
 
 #: INET's fair shares of 10 Mbit/s in the five phases of its showcase, Mbit/s for each active flow (seed 000).
@@ -18,7 +18,6 @@ SHARING = {
     "dumbbell/sharing-bbr": "BBR",
     "dumbbell/sharing-mixed": "a different stack behind each flow",
 }
-
 
 #: Jain's index of the three flows below which, and share of packets dropped above which, what happened is spelt out.
 FAIR, FEW = 0.95, 0.1
@@ -97,9 +96,8 @@ def _phases(result: CellResult) -> list[str]:
 
 
 def _figures(result: CellResult) -> list[str]:
-    drops = result.interval("drop_rate")
     return [
         text(result.interval("jain_shared")),
         text(result.interval("mean_queue_delay")),
-        "–" if drops is None else f"{drops.median:.1%}",
+        percentage(result.interval("drop_rate")),
     ]
