@@ -47,6 +47,8 @@ class Places:
     """Logs of builds, what a probe found."""
     cache: Path
     """Served files and certificates."""
+    host_cpu: bool = False
+    """Endpoints in virtual time see the host's processor, also where the lab's own could be had."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,8 @@ class App:
         ]  # fmt: skip
         contestants = {item.name: item for item in asked} | others
         images = {name: self._image(item, listen, pull=pull) for name, item in contestants.items()}
-        return cells(request, images, self.images.sim(request.sim_kernel), others)
+        sim = self.images.sim(request.sim_kernel)
+        return cells(request, images, sim, others, host_cpu=self.places.host_cpu)
 
     def _named(self, name: str) -> Implementation:
         if name not in self._known:
@@ -382,7 +385,7 @@ class App:
 def _point(cell: Cell) -> tuple[object, ...]:
     """What a person takes for the same cell, whatever the bits."""
     return (
-        cell.scenario.name, cell.client.name, cell.server.name, cell.engine, cell.seed,
+        cell.scenario.name, cell.client.name, cell.server.name, cell.engine, cell.seed, cell.host_cpu,
         tuple(sorted(cell.parameters.items())),
     )  # fmt: skip
 

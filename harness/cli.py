@@ -83,7 +83,7 @@ def _app(store: Path | None = None, manifests: list[Path] | None = None) -> App:
 
     state = Path(os.environ.get("HARNESS_STATE") or ROOT / ".state")
     cache = Path(os.environ.get("HARNESS_CACHE") or ROOT / ".cache")
-    return App(Places(ROOT, store or ROOT / "results", state, cache), manifests or [])
+    return App(Places(ROOT, store or ROOT / "results", state, cache, _host_cpu()), manifests or [])
 
 
 def _console() -> Console:
@@ -404,6 +404,14 @@ def _jobs(asked: int | None, engine: EngineChoice) -> int:
     if asked not in (None, 1):
         raise InputError(f"--jobs {asked}: runs in real time would measure each other", "add --engine virtual")
     return 1
+
+
+def _host_cpu() -> bool:
+    """HARNESS_CPU, lab or host: whose processor endpoints see in virtual time."""
+    word = os.environ.get("HARNESS_CPU") or "lab"
+    if word not in ("lab", "host"):
+        raise InputError(f"HARNESS_CPU: '{word}' is neither 'lab' nor 'host'", "leave it out for the lab's processor")
+    return word == "host"
 
 
 def _stall() -> float:

@@ -108,6 +108,8 @@ class Lab(Spec):
     memory_mib: int
     seed: int
     """What chance in the lab depends on: netem's loss, and the random numbers of a kernel in virtual time."""
+    host_cpu: bool = False
+    """In virtual time: endpoints see the host's processor."""
     timeout: float
     """Seconds one transfer may take."""
     effective: dict[str, ParameterValue]
@@ -318,6 +320,7 @@ def build_lab(cell: Cell, repetition: int, slot: int = 0) -> Lab:
         mtu=scenario.path.mtu,
         memory_mib=_guest_memory(program),
         seed=seed,
+        host_cpu=cell.host_cpu,
         timeout=scenario.timeout.seconds,
         effective=_effective(cell),
     )

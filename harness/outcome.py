@@ -14,6 +14,7 @@ from harness.model import Implementation, Scenario
 from harness.parameters import ParameterValue, Role
 
 EngineName = Literal["compose", "virtual"]
+Cpu = Literal["lab", "host"]
 SimKernel = Literal["auto", "host", "lab"]
 Status = Literal["completed", "unsupported", "timed_out", "crashed", "wrong_file", "log_overflow", "infrastructure"]
 VerdictStatus = Literal["pass", "fail", "inconclusive", "unsupported", "error"]
@@ -66,6 +67,8 @@ class Cell(Fact):
     parameters: dict[str, ParameterValue]
     """Parameters asked for, as role.NAME; they are demands, not wishes."""
     seed: int
+    host_cpu: bool = False
+    """In virtual time: endpoints are to see the host's processor, also where the lab's own could be had."""
     others: dict[str, Contestant] = {}
     """Who else plays in it, by name: the implementations that flows name for themselves."""
 
@@ -120,6 +123,14 @@ class Transfer(Fact):
     """The flow's stop had come: the client was told to end, with part of the file."""
 
 
+class RandomBytes(Fact):
+    """What an endpoint drew from its kernel's random number generator."""
+
+    bytes: int
+    digest: str
+    """BLAKE2s of all of them, in the order they were handed out; hexadecimal."""
+
+
 class Run(Fact):
     """One execution of a cell: immutable, written when it is finished."""
 
@@ -138,6 +149,14 @@ class Run(Fact):
     """Seconds the lab's own clock ran, for a run in virtual time."""
     sim_kernel: str = ""
     """The kernel whose queues were used: 'host 6.18.44' or 'lab 7.2.12'."""
+    cpu: Cpu | None = None
+    """In virtual time: whose processor the endpoints saw, the lab's fixed one or the host's."""
+    lab_kernel: str = ""
+    """In virtual time: SHA-256 of the lab kernel's file."""
+    captures: dict[str, str] = {}
+    """SHA-256 of the captures, by side: left, right."""
+    random: dict[str, RandomBytes] = {}
+    """In virtual time: the random bytes each endpoint was given."""
     effective: dict[str, ParameterValue] = {}
     """Parameters as set, those chosen by the harness included."""
     image_ids: dict[str, str] = {}

@@ -85,6 +85,7 @@ def cell_key(cell: Cell) -> str:
         "parameters": cell.parameters,
         "seed": cell.seed,
         **({"flows": flows} if flows else {}),
+        **({"host_cpu": True} if cell.host_cpu else {}),
     }
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
@@ -117,11 +118,14 @@ def cells(
     images: Mapping[str, Image],
     sim_image: Image,
     others: Mapping[str, Implementation] | None = None,
+    *,
+    host_cpu: bool = False,
 ) -> list[Cell]:
     """The matrix, in the order scenario, parameters, client, server.
 
     `images` maps names to images, `others` the names that flows give to implementations. A scenario whose flows
-    name all the clients, or all the servers, has one cell for all of the matrix's.
+    name all the clients, or all the servers, has one cell for all of the matrix's. `host_cpu`: see `Cell`; it is of no
+    account in real time.
     """
     made = []
     for point in points_of(request):
@@ -141,6 +145,7 @@ def cells(
                 sim_kernel=request.sim_kernel,
                 parameters=dict(point.parameters),
                 seed=request.seed,
+                host_cpu=host_cpu and request.engine == "virtual",
                 others=cast,
             )
             made.append(cell.model_copy(update={"key": cell_key(cell)}))

@@ -13,6 +13,7 @@ import polars as pl
 
 from harness.arguments import UnsupportedError
 from harness.engines import Engine, EngineResult, Progress
+from harness.engines.folder import file_digest
 from harness.lab import build_lab, transferred_bytes
 from harness.metrics import measure_with_series
 from harness.outcome import Cell, MeasuredRun, Outcome, Run
@@ -56,6 +57,12 @@ def _lines(file: str) -> list[str]:
         return []
 
 
+def capture_digests(folder: Path) -> dict[str, str]:
+    """SHA-256 of a run's captures, by side; nothing of one that is not there."""
+    files = {side: folder / "sim" / f"trace_node_{side}.pcap" for side in ("left", "right")}
+    return {side: file_digest(file) for side, file in files.items() if file.exists()}
+
+
 def _unsupported(planned: PlannedRun, error: UnsupportedError) -> Run:
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     outcome = Outcome(status="unsupported", role=error.role, reason=error.reason, detail=error.detail)
@@ -91,7 +98,8 @@ def _execute(
     before, begun = cpu_times(), time.monotonic()
     result = engine.run(lab, folder, progress)
     wall = time.monotonic() - begun
-    run = _run_of(planned, result, started, wall, host_facts(before, cpu_times(), versions), dict(lab.effective))
+    host = host_facts(before, cpu_times(), versions)
+    run = _run_of(planned, result, started, wall, host, dict(lab.effective), capture_digests(folder))
     progress("measure")
     return run, *measure_with_series(folder, run)
 
@@ -103,6 +111,7 @@ def _run_of(
     wall: float,
     host: dict[str, Any],
     effective: dict[str, Any],
+    captures: dict[str, str],
 ) -> Run:
     return Run(
         cell=planned.cell,
@@ -114,6 +123,10 @@ def _run_of(
         wall=round(wall, 3),
         virtual=result.virtual,
         sim_kernel=result.sim_kernel,
+        cpu=result.cpu,
+        lab_kernel=result.lab_kernel,
+        captures=captures,
+        random=result.random,
         effective=effective,
         image_ids=result.image_ids,
         host=host,

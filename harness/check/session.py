@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from harness.app import App, Options
 from harness.check import contract
 from harness.check.trials import TRIALS, Tried, claims, values
-from harness.engines.served import certificates
+from harness.engines.certificates import virtual_certificates
 from harness.engines.virtual import VirtualEngine
 from harness.errors import InputError
 from harness.events import Listener
@@ -133,7 +133,7 @@ class _Subject:
                 yield from contract.refusals(self._app.made(cell, listen), role, engine)
                 if run.outcome.status == "completed":
                     folder = results[cell.key].folders[-1]
-                    given = certificates(self._app.places.cache / "certs") / "cert.pem"
+                    given = virtual_certificates(self._app.places.cache) / "cert.pem"
                     yield from contract.logs(run, role, folder, given)
         if self.resumed is not None:
             key = self.resumed.key

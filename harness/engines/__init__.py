@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from harness.lab import Lab
-from harness.outcome import EngineName, Outcome, Transfer
+from harness.outcome import Cpu, EngineName, Outcome, RandomBytes, Transfer
 
 #: Called with a word for the phase that begins (create, ready, transfer, pause, collect, remove).
 Progress = Callable[[str], None]
@@ -29,6 +29,12 @@ class EngineResult:
     warnings: tuple[str, ...] = ()
     virtual: float | None = None
     """Seconds of the lab's own clock, where that is not the wall's."""
+    cpu: Cpu | None = None
+    """Whose processor the endpoints saw, in virtual time."""
+    lab_kernel: str = ""
+    """SHA-256 of the lab kernel's file, in virtual time."""
+    random: dict[str, RandomBytes] = field(default_factory=dict)
+    """What endpoints drew from their kernel's random number generator, in virtual time."""
 
 
 class Engine(Protocol):

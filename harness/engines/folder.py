@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
+from harness.engines.certificates import certificates
 from harness.engines.compose_file import compose_text
 from harness.engines.docker import json_lines
-from harness.engines.served import certificates
 from harness.lab import Lab
+from harness.outcome import Cpu, RandomBytes
 
 #: From the moment the path is up to a client's first datagram: its wait for the simulator, its start.
 CLIENT_START = 5.0
@@ -28,13 +30,19 @@ def prepare_folder(lab: Lab, folder: Path, cache: Path) -> dict[str, str]:
     (folder / "compose.yaml").write_text(compose_text(lab))
     variables = {
         "LAB_WWW": str(cache / "www"),
-        "LAB_CERTS": str(certificates(cache / "certs")),
+        "LAB_CERTS": str(certificates(cache)),
         "LAB_PLAN": str(folder / "plan"),
     }
     # By hand, output goes elsewhere: a stored run is not overwritten.
     by_hand = {**variables, "LAB_PLAN": "./plan", "LAB_OUT": "./by-hand", "LAB_OWNER": "by-hand"}
     (folder / "cell.env").write_text("".join(f"{name}={value}\n" for name, value in by_hand.items()))
     return variables
+
+
+def file_digest(file: Path) -> str:
+    """SHA-256 of a file, hexadecimal. Raises OSError."""
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def diary(folder: Path, name: str = "events.jsonl") -> list[dict[str, Any]]:
@@ -48,5 +56,24 @@ def diary(folder: Path, name: str = "events.jsonl") -> list[dict[str, Any]]:
 
 def kernel_of(events: list[dict[str, Any]]) -> str:
     """Which kernel's queues a simulator used: 'lab 7.2.12', or nothing when it did not come that far."""
-    event = next((event for event in events if event["event"] == "kernel"), None)
-    return "" if event is None else f"{event['kernel']} {event['release']}"
+    event = _kernel(events)
+    return f"{event['kernel']} {event['release']}" if event else ""
+
+
+def cpu_of(events: list[dict[str, Any]]) -> Cpu | None:
+    """Whose processor the endpoints saw, as a simulator in virtual time says; None when it did not come that far."""
+    found: Cpu | None = _kernel(events).get("cpu")
+    return found
+
+
+def _kernel(events: list[dict[str, Any]]) -> dict[str, Any]:
+    return next((event for event in events if event["event"] == "kernel"), {})
+
+
+def random_bytes(folder: Path) -> dict[str, RandomBytes]:
+    """What the endpoints of a run in virtual time drew from their kernel, by endpoint; empty where it broke off."""
+    try:
+        content = json.loads((folder / "sim" / "random.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return {name: RandomBytes.model_validate(drawn) for name, drawn in content.items()}

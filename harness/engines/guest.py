@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,7 @@ OWNER_VARIABLE = "QUIC_LAB_OWNER"
 HERE = "/proc/self/cwd"
 #: What an init calls the folder of its lab on this machine.
 LAB = f"{HERE}/lab"
+
 #: Scratch folders are called this, then their owner.
 SCRATCH = "quic-lab"
 #: Seconds of the guest's own CPU time without any movement of its clock after which it is ended.
@@ -46,6 +47,11 @@ class GuestEnd:
     """Wall seconds per phase."""
     spun: str = ""
     """What was running while the clock stood still; empty when it did not."""
+
+
+def seen(name: str) -> str:
+    """What an init calls one of its guest's folders on this machine: the same on every machine."""
+    return f"{HERE}/{name}"
 
 
 def ram_folder(needed: int) -> Path:
@@ -104,35 +110,50 @@ class Guest:
             "PYTHONHASHSEED=0", f"init={init[0]}", "--", *init[1:],
         ]  # fmt: skip
 
-    def run(self, init: list[str], lab: Path, console: Path, stall: float, phase: Callable[[str], None]) -> GuestEnd:
+    def run(
+        self,
+        init: list[str],
+        lab: Path,
+        console: Path,
+        stall: float,
+        phase: Callable[[str], None],
+        *,
+        folders: Mapping[str, Path] | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> GuestEnd:
         """Run until it ends by itself or its clock stands still for `stall` wall seconds.
 
-        Its init finds the folder `lab` of this machine as LAB. What it prints goes to `console`, but for the
-        clock. EngineError when it cannot be started.
+        Its init finds the folder `lab` of this machine as LAB, and each of `folders` by what `seen` says. What it
+        prints goes to `console`, but for the clock. `settings` are variables that the kernel itself reads (LAB_CPU,
+        LAB_TRACE). EngineError when it cannot be started.
         """
         folder = ram_folder(self._memory << 20)
         with (
             tempfile.TemporaryDirectory(prefix=f"{SCRATCH}.{owner()}.", dir=folder) as scratch,
             console.open("w") as out,
         ):
-            self._link(Path(scratch), lab)
-            with self._started(self.command(Path(scratch), init), scratch) as process:
+            self._link(Path(scratch), {"lab": lab, "rootfs": self._rootfs, **(folders or {})})
+            with self._started(self.command(Path(scratch), init), scratch, settings or {}) as process:
                 return self._watch(process, out.write, stall, phase)
 
-    def _link(self, scratch: Path, lab: Path) -> None:
-        (scratch / "rootfs").symlink_to(self._rootfs.resolve())
-        (scratch / "lab").symlink_to(lab.resolve())
+    def _link(self, scratch: Path, folders: Mapping[str, Path]) -> None:
+        for name, folder in folders.items():
+            (scratch / name).symlink_to(folder.resolve())
 
     @contextlib.contextmanager
-    def _started(self, command: list[str], scratch: str) -> Iterator[subprocess.Popen[str]]:
+    def _started(
+        self, command: list[str], scratch: str, settings: Mapping[str, str]
+    ) -> Iterator[subprocess.Popen[str]]:
         if shutil.which("taskset") is None:
             raise EngineError("there is no 'taskset' command", "install util-linux")
         environment = {"PATH": os.environ.get("PATH", os.defpath), "HOME": scratch, "TMPDIR": scratch,
-                       "LAB_SEED": str(self._seed), OWNER_VARIABLE: owner()}  # fmt: skip
+                       "LAB_SEED": str(self._seed), **settings, OWNER_VARIABLE: owner()}  # fmt: skip
         try:
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                 errors="replace", env=environment, start_new_session=True, cwd=scratch,
+                # The modes of what a guest writes here are what its own processes say, whoever runs it.
+                umask=0,
             )  # fmt: skip
         except OSError as error:
             raise EngineError(f"{self._kernel}: {error.strerror}", "does this file system allow programs?") from error

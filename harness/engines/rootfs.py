@@ -134,7 +134,7 @@ def _extract(reference: str, folder: Path) -> None:
     try:
         with start(["export", container], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as export:
             done = subprocess.run(
-                ["tar", "--extract", "--exclude=dev/*", "--directory", str(folder)],
+                ["tar", "--extract", "--preserve-permissions", "--exclude=dev/*", "--directory", str(folder)],
                 stdin=export.stdout, capture_output=True, text=True, check=False,
             )  # fmt: skip
         if export.returncode != 0 or done.returncode != 0:

@@ -6,6 +6,7 @@ root file system. CPU costs no virtual time, and nothing on the host can disturb
 
 from __future__ import annotations
 
+import functools
 import json
 import platform
 import queue
@@ -17,11 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from harness.engines import EngineResult, Progress, conclusion
+from harness.engines.certificates import VIRTUAL_START, virtual_certificates
 from harness.engines.docker import tail
-from harness.engines.folder import CLIENT_START, diary, kernel_of, prepare_folder
-from harness.engines.guest import LAB, STALL, Guest, GuestEnd, remove_orphans
+from harness.engines.folder import CLIENT_START, cpu_of, diary, file_digest, kernel_of, prepare_folder, random_bytes
+from harness.engines.guest import LAB, STALL, Guest, GuestEnd, remove_orphans, seen
 from harness.engines.rootfs import RootFileSystems, RootFs
-from harness.engines.served import certificates, serve, valid_from
+from harness.engines.served import serve
 from harness.errors import EngineError
 from harness.lab import Host, Lab
 from harness.outcome import EngineName, Outcome, Transfer
@@ -33,6 +35,8 @@ BASE_MEMORY, ENDPOINT_MEMORY = 384, 160
 PANIC = "Kernel panic - not syncing"
 #: A disk with less room than this is full, bytes.
 FULL = 1 << 20
+#: What a run is said to lack whose endpoints saw the host's processor.
+HOST_CPU = "cpu: the host's: on another machine this run need not be the same"
 _INIT = ["/usr/bin/python3", "-S", "-m", "simulator.world"]
 
 
@@ -58,12 +62,20 @@ class VirtualEngine:
 
     name: EngineName = "virtual"
 
-    def __init__(self, cache: Path, cores: Sequence[int], log_limit: int = 2 << 30, stall: float = STALL) -> None:
-        """`cores`: those labs may run on, one at a time; `stall`: see `Guest.run`."""
+    def __init__(
+        self,
+        cache: Path,
+        cores: Sequence[int],
+        log_limit: int = 2 << 30,
+        stall: float = STALL,
+        trace: Path | None = None,
+    ) -> None:
+        """`cores`: those labs may run on, one at a time; `stall`: see `Guest.run`; `trace`: where system calls go."""
         self._cache = cache.resolve()
         self._images = RootFileSystems(cache)
         self._log_limit = log_limit
         self._stall = stall
+        self._trace = trace
         self._cores: queue.SimpleQueue[int] = queue.SimpleQueue()
         for core in cores:
             self._cores.put(core)
@@ -91,9 +103,14 @@ class VirtualEngine:
             prepare_folder(lab, folder, self._cache)
             sim = self._images.of(lab.sim_image)
             images = {host.name: self._images.of(host.image) for host in lab.hosts}
-        world = world_document(lab, images, self._cache, self._log_limit)
+            certificates = virtual_certificates(self._cache)
+        world = world_document(lab, images, self._log_limit)
         (folder / "plan" / "world.json").write_text(json.dumps(world))
-        clock = int(valid_from(certificates(self._cache / "certs")).timestamp()) * 10**9
+        folders = {"www": self._cache / "www", "certs": certificates, **_roots(images)}
+        settings = {"LAB_CPU": "host"} if lab.host_cpu else {}
+        if self._trace is not None:
+            settings["LAB_TRACE"] = str(self._trace)
+        clock = int(VIRTUAL_START.timestamp()) * 10**9
         core = self._cores.get()
         kernel = Path(sim.rootfs) / "opt/lab/linux"
         guest = Guest(kernel, Path(sim.rootfs), guest_memory_mib(lab, images), lab.seed, clock, core)
@@ -101,16 +118,19 @@ class VirtualEngine:
             self._running.add(guest)
             if self._cancelled:
                 raise EngineError("the run was cancelled")
-            end = guest.run([*_INIT, LAB], folder, folder / "sim" / "console.log", self._stall, progress)
+            end = guest.run(
+                [*_INIT, LAB], folder, folder / "sim" / "console.log", self._stall, progress, folders=folders,
+                settings=settings,
+            )  # fmt: skip
         finally:
             self._running.discard(guest)
             self._cores.put(core)
         if self._cancelled:
             raise EngineError("the run was cancelled")
         require_disk(folder)
-        return self._result(lab, folder, end, {"sim": sim, **images})
+        return self._result(lab, folder, end, {"sim": sim, **images}, kernel_digest(kernel))
 
-    def _result(self, lab: Lab, folder: Path, end: GuestEnd, images: dict[str, RootFs]) -> EngineResult:
+    def _result(self, lab: Lab, folder: Path, end: GuestEnd, images: dict[str, RootFs], kernel: str) -> EngineResult:
         events = diary(folder, "endpoints.jsonl")
         transfers = transfers_of(lab, events)
         checks = [conclusion.check(item, lab.flows[item.flow], folder, self._cache / "www") for item in transfers]
@@ -121,13 +141,19 @@ class VirtualEngine:
         if concluded.status != "completed":
             words = tail(folder / f"{blamed}.log") if blamed else console_tail(folder)
             concluded = concluded.model_copy(update={"log_tail": words})
+        simulator = diary(folder)
+        cpu = cpu_of(simulator)
         return EngineResult(
             outcome=concluded,
             transfers=tuple(item.transfer for item in checks),
             phases=end.phases,
-            sim_kernel=kernel_of(diary(folder)),
+            sim_kernel=kernel_of(simulator),
             image_ids={name: image.id for name, image in images.items()},
+            warnings=(HOST_CPU,) if cpu == "host" else (),
             virtual=end.clock,
+            cpu=cpu,
+            lab_kernel=kernel,
+            random=random_bytes(folder),
         )
 
     def _outcome(self, lab: Lab, folder: Path, end: GuestEnd, events: list[dict[str, Any]]) -> tuple[Outcome, str]:
@@ -156,16 +182,32 @@ def require_disk(folder: Path) -> None:
         raise EngineError(f"the disk is full: {folder}", "free space (results/, 'docker system df') and run again")
 
 
-def world_document(lab: Lab, images: dict[str, RootFs], cache: Path, log_limit: int) -> dict[str, Any]:
-    """world.json: the endpoints of a lab and what they are given (images/sim/simulator/world.py reads it)."""
+@functools.cache
+def kernel_digest(kernel: Path) -> str:
+    """SHA-256 of a lab kernel's file, read once: exported images do not change."""
+    return file_digest(kernel)
+
+
+def _roots(images: Mapping[str, RootFs]) -> dict[str, Path]:
+    """The images' root file systems by the names a guest has for them: their order in the lab, not their place here."""
+    places = dict.fromkeys(image.rootfs for image in images.values())
+    return {f"image{number}": Path(place) for number, place in enumerate(places)}
+
+
+def world_document(lab: Lab, images: dict[str, RootFs], log_limit: int) -> dict[str, Any]:
+    """world.json: the endpoints of a lab and what they are given (images/sim/simulator/world.py reads it).
+
+    It names no folder of this machine: the guest reads it, and what it reads is the same everywhere.
+    """
+    roots = {str(place): seen(name) for name, place in _roots(images).items()}
     return {
         "schema": 1,
-        "folders": {"www": str(cache / "www"), "certs": str(cache / "certs")},
+        "folders": {name: seen(name) for name in ("www", "certs")},
         "client_start": CLIENT_START,
         "log_limit": log_limit,
         "sample_ns": sample_ns(lab),
         "mtu": lab.mtu,
-        "hosts": [_host(lab, host, images[host.name]) for host in lab.hosts],
+        "hosts": [_host(lab, host, images[host.name], roots) for host in lab.hosts],
     }
 
 
@@ -181,9 +223,9 @@ def sample_ns(lab: Lab) -> int:
     return min(max(4 * FRAME * 8 * 10**9 // rate, 2_000_000), 10_000_000)
 
 
-def _host(lab: Lab, host: Host, image: RootFs) -> dict[str, Any]:
+def _host(lab: Lab, host: Host, image: RootFs, roots: Mapping[str, str]) -> dict[str, Any]:
     flow = lab.flows[host.flow]
-    described = asdict(image)
+    described = asdict(image) | {"rootfs": roots[image.rootfs]}
     del described["id"], described["identity"]
     return {
         "name": host.name,

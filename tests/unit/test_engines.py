@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import hashlib
+import os
 import subprocess
 import threading
 import time
@@ -7,16 +9,19 @@ from pathlib import Path
 
 import pytest
 import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.engines import held
+from harness.engines.certificates import VIRTUAL_START, certificates, virtual_certificates
 from harness.engines.compose_file import VARIABLES, compose_document, compose_text
 from harness.engines.docker import failure, hint_for, tail
 from harness.engines.held import Held, held_text
 from harness.engines.images import Build, Images, folder_hash, ours
 from harness.engines.sampler import Sampler, folder_size, tree_size
-from harness.engines.served import certificates, same_content, served_file
+from harness.engines.served import MODIFIED, same_content, served_file
 from harness.lab import build_lab
 from tests.examples import cell, implementation
 
@@ -106,6 +111,20 @@ def test_served_files_are_the_same_everywhere(tmp_path: Path) -> None:
     one, other = served_file(tmp_path / "a", "f", 100_001), served_file(tmp_path / "b", "f", 100_001)
     assert one.read_bytes() == other.read_bytes()
     assert one.stat().st_size == 100_001
+    assert hashlib.sha256(one.read_bytes()).hexdigest()[:16] == "9a68e07897c48459"
+
+
+def test_served_files_look_the_same_everywhere(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        file = served_file(tmp_path / "www", "f", 10)
+    finally:
+        os.umask(before)
+    assert (file.stat().st_mode & 0o777, file.stat().st_mtime) == (0o644, MODIFIED)
+    assert (file.parent.stat().st_mode & 0o777, file.parent.stat().st_mtime) == (0o755, MODIFIED)
+    # One that was made by an older harness, too.
+    os.utime(file)
+    assert served_file(tmp_path / "www", "f", 10).stat().st_mtime == MODIFIED
 
 
 @given(offset=st.integers(0, 999), cut=st.integers(0, 999))
@@ -123,12 +142,32 @@ def test_one_wrong_byte_is_found_where_it_is(tmp_path_factory: pytest.TempPathFa
 
 
 def test_certificates_are_kept_while_they_last(tmp_path: Path) -> None:
-    first = certificates(tmp_path / "c") / "cert.pem"
+    first = certificates(tmp_path) / "cert.pem"
     content = first.read_bytes()
-    assert (certificates(tmp_path / "c") / "cert.pem").read_bytes() == content
+    assert (certificates(tmp_path) / "cert.pem").read_bytes() == content
     first.write_text("broken")
-    assert b"BEGIN CERTIFICATE" in (certificates(tmp_path / "c") / "cert.pem").read_bytes()
-    assert {file.name for file in (tmp_path / "c").iterdir()} == {"ca.pem", "cert.pem", "priv.key"}
+    assert b"BEGIN CERTIFICATE" in (certificates(tmp_path) / "cert.pem").read_bytes()
+    assert {file.name for file in first.parent.iterdir()} == {"ca.pem", "cert.pem", "priv.key"}
+
+
+def test_certificates_of_virtual_time_are_the_same_everywhere(tmp_path: Path) -> None:
+    folder = virtual_certificates(tmp_path)
+    digests = {file.name: hashlib.sha256(file.read_bytes()).hexdigest()[:16] for file in folder.iterdir()}
+    assert digests == {"ca.pem": "b3906138ddeca54b", "cert.pem": "04bf84d3e216bcac", "priv.key": "41005b0baf161a87"}
+    assert folder != certificates(tmp_path)
+    assert {(file.stat().st_mtime, file.stat().st_mode & 0o777) for file in folder.iterdir()} == {(MODIFIED, 0o644)}
+    (folder / "cert.pem").write_text("another's")
+    again = hashlib.sha256((virtual_certificates(tmp_path) / "cert.pem").read_bytes()).hexdigest()[:16]
+    assert again == digests["cert.pem"]
+
+
+def test_certificates_of_virtual_time_are_valid_when_its_clock_starts(tmp_path: Path) -> None:
+    folder = virtual_certificates(tmp_path)
+    authority, leaf = (x509.load_pem_x509_certificate((folder / name).read_bytes()) for name in ("ca.pem", "cert.pem"))
+    leaf.verify_directly_issued_by(authority)
+    assert leaf.not_valid_before_utc < VIRTUAL_START < leaf.not_valid_after_utc
+    key = serialization.load_pem_private_key((folder / "priv.key").read_bytes(), None)
+    assert key.public_key() == leaf.public_key()
 
 
 def test_the_sampler_brackets_growth(tmp_path: Path) -> None:

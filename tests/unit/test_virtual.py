@@ -41,8 +41,10 @@ def event(kind: str, host: str, **more: Any) -> dict[str, Any]:
 
 def test_the_guest_is_given_what_compose_gives_its_containers() -> None:
     made = lab()
-    world = world_document(made, images(made), Path("/cache"), 1000)
-    assert world["folders"] == {"www": "/cache/www", "certs": "/cache/certs"}
+    world = world_document(made, images(made), 1000)
+    assert world["folders"] == {"www": f"{guests.HERE}/www", "certs": f"{guests.HERE}/certs"}
+    # What the guest reads is the same wherever images are kept.
+    assert "/exported" not in json.dumps(world)
     assert [host["name"] for host in world["hosts"]] == [host.name for host in made.hosts]
     for given, host in zip(world["hosts"], made.hosts, strict=True):
         assert given["environment"] == host.environment
@@ -56,8 +58,8 @@ def test_the_guest_is_given_what_compose_gives_its_containers() -> None:
 
 def test_an_endpoint_that_is_not_root_writes_to_memory_that_is_there() -> None:
     made = lab()
-    assert all(host["as_root"] for host in world_document(made, images(made), Path("/cache"), 1)["hosts"])
-    assert not any(host["as_root"] for host in world_document(made, images(made, "app"), Path("/cache"), 1)["hosts"])
+    assert all(host["as_root"] for host in world_document(made, images(made), 1)["hosts"])
+    assert not any(host["as_root"] for host in world_document(made, images(made, "app"), 1)["hosts"])
     more = guest_memory_mib(made, images(made, "1000:1000")) - guest_memory_mib(made, images(made, "0:0"))
     # Two hosts a flow; 1 MB twice and 2 MB once, and as much again of logs.
     assert more == 2 * 2 * (2_000_000 + 2_000_000) // 2**20

@@ -37,10 +37,10 @@ _LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "f
 
 @dataclass(frozen=True)
 class Mount:
-    """A folder of the host machine inside a container."""
+    """A folder inside a container, or a file in a folder that was mounted before it."""
 
     source: str
-    """Where it is mounted in the lab kernel already."""
+    """Where it is in the lab kernel already."""
     target: str
     read_only: bool
 
@@ -100,7 +100,8 @@ class Container:
         self._make_devices()
         for item in mounts:
             target = self._inside(item.target)
-            target.mkdir(parents=True, exist_ok=True)
+            if Path(item.source).is_dir():
+                target.mkdir(parents=True, exist_ok=True)
             mount(item.source, target, "", MS_BIND)
             if item.read_only:
                 mount("", target, "", MS_BIND | MS_REMOUNT | MS_RDONLY)

@@ -22,7 +22,7 @@ from simulator.container import Container, Image, Mount, mount, mount_host
 from simulator.init import then_off
 from simulator.plan import read_plan
 from simulator.ports import SIM, connect, inside
-from simulator.shell import Events
+from simulator.shell import CommandError, Events
 
 LAB = Path("/run/lab")
 OUT = LAB / "out"
@@ -37,6 +37,14 @@ _SYSCTLS = {
     "vm/dirty_ratio": "80",
     "vm/overcommit_memory": "1",
 }
+
+
+#: What the lab kernel says: whose processor its processes see (lab, host), and what random bytes it handed out.
+_CPU, _RANDOM = Path("/proc/lab/cpu"), Path("/proc/lab/random")
+#: Given to endpoints that see the host's processor, where their image does not say otherwise: OpenSSL, BoringSSL and
+#: AWS-LC then leave RDRAND (CPUID.1:ECX.30) and RDSEED (CPUID.7:EBX.18) alone (OPENSSL_ia32cap(3)). Go's GODEBUG and
+#: glibc's GLIBC_TUNABLES choose between routines that compute the same, so nothing is asked of them.
+MASKS = {"OPENSSL_ia32cap": "~0x4000000000000000:~0x40000"}
 
 
 def furnish() -> None:
@@ -59,8 +67,23 @@ def say(word: str) -> None:
     sys.stdout.flush()
 
 
-def containers(hosts: list[dict[str, Any]], folders: dict[str, str]) -> list[Endpoint]:
-    """The endpoints of a lab with their roots made."""
+def masks(cpu: str, image: Image) -> dict[str, str]:
+    """Variables that keep an endpoint from what differs between processors, which only the host's own needs."""
+    own = {item.partition("=")[0] for item in image.environment}
+    return {name: value for name, value in MASKS.items() if cpu == "host" and name not in own}
+
+
+def _www(name: str, file: str) -> Path:
+    """An empty folder for a server's /www, with a place for the one file it serves."""
+    folder = LAB / "served" / name
+    folder.mkdir(parents=True)
+    if file:
+        (folder / file).touch()
+    return folder
+
+
+def containers(hosts: list[dict[str, Any]], folders: dict[str, str], cpu: str) -> list[Endpoint]:
+    """The endpoints of a lab with their roots made. `cpu`: whose processor they see, lab or host."""
     shared = {name: LAB / name for name in folders}
     for name, place in shared.items():
         mount_host(folders[name], place, read_only=True)
@@ -80,12 +103,16 @@ def containers(hosts: list[dict[str, Any]], folders: dict[str, str]) -> list[End
                 (folder / part).chmod(0o777)
         mounts = [Mount(str(folder / host["role"]), "/logs", False), Mount(str(shared["certs"]), "/certs", True)]
         if host["role"] == "server":
-            mounts.append(Mount(str(shared["www"]), "/www", True))
+            # The folder on the host has whatever was served there before.
+            file = host["file"]
+            mounts.append(Mount(str(_www(host["name"], file)), "/www", True))
+            if file:
+                mounts.append(Mount(str(shared["www"] / file), f"/www/{file}", True))
         else:
             mounts.append(Mount(str(folder / "downloads"), "/downloads", False))
         container = Container(
             host["name"], image, lowers[image.rootfs], LAB / "hosts" / host["name"], host["hosts"],
-            host["environment"], mounts,
+            masks(cpu, image) | host["environment"], mounts,
         )  # fmt: skip
         made.append(
             Endpoint(
@@ -94,6 +121,20 @@ def containers(hosts: list[dict[str, Any]], folders: dict[str, str]) -> list[End
             )
         )  # fmt: skip
     return made
+
+
+def seen_cpu() -> str:
+    """Whose processor processes see: lab or host. CommandError where the kernel does not say."""
+    try:
+        return _CPU.read_text().strip()
+    except OSError as error:
+        raise CommandError(f"{_CPU}: {error.strerror}: this lab kernel is not of this simulator's image") from error
+
+
+def random_drawn(text: str) -> dict[str, dict[str, Any]]:
+    """What /proc/lab/random says, by UTS name: bytes handed out and the BLAKE2s of all of them."""
+    rows = (line.split() for line in text.splitlines())
+    return {name: {"bytes": int(count), "digest": digest} for name, count, digest in rows}
 
 
 def start_agent() -> tuple[int, int]:
@@ -126,7 +167,8 @@ def run(folder: str) -> None:
     mount_host(folder, OUT, read_only=False)
     events = Events(OUT / "sim" / "events.jsonl")
     events.write("start")
-    events.write("kernel", kernel="lab", release=os.uname().release, virtual=True)
+    cpu = seen_cpu()
+    events.write("kernel", kernel="lab", release=os.uname().release, virtual=True, cpu=cpu)
     plan = read_plan(OUT / "plan" / "plan.json")
     world = json.loads((OUT / "plan" / "world.json").read_text())
     if world["schema"] != 1:
@@ -136,7 +178,7 @@ def run(folder: str) -> None:
         {host["name"]: ("left" if host["role"] == "client" else "right", host["addresses"]) for host in world["hosts"]},
         world["mtu"],
     )
-    endpoints = containers(world["hosts"], world["folders"])
+    endpoints = containers(world["hosts"], world["folders"], cpu)
     with inside(SIM):
         captures = [Capture(side, side, OUT / "sim", virtual=True) for side in ("left", "right")]
         for capture in captures:
@@ -157,6 +199,9 @@ def run(folder: str) -> None:
         time.sleep(HELD_BACK + 0.2)
         counts = {capture.side: capture.stop() for capture in captures}
         (OUT / "sim" / "capture.json").write_text(json.dumps(counts))
+        names = {endpoint.name for endpoint in endpoints}
+        drawn = {name: value for name, value in random_drawn(_RANDOM.read_text()).items() if name in names}
+        (OUT / "sim" / "random.json").write_text(json.dumps(drawn) + "\n")
 
 
 def main() -> None:
