@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from harness.outcome import Cell
     from harness.plan import Request
     from harness.reports import CellResult
+    from harness.traces.divergence import Divergence
 
 
 class KernelChoice(StrEnum):
@@ -818,6 +819,74 @@ def check(
         view.show(found, absent, _paper())
     if any(item.failed for item in found):
         raise typer.Exit(FAILED)
+
+
+@cli.command()
+def divergence(
+    what: Annotated[
+        list[str], typer.Argument(help="Folders of two stored runs; or one scenario, to run again and again.")
+    ],
+    client: Annotated[str, typer.Option(help="Client implementation.")] = "ngtcp2",
+    server: Annotated[str, typer.Option(help="Server implementation.")] = "ngtcp2",
+    times: Annotated[int, typer.Option(help="Runs at most, until one parts from the first.", min=2)] = 2,
+    seed: Seed = 1,
+    settings: Settings = None,
+    keep: Annotated[
+        Path | None, typer.Option(help="Folder that keeps the runs and their traces; none without.")
+    ] = None,
+    manifest: Manifests = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say where two runs of one cell part: first other packet, random bytes, and, of a cell run here, system call.
+
+    A cell is run in virtual time, with a trace of its system calls. The exit code is 1 when the runs part.
+    """
+    from harness.divergence import stored
+    from harness.reports import divergence as view
+
+    made = 2
+    if len(what) == 2:
+        found = stored(Path(what[0]), Path(what[1]))
+    elif len(what) == 1:
+        found, made = _repeated(what[0], client, server, times, seed, settings, keep, manifest)
+    else:
+        raise InputError(f"{len(what)} things are named", "name one scenario, or the folders of two stored runs")
+    if as_json:
+        _print_json(view.report(found, made))
+    else:
+        _print(view.text(found, made))
+    raise typer.Exit(MET if found.identical else FAILED)
+
+
+def _repeated(
+    scenario: str,
+    client: str,
+    server: str,
+    times: int,
+    seed: int,
+    settings: list[str] | None,
+    keep: Path | None,
+    manifest: list[Path] | None,
+) -> tuple[Divergence, int]:
+    """Run one cell until two runs part; (where they do, runs made)."""
+    import tempfile
+
+    from harness.app import Options
+    from harness.divergence import repeated
+    from harness.progress import Talk
+
+    app = _app(manifests=manifest)
+    request = _request(
+        app, [scenario], client, server, 1, seed, EngineChoice.VIRTUAL, KernelChoice.AUTO, settings
+    )  # fmt: skip
+    options = Options(log_limit=_log_limit(), stall=_stall())
+    with tempfile.TemporaryDirectory(prefix="quic-lab-divergence-") as scratch, Talk(_console()) as talk:
+        cells = app.matrix(request, talk, pull=True)
+        if len(cells) != 1:
+            raise InputError(f"{scenario}: {len(cells)} cells", "name one client and one server; give --set one value")
+        if keep is not None and keep.exists() and any(keep.iterdir()):
+            raise InputError(f"--keep {keep}: there is something in it", "name a folder that is new or empty")
+        return repeated(app, cells[0], times, keep or Path(scratch), options, talk)
 
 
 @cli.command()

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from harness.bench.links import link_fidelity
+from harness.bench.pairs import pairs_repeat
 from harness.bench.session import Session, line, scenario
 from harness.engines.virtual import VirtualEngine
 from harness.outcome import Cell, MeasuredRun, Run
@@ -48,6 +49,7 @@ class VirtualTime(Session):
         self._links()
         self._speed()
         self._side_by_side()
+        self._pairs()
         self._repeatability("no loss", "0 %", "≤ 0.01")
         # CUBIC does not end in time under such loss.
         self._repeatability("1 % loss each way, BBR", "1 %", "≤ 0.01", congestion_control="bbr")
@@ -98,6 +100,18 @@ class VirtualTime(Session):
                 list(pool.map(lambda number, engine=engine: self._measured(cell, engine, number), range(jobs)))
             gains.append(jobs * alone / (time.monotonic() - begun))
         self.say(line(f"{jobs} cells on {jobs} cores, against one on one", gains, "×", "≥ 1.8"))
+
+    def _pairs(self) -> None:
+        """Everybody with everybody, twice: the bytes are the same."""
+        found = pairs_repeat(self.app, self.folder / "pairs", len(self._cores), lambda event: None)
+        for one in found:
+            said = f"the same bytes: PARTS: {', '.join(one.parts)}" if one.parts else "the same bytes"
+            times = [run.wall for run in one.runs]
+            self.say(
+                line(f"{one.client} → {one.server}, 2 MB, 1 % loss ({one.runs[0].outcome.status})", times, "s", said)
+            )
+        same = sum(not one.parts for one in found)
+        self.say(line("pairs that are the same to the last byte", [same], f"of {len(found)}", "all"))
 
     def _repeatability(self, name: str, loss: str, aim: str, **parameters: str) -> None:
         """The same cell, the same seed, again and again, with every core busy with other work."""

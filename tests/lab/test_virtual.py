@@ -49,26 +49,6 @@ def _wire(cell: dict[str, Any], repetition: int = 0) -> bytes:
     return (evidence / "sim" / "trace_node_left.pcap").read_bytes()
 
 
-@pytest.mark.parametrize("name", IMPLEMENTATIONS)
-def test_the_same_seed_gives_the_same_run_to_the_last_byte(warm: Harness, harness: Harness, name: str) -> None:
-    """With loss and an overflowing queue, so that chance decides. Another seed, another run."""
-    links = {name: {**link, "loss": "1 %"} for name, link in LINKS.items()}
-    case = harness.scenario("lossy", path=links, flows=[{"download": "2 MB"}], milestones=["1 MB", "2 MB"])
-
-    def run(seed: int) -> tuple[bytes, float]:
-        pair = ("--clients", name, "--servers", name)
-        cell = harness.cell(case, *pair, "--repeat", "1", "--seed", str(seed), "--fresh", *VIRTUAL)
-        assert cell["outcomes"] == {"completed": 1}, cell["sentence"]
-        assert cell["link"]["to_client"]["loss_drops"] > 5
-        assert cell["link"]["to_client"]["unasked_drops"] == 0
-        return _wire(cell), cell["measurements"]["completion"]["median"]
-
-    first, again, other = run(1), run(1), run(2)
-    assert len(first[0]) > 100_000
-    assert first == again
-    assert first[1] != other[1]
-
-
 def test_a_scheduled_change_takes_effect_on_time(warm: Harness, harness: Harness) -> None:
     path = {**LINKS, "changes": [{"at": "1 s", "forward": {"rate": "4 Mbit/s"}}]}
     case = harness.scenario("change", path=path, flows=[{"download": "4 MB"}], milestones=["4 MB"])

@@ -33,6 +33,30 @@ BAD = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("divergence", "a", "b", "c"), "3 things are named"),
+        (("divergence", "satellite/medium", "--client", "ngtcp"), "no implementation 'ngtcp'"),
+    ],
+)
+def test_a_divergence_of_what_it_cannot_be_of(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], message: str
+) -> None:
+    code, out, err = _run(capsys, monkeypatch, *words)
+    assert (code, out) == (cli.USAGE, "")
+    assert message in err
+
+
+def test_whose_processor_is_asked_for_is_one_of_two_words(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HARNESS_CPU", "amd")
+    code, _, err = _run(capsys, monkeypatch, "list")
+    assert code == cli.USAGE
+    assert "HARNESS_CPU: 'amd' is neither 'lab' nor 'host'" in err
+
+
 @pytest.mark.parametrize(("words", "message", "hint"), BAD, ids=[" ".join(item[0]) for item in BAD])
 def test_bad_input_is_one_error_with_a_hint_and_exit_2(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], message: str, hint: str

@@ -3,6 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.lab import build_lab
+from harness.outcome import EngineName
 from harness.plan import Request, cells, runs
 from tests.examples import SIM, cell, images, implementation, scenario
 
@@ -65,3 +67,15 @@ def test_the_key_stays_when_only_words_and_judgements_change() -> None:
         cell(client=implementation("alpha", colour="#123456", notes="n")),
     ]
     assert {item.key for item in same} == {base.key}
+
+
+def test_the_host_s_processor_is_another_cell_in_virtual_time_and_nothing_in_real_time() -> None:
+    contestants = images("alpha", "beta", "gamma")
+
+    def keys(engine: EngineName, *, host_cpu: bool) -> set[str]:
+        return {item.key for item in cells(_request(engine=engine), contestants, SIM, host_cpu=host_cpu)}
+
+    assert not keys("virtual", host_cpu=False) & keys("virtual", host_cpu=True)
+    assert keys("compose", host_cpu=False) == keys("compose", host_cpu=True)
+    made = cells(_request(engine="virtual"), contestants, SIM, host_cpu=True)[0]
+    assert build_lab(made, 0).host_cpu

@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 from simulator.container import Image, account, reason
 from simulator.ports import mac
+from simulator.world import masks, random_drawn
 
 from harness.engines import guest as guests
+from harness.engines.folder import cpu_of, kernel_of, random_bytes
 from harness.engines.guest import Guest, _Stillness, ram_folder
 from harness.engines.rootfs import RootFileSystems, RootFs
 from harness.engines.virtual import console_tail, guest_memory_mib, outcome_of, sample_ns, transfers_of, world_document
@@ -204,3 +206,46 @@ def test_a_guest_that_waits_for_its_turn_does_not_stand_still(program: str, stan
     finally:
         guest.kill()
         guest.wait()
+
+
+def test_what_differs_between_processors_is_masked_where_the_host_s_is_seen() -> None:
+    plain = Image("alpha:1", "/", ["/run"], ["A=b"], "/", "", 15)
+    own = Image("alpha:1", "/", ["/run"], ["OPENSSL_ia32cap=0"], "/", "", 15)
+    assert masks("lab", plain) == {}
+    assert masks("host", plain) == {"OPENSSL_ia32cap": "~0x4000000000000000:~0x40000"}
+    assert masks("host", own) == {}
+
+
+def test_what_endpoints_drew_is_read_from_the_kernel_and_kept(tmp_path: Path) -> None:
+    text = f"(none) 16 {'0' * 64}\nclient0 4711 {'a' * 64}\n"
+    drawn = random_drawn(text)
+    assert drawn["client0"] == {"bytes": 4711, "digest": "a" * 64}
+    assert random_bytes(tmp_path) == {}
+    (tmp_path / "sim").mkdir()
+    (tmp_path / "sim" / "random.json").write_text(json.dumps(drawn))
+    assert random_bytes(tmp_path)["client0"].bytes == 4711
+    assert set(random_bytes(tmp_path)) == {"(none)", "client0"}
+
+
+def test_whose_processor_a_run_had_is_in_its_diary() -> None:
+    kernel = {"event": "kernel", "kernel": "lab", "release": "7.2.12"}
+    assert cpu_of([{"event": "start"}, {**kernel, "cpu": "lab"}]) == "lab"
+    assert cpu_of([kernel]) is None
+    assert kernel_of([kernel]) == "lab 7.2.12"
+
+
+def test_the_kernel_s_own_settings_and_the_folders_reach_a_guest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A guest's kernel is a program: here one that says what it was given."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    kernel = tmp_path / "kernel"
+    kernel.write_text('#!/bin/sh\necho "$LAB_CPU $LAB_SEED $(umask) $(cat www/file)"\n')
+    kernel.chmod(0o755)
+    www = tmp_path / "cache"
+    www.mkdir()
+    (www / "file").write_text("served")
+    guest = Guest(kernel, tmp_path, 1, 5, 0, core=min(os.sched_getaffinity(0)))
+    console = tmp_path / "console"
+    guest.run(["/init"], tmp_path, console, 60, lambda word: None, folders={"www": www}, settings={"LAB_CPU": "host"})
+    assert console.read_text().split() == ["host", "5", "0000", "served"]

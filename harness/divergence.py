@@ -1,0 +1,61 @@
+"""One cell in virtual time again and again, with a trace of its system calls, until two runs part."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from harness.app import App, Options
+from harness.engines.virtual import VirtualEngine
+from harness.errors import EngineError, ResultError
+from harness.events import Listener, PhaseStarted
+from harness.outcome import Cell, Run
+from harness.plan import PlannedRun
+from harness.runner import run_once
+from harness.store import RUN, Store, read_run
+from harness.traces.calls import first_other_call, read_calls
+from harness.traces.divergence import Divergence, compare_runs
+
+#: What a run's trace is called in its folder.
+TRACE = "calls"
+
+
+def stored(one: Path, other: Path) -> Divergence:
+    """Where two stored runs part, by their folders. ResultError where they cannot be read."""
+    try:
+        runs = [read_run((folder / RUN).read_bytes()) for folder in (one, other)]
+        return compare_runs(runs[0], runs[1], (one, other))
+    except (OSError, ValueError) as error:
+        raise ResultError(f"{one} and {other}: {error}", "name two folders that 'harness run' wrote") from error
+
+
+def repeated(
+    app: App, cell: Cell, times: int, folder: Path, options: Options, listen: Listener
+) -> tuple[Divergence, int]:
+    """(where the first run and one after it part, runs made): the last of `times` where none does.
+
+    Runs and traces are left in `folder`: that of the first, and of the one that was compared last. HarnessError when
+    the ground failed.
+    """
+    made = app.made(cell, listen)
+    first, place = _run(app, made, folder / "first", options, listen)
+    divergence, number = Divergence(), 1
+    while divergence.identical and number < times:
+        shutil.rmtree(folder / "again", ignore_errors=True)
+        again, beside = _run(app, made, folder / "again", options, listen)
+        traces = [read_calls(where / TRACE) for where in (folder / "first", folder / "again")]
+        divergence = compare_runs(first, again, (place, beside), first_other_call(traces[0], traces[1]))
+        number += 1
+    return divergence, number
+
+
+def _run(app: App, cell: Cell, folder: Path, options: Options, listen: Listener) -> tuple[Run, Path]:
+    folder.mkdir(parents=True)
+    trace, store = folder / TRACE, Store(folder)
+    core = min(os.sched_getaffinity(0))
+    engine = VirtualEngine(app.places.cache, [core], options.log_limit, options.stall, trace=trace.resolve())
+    run, _ = run_once(PlannedRun(cell, 0), engine, store, {}, lambda phase: listen(PhaseStarted(phase)))
+    if not trace.exists():
+        raise EngineError("the lab kernel wrote no trace of its system calls", f"see {folder}")
+    return run, store.folder(cell.key, 0)

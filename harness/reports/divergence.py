@@ -1,0 +1,83 @@
+"""Where two runs part, for people and as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from harness.outcome import RandomBytes
+from harness.reports import counted
+from harness.traces.calls import Call, CallDivergence
+from harness.traces.divergence import Divergence, Packet, PacketDivergence
+
+
+def text(divergence: Divergence, times: int = 2) -> str:
+    """In words, one thing a line. `times`: how many runs were compared."""
+    lines = [*_facts(divergence)]
+    if divergence.identical:
+        return "\n".join([*lines, f"identical: the captures and random streams of {counted(times, 'run')}"])
+    lines += [line for item in divergence.packets for line in _packets(item)]
+    lines += [f"{side} capture: the digests differ, and the files are not there" for side in divergence.unseen]
+    lines += [
+        f"random bytes of {item.endpoint}: {_drawn(item.drawn[0])} in the first run, "
+        f"{_drawn(item.drawn[1])} in the second"
+        for item in divergence.random
+    ]
+    if divergence.calls is not None:
+        lines += _calls(divergence.calls)
+    return "\n".join(lines)
+
+
+def report(divergence: Divergence, times: int = 2) -> dict[str, Any]:
+    """As data."""
+    return {
+        "schema": 1,
+        "identical": divergence.identical,
+        "runs": times,
+        "facts": [dict(zip(("name", "first", "second"), fact, strict=True)) for fact in divergence.facts],
+        "packets": [asdict(item) for item in divergence.packets],
+        "unseen": list(divergence.unseen),
+        "random": [
+            {"endpoint": item.endpoint, "drawn": [one.model_dump() if one else None for one in item.drawn]}
+            for item in divergence.random
+        ],
+        "calls": None if divergence.calls is None else asdict(divergence.calls),
+    }
+
+
+def _facts(divergence: Divergence) -> Iterator[str]:
+    for name, one, other in divergence.facts:
+        yield f"{name}: {one or 'unknown'} in the first run, {other or 'unknown'} in the second"
+
+
+def _drawn(drawn: RandomBytes | None) -> str:
+    return "none" if drawn is None else f"{drawn.bytes} ({drawn.digest[:8]})"
+
+
+def _packets(item: PacketDivergence) -> Iterator[str]:
+    what = " and ".join(item.differs) or "one capture has ended"
+    yield f"{item.side} capture: packet {item.number} of {item.counts[0]} and {item.counts[1]} differs: {what}"
+    for name, packet in zip(("first", "second"), item.packets, strict=True):
+        yield f"  {name} run: {'no more packets' if packet is None else _packet(packet)}"
+
+
+def _packet(packet: Packet) -> str:
+    where = f"{packet.t_ns / 1e9:.9f} s  {packet.source} → {packet.destination}"
+    return f"{where}  {packet.kind}, {packet.length} bytes on the wire"
+
+
+def _calls(item: CallDivergence) -> Iterator[str]:
+    known = next(call for call in item.calls if call is not None)
+    yield f"system calls: number {known.number} differs: {' and '.join(item.differs)}"
+    for name, call in zip(("first", "second"), item.calls, strict=True):
+        yield f"  {name} run: {'no more calls' if call is None else _call(call)}"
+    yield f"  before it, of {known.host} {known.process} (pid {known.pid}):"
+    yield from (f"    {_call(call)}" for call in item.before)
+    yield "  before it, of anybody:"
+    yield from (f"    {_call(call)}" for call in item.around)
+
+
+def _call(call: Call) -> str:
+    looks = f", {counted(call.looks, 'clock read')} before it" if call.looks else ""
+    return f"{call.time_ns / 1e9:.9f} s  {call.host} {call.process} (pid {call.pid})  {call.name} = {call.said}{looks}"

@@ -1,0 +1,240 @@
+"""Virtual time repeats to the byte, whoever plays, and endpoints see the same processor on every machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from harness.app import App, Options, Places
+from harness.catalogue import Catalogue
+from harness.engines.virtual import HOST_CPU
+from harness.model import Implementation
+from harness.outcome import Cell, MeasuredRun, Run
+from harness.plan import Request
+from harness.reports import CellResult
+from tests.examples import ROOT
+from tests.lab.conftest import LINKS, Harness, Manifest, build_image, local_image
+
+CACHE = Path(os.environ.get("HARNESS_CACHE") or ROOT / ".cache")
+Pair = tuple[str, str]
+
+
+def stacks() -> dict[str, Implementation]:
+    """The QUIC implementations that can be made from this repository alone."""
+    known = [item for item, _ in Catalogue(ROOT).implementations().values()]
+    return {
+        item.name: item for item in sorted(known, key=lambda item: item.name) if item.speaks_quic and not item.elsewhere
+    }
+
+
+def ring(known: Sequence[Implementation]) -> list[Pair]:
+    """Each with itself, each client with the next server that understands it, each server with the last such client."""
+
+    def talk(client: Implementation, server: Implementation) -> bool:
+        return "client" in client.roles and "server" in server.roles and bool({*client.protocols} & {*server.protocols})
+
+    pairs = [(one.name, one.name) for one in known if talk(one, one)]
+    for index, one in enumerate(known):
+        others = [*known[index + 1 :], *known[:index]]
+        pairs += [(one.name, other.name) for other in others if talk(one, other)][:1]
+        pairs += [(other.name, one.name) for other in reversed(others) if talk(other, one)][:1]
+    return list(dict.fromkeys(pairs))
+
+
+STACKS = stacks()
+PAIRS = ring(list(STACKS.values()))
+#: Stacks that repeat on the host's processor too: quiche and tquic with RDRAND masked, quic-go, which never asks it.
+ON_HOST_CPU = ("quiche", "tquic", "quic-go")
+#: Of these the next seed is run, too.
+OTHER_SEED = ("ngtcp2", "quiche", "quic-go")
+
+
+@dataclass(frozen=True)
+class Lossy:
+    """A cell with loss both ways and an overflowing queue, so that chance decides; 2 MB."""
+
+    folder: Path
+    file: str
+
+    def run(
+        self, store: str, pairs: Iterable[Pair], *, seed: int = 1, host_cpu: bool = False
+    ) -> dict[Pair, CellResult]:
+        """The pairs' cells, in this order, two side by side, into a store of that name."""
+        app = App(Places(ROOT, self.folder / store, ROOT / ".state", CACHE, host_cpu))
+        wanted = list(pairs)
+        clients, servers = ([STACKS[name] for name in dict.fromkeys(names)] for names in zip(*wanted, strict=True))
+        request = Request(
+            app.catalogue.find_scenarios([self.file]), clients, servers, engine="virtual", sim_kernel="lab", seed=seed
+        )
+        cells = {(cell.client.name, cell.server.name): cell for cell in app.matrix(request, _deaf, pull=False)}
+        found = app.run_cells([cells[pair] for pair in wanted], 1, Options(jobs=2), _deaf)
+        return dict(zip(wanted, found, strict=True))
+
+
+def _deaf(event: object) -> None:
+    """Nobody listens."""
+
+
+def _only(result: CellResult) -> tuple[Cell, Run, MeasuredRun]:
+    run, measured = result.runs[0]
+    assert measured is not None, run.outcome
+    return result.cell, run, measured
+
+
+@pytest.fixture(scope="module")
+def lossy(tmp_path_factory: pytest.TempPathFactory) -> Lossy:
+    folder = tmp_path_factory.mktemp("repeat")
+    links = {name: {**link, "loss": "1 %"} for name, link in LINKS.items()}
+    case = Harness(folder).scenario("lossy", path=links, flows=[{"download": "2 MB"}], milestones=["1 MB", "2 MB"])
+    return Lossy(folder, case)
+
+
+@pytest.fixture(scope="module")
+def twice(warm: Harness, lossy: Lossy) -> dict[Pair, list[CellResult]]:
+    """Each pair's run and its repetition, which has other runs beside it."""
+    passes = [lossy.run("first", PAIRS), lossy.run("again", PAIRS[::-1])]
+    return {pair: [results[pair] for results in passes] for pair in PAIRS}
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=["-".join(pair) for pair in PAIRS])
+def test_a_pair_repeats_to_the_last_byte(twice: dict[Pair, list[CellResult]], pair: Pair) -> None:
+    (_, run, measured), (_, again, measured_again) = (_only(result) for result in twice[pair])
+    assert run.outcome.status == "completed", run.outcome
+    assert measured.link is not None
+    # Chance had its say.
+    assert measured.link.to_client.loss_drops > 5
+    assert measured.link.to_client.unasked_drops == 0
+    assert run.transfers[0].received == 2_000_000
+    assert set(run.captures) == {"left", "right"}
+    assert {"client0", "server0"} <= {name for name, drawn in run.random.items() if drawn.bytes > 16}
+    assert run.captures == again.captures
+    assert run.random == again.random
+    assert run.lab_kernel == again.lab_kernel != ""
+    assert measured.measurements == measured_again.measurements
+    assert run.cpu in ("lab", "host")
+    assert (HOST_CPU in run.warnings) is (run.cpu == "host")
+
+
+def test_another_seed_is_another_run(twice: dict[Pair, list[CellResult]], lossy: Lossy) -> None:
+    for pair, result in lossy.run("other", [(name, name) for name in OTHER_SEED], seed=2).items():
+        (_, run, measured), (_, other, other_measured) = _only(twice[pair][0]), _only(result)
+        assert run.captures != other.captures
+        assert not {drawn.digest for drawn in run.random.values()} & {drawn.digest for drawn in other.random.values()}
+        assert measured.value("completion") != other_measured.value("completion")
+
+
+def test_with_the_host_s_processor_what_it_leaks_is_masked(lossy: Lossy, warm: Harness) -> None:
+    pairs = [(name, name) for name in ON_HOST_CPU]
+    runs = [lossy.run(store, pairs, host_cpu=True) for store in ("host", "host-again")]
+    for pair in pairs:
+        (cell, run, _), (_, again, _) = (_only(results[pair]) for results in runs)
+        assert run.outcome.status == "completed", run.outcome
+        assert run.cpu == "host"
+        assert HOST_CPU in run.warnings
+        assert run.captures == again.captures, pair
+        assert run.random == again.random
+        # Asked for by name, it is another cell.
+        assert cell.key != lossy_key(lossy, pair)
+
+
+def lossy_key(lossy: Lossy, pair: Pair) -> str:
+    """Key of a pair's cell on the lab's processor."""
+    app = App(Places(ROOT, lossy.folder, ROOT / ".state", CACHE))
+    request = Request(
+        app.catalogue.find_scenarios([lossy.file]), [STACKS[pair[0]]], [STACKS[pair[1]]],
+        engine="virtual", sim_kernel="lab",
+    )  # fmt: skip
+    return app.matrix(request, _deaf, pull=False)[0].key
+
+
+def test_nothing_depends_on_where_and_as_whom_the_harness_runs(
+    warm: Harness, harness: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another place for what is cached and for results, another umask, time zone, locale and folder to start from."""
+    case = harness.scenario("place")
+    words = (case, "--clients", "quiche", "--servers", "nginx", "--repeat", "1", "--engine", "virtual")
+    here = Run.model_validate_json((Path(harness.cell(*words)["evidence"][0]) / "run.json").read_bytes())
+    cache = tmp_path / "a folder with a longer name" / "cache"
+    cache.mkdir(parents=True)
+    (cache / "rootfs").symlink_to(CACHE.resolve() / "rootfs")
+    (cache / "www").mkdir()
+    (cache / "www" / "what was served before").write_text("something else")
+    elsewhere = Harness(tmp_path / "elsewhere")
+    elsewhere.folder.mkdir()
+    environment = {**os.environ, "HARNESS_CACHE": str(cache), "TZ": "Asia/Kolkata", "LC_ALL": "C", "LOGNAME": "other"}
+    command = [sys.executable, "-m", "harness.cli", "run", *words, "--store", str(elsewhere.store)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=tmp_path, env=environment, umask=0o077, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    (file,) = elsewhere.store.glob("runs/*/0/run.json")
+    there = Run.model_validate_json(file.read_bytes())
+    assert here.outcome.status == "completed"
+    assert there.cell.key == here.cell.key
+    assert there.captures == here.captures
+    assert there.random == here.random
+    plans = [place / "plan" / "world.json" for place in (file.parent, harness.store / "runs" / here.cell.key / "0")]
+    assert plans[0].read_text() == plans[1].read_text()
+
+
+#: What the probe sees of the processor, and what it sees of the machine, on every machine.
+EXPECTED = Path(__file__).parent / "cpu" / "expected.txt"
+
+
+def test_endpoints_see_the_same_processor_on_every_machine(
+    warm: Harness, harness: Harness, manifest: Manifest, pytestconfig: pytest.Config
+) -> None:
+    """Held against a file; `pytest -m lab -k same_processor --snapshot-update` writes it, on a host that can fault."""
+    tag = build_image(
+        "quic-lab-test/cpu:1", EXPECTED.parent, "--build-arg", f"ENDPOINT={local_image('endpoint')}"
+    )  # fmt: skip
+    file = manifest("cpu", tag)
+    words = ("--clients", "cpu", "--servers", "quic-go", "--manifest", str(file), "--repeat", "1")
+    cell = harness.cell(harness.scenario("cpu"), *words, "--engine", "virtual")
+    assert "exit code 3" in cell["sentence"], cell["sentence"]
+    folder = Path(cell["evidence"][0])
+    run = Run.model_validate_json((folder / "run.json").read_bytes())
+    # A later point release of the kernel is the next best where there is no other, and calls itself so.
+    seen = (folder / "client0.log").read_text().replace(run.sim_kernel.partition(" ")[2], "RELEASE")
+    if pytestconfig.getoption("update_snapshots") and run.cpu == "lab":
+        EXPECTED.write_text(seen)
+    expected = EXPECTED.read_text()
+    if run.cpu == "host":
+        assert HOST_CPU in cell["warnings"]
+        seen, expected = (_of_the_machine(text) for text in (seen, expected))
+    assert seen == expected
+    assert len(seen.splitlines()) > 5
+
+
+def _of_the_machine(text: str) -> str:
+    """What no processor decides."""
+    return "".join(line for line in text.splitlines(keepends=True) if line.startswith("machine "))
+
+
+def test_a_command_says_that_two_runs_of_a_cell_do_not_part(warm: Harness, harness: Harness) -> None:
+    """And where two runs that were stored do: with other seeds, nowhere else than from the beginning."""
+    case = harness.scenario("divergence", flows=[{"download": "100 kB"}], milestones=["100 kB"])
+    command = [sys.executable, "-m", "harness.cli", "divergence"]
+    kept = harness.folder / "kept"
+    done = subprocess.run(
+        [*command, case, "--client", "quiche", "--server", "ngtcp2", "--keep", str(kept)],
+        capture_output=True, text=True, cwd=ROOT, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "identical" in done.stdout
+    assert all((kept / name / "calls").stat().st_size > 80_000 for name in ("first", "again"))
+    pair = ("--clients", "quiche", "--servers", "ngtcp2", "--engine", "virtual")
+    cell = harness.cell(case, *pair, "--repeat", "2")
+    done = subprocess.run(
+        [*command, *cell["evidence"]], capture_output=True, text=True, cwd=ROOT, timeout=60, check=False
+    )
+    assert done.returncode == 1, done.stderr
+    assert "repetition: 0 in the first run, 1 in the second" in done.stdout
+    assert "left capture: packet " in done.stdout
+    assert "random bytes of client0" in done.stdout
