@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-#: What the lab kernel answers without a system call, by the number its trace has for it.
-_ANSWERED = {-1: "CPUID", -2: "RDTSC"}
+#: What is in a trace beside system calls, by the number that it has there.
+_ANSWERED = {-1: "CPUID", -2: "RDTSC", -3: "page fault"}
 #: From 0 on; and from 424 on, where the numbers of all architectures go together.
 _FIRST = """
     read write open close stat fstat lstat poll lseek mmap mprotect munmap brk rt_sigaction rt_sigprocmask

@@ -113,6 +113,7 @@ def test_names_of_calls() -> None:
     assert {number: call_name(number) for number in known} == known
     assert call_name(-1) == "CPUID"
     assert call_name(-2) == "RDTSC"
+    assert call_name(-3) == "page fault"
     assert call_name(400) == "call 400"
 
 

@@ -217,14 +217,14 @@ def test_what_differs_between_processors_is_masked_where_the_host_s_is_seen() ->
 
 
 def test_what_endpoints_drew_is_read_from_the_kernel_and_kept(tmp_path: Path) -> None:
-    text = f"(none) 16 {'0' * 64}\nclient0 4711 {'a' * 64}\n"
+    text = f"(none) 16 {'0' * 64}\nclient0 4711 {'a' * 64}\n 8 {'b' * 64}\n"
     drawn = random_drawn(text)
     assert drawn["client0"] == {"bytes": 4711, "digest": "a" * 64}
     assert random_bytes(tmp_path) == {}
     (tmp_path / "sim").mkdir()
     (tmp_path / "sim" / "random.json").write_text(json.dumps(drawn))
     assert random_bytes(tmp_path)["client0"].bytes == 4711
-    assert set(random_bytes(tmp_path)) == {"(none)", "client0"}
+    assert set(random_bytes(tmp_path)) == {"(none)", "client0", ""}
 
 
 def test_whose_processor_a_run_had_is_in_its_diary() -> None:

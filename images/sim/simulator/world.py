@@ -133,7 +133,8 @@ def seen_cpu() -> str:
 
 def random_drawn(text: str) -> dict[str, dict[str, Any]]:
     """What /proc/lab/random says, by UTS name: bytes handed out and the BLAKE2s of all of them."""
-    rows = (line.split() for line in text.splitlines())
+    # Who has no UTS namespace any more has no name.
+    rows = (line.rsplit(" ", 2) for line in text.splitlines())
     return {name: {"bytes": int(count), "digest": digest} for name, count, digest in rows}
 
 

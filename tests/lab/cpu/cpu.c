@@ -1,7 +1,7 @@
 /*
  * What a program sees of its processor, its clocks and its machine, one fact a line; ends with 3. The first word says
- * what a fact follows from: what differs between processors (cpuid, auxv, cpuinfo, cache, supports, frame, tsc), or
- * what no processor decides (machine).
+ * what a fact follows from: what differs between processors (cpuid, auxv, cpuinfo, cache, supports, frame), the time
+ * stamp counter (tsc), or what no processor decides (machine).
  */
 #define _GNU_SOURCE
 #include <cpuid.h>
