@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 from harness.app import App, Options
+from harness.engines.certificates import VIRTUAL_START
 from harness.engines.virtual import VirtualEngine
 from harness.errors import EngineError, ResultError
 from harness.events import Listener, PhaseStarted
@@ -19,13 +20,15 @@ from harness.traces.divergence import Divergence, compare_runs
 
 #: What a run's trace is called in its folder.
 TRACE = "calls"
+_START_NS = int(VIRTUAL_START.timestamp()) * 10**9
 
 
 def stored(one: Path, other: Path) -> Divergence:
     """Where two stored runs part, by their folders. ResultError where they cannot be read."""
     try:
         runs = [read_run((folder / RUN).read_bytes()) for folder in (one, other)]
-        return compare_runs(runs[0], runs[1], (one, other))
+        start = _START_NS if all(run.cell.engine == "virtual" for run in runs) else None
+        return compare_runs(runs[0], runs[1], (one, other), start)
     except (OSError, ValueError) as error:
         raise ResultError(f"{one} and {other}: {error}", "name two folders that 'harness run' wrote") from error
 
@@ -45,7 +48,7 @@ def repeated(
         shutil.rmtree(folder / "again", ignore_errors=True)
         again, beside = _run(app, made, folder / "again", options, listen)
         traces = [read_calls(where / TRACE) for where in (folder / "first", folder / "again")]
-        divergence = compare_runs(first, again, (place, beside), first_other_call(traces[0], traces[1]))
+        divergence = compare_runs(first, again, (place, beside), _START_NS, first_other_call(traces[0], traces[1]))
         number += 1
     return divergence, number
 

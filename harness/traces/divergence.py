@@ -27,7 +27,7 @@ class Packet:
     """One frame of a capture."""
 
     t_ns: int
-    """Since the first frame of the first run's capture."""
+    """Since the lab's clock started, as times of system calls are; in real time since the first run's first frame."""
     source: str
     """Name of an endpoint, or an address."""
     destination: str
@@ -79,8 +79,13 @@ class Divergence:
         return not (self.packets or self.unseen or self.random or self.calls)
 
 
-def compare_runs(one: Run, other: Run, folders: tuple[Path, Path], calls: CallDivergence | None = None) -> Divergence:
-    """Where two stored runs part. Raises OSError; ValueError where a file is damaged or nothing can be compared."""
+def compare_runs(
+    one: Run, other: Run, folders: tuple[Path, Path], start_ns: int | None, calls: CallDivergence | None = None
+) -> Divergence:
+    """Where two stored runs part. Raises OSError; ValueError where a file is damaged or nothing can be compared.
+
+    `start_ns`: when the labs' clocks started, ns since the epoch; None where they are the hosts'.
+    """
     found, unseen = [], []
     for side in SIDES:
         digests = [run.captures.get(side) for run in (one, other)]
@@ -92,7 +97,7 @@ def compare_runs(one: Run, other: Run, folders: tuple[Path, Path], calls: CallDi
                 raise ValueError(f"there is neither a {side} capture of both runs nor its digest")
             unseen.append(side)
             continue
-        difference = first_other_packet(side, (files[0], files[1]), _names(folders[0]), _quic(folders[0]))
+        difference = first_other_packet(side, (files[0], files[1]), start_ns, _names(folders[0]), _quic(folders[0]))
         if difference is not None:
             found.append(difference)
     found.sort(key=lambda item: min(packet.t_ns for packet in item.packets if packet is not None))
@@ -150,11 +155,11 @@ def _quic(folder: Path) -> frozenset[str]:
 
 
 def first_other_packet(
-    side: str, files: tuple[Path, Path], names: Mapping[str, str], quic_hosts: frozenset[str]
+    side: str, files: tuple[Path, Path], start_ns: int | None, names: Mapping[str, str], quic_hosts: frozenset[str]
 ) -> PacketDivergence | None:
     """Where two captures of one side part; None where all their packets are equal. Raises OSError, ValueError.
 
-    `names`: address → name of an endpoint; `quic_hosts`: names of those whose datagrams are QUIC's.
+    `start_ns`: what times are told from; `names`: address → name of an endpoint; `quic_hosts`: names of those whose datagrams are QUIC's.
     """
     one, other = (pcap.parse(read_bytes(file)) for file in files)
     counts = len(one.t_ns), len(other.t_ns)
@@ -169,7 +174,8 @@ def first_other_packet(
     if not len(different) and counts[0] == counts[1]:
         return None
     at = int(different[0]) if len(different) else shared
-    zero = int(one.t_ns[0]) if counts[0] else int(other.t_ns[0])
+    first = int(one.t_ns[0]) if counts[0] else int(other.t_ns[0])
+    zero = first if start_ns is None else start_ns
     packets = [
         _packet(records, at, zero, names, quic_hosts) if at < len(records.t_ns) else None for records in (one, other)
     ]
