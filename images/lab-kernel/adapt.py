@@ -1,9 +1,11 @@
 """Adapts the sources of User Mode Linux to the lab: run in the kernel's source folder, with this folder's files.
 
 Each change names what it hooks into; when a later kernel has changed there, the build says so and stops. The
-changes: a static executable, a seeded random generator (lab_random.c), clocks that are read without a system
-call (lab_clock.h, lab_vdso.c), two futex calls less where the other side is known to run or to wait, the block
-size of any other file system for the host's files, and links that let go of their senders' sockets.
+changes: a static executable, a seeded random generator (lab_random.c), one processor for every guest (lab_cpu.c,
+lab_host_cpu.c), testimony of what was handed out and called (lab_witness.c, lab_trace.c), clocks that are read
+without a system call (lab_clock.h, lab_vdso.c), two futex calls less where the other side is known to run or to
+wait, the host's files in an order and with a block size that are the same everywhere, and links that let go of
+their senders' sockets.
 """
 
 import re
@@ -43,10 +45,11 @@ change(UM / "Kconfig", (r"^\tdepends on !MAY_HAVE_RUNTIME_DEPS\n", ""))
 change(Path("kernel/irq/handle.c"), (r"^\tadd_interrupt_randomness\(desc->irq_data\.irq\);\n", ""))
 add("lab_random.c", UM / "os-Linux/lab_random.c")
 change(UM / "os-Linux/util.c", (r"^ssize_t os_getrandom\(.*?^}\n", ""))
+OURS = "lab_random.o lab_host_cpu.o lab_trace.o"
 change(
     UM / "os-Linux/Makefile",
-    (r" util\.o skas/", " util.o lab_random.o skas/"),
-    (r" util\.o smp\.o", " util.o lab_random.o smp.o"),
+    (r" util\.o skas/", f" util.o {OURS} skas/"),
+    (r" util\.o smp\.o", f" util.o {OURS} smp.o"),
 )
 
 # The clock page: at the start of the page that a process shares with the kernel.
@@ -82,7 +85,7 @@ put(
 """,
 )
 time = UM / "kernel/time.c"
-put(time, r"#include <shared/init\.h>\n", behind="#include <lab_clock.h>\n")
+put(time, r"#include <shared/init\.h>\n", behind="#include <lab_clock.h>\n#include <lab_witness.h>\n")
 put(
     time,
     r"^EXPORT_SYMBOL\(time_travel_ndelay\);\n",
@@ -114,23 +117,171 @@ void lab_clock_settle(struct lab_clock *clock)
 
 	clock->limit = 0;
 	clock->reads = 0;
+	lab_looks += reads;
 	if (reads)
 		time_travel_update_time_rel((unsigned long long)reads * LAB_CLOCK_COST);
+}
+
+unsigned long long lab_time(unsigned long long ns)
+{
+	if (ns)
+		time_travel_update_time_rel(ns);
+	return time_travel_time;
 }
 """,
 )
 process = UM / "os-Linux/skas/process.c"
 put(
     process,
-    r"^static int unscheduled_userspace_iterations;\n",
-    behind="extern void lab_clock_resume(struct lab_clock *clock);\n"
-    "extern void lab_clock_settle(struct lab_clock *clock);\n",
-)
-put(
-    process,
     r"\t\t\twait_stub_done_seccomp\(mm_id, 0, 0\);\n",
     ahead="\t\t\tlab_clock_resume(&proc_data->clock);\n",
     behind="\t\t\tlab_clock_settle(&proc_data->clock);\n",
+)
+
+# One processor: CPUID and RDTSC fault in a guest's processes, and the kernel answers them.
+for name in ("lab_cpu.h", "lab_witness.h"):
+    add(name, UM / "include/shared" / name)
+for name in ("lab_cpu.c", "lab_witness.c"):
+    add(name, UM / "kernel" / name)
+for name in ("lab_host_cpu.c", "lab_trace.c"):
+    add(name, UM / "os-Linux" / name)
+change(UM / "kernel/Makefile", (r"capflags\.o skas/", "capflags.o lab_cpu.o lab_witness.o skas/"))
+put(data, r"\tint seccomp;\n", behind="\tint lab_cpu;\n")
+put(process, r"\t\t\.seccomp = using_seccomp,\n", behind="\t\t.lab_cpu = lab_cpu_fixed,\n")
+put(process, r"#include <timetravel\.h>\n", behind="#include <lab_cpu.h>\n#include <lab_witness.h>\n")
+stub_exe = UM / "kernel/skas/stub_exe.c"
+put(stub_exe, r"#include <stub-data\.h>\n", behind="#include <lab_cpu.h>\n")
+put(
+    stub_exe,
+    r"\t/\*\n\t \* If in seccomp mode, install the SECCOMP filter and trigger a syscall\.\n",
+    ahead="\tif (init_data.lab_cpu && stub_syscall2(__NR_arch_prctl, LAB_ARCH_CPUID, 0) != 0)\n"
+    "\t\tstub_syscall1(__NR_exit, 22);\n\n",
+)
+# A general protection fault (13) that one of our instructions made is over once it is answered.
+put(
+    process,
+    r"\t\t\tcase SIGSEGV:\n(?=\t\t\t\tif \(using_seccomp \|\| PTRACE_FULL_FAULTINFO\))",
+    behind="\t\t\t\tif (regs->faultinfo.trap_no == 13 && lab_cpu_answer(regs))\n"
+    "\t\t\t\t\tbreak;\n"
+    "\t\t\t\tlab_trace(LAB_TRACE_FAULT, lab_mix(UPT_IP(regs), regs->faultinfo.cr2), 0);\n",
+)
+# The vDSO of the host reads the counter.
+host_time = UM / "os-Linux/time.c"
+put(host_time, r"#include <sys/time\.h>\n", behind="#include <sys/syscall.h>\n")
+change(
+    host_time,
+    (r"clock_gettime\(CLOCK_REALTIME, &realtime_tp\)", "syscall(SYS_clock_gettime, CLOCK_REALTIME, &realtime_tp)"),
+    (r"clock_gettime\(CLOCK_MONOTONIC,&ts\)", "syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &ts)"),
+)
+architecture = UM / "kernel/um_arch.c"
+put(architecture, r"#include <os\.h>\n", behind="#include <lab_cpu.h>\n")
+put(architecture, r"\tint i = 0;\n\n#if IS_ENABLED\(CONFIG_SMP\)\n",
+    ahead="\tif (lab_show_cpuinfo(m))\n\t\treturn 0;\n")  # fmt: skip
+
+# A program sees as much of its processor's state in a signal frame as the processor it knows has. The host's kernel
+# wants back what it wrote into its own frame: what it keeps there for itself (sw_reserved) and the rest of the state.
+signal = Path("arch/x86/um/signal.c")
+put(signal, r"#include <asm/sigframe\.h>\n", behind="#include <lab_cpu.h>\n")
+put(
+    signal,
+    r"static int copy_sc_from_user\(struct pt_regs \*regs,\n",
+    ahead="""/* Bytes of processor state in the frames of programs, without FP_XSTATE_MAGIC2. */
+static unsigned long frame_fp_size(void)
+{
+	return lab_cpu_fixed ? LAB_XSTATE_SIZE : host_fp_size;
+}
+
+static int lab_xstate_from_user(struct _xstate *state, const struct _xstate __user *from)
+{
+	const size_t reserved = offsetof(struct _fpstate, sw_reserved);
+	struct _header header;
+
+	BUILD_BUG_ON(sizeof(struct _xstate) != LAB_XSTATE_SIZE);
+	if (copy_from_user(&state->fpstate, &from->fpstate, reserved) ||
+	    copy_from_user(&header, &from->xstate_hdr, sizeof(header)) ||
+	    copy_from_user(&state->ymmh, &from->ymmh, sizeof(state->ymmh)))
+		return 1;
+	state->xstate_hdr.xfeatures &= ~(__u64)LAB_XSTATE_FEATURES;
+	state->xstate_hdr.xfeatures |= header.xfeatures & LAB_XSTATE_FEATURES;
+	return 0;
+}
+
+""",
+)
+change(
+    signal,
+    (
+        r"\terr = copy_from_user\(regs->regs\.fp, from_fp64, host_fp_size\);\n",
+        "\terr = lab_cpu_fixed ? lab_xstate_from_user((struct _xstate *)regs->regs.fp, from_fp64) :\n"
+        "\t\tcopy_from_user(regs->regs.fp, from_fp64, host_fp_size);\n",
+    ),
+    (
+        r"\tif \(copy_to_user\(to_fp64, regs->regs\.fp, host_fp_size\)\)\n\t\treturn 1;\n",
+        "\tif (copy_to_user(to_fp64, regs->regs.fp, frame_fp_size()))\n\t\treturn 1;\n"
+        "\tif (lab_cpu_fixed) {\n"
+        "\t\t__u64 features = ((struct _xstate *)regs->regs.fp)->xstate_hdr.xfeatures & LAB_XSTATE_FEATURES;\n\n"
+        "\t\t__put_user(features, &to_fp64->xstate_hdr.xfeatures);\n"
+        "\t\t__put_user(LAB_XSTATE_FEATURES, &to_fp64->fpstate.sw_reserved.xfeatures);\n"
+        "\t}\n",
+    ),
+    (r"\tif \(host_fp_size <= sizeof\(to_fp64->fpstate\)\)", "\tif (frame_fp_size() <= sizeof(to_fp64->fpstate))"),
+    (
+        r"\t__put_user\(host_fp_size \+ FP_XSTATE_MAGIC2_SIZE,\n\t\t   &to_fp64",
+        "\t__put_user(frame_fp_size() + FP_XSTATE_MAGIC2_SIZE,\n\t\t   &to_fp64",
+    ),
+    (r"\t__put_user\(host_fp_size, &to_fp64", "\t__put_user(frame_fp_size(), &to_fp64"),
+    (r"\(void __user \*\)to_fp64 \+ host_fp_size\)", "(void __user *)to_fp64 + frame_fp_size())"),
+    (
+        r"\tunsigned long math_size = host_fp_size \+ FP_XSTATE_MAGIC2_SIZE;",
+        "\tunsigned long math_size = frame_fp_size() + FP_XSTATE_MAGIC2_SIZE;",
+    ),
+)
+
+# Testimony: the random bytes that programs are handed, and their system calls.
+random = Path("drivers/char/random.c")
+put(random, r"#include <asm/io\.h>\n", behind="#include <lab_witness.h>\n")
+put(
+    random,
+    r"\t\tret = copy_to_iter\(&chacha_state\.x\[4\], CHACHA_KEY_SIZE, iter\);\n",
+    behind="\t\tlab_random_handed(&chacha_state.x[4], ret);\n",
+)
+put(
+    random,
+    r"\t\tcopied = copy_to_iter\(block, sizeof\(block\), iter\);\n",
+    behind="\t\tlab_random_handed(block, copied);\n",
+)
+programs = Path("fs/binfmt_elf.c")
+put(programs, r"#include <asm/page\.h>\n", behind="#include <lab_witness.h>\n")
+put(
+    programs,
+    r"\tget_random_bytes\(k_rand_bytes, sizeof\(k_rand_bytes\)\);\n",
+    behind="\tlab_random_handed(k_rand_bytes, sizeof(k_rand_bytes));\n",
+)
+calls = UM / "kernel/skas/syscall.c"
+put(calls, r"#include <asm/delay\.h>\n", behind="""#include <lab_witness.h>
+
+static unsigned long long arguments_of(struct uml_pt_regs *r)
+{
+	unsigned long long digest = UPT_SYSCALL_ARG1(r);
+
+	if (!lab_tracing)
+		return 0;
+	digest = lab_mix(digest, UPT_SYSCALL_ARG2(r));
+	digest = lab_mix(digest, UPT_SYSCALL_ARG3(r));
+	digest = lab_mix(digest, UPT_SYSCALL_ARG4(r));
+	digest = lab_mix(digest, UPT_SYSCALL_ARG5(r));
+	return lab_mix(digest, UPT_SYSCALL_ARG6(r));
+}
+""")  # fmt: skip
+put(
+    calls,
+    r"\tstruct pt_regs \*regs = container_of\(r, struct pt_regs, regs\);\n",
+    behind="\tunsigned long long arguments = arguments_of(r);\n",
+)
+put(
+    calls,
+    r"^out:\n\tsyscall_trace_leave\(regs\);\n",
+    behind="\tlab_trace(UPT_SYSCALL_NR(r), arguments, PT_REGS_SYSCALL_RET(regs));\n",
 )
 
 # Kernel and process hand over by a futex. Both run on one core: whoever is woken often runs at once, and then the
@@ -161,6 +312,15 @@ change(
         "\td->waits = 0;\n\tif (res == -EINTR)\n\t\tres = 0;\n",
     ),
 )
+
+# Folders of the host in an order that is the same everywhere.
+add("lab_folder_user.c", Path("fs/hostfs/lab_folder_user.c"))
+change(
+    Path("fs/hostfs/hostfs_user.c"),
+    (r"^void \*open_dir\(.*?(?=^int read_file\()", ""),
+    (r"^void close_dir\(.*?^}\n\n", ""),
+)
+change(Path("fs/hostfs/Makefile"), (r" hostfs_user\.o ", " hostfs_user.o lab_folder_user.o "))
 
 # Programs buffer a file by the block size its file system states: with 1024 bytes they write four times as often as
 # on any disk.

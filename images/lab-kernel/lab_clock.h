@@ -22,4 +22,10 @@ struct lab_clock {
 	unsigned int limit;
 };
 
+/* The kernel's side (kernel/time.c): a process is about to run; it came back. */
+void lab_clock_resume(struct lab_clock *clock);
+void lab_clock_settle(struct lab_clock *clock);
+/* Lets ns of virtual time pass, and says what time it is: ns since the kernel's start. */
+unsigned long long lab_time(unsigned long long ns);
+
 #endif

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <os.h>
+#include <lab_cpu.h>
 
 /* SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, OOPSLA 2014). */
 static uint64_t next(uint64_t *state)
@@ -20,6 +21,11 @@ static uint64_t next(uint64_t *state)
 	return z ^ (z >> 31);
 }
 
+static const char *seed(void)
+{
+	return getenv("LAB_SEED");
+}
+
 ssize_t os_getrandom(void *buf, size_t len, unsigned int flags)
 {
 	static uint64_t state;
@@ -28,11 +34,9 @@ ssize_t os_getrandom(void *buf, size_t len, unsigned int flags)
 	uint64_t word;
 
 	if (seeded < 0) {
-		const char *seed = getenv("LAB_SEED");
-
-		seeded = seed != NULL;
+		seeded = seed() != NULL;
 		if (seeded)
-			state = strtoull(seed, NULL, 10);
+			state = strtoull(seed(), NULL, 10);
 	}
 	if (!seeded)
 		return getrandom(buf, len, flags);
@@ -42,4 +46,17 @@ ssize_t os_getrandom(void *buf, size_t len, unsigned int flags)
 		memcpy((char *)buf + done, &word, part);
 	}
 	return len;
+}
+
+/* The jitter of the time stamp counter: a sequence of its own, so that who reads it changes nobody's random numbers. */
+unsigned long long lab_noise(void)
+{
+	static uint64_t state;
+	static int seeded;
+
+	if (!seeded) {
+		state = ~(seed() ? strtoull(seed(), NULL, 10) : 0);
+		seeded = 1;
+	}
+	return next(&state);
 }
