@@ -18,7 +18,7 @@ fi
 # kernel, what waits in its queues would else count against the sender's socket until it is forwarded, and hold it back
 # (SO_SNDBUF; tcp_small_queue_check, net/ipv4/tcp_output.c). netem lets go of what it delays (skb_orphan_partial,
 # net/sched/sch_netem.c). A kernel without netem has the path in another one, and the lab's own kernel needs no help.
-if ! grep -q '^vendor_id.*User Mode Linux' /proc/cpuinfo; then
+if [ ! -e /proc/lab ]; then
   tc qdisc replace dev "$interface" root netem delay 1us limit 1000000 2>/dev/null
 fi
 
