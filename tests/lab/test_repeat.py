@@ -20,6 +20,7 @@ from harness.plan import Request
 from harness.reports import CellResult
 from tests.examples import ROOT
 from tests.lab.conftest import LINKS, Harness, Manifest, build_image, local_image
+from tests.lab.test_flows import DUMBBELL, FLOWS, VIRTUAL
 
 CACHE = Path(os.environ.get("HARNESS_CACHE") or ROOT / ".cache")
 Pair = tuple[str, str]
@@ -127,6 +128,18 @@ def test_another_seed_is_another_run(twice: dict[Pair, list[CellResult]], lossy:
         assert run.captures != other.captures
         assert not {drawn.digest for drawn in run.random.values()} & {drawn.digest for drawn in other.random.values()}
         assert measured.value("completion") != other_measured.value("completion")
+
+
+def test_flows_of_tcp_and_udp_repeat_beside_quic(warm: Harness, harness: Harness) -> None:
+    case = harness.scenario("mixed", path=DUMBBELL, flows=FLOWS, milestones=[])
+    cells = [harness.cell(case, *VIRTUAL, "--fresh", "--no-figures") for _ in range(2)]
+    (file,) = harness.store.glob("runs/*/0/run.json")
+    (replaced,) = harness.store.glob("runs/*/replaced/*/run.json")
+    run, before = (Run.model_validate_json(one.read_bytes()) for one in (file, replaced))
+    assert [cell["outcomes"] for cell in cells] == [{"completed": 1}] * 2
+    assert run.captures == before.captures
+    assert run.random == before.random
+    assert len(run.random) == 2 * len(FLOWS)
 
 
 def test_with_the_host_s_processor_what_it_leaks_is_masked(lossy: Lossy, warm: Harness) -> None:
