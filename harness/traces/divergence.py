@@ -159,7 +159,8 @@ def first_other_packet(
 ) -> PacketDivergence | None:
     """Where two captures of one side part; None where all their packets are equal. Raises OSError, ValueError.
 
-    `start_ns`: what times are told from; `names`: address → name of an endpoint; `quic_hosts`: names of those whose datagrams are QUIC's.
+    `start_ns`: what times are told from; `names`: address → name of an endpoint; `quic_hosts`: names of those whose
+    datagrams are QUIC's.
     """
     one, other = (pcap.parse(read_bytes(file)) for file in files)
     counts = len(one.t_ns), len(other.t_ns)
