@@ -223,7 +223,6 @@ static void tsc(void)
 
 static void machine(void)
 {
-	const unsigned char *random = (const unsigned char *)getauxval(AT_RANDOM);
 	static const char *files[] = { "online", "possible", "present", "offline", "kernel_max" };
 	char path[256];
 	struct utsname name;
@@ -242,10 +241,6 @@ static void machine(void)
 	}
 	folder("machine", "/sys/devices/system/cpu/vulnerabilities");
 	printf("machine page %lu, ticks %lu\n", getauxval(AT_PAGESZ), getauxval(AT_CLKTCK));
-	printf("machine AT_RANDOM ");
-	for (int i = 0; i < 16; i++)
-		printf("%02x", random[i]);
-	printf("\n");
 }
 
 int main(void)
