@@ -19,7 +19,7 @@ from harness.outcome import Cell, MeasuredRun, Run
 from harness.plan import Request
 from harness.reports import CellResult
 from tests.examples import ROOT
-from tests.lab.conftest import LINKS, Harness, Manifest, build_image, local_image
+from tests.lab.conftest import LINKS, Harness, Manifest, build_image
 from tests.lab.test_flows import DUMBBELL, POISSON, QUIC
 
 CACHE = Path(os.environ.get("HARNESS_CACHE") or ROOT / ".cache")
@@ -213,9 +213,8 @@ def test_endpoints_see_the_same_processor_on_every_machine(
     warm: Harness, harness: Harness, manifest: Manifest, pytestconfig: pytest.Config
 ) -> None:
     """Held against a file; `pytest -m lab -k same_processor --snapshot-update` writes it, on a host that can fault."""
-    tag = build_image(
-        "quic-lab-test/cpu:1", EXPECTED.parent, "--build-arg", f"ENDPOINT={local_image('endpoint')}"
-    )  # fmt: skip
+    endpoint = App(Places(ROOT, harness.store, ROOT / ".state", CACHE)).images.endpoint.reference
+    tag = build_image("quic-lab-test/cpu:1", EXPECTED.parent, "--build-arg", f"ENDPOINT={endpoint}")
     file = manifest("cpu", tag)
     words = ("--clients", "cpu", "--servers", "quic-go", "--manifest", str(file), "--repeat", "1")
     cell = harness.cell(harness.scenario("cpu"), *words, "--engine", "virtual")
