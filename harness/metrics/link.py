@@ -71,7 +71,7 @@ def _proof(view: RunView, direction: Direction) -> DirectionProof:
     passage, replayed, asked = direction.passage, direction.replayed, direction.asked
     queue_drops, loss_drops, unasked = _conservation(view, direction)
     first = passage.arrived & (replayed.phase == 0)
-    delays = passage.out_ns[first] - passage.entered.t_ns[first]
+    delays = (passage.out_ns - passage.entered.t_ns - replayed.own_ns)[first]
     rate = busy_rate(passage, replayed, 0)
     lateness = quantiles_ms(replayed.excess_ns(passage, RATE), 50, 99) if asked.jitter_ns == 0 else None
     return DirectionProof(

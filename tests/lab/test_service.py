@@ -44,10 +44,10 @@ RED = {
 def served(seed: int = 1, **more: object) -> PathProgram:
     """2.64 Mbit/s of Poisson service, 10 ms, a queue of 20 packets."""
     link: dict[str, object] = {
-        "burst": None, "rate": "2.64 Mbit/s", "delay": "10 ms", "queue": f"{LIMIT} packets",
+        "rate": "2.64 Mbit/s", "delay": "10 ms", "queue": f"{LIMIT} packets",
         "service": {"process": "poisson"}, **more,
     }  # fmt: skip
-    return compile_path(symmetric((), **link), seed)
+    return compile_path(symmetric((), **link), "serial", seed)
 
 
 def busy(packets: int, frame_bytes: int = FRAME) -> Stream:
@@ -208,7 +208,7 @@ def test_red_sees_what_waits_for_opportunities(passages: dict[str, Passage]) -> 
 def near_and_far(access: dict[str, str], changes: tuple[object, ...] = ()) -> PathProgram:
     """5 ms towards the client and back, beside what some addresses have of their own."""
     path = symmetric(changes, delay="5 ms", rate="100 Mbit/s")
-    return compile_path(path, 1, {address: Duration.parse(delay) for address, delay in access.items()})
+    return compile_path(path, "serial", 1, {address: Duration.parse(delay) for address, delay in access.items()})
 
 
 OWN = {CLIENT: "20 ms", CLIENT6: "20 ms", SERVER: "20 ms", SERVER6: "20 ms", "193.167.0.101": "35 ms"}

@@ -258,7 +258,7 @@ def test_a_change_is_bracketed_by_the_gap_that_is_another() -> None:
 
 
 def test_the_gauges_plan_has_the_streams_and_its_results_are_read_back(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    program = compile_path(path(changes=[{"at": "5 s", "forward": {"rate": "20 Mbit/s"}}]))
+    program = compile_path(path(changes=[{"at": "5 s", "forward": {"rate": "20 Mbit/s"}}]), "bucket")
     trial = Trial(program, Stream((Train(2, 1000, 100), Train(1, 0, 200, start_ns=5000)), "to_server"))
     plan = plan_document([trial])["trials"][0]
     assert plan["sender"] == "client0"
