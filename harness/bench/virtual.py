@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from harness.bench.links import link_fidelity
+from harness.bench.links import experiments, link_fidelity
 from harness.bench.session import Session, line, scenario
+from harness.bench.theory import theory_experiments
 from harness.engines.virtual import VirtualEngine
 from harness.outcome import Cell, MeasuredRun, Run
 from harness.plan import PlannedRun
@@ -53,11 +54,12 @@ class VirtualTime(Session):
         self._repeatability("1 % loss each way, BBR", "1 %", "≤ 0.01", congestion_control="bbr")
 
     def _links(self) -> None:
-        """Delays, rates and drops of the emulated link against the golden table and the queues' algorithms."""
+        """Delays, rates and drops of the emulated link against queueing theory and the queues' algorithms."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.app.images.make(self.app.images.sim_build("lab"), self.announce)
         sim = self.app.exported.of(self.app.images.sim_build("lab").reference)
-        for rows in link_fidelity(Path(sim.rootfs), self.folder, seed=1, core=self._cores[0]).values():
+        chosen = {**experiments(), **theory_experiments()}
+        for rows in link_fidelity(Path(sim.rootfs), self.folder, chosen, seed=1, core=self._cores[0]).values():
             for row in rows:
                 aim = f"{row.expected:.6g} ± {row.tolerance:.3g}"
                 self.say(line(row.name, [row.measured], row.unit, aim if row.holds else f"{aim}: MISSED"))

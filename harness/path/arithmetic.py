@@ -54,6 +54,15 @@ def burst_bytes(link: Link, server: Server) -> int | None:
     return max(2 * FRAME, math.ceil(link.rate.value * WAKE_UP / 8))
 
 
+def bucket_share(link: Link, burst: int, rtt: Duration) -> float:
+    """How much of the path a token bucket of `burst` bytes takes away from a serial link: of the RTT or of the queue.
+
+    The larger of both shares. R_k = max(A_k, F_k - 8·burst/rate), where F_k is the end of service on a serial link: a
+    packet leaves earlier by its whole wait and its own time, up to what the bucket holds.
+    """
+    return max(link.rate.time_for(burst) / rtt.seconds if rtt.value else 0.0, burst / max(queue_bytes(link, rtt), 1))
+
+
 def opportunity_gap(link: Link, mtu: int = MTU) -> Duration:
     """Mean time between two opportunities of a service process: a full frame's time at the link's rate."""
     return Duration(round((mtu + FRAME_HEADER) * 8 * 10**9 / link.rate.value))

@@ -16,11 +16,9 @@ def _server(link: Link, server: Server) -> list[str]:
     burst = burst_bytes(link, server)
     if burst is None:
         return ["    serial: a packet leaves when all before it, and then it, have been sent; no credit is saved"]
-    ahead = link.rate.time_for(burst) * 1000
     return [
-        f"    token bucket {burst:,} B: after a rest so much passes without any wait, and a packet that waits on a "
-        "serial",
-        f"    link leaves by up to {ahead:.1f} ms earlier here (R = max(arrival, serial departure - {ahead:.1f} ms))",
+        f"    token bucket {burst:,} B: after a rest so much passes at once; waits are shorter than on a serial link "
+        f"by up to {link.rate.time_for(burst) * 1000:.1f} ms"
     ]
 
 

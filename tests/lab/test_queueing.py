@@ -1,0 +1,84 @@
+"""A link in virtual time against queueing theory, and TCP Reno on it against the formulas for random loss."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.bench.links import Row, link_fidelity, symmetric
+from harness.bench.theory import GRAIN, LOADS, ONE_SIZE, RATE, off_lindley, theory_experiments
+from harness.engines.gauge import Arrivals, Trial, gauge
+from harness.path.program import compile_path
+from harness.queueing import lindley, poisson_arrivals
+from harness.reno import mathis, padhye
+from tests.lab.conftest import Harness
+from tests.lab.test_virtual_links import simulator_rootfs
+
+CORE = max(os.sched_getaffinity(0))
+
+
+@pytest.fixture(scope="module")
+def rootfs() -> Path:
+    return simulator_rootfs()
+
+
+@pytest.fixture(scope="module")
+def rows(rootfs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Row]]:
+    return link_fidelity(rootfs, tmp_path_factory.mktemp("gauge"), theory_experiments(), core=CORE)
+
+
+@pytest.mark.parametrize("name", theory_experiments())
+def test_a_serial_link_agrees_with_queueing_theory(rows: dict[str, list[Row]], name: str) -> None:
+    assert rows[name]
+    assert [row for row in rows[name] if not row.holds] == []
+
+
+@pytest.mark.parametrize("load", LOADS)
+def test_the_mean_waits_are_told_to_two_per_cent(rows: dict[str, list[Row]], load: float) -> None:
+    """Three standard errors of what chance is left in an estimate, for the link alone and its random service."""
+    for name in ("M/D/1", "M/G/1"):
+        wait = next(row for row in rows[f"{name} at {load:g}"] if row.name.endswith("mean wait"))
+        assert wait.measured == pytest.approx(wait.expected, rel=0.02), name
+
+
+def test_a_token_bucket_is_told_apart(rootfs: Path, tmp_path: Path) -> None:
+    """One frame and a bit of credit, at a load of one half: far from Lindley's recursion, and hardly any wait."""
+    service = ONE_SIZE.frame_bytes[0] * 8e9 / RATE
+    arrivals = poisson_arrivals(2 * service, 2000, np.random.default_rng(1))
+    sizes = np.full(arrivals.size, ONE_SIZE.frame_bytes[0], np.int64)
+    link = {"rate": "10 Mbit/s", "delay": "10 ms", "queue": "20 MB"}
+    trials = [
+        Trial(compile_path(symmetric((), **link, **more), "serial"), Arrivals(arrivals, sizes))
+        for more in ({}, {"burst": "1514 B"})
+    ]
+    serial, bucket = gauge(trials, rootfs, tmp_path, core=CORE)
+    assert off_lindley(serial) <= GRAIN
+    assert off_lindley(bucket) > service / 2
+    ideal = lindley(serial.sent_ns, np.full(arrivals.size, service)) - serial.sent_ns
+    assert serial.delay_ns.mean() - 10e6 == pytest.approx(ideal.mean(), abs=GRAIN)
+
+
+LOSS = 0.005
+
+
+def test_reno_reaches_what_padhye_says_under_random_loss(warm: Harness, harness: Harness) -> None:
+    """100 Mbit/s and 2 BDP of queue are far from what Reno reaches: only the random loss limits it."""
+    link = {"rate": "100 Mbit/s", "delay": "50 ms", "queue": "2 BDP"}
+    path = {"forward": {**link, "loss": f"{LOSS:.1%}"}, "return": link}
+    flows = [{"kind": "tcp", "stop": "300 s", "parameters": {"server.congestion_control": "reno"}}]
+    case = harness.scenario("reno", path=path, flows=flows, milestones=[], timeout="400 s")
+    cell = harness.cell(case, "--engine", "virtual", "--repeat", "2")
+    assert cell["outcomes"] == {"completed": 2}, cell["sentence"]
+    value = {name: one["median"] for name, one in cell["measurements"].items()}
+    print(json.dumps({k: v for k, v in value.items() if "flow0" in k}, indent=1))
+    assert value["queue_drops_to_client"] == 0
+    segment, rtt = 1448, value["flow0_mean_srtt"] / 1e3
+    # Linux counts acknowledged bytes, whatever the receiver's delay of ACKs (tcp_reno_cong_avoid), and its timer is
+    # a round trip and 200 ms.
+    expected = padhye(segment, rtt, rtt + 0.2, LOSS) / 1e6
+    assert value["flow0_mean_throughput"] == pytest.approx(expected, rel=0.15)
+    assert value["flow0_mean_throughput"] == pytest.approx(mathis(segment, rtt, LOSS) / 1e6, rel=0.25)
