@@ -293,11 +293,19 @@ def _queue(link: Link, device: str, rtt: Duration, parent: str = "1:") -> Comman
 
 
 def _redirect(side: Side, device: str) -> tuple[Command, ...]:
+    """Everything that enters goes through the bottleneck, but what endpoints say to their neighbours alone.
+
+    No router forwards that: IPv6's multicast reports and solicitations (RFC 3810, RFC 4861), which a kernel sends at
+    times of its own. A report of 110 bytes would hold up the flows' packets by 0.18 ms at 5 Mbit/s.
+    """
+    where = ("tc", "filter", "add", "dev", side, "parent", "ffff:", "protocol")
+    mirred = ("action", "mirred", "egress", "redirect", "dev", device)
+    everything = ("u32", "match", "u32", "0", "0", *mirred)
     rules = (
-        ("tc", "filter", "add", "dev", side, "parent", "ffff:", "protocol", protocol, "prio", prio,
-         "u32", "match", "u32", "0", "0", "action", "mirred", "egress", "redirect", "dev", device)
-        for protocol, prio in (("ip", "1"), ("ipv6", "2"))
-    )  # fmt: skip
+        (*where, "ip", "prio", "1", *everything),
+        (*where, "ipv6", "prio", "2", "u32", "match", "ip6", "dst", "ff00::/8", "action", "pass"),
+        (*where, "ipv6", "prio", "3", *everything),
+    )
     return (
         ("ip", "link", "add", device, "type", "ifb"),
         ("ip", "link", "set", "dev", device, "up"),
