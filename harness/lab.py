@@ -25,8 +25,8 @@ from harness.units import Duration, Size
 LAB_VERSION = 2
 #: What serves a bottleneck that the scenario gives no token bucket: only in real time are timers late.
 SERVERS: dict[EngineName, Server] = {"compose": "bucket", "virtual": "serial"}
-#: TCP port on which the simulator says that the path is up, and UDP port of the servers.
-READY_PORT, SERVER_PORT = 57832, 443
+#: UDP port of the servers.
+SERVER_PORT = 443
 #: How long the simulator waits for the servers to answer, seconds.
 SERVER_WAIT = 15.0
 #: Period of the simulator's counters, seconds.

@@ -24,6 +24,8 @@ from harness.units import Duration, Percentage, Rate
 #: One command as an argument vector. The interfaces are called `left` (client side) and `right`.
 Command = tuple[str, ...]
 Side = Literal["left", "right"]
+#: TCP port on which the simulator says that the path is up.
+READY_PORT = 57832
 #: Ahead of a queue with a service process: cuts super-packets and never holds one back (tc tbf rate, burst).
 UNLIMITED = ("10gbit", 2 * FRAME)
 #: Quantiles of the exponential distribution for netem (images/sim/exponential.py), and what tc is told as mean and
@@ -296,16 +298,19 @@ def _redirect(side: Side, device: str) -> tuple[Command, ...]:
     """Everything that enters goes through the bottleneck, but what endpoints say to their neighbours alone.
 
     No router forwards that: IPv6's multicast reports and solicitations (RFC 3810, RFC 4861), which a kernel sends at
-    times of its own. A report of 110 bytes would hold up the flows' packets by 0.18 ms at 5 Mbit/s.
+    times of its own, and what asks the simulator whether the path is up. A report of 110 bytes would hold up the flows'
+    packets by 0.18 ms at 5 Mbit/s.
     """
     where = ("tc", "filter", "add", "dev", side, "parent", "ffff:", "protocol")
     mirred = ("action", "mirred", "egress", "redirect", "dev", device)
     everything = ("u32", "match", "u32", "0", "0", *mirred)
     rules = (
-        (*where, "ip", "prio", "1", *everything),
-        (*where, "ipv6", "prio", "2", "u32", "match", "ip6", "dst", "ff00::/8", "action", "pass"),
-        (*where, "ipv6", "prio", "3", *everything),
-    )
+        (*where, "ip", "prio", "1", "u32", "match", "ip", "protocol", "6", "0xff",
+         "match", "ip", "dport", str(READY_PORT), "0xffff", "action", "pass"),
+        (*where, "ip", "prio", "2", *everything),
+        (*where, "ipv6", "prio", "3", "u32", "match", "ip6", "dst", "ff00::/8", "action", "pass"),
+        (*where, "ipv6", "prio", "4", *everything),
+    )  # fmt: skip
     return (
         ("ip", "link", "add", device, "type", "ifb"),
         ("ip", "link", "set", "dev", device, "up"),
