@@ -20,9 +20,6 @@ from simulator.shell import CommandError, Events, run, run_program
 from simulator.wire import begins_flow, is_version_negotiation, listener, nudge, probe_packet, sniffer, write_sysctl
 
 SIDES = ("left", "right")
-#: Until kernels have said what they say when interfaces come up (multicast reports, duplicate address detection; RFC
-#: 3810 §9.11, RFC 4862 §5.4), seconds: it would pass the path beside the flows. Waiting costs virtual time nothing.
-QUIET = 4.0
 
 
 class NotReadyError(Exception):
@@ -44,7 +41,7 @@ class Agent:
     ) -> None:
         """`interfaces`: side → the interface's name; `ready` is called once the path is up.
 
-        `everyone`: endpoints that start late have their addresses from the beginning, as in virtual time.
+        `everyone`: endpoints that start late have their addresses from the beginning.
         """
         self._plan = plan
         self._interfaces = interfaces
@@ -66,8 +63,6 @@ class Agent:
         # Before there is any delay, so that nobody waits for it.
         self._resolve()
         self._await_servers()
-        if self._everyone:
-            time.sleep(QUIET)
         run_program(self._real(self._plan.setup))
         with listener() as gate, sniffer(self._interfaces["left"]) as sniff:
             self._events.write("ready")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import os
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from simulator.shell import run_program
 SIM = "sim"
 ETHERNET_MTU = 1500
 NAMESPACES = Path("/run/netns")
+#: Until a kernel has said what it says when interfaces come up (multicast reports, duplicate address detection; RFC
+#: 3810 §9.11, RFC 4862 §5.4), seconds: it would pass a path beside the flows.
+QUIET = 4.0
 
 
 @contextlib.contextmanager
@@ -73,6 +77,7 @@ def connect(
 ) -> None:
     """Make the network. `simulator`: side → addresses; `hosts`: name → (side, addresses). CommandError if refused.
 
+    Returns when its interfaces have fallen silent, which costs no wall time where time is virtual.
     `mtu` is that of every interface with an address; the bridges between them carry more.
     """
     commands = [["ip", "netns", "add", name] for name in (SIM, *hosts)]
@@ -86,3 +91,4 @@ def connect(
     }.items():
         with inside(name):
             run_program(_own(devices, mtu))
+    time.sleep(QUIET)
