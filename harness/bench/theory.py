@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from harness.bench.links import Experiment, Row, symmetric
 from harness.engines.gauge import Arrivals, Passage, Stream, Train, Trial
-from harness.model import FRAME_HEADER, MTU
+from harness.model import FRAME_HEADER, MTU, Scenario
 from harness.path.program import PathProgram, compile_path
 from harness.queueing import Inputs, Sizes, lindley, poisson_arrivals, wait_estimate
 
@@ -31,6 +31,10 @@ ONE_SIZE = Sizes((1000,), (1.0,))
 MIXED = Sizes((78, 590, 1514), (0.5, 0.25, 0.25))
 #: Layer-2 sizes of the packet pairs.
 PAIRS = (64, 576, 1500)
+#: Share of segments lost to Reno; its segment with timestamps, bytes; and Linux's least timer beyond the RTT, s (RFC
+#: 6298's variance is never less: tcp_rto_min). Linux counts acknowledged bytes (tcp_reno_cong_avoid), so that delayed
+#: ACKs do not slow the window's growth: b = 1.
+RENO_LOSS, RENO_SEGMENT, RENO_TIMER = 0.005, 1448, 0.2
 #: What a look at the clock costs, ns (images/lab-kernel/lab_clock.h): the grain of virtual time.
 LOOK = 256
 #: A packet's way has about eight looks at the clock between the stamps of its two ends (hfsc and two netems, each on
@@ -191,6 +195,23 @@ def packet_pairs(pairs: int = 200) -> Experiment:
         return rows
 
     return Experiment(trials, read)
+
+
+# --- TCP
+
+
+def reno_scenario() -> Scenario:
+    """One flow of Reno for 300 s on 100 Mbit/s and two BDP of queue, far from what it reaches under random loss."""
+    link = {"rate": "100 Mbit/s", "delay": "50 ms", "queue": "2 BDP"}
+    return Scenario.model_validate(
+        {
+            "name": "bench/reno",
+            "title": "Reno under random loss",
+            "path": {"forward": {**link, "loss": f"{RENO_LOSS:.1%}"}, "return": link},
+            "flows": [{"kind": "tcp", "stop": "300 s", "parameters": {"server.congestion_control": "reno"}}],
+            "timeout": "400 s",
+        }
+    )
 
 
 def theory_experiments() -> dict[str, Experiment]:

@@ -9,7 +9,17 @@ import numpy as np
 import pytest
 
 from harness.bench.links import Row, link_fidelity, symmetric
-from harness.bench.theory import GRAIN, ONE_SIZE, RATE, off_lindley, theory_experiments
+from harness.bench.theory import (
+    GRAIN,
+    ONE_SIZE,
+    RATE,
+    RENO_LOSS,
+    RENO_SEGMENT,
+    RENO_TIMER,
+    off_lindley,
+    reno_scenario,
+    theory_experiments,
+)
 from harness.engines.gauge import Arrivals, Trial, gauge
 from harness.path.program import compile_path
 from harness.queueing import lindley, poisson_arrivals
@@ -53,22 +63,14 @@ def test_a_token_bucket_is_told_apart(rootfs: Path, tmp_path: Path) -> None:
     assert serial.delay_ns.mean() - 10e6 == pytest.approx(ideal.mean(), abs=GRAIN)
 
 
-LOSS = 0.005
-
-
 def test_reno_reaches_what_padhye_says_under_random_loss(warm: Harness, harness: Harness) -> None:
-    """100 Mbit/s and 2 BDP of queue are far from what Reno reaches: only the random loss limits it."""
-    link = {"rate": "100 Mbit/s", "delay": "50 ms", "queue": "2 BDP"}
-    path = {"forward": {**link, "loss": f"{LOSS:.1%}"}, "return": link}
-    flows = [{"kind": "tcp", "stop": "300 s", "parameters": {"server.congestion_control": "reno"}}]
-    case = harness.scenario("reno", path=path, flows=flows, milestones=[], timeout="400 s")
-    cell = harness.cell(case, "--engine", "virtual", "--repeat", "1")
+    wanted = reno_scenario().model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"name"})
+    cell = harness.cell(harness.scenario("reno", **wanted, milestones=[]), "--engine", "virtual", "--repeat", "1")
     assert cell["outcomes"] == {"completed": 1}, cell["sentence"]
+    assert cell["link"]["valid"], cell["link"]["problems"]
     value = {name: one["median"] for name, one in cell["measurements"].items()}
-    assert value["queue_drops_to_client"] == 0
-    segment, rtt = 1448, value["mean_srtt"] / 1e3
-    # Linux counts acknowledged bytes, whatever the receiver's delay of ACKs (tcp_reno_cong_avoid), and its timer is
-    # a round trip and 200 ms.
-    expected = padhye(segment, rtt, rtt + 0.2, LOSS) / 1e6
-    assert value["mean_throughput"] == pytest.approx(expected, rel=0.15)
-    assert value["mean_throughput"] == pytest.approx(mathis(segment, rtt, LOSS) / 1e6, rel=0.25)
+    assert (value["queue_drops_to_client"], value["timeouts"]) == (0, 0)
+    assert value["loss_drops_to_client"] > 200
+    rtt = value["mean_srtt"] / 1e3
+    for expected in (padhye(RENO_SEGMENT, rtt, rtt + RENO_TIMER, RENO_LOSS), mathis(RENO_SEGMENT, rtt, RENO_LOSS)):
+        assert value["mean_throughput"] * 1e6 == pytest.approx(expected, rel=0.15)

@@ -81,6 +81,15 @@ def test_a_bucket_is_no_serial_link(tmp_path: Path, asked: Link, real: Link, sen
     assert sentence in found
 
 
+def test_a_bucket_that_is_large_beside_the_path_is_worth_a_caution(tmp_path: Path) -> None:
+    small = Link(burst_bytes=20_000)
+    warnings = measure(tmp_path, write_run(tmp_path, Recipe(small, small))).warnings
+    assert [text for text in warnings if "token bucket of 20,000 B" in text and "20%" in text] != []
+    assert not [
+        text for text in measure(tmp_path / "b", write_run(tmp_path / "b", Recipe())).warnings if "buck" in text
+    ]
+
+
 def test_a_serial_link_changes_its_rate(tmp_path: Path) -> None:
     moment = T0 + 1_502_000_000
     event = {"event": "change", "index": 0, "at": 1.5, "t": moment / 1e9}
