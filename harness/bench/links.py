@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 
 import numpy as np
@@ -108,6 +108,10 @@ def drop_tail(program: PathProgram, path: Path) -> Experiment:
     link = path.to_client
     rate, burst = link.rate.value, burst_bytes(path.to_client, "serial")
     calm, busy = constant_rate(0.9 * rate, 1, FRAME), constant_rate(1.25 * rate, 3, FRAME)
+    if burst is None:
+        # Without another size ahead, every fourth packet would come just as one leaves, and either may be the first.
+        (train,) = busy.trains
+        busy = Stream((Train(1, 0, FRAME + 100), replace(train, start_ns=train.gap_ns)))
 
     def read(passages: Sequence[Passage]) -> list[Row]:
         below, above = passages

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from simulator.shell import run_program
+from simulator.wire import write_sysctl
 
 SIM = "sim"
 ETHERNET_MTU = 1500
@@ -91,4 +92,8 @@ def connect(
     }.items():
         with inside(name):
             run_program(_own(devices, mtu))
+    with inside(SIM):
+        # What the agent sets, too: a router joins groups of its own, and reports them.
+        for name in ("net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"):
+            write_sysctl(name, "1")
     time.sleep(QUIET)
