@@ -251,13 +251,13 @@ def validate(
 
 
 @cli.command()
-def explain(scenarios: Scenarios) -> None:
-    """Print what a scenario's path amounts to, and its path program."""
+def explain(scenarios: Scenarios, engine: OnEngine = EngineChoice.COMPOSE) -> None:
+    """Print what a scenario's path amounts to, and its path program under an engine."""
     from harness.reports.explain import explain as text
 
     app = _app()
     for scenario in app.catalogue.find_scenarios(scenarios):
-        _print(text(scenario))
+        _print(text(scenario, engine.value))
 
 
 @cli.command()

@@ -6,6 +6,7 @@ statistics they are compared by. Times are ns, sizes layer-2 bytes, rates layer-
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,25 +42,20 @@ class Prediction:
         return abs(measured - self.mean) / self.sd
 
 
-# --- bottleneck: token bucket and queue
+# --- bottleneck: queue and server
 
 
-class _Bucket:
-    """The token bucket of sch_tbf with what waits for it, for many independent runs of one arrival process.
+class _Queue(ABC):
+    """A first-in, first-out queue and what serves it, for many independent runs of one arrival process.
 
-    From net/sched/sch_tbf.c, tbf_dequeue: tokens are time (`buffer` = burst at the rate, full at the start); the
-    head of the queue leaves once they cover its own time, and stays in the child's backlog until then, since tbf
-    only peeks. In a FIFO a packet's departure is therefore known when it is accepted.
+    In a FIFO a packet's departure is known when it is accepted.
     """
 
-    def __init__(self, runs: int, packets: int, rate_bps: int, burst_bytes: int, start_ns: float) -> None:
+    def __init__(self, runs: int, packets: int, rate_bps: int) -> None:
         self._rows = np.arange(runs)
         self._ns_per_byte = 8e9 / rate_bps
-        self._buffer = burst_bytes * self._ns_per_byte
-        self._tokens = np.full(runs, self._buffer)
-        self._last = np.full(runs, float(start_ns))
-        # Of the accepted packets, in order: departure, and bytes accepted up to and without it.
-        self._departure = np.full((runs, packets + 1), np.inf)
+        # Of the accepted packets, in order: when it leaves the queue, and bytes accepted up to and without it.
+        self._leaves = np.full((runs, packets + 1), np.inf)
         self._accepted = np.zeros((runs, packets + 1), dtype=np.int64)
         self._head = np.zeros(runs, dtype=np.int64)
         self._tail = np.zeros(runs, dtype=np.int64)
@@ -67,7 +63,7 @@ class _Bucket:
     def backlog(self, now: float) -> Integers:
         """Bytes that wait at a time, which may not go back. Shape (runs,)."""
         while True:
-            gone = self._departure[self._rows, self._head] <= now
+            gone = self._leaves[self._rows, self._head] <= now
             if not gone.any():
                 break
             self._head += gone
@@ -75,36 +71,78 @@ class _Bucket:
         return waiting
 
     def accept(self, now: float, frame_bytes: int, which: Booleans) -> Floats:
-        """Put a packet into the queues `which`. Its departures, NaN in the others. Shape (runs,)."""
-        cost = frame_bytes * self._ns_per_byte
-        leaves = np.maximum(np.maximum(now, self._last), self._last + cost - self._tokens)
-        tokens = np.minimum(self._buffer, self._tokens + leaves - self._last) - cost
-        self._tokens = np.where(which, tokens, self._tokens)
-        self._last = np.where(which, leaves, self._last)
+        """Put a packet into the queues `which`. Its departures from the link, NaN in the others. Shape (runs,)."""
+        leaves, departure = self._serve(now, frame_bytes * self._ns_per_byte, which)
         rows, tail = self._rows[which], self._tail[which]
-        self._departure[rows, tail] = leaves[which]
+        self._leaves[rows, tail] = leaves[which]
         self._accepted[rows, tail + 1] = self._accepted[rows, tail] + frame_bytes
         self._tail[rows] += 1
-        return np.where(which, leaves, np.nan)
+        return np.where(which, departure, np.nan)
+
+    @abstractmethod
+    def _serve(self, now: float, own_ns: float, which: Booleans) -> tuple[Floats, Floats]:
+        """When a packet that takes `own_ns` at the rate leaves the queue, and the link. Both of shape (runs,)."""
+
+
+class _Serial(_Queue):
+    """One packet after the other: it leaves the queue when the one before has been sent, and the link when it has."""
+
+    def __init__(self, runs: int, packets: int, rate_bps: int) -> None:
+        super().__init__(runs, packets, rate_bps)
+        self._free = np.full(runs, -np.inf)
+
+    def _serve(self, now: float, own_ns: float, which: Booleans) -> tuple[Floats, Floats]:
+        begins = np.maximum(now, self._free)
+        self._free = np.where(which, begins + own_ns, self._free)
+        return begins, begins + own_ns
+
+
+class _Bucket(_Queue):
+    """The token bucket of sch_tbf.
+
+    From net/sched/sch_tbf.c, tbf_dequeue: tokens are time (`buffer` = burst at the rate, full at the start); the
+    head of the queue leaves once they cover its own time, and stays in the child's backlog until then, since tbf
+    only peeks.
+    """
+
+    def __init__(self, runs: int, packets: int, rate_bps: int, burst_bytes: int, start_ns: float) -> None:
+        super().__init__(runs, packets, rate_bps)
+        self._buffer = burst_bytes * self._ns_per_byte
+        self._tokens = np.full(runs, self._buffer)
+        self._last = np.full(runs, float(start_ns))
+
+    def _serve(self, now: float, own_ns: float, which: Booleans) -> tuple[Floats, Floats]:
+        leaves = np.maximum(np.maximum(now, self._last), self._last + own_ns - self._tokens)
+        tokens = np.minimum(self._buffer, self._tokens + leaves - self._last) - own_ns
+        self._tokens = np.where(which, tokens, self._tokens)
+        self._last = np.where(which, leaves, self._last)
+        return leaves, leaves
+
+
+def _queue(arrivals_ns: Integers | Floats, rate_bps: int, burst_bytes: int | None, runs: int = 1) -> _Queue:
+    if burst_bytes is None:
+        return _Serial(runs, arrivals_ns.size, rate_bps)
+    return _Bucket(runs, arrivals_ns.size, rate_bps, burst_bytes, float(arrivals_ns[0]))
 
 
 def tail_drop(
-    arrivals_ns: Integers | Floats, frame_bytes: Integers, rate_bps: int, burst_bytes: int, limit_bytes: int
+    arrivals_ns: Integers | Floats, frame_bytes: Integers, rate_bps: int, burst_bytes: int | None, limit_bytes: int
 ) -> Floats:
-    """When packets leave tbf with a bfifo: ns, NaN for a dropped one. Shape (packets,).
+    """When packets leave a link with a bfifo: ns, NaN for a dropped one. Shape (packets,).
 
-    A packet is accepted if backlog + its length ≤ limit (net/sched/sch_fifo.c, bfifo_enqueue). Arrivals are in
-    order; the bucket is full and the queue empty at the first.
+    A packet is accepted if backlog + its length ≤ limit (net/sched/sch_fifo.c, bfifo_enqueue). The server is tbf with
+    a bucket, or serial where `burst_bytes` is None. Arrivals are in order; the queue is empty, and a bucket full, at
+    the first.
     """
-    bucket = _Bucket(1, arrivals_ns.size, rate_bps, burst_bytes, float(arrivals_ns[0]))
+    queue = _queue(arrivals_ns, rate_bps, burst_bytes)
     departures = np.empty(arrivals_ns.size)
     for index, (now, size) in enumerate(zip(arrivals_ns.tolist(), frame_bytes.tolist(), strict=True)):
-        departures[index] = bucket.accept(now, size, bucket.backlog(now) + size <= limit_bytes)[0]
+        departures[index] = queue.accept(now, size, queue.backlog(now) + size <= limit_bytes)[0]
     return departures
 
 
 def ceiling_ns(rate_bps: int, limit_bytes: int, delay_ns: int) -> float:
-    """No packet can take longer: a full queue at the link's rate, and the delay.
+    """No packet can take longer behind a token bucket: a full queue at the link's rate, and the delay.
 
     What is in fact the longest delay of a stream depends on when in a packet's time its arrivals fall, which the
     bucket's burst shifts; `tail_drop` has that.
@@ -156,29 +194,30 @@ def red(
     arrivals_ns: Integers | Floats,
     frame_bytes: Integers,
     rate_bps: int,
-    burst_bytes: int,
+    burst_bytes: int | None,
     parameters: RedParameters,
     runs: int,
     seed: int = 0,
 ) -> RedCounts:
-    """Drops of RED below tbf over independent runs (Monte Carlo) of one arrival process.
+    """Drops of RED over independent runs (Monte Carlo) of one arrival process. Its server is `tail_drop`'s.
 
     The kernel's own arithmetic (include/net/red.h, net/sched/sch_red.c): the average is a fixed-point number
     with its point at Wlog, moved by each arrival by the backlog without it; between the thresholds `qcount`
     counts, its first packet passes and draws qR, and one is dropped once ((average - min) >> Wlog)·qcount ≥ qR,
     where qR is a 32-bit random number divided by max_P/(max - min). There is no idle decay: below tbf, which
-    peeks, red_dequeue never finds an empty child, and an idle queue keeps its average. The hard limit is a bfifo.
+    peeks, and hfsc, which does not ask an empty queue, red_dequeue never finds an empty child, and an idle queue
+    keeps its average. The hard limit is a bfifo.
     """
     low, high = parameters.min_bytes << parameters.log_weight, parameters.max_bytes << parameters.log_weight
     divisor = max(1, int(parameters.probability * _FRACTION) // max(1, parameters.max_bytes - parameters.min_bytes))
     generator = np.random.default_rng(seed)
-    bucket = _Bucket(runs, arrivals_ns.size, rate_bps, burst_bytes, float(arrivals_ns[0]))
+    queue = _queue(arrivals_ns, rate_bps, burst_bytes, runs)
     average = np.zeros(runs, dtype=np.int64)
     count = np.full(runs, -1, dtype=np.int64)
     threshold = np.zeros(runs, dtype=np.int64)
     early, full = np.zeros(runs, dtype=np.int64), np.zeros(runs, dtype=np.int64)
     for now, size in zip(arrivals_ns.tolist(), frame_bytes.tolist(), strict=True):
-        backlog = bucket.backlog(now)
+        backlog = queue.backlog(now)
         average += backlog - (average >> parameters.log_weight)
         forced, between = average >= high, (average >= low) & (average < high)
         count = np.where(between, count + 1, -1)
@@ -192,7 +231,7 @@ def red(
         fits = backlog + size <= parameters.limit_bytes
         early += dropped
         full += ~dropped & ~fits
-        bucket.accept(now, size, ~dropped & fits)
+        queue.accept(now, size, ~dropped & fits)
     return RedCounts(early, full)
 
 

@@ -16,15 +16,17 @@ from pydantic import BaseModel, ConfigDict
 from harness.arguments import Given, checked, effective_parameters, interop_testcase
 from harness.model import MTU, ConstantRate, Flow, FlowKind, Poisson, Scenario, Traffic, UniformGaps
 from harness.model import Path as EmulatedPath
-from harness.outcome import Cell
+from harness.outcome import Cell, EngineName
 from harness.parameters import ROLES, ParameterValue, Role
-from harness.path import PathProgram, compile_path, ideal_time
+from harness.path import PathProgram, Server, compile_path, ideal_time
 from harness.units import Duration, Size
 
 #: Raised whenever a change here changes what happens in a run; part of every cell's key.
-LAB_VERSION = 1
-#: TCP port on which the simulator says that the path is up, and UDP port of the servers.
-READY_PORT, SERVER_PORT = 57832, 443
+LAB_VERSION = 2
+#: What serves a bottleneck that the scenario gives no token bucket: only in real time are timers late.
+SERVERS: dict[EngineName, Server] = {"compose": "bucket", "virtual": "serial"}
+#: UDP port of the servers.
+SERVER_PORT = 443
 #: How long the simulator waits for the servers to answer, seconds.
 SERVER_WAIT = 15.0
 #: Period of the simulator's counters, seconds.
@@ -307,7 +309,7 @@ def build_lab(cell: Cell, repetition: int, slot: int = 0) -> Lab:
     """The lab of one run. UnsupportedError when an implementation does not offer what it needs."""
     scenario, seed = cell.scenario, run_seed(cell, repetition)
     given = [checked(cell, index) for index in range(len(scenario.flows))]
-    program = compile_path(scenario.path, seed, _access(scenario, slot))
+    program = compile_path(scenario.path, SERVERS[cell.engine], seed, _access(scenario, slot))
     hosts = [host for index, told in enumerate(given) for host in _pair(cell, told, index, slot, seed)]
     return Lab(
         name=f"{scenario.name} {cell.client.name}→{cell.server.name}",

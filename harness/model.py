@@ -177,7 +177,8 @@ class Link(Part):
     """The bottleneck's queue: a size (drop-tail), 'RED' and a limit (thresholds at 0.3 and 0.8 of it, 10 % at most,
     wq 0.002), or a discipline with its parameters."""
     burst: Size | None = None
-    """Token bucket of the bottleneck (tc tbf burst); by default two frames or 4 ms at the rate."""
+    """Token bucket of the bottleneck (tc tbf burst), with either engine; by default none in virtual time, where packets
+    leave one after the other, and in real time what late timers need."""
 
     @field_validator("rate")
     @classmethod

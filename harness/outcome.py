@@ -207,8 +207,10 @@ class DirectionProof(Fact):
     packets: int = 0
     """IP datagrams of the flows that entered the simulator in this direction."""
     min_delay_ms: float | None = None
-    """Smallest time between the two captures."""
+    """Smallest time between the two captures, less the time the packet itself took on a serial link."""
     asked_delay_ms: float = 0.0
+    burst_bytes: int | None = None
+    """The token bucket that served the queue; None for a serial server or a service process."""
     rate_mbps: float | None = None
     """Layer-2 rate in busy periods; absent when the queue never was busy for long enough."""
     asked_rate_mbps: float = 0.0

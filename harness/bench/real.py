@@ -7,6 +7,8 @@ import re
 import time
 from typing import Any
 
+import polars as pl
+
 from harness.bench.session import Session, line, scenario
 from harness.engines.compose import ComposeEngine
 from harness.engines.docker import daemon
@@ -15,12 +17,16 @@ from harness.lab import Lab, build_lab
 from harness.metrics import measure
 from harness.model import Implementation, Scenario
 from harness.outcome import Image
+from harness.path.arithmetic import FRAME
 from harness.plan import PlannedRun, Request, cells
 from harness.runner import run_once
 from harness.store import Store
+from harness.traces.counters import read_counters
 
 #: UDP payload of the load, bytes; the size QUIC implementations start with.
 PAYLOAD = 1252
+#: Rates (Mbit/s) and buckets (ms of the rate; and one and two frames) whose capacity is measured, and for how long, s.
+BUCKET_RATES, BUCKET_SPANS, BUCKET_SECONDS = (0.5, 2.0, 10.0, 50.0, 250.0), (0.5, 1.0, 2.0, 4.0), 4
 
 
 class RealTime(Session):
@@ -31,7 +37,7 @@ class RealTime(Session):
         self.app.images.settle_sim(self.announce)
         self.app.images.make(self.app.images.sim_build("auto"), self.announce)
         self.app.images.make(self.app.images.probe, self.announce)
-        for step in (self._idle_delay, self._rate, self._load, self._overhead, self._large):
+        for step in (self._idle_delay, self._rate, self._buckets, self._load, self._overhead, self._large):
             step()
 
     # --- the simulator
@@ -71,6 +77,30 @@ class RealTime(Session):
             # The first second fills the queue; the rest is the link's rate.
             served = [item["sum"]["bits_per_second"] * wire / 1e6 for item in result["intervals"][2:-1]]
             self.say(line(f"rate of a busy {rate} link, per second", served, "Mbit/s", f"{rate} ± 1 %"))
+
+    def _buckets(self) -> None:
+        """What a token bucket too small for late timers costs: bytes served by an always full queue, of those asked.
+
+        The default bucket (harness.path.arithmetic.burst_bytes) follows from this table.
+        """
+        for rate in BUCKET_RATES:
+            sizes = {f"{frames} frame{'s' * (frames > 1)}": frames * FRAME for frames in (1, 2)}
+            sizes |= {f"{span:g} ms": round(rate * 1e6 * span / 8e3) for span in BUCKET_SPANS}
+            for name, size in sizes.items():
+                if "frame" in name or size > 2 * FRAME:
+                    served = self._served(rate, size)
+                    self.say(line(f"{rate:g} Mbit/s, bucket of {name} ({size:,} B)", [served], "%", "≥ 99"))
+
+    def _served(self, rate: float, burst: int) -> float:
+        """Per cent of the rate at which a queue that is never empty is served, by the kernel's own count."""
+        wanted = scenario(
+            f"bucket-{rate:g}-{burst}", f"{rate:g} Mbit/s", "10 Mbit/s", delay="20 ms", burst=f"{burst} B"
+        )
+        with self._standing(wanted) as lab:
+            self._udp(lab, f"{1.5 * rate:g}M", BUCKET_SECONDS)
+        rows = read_counters(lab.counters()).filter((pl.col("device") == "to_client") & (pl.col("backlog") > 0))
+        seconds = (rows["t_ns"][-1] - rows["t_ns"][0]) / 1e9
+        return float(100 * (rows["bytes"][-1] - rows["bytes"][0]) * 8 / seconds / (rate * 1e6))
 
     def _load(self) -> None:
         """250 Mbit/s of UDP through a path that has room for it: what the simulator loses unasked."""

@@ -33,15 +33,25 @@ def line(name: str, values: Sequence[float], unit: str, aim: str) -> Line:
 
 
 def scenario(
-    name: str, rate: str, back: str, *, delay: str = "325 ms", size: str = "10 MB", loss: str = "0 %"
+    name: str,
+    rate: str,
+    back: str,
+    *,
+    delay: str = "325 ms",
+    size: str = "10 MB",
+    loss: str = "0 %",
+    burst: str | None = None,
 ) -> Scenario:
-    """A path of two rates, the same delay each way and one BDP of buffer, with random loss both ways."""
+    """A path of two rates, the same delay each way and one BDP of buffer, with random loss both ways.
+
+    `burst`: a token bucket towards the terminal.
+    """
     link = {"delay": delay, "queue": "1 BDP", "loss": loss}
     return Scenario.model_validate(
         {
             "name": f"bench/{name}",
             "title": name,
-            "path": {"forward": {"rate": rate, **link}, "return": {"rate": back, **link}},
+            "path": {"forward": {"rate": rate, "burst": burst, **link}, "return": {"rate": back, **link}},
             "flows": [Flow(download=Size.parse(size))],
         }
     )

@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from harness.bench.links import link_fidelity
+from harness.bench.links import experiments, link_fidelity
 from harness.bench.pairs import pairs_repeat
 from harness.bench.session import Session, line, scenario
+from harness.bench.theory import RENO_LOSS, RENO_SEGMENT, RENO_TIMER, reno_scenario, theory_experiments
 from harness.engines.virtual import VirtualEngine
 from harness.outcome import Cell, MeasuredRun, Run
 from harness.plan import PlannedRun
+from harness.reno import mathis, padhye
 from harness.runner import run_once
 from harness.store import Store
 
@@ -47,6 +49,7 @@ class VirtualTime(Session):
         self._cores = sorted(os.sched_getaffinity(0))
         self._store = Store(self.folder / "store")
         self._links()
+        self._reno()
         self._speed()
         self._side_by_side()
         self._pairs()
@@ -55,14 +58,29 @@ class VirtualTime(Session):
         self._repeatability("1 % loss each way, BBR", "1 %", "≤ 0.01", congestion_control="bbr")
 
     def _links(self) -> None:
-        """Delays, rates and drops of the emulated link against the golden table and the queues' algorithms."""
+        """Delays, rates and drops of the emulated link against queueing theory and the queues' algorithms."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.app.images.make(self.app.images.sim_build("lab"), self.announce)
         sim = self.app.exported.of(self.app.images.sim_build("lab").reference)
-        for rows in link_fidelity(Path(sim.rootfs), self.folder, seed=1, core=self._cores[0]).values():
+        chosen = {**experiments(), **theory_experiments()}
+        for rows in link_fidelity(Path(sim.rootfs), self.folder, chosen, seed=1, core=self._cores[0]).values():
             for row in rows:
                 aim = f"{row.expected:.6g} ± {row.tolerance:.3g}"
                 self.say(line(row.name, [row.measured], row.unit, aim if row.holds else f"{aim}: MISSED"))
+
+    def _reno(self) -> None:
+        """TCP Reno where only random loss limits it, against the formulas."""
+        run, measured = self._measured(self.cell(reno_scenario(), "virtual"), self._engine())
+        rate, rtt = (measured.value(name) if measured else None for name in ("mean_throughput", "mean_srtt"))
+        if rate is None or rtt is None:
+            self.console.print(f"a run did not complete: {run.outcome.detail}", markup=False)
+            return
+        loss, rtt = RENO_LOSS, rtt / 1e3
+        for who, expected in (
+            ("Padhye et al.", padhye(RENO_SEGMENT, rtt, rtt + RENO_TIMER, loss)),
+            ("Mathis et al.", mathis(RENO_SEGMENT, rtt, loss)),
+        ):
+            self.say(line(f"Reno at {loss:.1%} loss, of {who}", [100 * rate * 1e6 / expected], "%", "100 ± 15"))
 
     def _engine(self, jobs: int = 1) -> VirtualEngine:
         return VirtualEngine(self.app.places.cache, self._cores[:jobs])

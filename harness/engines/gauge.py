@@ -76,6 +76,24 @@ class Stream:
         return np.concatenate([np.full(train.count, train.frame_bytes, dtype=np.int64) for train in self.trains])
 
 
+@dataclass(frozen=True, eq=False)
+class Arrivals:
+    """What is sent: packets at arbitrary times, those of a Poisson process for instance."""
+
+    departures_ns: Integers
+    """When each packet is to leave, ns after the start, in order. Shape (packets,)."""
+    frame_bytes: Integers
+    """Layer-2 size of each packet. Shape (packets,)."""
+    direction: Literal["to_client", "to_server"] = "to_client"
+
+    def __post_init__(self) -> None:
+        times, sizes = self.departures_ns, self.frame_bytes
+        if times.shape != sizes.shape or times.ndim != 1 or not times.size:
+            raise ValueError(f"times of shape {times.shape} and sizes of shape {sizes.shape}: one each per packet")
+        if times[0] < 0 or (np.diff(times) < 0).any() or sizes.min() < SMALLEST_FRAME:
+            raise ValueError(f"packets leave in order of time, from 0 on, with at least {SMALLEST_FRAME} B")
+
+
 def constant_rate(
     rate_bps: float,
     seconds: float,
@@ -94,7 +112,7 @@ class Trial:
     """One stream through one program, whose queues are new and empty."""
 
     program: PathProgram
-    stream: Stream
+    stream: Stream | Arrivals
     drain_ns: int = 1_000_000_000
     """How long arrivals are waited for after the last departure."""
 
@@ -151,7 +169,7 @@ def plan_document(trials: Sequence[Trial]) -> dict[str, Any]:
                 "setup": trial.program.setup,
                 "changes": [change.model_dump() for change in trial.program.changes],
                 "sender": "server0" if trial.stream.direction == "to_client" else "client0",
-                "trains": [asdict(train) for train in trial.stream.trains],
+                **_packets(trial.stream),
                 "drain_ns": trial.drain_ns,
             }
             for trial in trials
@@ -159,9 +177,15 @@ def plan_document(trials: Sequence[Trial]) -> dict[str, Any]:
     }
 
 
+def _packets(stream: Stream | Arrivals) -> dict[str, Any]:
+    if isinstance(stream, Stream):
+        return {"trains": [asdict(train) for train in stream.trains]}
+    return {"departures_ns": stream.departures_ns.tolist(), "frame_bytes": stream.frame_bytes.tolist()}
+
+
 def memory_mib(trials: Sequence[Trial]) -> int:
     """MiB of a guest that keeps all packets of any one trial in its sockets."""
-    packets = max(sum(train.count for train in trial.stream.trains) for trial in trials)
+    packets = max(trial.stream.frame_bytes.size for trial in trials)
     return _BASE_MIB + packets * _PACKET_BYTES // (1 << 20)
 
 

@@ -55,6 +55,10 @@ class StandingLab:
         counts = json.loads((self._folder / "sim" / "capture.json").read_text())
         return int(counts[side]["captured"])
 
+    def counters(self) -> Path:
+        """The kernel's count over time, once the lab is down (see harness.traces.counters)."""
+        return self._folder / "sim" / "counters.jsonl"
+
     def _await_ready(self) -> None:
         deadline = time.monotonic() + READY_SECONDS
         while time.monotonic() < deadline:

@@ -38,15 +38,16 @@ class Direction:
     def departures_ns(self) -> Ints:
         """When each packet left the queue, shape (n,): its departure from the simulator less the link's delay.
 
-        The delay is that of the moment of leaving. -1 where it never did; of one that left the queue but not the
-        simulator (random loss), what the replay says. Under jitter this is off by the jitter.
+        And less its own time where it is sent outside the queue. The delay is that of the moment of leaving. -1 where
+        it never did; of one that left the queue but not the simulator (random loss), what the replay says. Under
+        jitter this is off by the jitter.
         """
         passage = self.passage
         starts = np.array([phase.start_ns for phase in self.phases[1:]], np.int64)
         delays = np.array([phase.delay_ns for phase in self.phases], np.int64)
         leaves = passage.out_ns - delays[np.searchsorted(starts, passage.entered.t_ns, side="right")]
         leaves = passage.out_ns - delays[np.searchsorted(starts, leaves, side="right")]
-        return np.where(passage.arrived, leaves, self.replayed.departure_ns)
+        return np.where(passage.arrived, leaves, self.replayed.departure_ns) - self.replayed.own_ns
 
 
 def direction_of(view: RunView, name: Side) -> Direction | None:
@@ -68,7 +69,8 @@ def direction_of(view: RunView, name: Side) -> Direction | None:
 def _drops(view: RunView, device: str) -> tuple[Ints, Ints]:
     """Running total of one device's drops, by its root discipline, which counts those of the disciplines inside.
 
-    So do tbf (tbf_enqueue), also of RED and of a netem with slots inside it, and prio (prio_enqueue).
+    So do tbf (tbf_enqueue) and hfsc (hfsc_enqueue), also of RED and of a netem with slots inside them, prio
+    (prio_enqueue), and a netem with others inside it (netem_dequeue).
     """
     nothing = np.zeros(0, np.int64)
     return (nothing, nothing) if view.counters is None else running_total(view.counters, device, "drops")

@@ -30,8 +30,8 @@ class BusyRate:
 def busy_rate(passage: Passage, replayed: Replay, phase: int) -> BusyRate | None:
     """Bits that left while packets had to wait, by the time it took; None without a busy period of 0.2 s.
 
-    In a busy period the bucket is empty after each packet, so the bytes behind its first packet leave at the
-    rate. Bytes that netem lost afterwards were served too.
+    In a busy period a serial server never rests, and a bucket is empty after each packet, so the bytes behind its
+    first packet leave at the rate. Bytes that netem lost afterwards were served too.
     """
     accepted = np.flatnonzero(replayed.fate != Fate.QUEUE_DROP)
     served = np.cumsum(passage.entered.length[accepted])
@@ -59,12 +59,16 @@ def busy_rate(passage: Passage, replayed: Replay, phase: int) -> BusyRate | None
 
 
 def idle_delay_ns(passage: Passage, replayed: Replay, phase: int) -> int | None:
-    """Smallest delay of the packets of a phase that found the bottleneck idle; None where there were none."""
+    """Smallest delay of the packets of a phase that found the bottleneck idle; None where there were none.
+
+    Without the time a packet itself took on a serial link.
+    """
     idle = replayed.calm & ~replayed.limited & (replayed.phase == phase)
-    idle &= replayed.departure_ns == passage.entered.t_ns
+    # A nanosecond is what rounding makes of two times.
+    idle &= replayed.departure_ns - replayed.own_ns <= passage.entered.t_ns + 1
     if not idle.any():
         return None
-    return int((passage.out_ns[idle] - passage.entered.t_ns[idle]).min())
+    return int((passage.out_ns - passage.entered.t_ns - replayed.own_ns)[idle].min())
 
 
 def unqueued_delay_ns(passage: Passage, replayed: Replay, phase: int, asked_ns: int) -> int | None:

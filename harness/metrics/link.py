@@ -17,7 +17,7 @@ from harness.metrics.replay import Fate
 from harness.metrics.view import RunView
 from harness.model import FRAME_HEADER
 from harness.outcome import DirectionProof, LinkProof
-from harness.path.arithmetic import FRAME
+from harness.path.arithmetic import FRAME, bucket_share
 from harness.path.program import COLD_GAP
 from harness.traces.counters import total
 
@@ -27,13 +27,16 @@ DELAY_ABOVE, DELAY_BELOW = 1_000_000, 200_000
 RATE, RATE_EDGE = 0.01, 0.001
 #: Share of packets that may vanish without reason (at least two packets: the last of a capture are uncertain).
 UNASKED, UNASKED_PACKETS = 0.001, 2
-#: 99th percentile of lateness beyond a drift of `RATE` in a busy period, ms. Real time runs on a shared machine,
-#: so there 1 % of the RTT is let pass too; virtual time is exact but for clock reads. Whatever the clock, two
-#: packet times are the link's own grain.
+#: 99th percentile of lateness beyond a drift in a busy period, ms. Real time runs on a shared machine, so there the
+#: drift of a late timer and 1 % of the RTT are let pass too; virtual time is exact but for clock reads. Whatever the
+#: clock, two packet times are the link's own grain.
 LATENESS = {"compose": 5.0, "virtual": 1.0}
+DRIFT = {"compose": RATE, "virtual": 0.0}
 LATENESS_SHARE = 0.01
 #: Above this share of what is allowed, a run in real time is valid, but worth a caution.
 LATENESS_CAUTION = 0.5
+#: From this share of the round trip or of the queue on, a bucket that nobody asked for is worth a caution.
+BUCKET_CAUTION = 0.1
 #: A loss rate less probable than this is not the one asked for.
 IMPROBABLE = 1e-6
 #: How late a scheduled change may be, ms, and how long before the end it must have been due to be missed, s.
@@ -71,13 +74,16 @@ def _proof(view: RunView, direction: Direction) -> DirectionProof:
     passage, replayed, asked = direction.passage, direction.replayed, direction.asked
     queue_drops, loss_drops, unasked = _conservation(view, direction)
     first = passage.arrived & (replayed.phase == 0)
-    delays = passage.out_ns[first] - passage.entered.t_ns[first]
+    delays = (passage.out_ns - passage.entered.t_ns - replayed.own_ns)[first]
     rate = busy_rate(passage, replayed, 0)
-    lateness = quantiles_ms(replayed.excess_ns(passage, RATE), 50, 99) if asked.jitter_ns == 0 else None
+    lateness = (
+        quantiles_ms(replayed.excess_ns(passage, DRIFT[view.run.cell.engine]), 50, 99) if asked.jitter_ns == 0 else None
+    )
     return DirectionProof(
         packets=len(passage.entered),
         min_delay_ms=float(delays.min()) / 1e6 if len(delays) else None,
         asked_delay_ms=asked.delay_ns / 1e6,
+        burst_bytes=asked.burst_bytes,
         rate_mbps=None if rate is None else rate.bits_per_second / 1e6,
         asked_rate_mbps=asked.rate_bps / 1e6,
         queue_drops=queue_drops,
@@ -192,7 +198,7 @@ def _rate_problems(direction: Direction) -> list[str]:
 def _lateness_problems(view: RunView, direction: Direction) -> list[str]:
     if direction.asked.jitter_ns:
         return []
-    found = quantiles_ms(direction.replayed.excess_ns(direction.passage, RATE), 1, 99)
+    found = quantiles_ms(direction.replayed.excess_ns(direction.passage, DRIFT[view.run.cell.engine]), 1, 99)
     allowed = _allowed_lateness(view, direction.phases)
     if found is None or max(-found[0], found[1]) <= allowed:
         return []
@@ -258,6 +264,15 @@ def _cautions(view: RunView, direction: Direction, proof: DirectionProof) -> lis
     allowed = _allowed_lateness(view, direction.phases)
     if view.run.cell.engine == "compose" and late is not None and late > LATENESS_CAUTION * allowed:
         cautions.append(f"{direction.name}: packets left {late:.1f} ms late at the 99th percentile")
+    path = view.run.cell.scenario.path
+    link = path.to_client if direction.name == "to_client" else path.to_server
+    if proof.burst_bytes is not None and link.burst is None and not direction.served_at_random:
+        share = bucket_share(link, proof.burst_bytes, path.rtt)
+        if share >= BUCKET_CAUTION:
+            cautions.append(
+                f"{direction.name}: a token bucket of {proof.burst_bytes:,} B lets bursts through that "
+                f"a serial link would queue: {share:.0%} of the round trip or the queue"
+            )
     if view.counters is None:
         cautions.append(f"{direction.name}: without the kernel's counters, drops are what the replay takes them for")
     if direction.passage.appeared and not view.capture_drops:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from harness.path.arithmetic import FRAME, WAKE_UP
+from harness.path.arithmetic import FRAME
 from harness.traces.lab import LinkSettings, LinkSettingsChange
 
 if TYPE_CHECKING:
@@ -21,7 +21,8 @@ class Phase:
     rate_bps: int
     delay_ns: int
     mean_loss: float
-    burst_bytes: int
+    burst_bytes: int | None
+    """The token bucket; None where packets leave one after the other, each in its own time (a serial server)."""
     limit_bytes: int | None
     limit_packets: int | None
 
@@ -52,8 +53,8 @@ def phases_of(view: RunView, direction: Literal["to_client", "to_server"]) -> tu
 def _next(before: Phase, new: LinkSettingsChange, start_ns: int) -> Phase:
     rate = before.rate_bps if new.rate_bps is None else new.rate_bps
     burst = new.burst_bytes
-    if burst is None:
-        # A default token bucket follows the rate (harness.path.arithmetic.burst_bytes); an asked one stays.
+    if burst is None and before.burst_bytes is not None:
+        # Runs that do not say had a default bucket, of 4 ms, that followed the rate, or one that was asked for.
         burst = _default_burst(rate) if before.burst_bytes == _default_burst(before.rate_bps) else before.burst_bytes
     return Phase(
         start_ns,
@@ -67,4 +68,4 @@ def _next(before: Phase, new: LinkSettingsChange, start_ns: int) -> Phase:
 
 
 def _default_burst(rate_bps: int) -> int:
-    return max(2 * FRAME, math.ceil(rate_bps * WAKE_UP / 8))
+    return max(2 * FRAME, math.ceil(rate_bps * 0.004 / 8))

@@ -1,13 +1,13 @@
-"""The ideal link: the arrivals of one direction through an exact token-bucket queue.
+"""The ideal link: the arrivals of one direction through an exact queue and what serves it.
 
-The bottleneck is tbf (net/sched/sch_tbf.c): a bucket of `burst` bytes, full at the start, filled at the rate; the
-packet at the head leaves once the bucket holds its length. A change of tbf fills the bucket (tbf_change). Then
-comes netem's delay. Which packets were dropped is taken from the captures, so that the replay asks one thing
-only: when should each packet have left?
+That is a serial server (one packet after the other, each in its own time), or tbf's token bucket. Then comes
+netem's delay. Which packets were dropped is taken from the captures, so that the replay asks one thing only: when
+should each packet have left?
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -45,10 +45,12 @@ class Replay:
 
     departure_ns: Ints
     """When the packet should have left the bottleneck; -1 for queue drops."""
+    own_ns: Ints
+    """The time before it in which the packet itself was sent and no longer in the queue; 0 behind a token bucket."""
     due_ns: Ints
     """When it should have left the simulator: departure plus delay; -1 for queue drops."""
     limited: npt.NDArray[np.bool_]
-    """The packet had to wait for tokens: the bottleneck was busy."""
+    """The packet had to wait: the bottleneck was busy."""
     fate: npt.NDArray[np.uint8]
     phase: Ints
     """Index of the phase in which it departed."""
@@ -86,25 +88,23 @@ class Replay:
         return np.asarray(np.where(busy & (start > 0), departure - start, 0), np.int64)
 
 
-class _Bottleneck:
-    """A token bucket with its queue; all times relative to the first arrival, ns."""
+class _Bottleneck(ABC):
+    """A queue and what serves it; all times relative to the first arrival, ns."""
 
     def __init__(self, phases: Sequence[Phase], lengths: list[int]) -> None:
         self.coming = list(phases[1:])
         self.lengths = lengths
         self.departures = [-1.0] * len(lengths)
+        self.own = [0.0] * len(lengths)
         self.limited = [False] * len(lengths)
         self.queue: list[int] = []  # accepted packets in order; those before `head` have left
         self.head = 0
         self.backlog = 0
-        self.last = 0.0
         self._enter(phases[0])
-        self.filled_from = -self.depth
 
     def _enter(self, phase: Phase) -> None:
         self.phase = phase
         self.per_byte = 8e9 / phase.rate_bps
-        self.depth = phase.burst_bytes * self.per_byte  # time to fill the bucket
 
     def advance(self, now: float) -> None:
         """Let packets leave, and changes happen, until `now`."""
@@ -112,31 +112,31 @@ class _Bottleneck:
             phase = self.coming.pop(0)
             self._leave_until(phase.start_ns)
             self._enter(phase)
-            self.last = max(float(phase.start_ns), 0.0)
-            self.filled_from = phase.start_ns - self.depth
+            moment = max(float(phase.start_ns), 0.0)
+            self._change(moment)
             for index in self.queue[self.head :]:
-                self._serve(index, self.last)
+                self._serve(index, moment)
         self._leave_until(now)
 
     def _leave_until(self, now: float) -> None:
-        queue, departures = self.queue, self.departures
+        queue, departures, own = self.queue, self.departures, self.own
         head, backlog = self.head, self.backlog
-        while head < len(queue) and departures[queue[head]] <= now:
+        while head < len(queue) and departures[queue[head]] - own[queue[head]] <= now:
             backlog -= self.lengths[queue[head]]
             head += 1
         self.head, self.backlog = head, backlog
 
+    @abstractmethod
     def would_leave(self, length: int, now: float) -> float:
         """When a packet that arrives now would leave."""
-        return max(now, self.last, self.filled_from + length * self.per_byte)
 
+    @abstractmethod
+    def _change(self, now: float) -> None:
+        """The kernel changed the rate; what waits is served anew."""
+
+    @abstractmethod
     def _serve(self, index: int, ready: float) -> None:
-        size = self.lengths[index] * self.per_byte
-        start = max(ready, self.last)
-        departure = max(start, self.filled_from + size)
-        self.limited[index] = departure > start
-        self.departures[index] = self.last = departure
-        self.filled_from = max(self.filled_from, departure - self.depth) + size
+        """Settle when a packet leaves, behind all that were served before."""
 
     def accept(self, index: int, now: float) -> None:
         """Queue a packet."""
@@ -149,6 +149,68 @@ class _Bottleneck:
         if self.phase.limit_packets is not None:
             return len(self.queue) - self.head >= self.phase.limit_packets
         return self.phase.limit_bytes is not None and self.backlog + length > self.phase.limit_bytes
+
+
+class _Serial(_Bottleneck):
+    """One packet is sent after the other, each in its own time; the one in service is no longer in the queue.
+
+    hfsc lets packets go at the rate, netem sends them (harness.path.program). A change of rate begins hfsc's curve
+    anew (hfsc_change_usc), so that the next packet goes to netem at once, where it waits for the one in service.
+    """
+
+    def __init__(self, phases: Sequence[Phase], lengths: list[int]) -> None:
+        super().__init__(phases, lengths)
+        self.free = 0.0  # when hfsc lets the next packet go
+        self.last = 0.0  # when netem has sent the last
+
+    def _change(self, now: float) -> None:
+        self.free = now
+        self.last = self.departures[self.queue[self.head - 1]] if self.head else 0.0
+
+    def would_leave(self, length: int, now: float) -> float:
+        return max(now, self.free, self.last) + length * self.per_byte
+
+    def _serve(self, index: int, ready: float) -> None:
+        own = self.lengths[index] * self.per_byte
+        goes = max(ready, self.free)
+        start = max(goes, self.last)
+        self.limited[index] = start > ready
+        self.own[index] = own
+        self.departures[index] = self.last = start + own
+        self.free = goes + own
+
+
+class _Bucket(_Bottleneck):
+    """tbf (net/sched/sch_tbf.c): a bucket of `burst` bytes, full at the start, filled at the rate.
+
+    The packet at the head leaves once the bucket holds its length, and is in the queue until then. A change fills the
+    bucket (tbf_change).
+    """
+
+    def __init__(self, phases: Sequence[Phase], lengths: list[int]) -> None:
+        super().__init__(phases, lengths)
+        self.last = 0.0
+        self.filled_from = -self.depth
+
+    def _enter(self, phase: Phase) -> None:
+        super()._enter(phase)
+        assert phase.burst_bytes is not None
+        self.depth = phase.burst_bytes * self.per_byte  # time to fill the bucket
+
+    def _change(self, now: float) -> None:
+        self.last = now
+        self.filled_from = self.phase.start_ns - self.depth
+
+    def would_leave(self, length: int, now: float) -> float:
+        return max(now, self.last, self.filled_from + length * self.per_byte)
+
+    def _serve(self, index: int, ready: float) -> None:
+        size = self.lengths[index] * self.per_byte
+        start = max(ready, self.last)
+        departure = max(start, self.filled_from + size)
+        self.limited[index] = departure > start
+        self.departures[index] = self.last = departure
+        self.filled_from = max(self.filled_from, departure - self.depth) + size
 
 
 @dataclass
@@ -184,7 +246,8 @@ def replay(passage: Passage, phases: Sequence[Phase], red: bool, counted: Counte
     """Replay one direction. `red`: the queue is RED and may drop at any length."""
     t_ns = passage.entered.t_ns
     base = int(t_ns[0]) if len(t_ns) else 0
-    link = _Bottleneck([replace(p, start_ns=p.start_ns - base) for p in phases], passage.entered.length.tolist())
+    server = _Serial if phases[0].burst_bytes is None else _Bucket
+    link = server([replace(p, start_ns=p.start_ns - base) for p in phases], passage.entered.length.tolist())
     queue, loss = (_Budget(times - base, totals) for times, totals in (counted.queue, counted.loss))
     fates = np.zeros(len(t_ns), np.uint8)
     # The access delay of its flow is over only so long after a packet was due.
@@ -246,7 +309,8 @@ def accounted(passage: Passage, phases: Sequence[Phase], counted: Counted) -> Re
     starts = np.array([phase.start_ns for phase in phases[1:]], np.int64)
     unknown = np.full(len(t_ns), -1, np.int64)
     no = np.zeros(len(t_ns), np.bool_)
-    return Replay(unknown, unknown, no, fates, np.searchsorted(starts, t_ns, side="right").astype(np.int64), no)
+    own = np.zeros(len(t_ns), np.int64)
+    return Replay(unknown, own, unknown, no, fates, np.searchsorted(starts, t_ns, side="right").astype(np.int64), no)
 
 
 def _result(
@@ -261,7 +325,8 @@ def _result(
     calm = passage.arrived & accepted
     for start in starts:
         calm &= np.abs(departure - start) > GUARD
-    return Replay(departure, due, np.array(link.limited, np.bool_), fates, phase.astype(np.int64), calm)
+    own = np.round(link.own).astype(np.int64)
+    return Replay(departure, own, due, np.array(link.limited, np.bool_), fates, phase.astype(np.int64), calm)
 
 
 def calibrated(passage: Passage, phases: Sequence[Phase], red: bool, counted: Counted) -> Replay:

@@ -2,9 +2,13 @@
 
 The program is data and runs unchanged on the host kernel, in the lab kernel in real time, and in virtual
 time. Layout, for each direction alike: what enters on one interface is redirected to an ifb whose queueing
-discipline is the bottleneck (tbf over a fifo or red); it then leaves by the other interface, whose netem
+discipline is the bottleneck (a fifo or red, and what serves it); it then leaves by the other interface, whose netem
 adds delay, jitter and loss. So the bottleneck queue comes first, then delay and loss, and one network
 namespace with NET_ADMIN is enough.
+
+What serves the queue is a serial server in virtual time: hfsc lets a packet go when all before it have been sent, and
+a netem on the way out, ahead of the delay, takes the packet's own time. Real time has late timers, and a path may
+ask for a bucket: then it is tbf.
 
 Behind a service process the ifb has a tbf that holds nothing back, red if asked for, and a netem that lets one
 packet go at each opportunity. Flows with access delays of their own each find a netem of their own on the way
@@ -12,6 +16,7 @@ out: a prio chooses it by the address of the destination.
 """
 
 from harness.path.arithmetic import (
+    Server,
     ack_limited_rate,
     ack_limited_time,
     bdp_bytes,
@@ -26,6 +31,7 @@ __all__ = [
     "Command",
     "LinkProgram",
     "PathProgram",
+    "Server",
     "TimedCommands",
     "ack_limited_rate",
     "ack_limited_time",

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from harness.model import MTU, DropTail, GilbertElliott, Link, LinkChange, Path, Red
-from harness.path.arithmetic import FRAME, burst_bytes, netem_limit, opportunity_gap, queue_bytes, size_bytes
+from harness.path.arithmetic import (
+    FRAME,
+    Server,
+    burst_bytes,
+    curve_rate,
+    netem_limit,
+    opportunity_gap,
+    queue_bytes,
+    size_bytes,
+)
 from harness.units import Duration, Percentage, Rate
 
 #: One command as an argument vector. The interfaces are called `left` (client side) and `right`.
 Command = tuple[str, ...]
 Side = Literal["left", "right"]
+#: TCP port on which the simulator says that the path is up.
+READY_PORT = 57832
 #: Ahead of a queue with a service process: cuts super-packets and never holds one back (tc tbf rate, burst).
 UNLIMITED = ("10gbit", 2 * FRAME)
 #: Quantiles of the exponential distribution for netem (images/sim/exponential.py), and what tc is told as mean and
@@ -53,7 +64,8 @@ class LinkProgram(Record):
     rate_bps: int
     delay_ns: int
     jitter_ns: int
-    burst_bytes: int
+    burst_bytes: int | None
+    """The token bucket; None for a serial server, and for a service process."""
     limit_bytes: int | None
     limit_packets: int | None
     discipline: Literal["droptail", "red"]
@@ -126,39 +138,70 @@ def _netem(verb: str, link: Link, side: Side, place: Command, more: Duration, se
     )  # fmt: skip
 
 
+def _serial(link: Link, server: Server) -> bool:
+    """Whether the link sends one packet after the other, each in its own time."""
+    return link.service is None and burst_bytes(link, server) is None
+
+
 Access = Mapping[str, Duration]
 """Addresses of endpoints with an access delay of their own → the delay."""
 
 
-def _places(access: Access) -> list[tuple[Command, Duration]]:
-    """Where the netems of an egress are, and their access delays: the root alone, or the classes of a prio."""
+def _top(serial: bool) -> tuple[Command, str]:
+    """Place and handle of what delays: the egress's root, or below the netem that takes a packet's time."""
+    return (("parent", "1:", "handle", "2:"), "2:") if serial else (("root", "handle", "1:"), "1:")
+
+
+def _places(access: Access, serial: bool) -> list[tuple[Command, Duration]]:
+    """Where the netems of an egress are, and their access delays: the top alone, or the classes of a prio."""
     delays = sorted(set(access.values()))
+    place, top = _top(serial)
     if not delays:
-        return [(("root", "handle", "1:"), Duration(0))]
+        return [(place, Duration(0))]
     return [
-        (("parent", f"1:{band:x}", "handle", f"{band + 0x10:x}:"), delay)
+        (("parent", f"{top}{band:x}", "handle", f"{band + 0x10:x}:"), delay)
         for band, delay in enumerate((Duration(0), *delays), 1)
     ]
 
 
-def _egress(link: Link, side: Side, access: Access, seed: int) -> tuple[Command, ...]:
-    """Delay, jitter and loss of one direction, with its flows' own access delays."""
-    places = _places(access)
+def _transmission(verb: str, link: Link, side: Side, limit: int) -> Command:
+    """The second half of a serial server: a packet leaves after its own time, and behind the one before.
+
+    net/sched/sch_netem.c, netem_enqueue: max(now, when the last leaves) + length/rate, in ns. It keeps the order of
+    packets, which jitter and a falling delay do not, so that it is no part of the netem that delays.
+    """
+    return (
+        "tc", "qdisc", verb, "dev", side, "root", "handle", "1:", "netem", "limit", str(limit),
+        "rate", f"{link.rate.value}bit",
+    )  # fmt: skip
+
+
+def _room(states: Sequence[Link], access: Access) -> int:
+    """Packets that the egress of one direction may hold in any state of the path; a netem counts those inside it."""
+    more = max([Duration(0), *access.values()])
+    most = {"rate": max(link.rate for link in states), "delay": max(link.delay for link in states) + more}
+    return netem_limit(states[0].model_copy(update=most))
+
+
+def _egress(link: Link, side: Side, access: Access, seed: int, room: int, serial: bool) -> tuple[Command, ...]:
+    """A serial server's transmission; then delay, jitter and loss of one direction, with its flows' access delays."""
+    ahead = (_transmission("add", link, side, room),) if serial else ()
+    places = _places(access, serial)
     netems = tuple(_netem("add", link, side, place, more, seed + 2 * band) for band, (place, more) in enumerate(places))
     if len(places) == 1:
-        return netems
+        return (*ahead, *netems)
     bands = {delay: band for band, (_, delay) in enumerate(places, 1)}
-    prio = ("tc", "qdisc", "add", "dev", side, "root", "handle", "1:", "prio", "bands", str(len(places)),
-            "priomap", *["0"] * 16)  # fmt: skip
+    place, top = _top(serial)
+    prio = ("tc", "qdisc", "add", "dev", side, *place, "prio", "bands", str(len(places)), "priomap", *["0"] * 16)
     filters = []
     for address, delay in access.items():
         version = ip_address(address).version
         protocol, order, match, bits = ("ip", "1", "ip", "32") if version == 4 else ("ipv6", "2", "ip6", "128")
         filters.append(
-            ("tc", "filter", "add", "dev", side, "parent", "1:", "protocol", protocol, "prio", order, "u32",
-             "match", match, "dst", f"{address}/{bits}", "flowid", f"1:{bands[delay]:x}")
+            ("tc", "filter", "add", "dev", side, "parent", top, "protocol", protocol, "prio", order, "u32",
+             "match", match, "dst", f"{address}/{bits}", "flowid", f"{top}{bands[delay]:x}")
         )  # fmt: skip
-    return (prio, *netems, *filters)
+    return (*ahead, prio, *netems, *filters)
 
 
 def _slot(verb: str, link: Link, device: str, limit: int, mtu: int, seed: int, *, cold: bool) -> Command:
@@ -193,6 +236,21 @@ def _tbf(verb: str, device: str, rate: Rate, burst: int, limit: int) -> Command:
     )  # fmt: skip
 
 
+def _curve(verb: str, device: str, rate: Rate) -> Command:
+    """The first half of a serial server: one class of hfsc, which may have the link's rate and no more.
+
+    net/sched/sch_hfsc.c: a packet leaves the queue when all before it have been sent, as far as the upper limit goes
+    (update_vf: rtsc_y2x of the bytes so far), and an idle link saves nothing up (init_vf: rtsc_min). So the packet in
+    service is outside the queue, as at a device that transmits, and its own time is the egress's (`_transmission`).
+    A real-time curve (rt) would ignore the upper limit. tbf with a bucket of one frame keeps the same times with
+    that egress, but lets as many bytes out of the queue ahead of their time: twenty ACKs in place of one packet.
+    """
+    curve = ("rate", f"{curve_rate(rate)}bit")
+    return (
+        "tc", "class", verb, "dev", device, "parent", "1:", "classid", "1:1", "hfsc", "ls", *curve, "ul", *curve,
+    )  # fmt: skip
+
+
 def red_log_weight(minimum: int, burst: int, average_packet: int) -> int | None:
     """The Wlog that iproute2 takes for these values (tc/tc_red.c, tc_red_eval_ewma), or None."""
     excess = burst + 1 - minimum / average_packet
@@ -218,14 +276,14 @@ def red_burst(wq: float, minimum: int, average_packet: int) -> int:
     return fitting[len(fitting) // 2]
 
 
-def _queue(link: Link, device: str, rtt: Duration) -> tuple[Command, ...]:
-    """Commands for a queue that tbf's own byte-limited fifo is not."""
-    child = ("tc", "qdisc", "add", "dev", device, "parent", "1:", "handle", "10:")
+def _queue(link: Link, device: str, rtt: Duration, parent: str = "1:") -> Command:
+    """The queue behind `parent`."""
+    child = ("tc", "qdisc", "add", "dev", device, "parent", parent, "handle", "10:")
     queue = link.queue
     if isinstance(queue, DropTail):
-        if queue.size.unit != "packets":
-            return ()
-        return ((*child, "pfifo", "limit", str(round(queue.size.amount))),)
+        if queue.size.unit == "packets":
+            return (*child, "pfifo", "limit", str(round(queue.size.amount)))
+        return (*child, "bfifo", "limit", str(queue_bytes(link, rtt)))
     limit, low, high = (size_bytes(size, link, rtt) for size in (queue.limit, queue.min, queue.max))
     average = queue.average_packet.bytes
     burst = queue.burst if queue.burst is not None else red_burst(queue.wq or 0.002, low, average)
@@ -233,14 +291,25 @@ def _queue(link: Link, device: str, rtt: Duration) -> tuple[Command, ...]:
         "red", "limit", str(limit), "min", str(low), "max", str(high), "avpkt", str(average),
         "burst", str(burst), "bandwidth", f"{link.rate.value}bit", "probability", f"{queue.probability.fraction:g}",
     ]  # fmt: skip
-    return ((*child, *words, *(["ecn"] if queue.ecn else [])),)
+    return (*child, *words, *(["ecn"] if queue.ecn else []))
 
 
 def _redirect(side: Side, device: str) -> tuple[Command, ...]:
+    """Everything that enters goes through the bottleneck, but what endpoints say to their neighbours alone.
+
+    No router forwards that: IPv6's multicast reports and solicitations (RFC 3810, RFC 4861), which a kernel sends at
+    times of its own, and what asks the simulator whether the path is up. A report of 110 bytes would hold up the flows'
+    packets by 0.18 ms at 5 Mbit/s.
+    """
+    where = ("tc", "filter", "add", "dev", side, "parent", "ffff:", "protocol")
+    mirred = ("action", "mirred", "egress", "redirect", "dev", device)
+    everything = ("u32", "match", "u32", "0", "0", *mirred)
     rules = (
-        ("tc", "filter", "add", "dev", side, "parent", "ffff:", "protocol", protocol, "prio", prio,
-         "u32", "match", "u32", "0", "0", "action", "mirred", "egress", "redirect", "dev", device)
-        for protocol, prio in (("ip", "1"), ("ipv6", "2"))
+        (*where, "ip", "prio", "1", "u32", "match", "ip", "protocol", "6", "0xff",
+         "match", "ip", "dport", str(READY_PORT), "0xffff", "action", "pass"),
+        (*where, "ip", "prio", "2", *everything),
+        (*where, "ipv6", "prio", "3", "u32", "match", "ip6", "dst", "ff00::/8", "action", "pass"),
+        (*where, "ipv6", "prio", "4", *everything),
     )  # fmt: skip
     return (
         ("ip", "link", "add", device, "type", "ifb"),
@@ -250,23 +319,51 @@ def _redirect(side: Side, device: str) -> tuple[Command, ...]:
     )
 
 
-def _bottleneck(link: Link, device: str, rtt: Duration, mtu: int, seed: int) -> tuple[Command, ...]:
+def _bottleneck(link: Link, device: str, rtt: Duration, mtu: int, seed: int, server: Server) -> tuple[Command, ...]:
     """The queue of one direction and what serves it.
 
+    Below hfsc, too, RED sees neither idle times nor the packet in service: nothing asks an empty queue for a packet.
     With a service process: tbf, which takes whatever its child lets go; RED, if asked for, which sees all that waits
     as the backlog of its child; and the server. tbf peeks, so that RED does not take the time between opportunities
     for idle. RED must then hand over the very packet that was peeked at (net/sched/sch_red.c, red_dequeue:
     qdisc_dequeue_peeked); the lab kernel's does, but on an older one netem's first packet never leaves.
     """
-    if link.service is None:
-        return (_tbf("add", device, link.rate, burst_bytes(link), queue_bytes(link, rtt)), *_queue(link, device, rtt))
+    if link.service is not None:
+        return _behind_a_process(link, device, rtt, mtu, seed)
+    burst = burst_bytes(link, server)
+    if burst is None:
+        root = ("tc", "qdisc", "add", "dev", device, "root", "handle", "1:", "hfsc")
+        # A default class would do, but tc then writes counters that are no JSON (iproute2, tc/q_hfsc.c).
+        all_of_it = (
+            "tc",
+            "filter",
+            "add",
+            "dev",
+            device,
+            "parent",
+            "1:",
+            "protocol",
+            "all",
+            "matchall",
+            "classid",
+            "1:1",
+        )
+        return (root, _curve("add", device, link.rate), all_of_it, _queue(link, device, rtt, "1:1"))
+    bucket = _tbf("add", device, link.rate, burst, queue_bytes(link, rtt))
+    # A queue that counts bytes is tbf's own.
+    own = isinstance(link.queue, DropTail) and link.queue.size.unit != "packets"
+    return (bucket,) if own else (bucket, _queue(link, device, rtt))
+
+
+def _behind_a_process(link: Link, device: str, rtt: Duration, mtu: int, seed: int) -> tuple[Command, ...]:
+    assert link.service is not None
     rate, burst = UNLIMITED
     limit = round(link.held.amount)
     ahead = ("tc", "qdisc", "add", "dev", device, "root", "handle", "1:", "tbf", "rate", rate, "burst", str(burst),
              "limit", str(limit * FRAME))  # fmt: skip
     cold = bool(link.service.cold_start.value)
     # A drop-tail queue is the server's own.
-    discipline = _queue(link, device, rtt) if isinstance(link.queue, Red) else ()
+    discipline = (_queue(link, device, rtt),) if isinstance(link.queue, Red) else ()
     return (ahead, *discipline, _slot("add", link, device, limit, mtu, seed, cold=cold))
 
 
@@ -287,7 +384,7 @@ def _cold_starts(link: Link, device: str, mtu: int, seed: int) -> list[tuple[int
     return made
 
 
-def _figures(link: Link, device: str, ingress: Side, egress: Side, rtt: Duration) -> LinkProgram:
+def _figures(link: Link, device: str, ingress: Side, egress: Side, rtt: Duration, server: Server) -> LinkProgram:
     packets = link.held.unit == "packets" and (isinstance(link.queue, DropTail) or link.service is not None)
     return LinkProgram(
         device=device,
@@ -296,7 +393,7 @@ def _figures(link: Link, device: str, ingress: Side, egress: Side, rtt: Duration
         rate_bps=link.rate.value,
         delay_ns=link.delay.value,
         jitter_ns=link.jitter.value,
-        burst_bytes=burst_bytes(link),
+        burst_bytes=burst_bytes(link, server),
         limit_bytes=None if packets else queue_bytes(link, rtt),
         limit_packets=round(link.held.amount) if packets else None,
         discipline=link.queue.discipline,
@@ -318,26 +415,40 @@ def _apply(link: Link, change: LinkChange | None) -> Link:
 
 
 def _changed(
-    before: Link, after: Link, device: str, egress: Side, limit: int, access: Access, seed: int
+    before: Link,
+    after: Link,
+    device: str,
+    egress: Side,
+    limit: int,
+    room: int,
+    access: Access,
+    seed: int,
+    server: Server,
 ) -> list[Command]:
+    """The commands of a change. A packet that a serial server has begun keeps the end it was given."""
     commands: list[Command] = []
-    if after.rate != before.rate:
-        commands.append(_tbf("change", device, after.rate, burst_bytes(after), limit))
+    burst = burst_bytes(after, server)
+    if after.rate != before.rate and burst is None:
+        # The egress first: a change lets the packet at the head of the queue go.
+        commands.append(_transmission("change", after, egress, room))
+        commands.append(_curve("change", device, after.rate))
+    elif after.rate != before.rate and burst is not None:
+        commands.append(_tbf("change", device, after.rate, burst, limit))
     if after.delay != before.delay or after.loss != before.loss:
         commands.extend(
             _netem("change", after, egress, place, more, seed + 2 * band)
-            for band, (place, more) in enumerate(_places(access))
+            for band, (place, more) in enumerate(_places(access, _serial(after, server)))
         )
     return commands
 
 
-def _state(before: Link, after: Link) -> LinkState | None:
+def _state(before: Link, after: Link, server: Server) -> LinkState | None:
     if before == after:
         return None
     return LinkState(
         rate_bps=after.rate.value if after.rate != before.rate else None,
         delay_ns=after.delay.value if after.delay != before.delay else None,
-        burst_bytes=burst_bytes(after) if after.rate != before.rate else None,
+        burst_bytes=burst_bytes(after, server) if after.rate != before.rate else None,
         mean_loss=after.mean_loss if after.loss != before.loss else None,
     )
 
@@ -348,9 +459,10 @@ _DIRECTIONS: tuple[tuple[Literal["to_client", "to_server"], Side, Side], ...] = 
 )
 
 
-def compile_path(path: Path, seed: int = 1, access: Access | None = None) -> PathProgram:
+def compile_path(path: Path, server: Server, seed: int = 1, access: Access | None = None) -> PathProgram:
     """The program of a path. `seed` makes netem's loss and service times repeat, packet for packet.
 
+    `server`: what serves a queue at a constant rate where the path asks for no token bucket (`burst`) of its own.
     `access`: addresses of endpoints with an access delay of their own. ValueError for a queue that tc cannot express.
     """
     rtt, access = path.rtt, access or {}
@@ -358,6 +470,8 @@ def compile_path(path: Path, seed: int = 1, access: Access | None = None) -> Pat
     # Queues are sized once: a change of rate keeps the bytes.
     limits = {name: queue_bytes(link, rtt) for name, link in links.items()}
     seeds = {"to_client": seed, "to_server": seed + 1}
+    states = {name: _states(path, name) for name in links}
+    rooms = {name: _room(states[name], access) for name in links}
     setup: list[Command] = []
     if path.mtu != MTU:
         setup.extend(("ip", "link", "set", "dev", side, "mtu", str(path.mtu)) for side in ("left", "right"))
@@ -365,23 +479,31 @@ def compile_path(path: Path, seed: int = 1, access: Access | None = None) -> Pat
     for name, ingress, egress in _DIRECTIONS:
         link = links[name]
         setup.extend(_redirect(ingress, name))
-        setup.extend(_bottleneck(link, name, rtt, path.mtu, seeds[name] + _SLOT_SEED))
-        setup.extend(_egress(link, egress, access, seeds[name]))
+        setup.extend(_bottleneck(link, name, rtt, path.mtu, seeds[name] + _SLOT_SEED, server))
+        setup.extend(_egress(link, egress, access, seeds[name], rooms[name], _serial(link, server)))
         timed.extend(_cold_starts(link, name, path.mtu, seeds[name] + _SLOT_SEED))
-    figures = {name: _figures(links[name], name, ingress, egress, rtt) for name, ingress, egress in _DIRECTIONS}
+    figures = {name: _figures(links[name], name, ingress, egress, rtt, server) for name, ingress, egress in _DIRECTIONS}
     timeline = []
-    for change in path.changes:
-        states: dict[str, LinkState | None] = {}
+    for index, change in enumerate(path.changes):
+        new: dict[str, LinkState | None] = {}
         for name, _, egress in _DIRECTIONS:
-            towards_terminal = (name == "to_client") == (path.terminal == "client")
-            before = links[name]
-            after = _apply(before, change.forward if towards_terminal else change.return_)
-            commands = _changed(before, after, name, egress, limits[name], access, seeds[name])
+            before, after = states[name][index : index + 2]
+            commands = _changed(
+                before, after, name, egress, limits[name], rooms[name], access, seeds[name], server
+            )  # fmt: skip
             timed.extend((change.at.value, command) for command in commands)
-            states[name] = _state(before, after)
-            links[name] = after
-        timeline.append(PathChange(at=change.at.seconds, to_client=states["to_client"], to_server=states["to_server"]))
+            new[name] = _state(before, after, server)
+        timeline.append(PathChange(at=change.at.seconds, to_client=new["to_client"], to_server=new["to_server"]))
     return PathProgram(setup=tuple(setup), changes=_together(timed), links=figures, timeline=tuple(timeline))
+
+
+def _states(path: Path, name: str) -> list[Link]:
+    """One direction of the link, at first and after each change."""
+    towards_terminal = (name == "to_client") == (path.terminal == "client")
+    states = [path.to_client if name == "to_client" else path.to_server]
+    for change in path.changes:
+        states.append(_apply(states[-1], change.forward if towards_terminal else change.return_))
+    return states
 
 
 def _together(timed: list[tuple[int, Command]]) -> tuple[TimedCommands, ...]:

@@ -13,6 +13,7 @@ from typing import Literal
 from harness.model import Scenario
 from harness.outcome import Direction, EngineName
 from harness.parameters import ParameterValue
+from harness.path.arithmetic import bucket_share
 from harness.reports import CellResult
 from harness.reports.compare_figures import CpuRole, CpuUse, Side, cores_of, cpu_of, difference_of, kind_of, side_of
 from harness.stats import ENOUGH
@@ -30,7 +31,7 @@ BOUND = 0.7
 Reason = Literal[
     "one_engine", "no_run_counts", "not_measured",
     "within_tolerance",
-    "other_bits", "cpu_bound", "receive_drops", "intervals_overlap", "not_explained",
+    "other_bits", "token_bucket", "cpu_bound", "receive_drops", "intervals_overlap", "not_explained",
 ]  # fmt: skip
 Explanation = tuple[Reason, str]
 """A code, and words for people."""
@@ -170,6 +171,7 @@ def _explain(one: Comparison, engines: Mapping[EngineName, CellResult]) -> list[
     if one.within:
         return found
     assert one.compose and one.virtual and one.compose.interval and one.virtual.interval
+    found += _buckets(engines, one.tolerance)
     if _worse_in_real_time(one):
         found += [*_shortages(one.cpu, one.cores), *_receive_drops(one.compose, one.virtual)]
     spans = one.compose.interval, one.virtual.interval
@@ -196,6 +198,31 @@ def _other_bits(engines: Mapping[EngineName, CellResult]) -> list[Explanation]:
     one, other = (engines[name] for name in ("compose", "virtual"))
     differing = [name for name, part in _parts(one).items() if part != _parts(other)[name]]
     return [("other_bits", f"not the same experiment, other {' and '.join(differing)}")] if differing else []
+
+
+def _buckets(engines: Mapping[EngineName, CellResult], tolerance: float) -> list[Explanation]:
+    """Token buckets that only the real-time link has, as far as they are large enough to matter.
+
+    What a bucket takes off waits and adds to the queue is a share of the round trip or of the queue; from the
+    tolerance on it may move a figure as much.
+    """
+    real, exact = (engines[name] for name in ("compose", "virtual"))
+    path, found = real.cell.scenario.path, []
+    for name, link in (("to_client", path.to_client), ("to_server", path.to_server)):
+        burst, other = (_burst(result, name) for result in (real, exact))
+        if burst is None or other is not None:
+            continue
+        share = bucket_share(link, burst, path.rtt)
+        if share >= tolerance:
+            found.append(f"{burst:,} B {name.replace('_', ' ')} ({_percent(share)} of the round trip or the queue)")
+    return [("token_bucket", f"token bucket in real time: {' and '.join(found)}")] if found else []
+
+
+def _burst(result: CellResult, name: str) -> int | None:
+    """The token bucket of one direction in the last run whose link was proven."""
+    links = [measured.link for _, measured in result.runs if measured is not None and measured.link is not None]
+    burst: int | None = getattr(links[-1], name).burst_bytes if links else None
+    return burst
 
 
 def _parts(result: CellResult) -> dict[str, object]:

@@ -19,8 +19,9 @@ def read_counters(path: Path) -> pl.DataFrame:
 
     Columns: t_ns, device, and of the device's root discipline bytes, packets, drops, overlimits (cumulative),
     backlog (bytes) and qlen (packets); early, pdrop and marked are those of a RED queue on the device, 0
-    elsewhere (early counts forced drops too, pdrop those of the hard limit; net/sched/sch_red.c). The drops of
-    a tbf include those of the queue inside it (tbf_enqueue in net/sched/sch_tbf.c).
+    elsewhere (early counts forced drops too, pdrop those of the hard limit; net/sched/sch_red.c). The drops of a tbf
+    or hfsc include those of the queue inside it (tbf_enqueue, hfsc_enqueue), those of a netem or prio the losses of
+    the netems inside (netem_dequeue, prio_enqueue).
     """
     rows = []
     for sample in read_objects(path):

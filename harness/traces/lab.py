@@ -49,7 +49,8 @@ class LinkSettings(_Asked):
     rate_bps: int
     delay_ns: int
     jitter_ns: int = 0
-    burst_bytes: int
+    burst_bytes: int | None = None
+    """The token bucket that serves the queue; None where packets leave one after the other, each in its own time."""
     limit_bytes: int | None = None
     limit_packets: int | None = None
     mean_loss: float = 0.0

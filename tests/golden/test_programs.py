@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import get_args
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
@@ -10,7 +11,7 @@ from syrupy.assertion import SnapshotAssertion
 from harness.engines.compose_file import compose_text
 from harness.lab import build_lab
 from harness.model import Flow, Scenario
-from harness.path import compile_path
+from harness.path import Server, compile_path
 from harness.reports.by_hand import open_cell
 from harness.reports.explain import explain
 from harness.units import Duration, Size
@@ -53,21 +54,23 @@ PATHS = {
 }
 
 
+@pytest.mark.parametrize("server", get_args(Server))
 @pytest.mark.parametrize("name", PATHS)
-def test_path_programs(name: str, snapshot: SnapshotAssertion) -> None:
-    assert "\n".join(compile_path(PATHS[name], seed=42).lines()) == snapshot
+def test_path_programs(name: str, server: Server, snapshot: SnapshotAssertion) -> None:
+    assert "\n".join(compile_path(PATHS[name], server, seed=42).lines()) == snapshot
 
 
-def test_the_path_program_of_two_access_delays(snapshot: SnapshotAssertion) -> None:
+@pytest.mark.parametrize("server", get_args(Server))
+def test_the_path_program_of_two_access_delays(server: Server, snapshot: SnapshotAssertion) -> None:
     changing = path(forward=link(loss="1 %"), changes=[{"at": "5 s", "forward": {"delay": "300 ms"}}])
     delays = {"193.167.0.101": "20 ms", "fd00:cafe:cafe:0::101": "20 ms", "193.167.100.102": "5 ms"}
     access = {address: Duration.parse(delay) for address, delay in delays.items()}
-    assert "\n".join(compile_path(changing, 42, access).lines()) == snapshot
+    assert "\n".join(compile_path(changing, server, 42, access).lines()) == snapshot
 
 
 @pytest.mark.parametrize("one", SCENARIOS, ids=lambda one: one.name)
 def test_explanations_of_the_scenarios(one: Scenario, snapshot: SnapshotAssertion) -> None:
-    assert explain(one) == snapshot
+    assert explain(one, "compose") == snapshot
 
 
 def test_compose_file_of_one_pair(snapshot: SnapshotAssertion) -> None:

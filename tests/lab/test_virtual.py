@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from harness.bench.theory import LOOK
 from harness.engines.rootfs import RootFileSystems
 from tests.examples import ROOT
 from tests.lab.conftest import LINKS, Harness, Manifest, build_image, left_overs, local_image
@@ -31,7 +32,8 @@ def test_every_pair_transfers_over_an_exact_link(warm: Harness, harness: Harness
         assert link["kernel"].startswith("lab ")
         for direction in ("to_client", "to_server"):
             assert link[direction]["min_delay_ms"] == pytest.approx(20, abs=0.001)
-            assert link[direction]["lateness_p99_ms"] < 0.01
+            # Nothing but the flows is on the path, so that only looks at the clock are left: forty of them.
+            assert link[direction]["lateness_p99_ms"] <= 40 * LOOK / 1e6
             assert link[direction]["unasked_drops"] == 0
         # 40 ms for the handshake, 40 for the request, 1 MB at 20 Mbit/s: nothing can be faster.
         assert 0.48 < cell["measurements"]["completion"]["median"] < 1.0

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from harness.bench.links import (
+    BUCKET,
     Experiment,
     Row,
     drop_tail,
@@ -56,8 +57,10 @@ def mistaken() -> dict[str, Experiment]:
         "average_packet": "1280 B",
     }  # fmt: skip
     return {
-        "a packet less of queue": drop_tail(compile_path(symmetric(queue="48750 B")), path),
-        "0.2 % more rate": drop_tail(compile_path(symmetric(rate="10.02 Mbit/s")), path),
+        "a packet less of queue": drop_tail(compile_path(symmetric(queue="48750 B"), "serial"), path),
+        "0.2 % more rate": drop_tail(compile_path(symmetric(rate="10.02 Mbit/s"), "serial"), path),
+        "a token bucket": drop_tail(compile_path(symmetric(burst=BUCKET), "serial"), path),
+        "a serial link": drop_tail(compile_path(path, "serial"), symmetric(burst=BUCKET)),
         "another probability": random_early_detection(symmetric(queue=weak), runs=6),
     }
 
@@ -123,7 +126,7 @@ def test_the_programs_seed_decides_what_netem_drops(rootfs: Path, tmp_path: Path
 def test_what_waits_in_the_path_holds_no_sender_back(rootfs: Path, tmp_path: Path) -> None:
     """2.5 MB at once into a queue that holds them, from a socket whose buffer holds a tenth of that."""
     queue = link("10 Mbit/s", "10 ms", queue="4 MB")
-    program = compile_path(EmulatedPath.model_validate({"forward": queue, "return": queue}))
+    program = compile_path(EmulatedPath.model_validate({"forward": queue, "return": queue}), "serial")
     (passage,) = gauge([Trial(program, Stream((Train(2000, 0),)), drain_ns=3_000_000_000)], rootfs, tmp_path, core=CORE)
     assert not passage.lost.any()
     assert passage.sent_ns[-1] - passage.sent_ns[0] < 100e6

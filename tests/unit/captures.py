@@ -1,7 +1,7 @@
 """A small model of a run: packets through two modelled links, written as a run's artefacts.
 
-The link here is written after the kernel's tbf (tokens counted up, one packet at a time), not after the replay
-in harness.metrics.replay, so that the two check each other.
+The link here is written after the kernel's tbf (tokens counted up, one packet at a time), or after a device that
+sends (busy until a time), not after the replay in harness.metrics.replay, so that the two check each other.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Link:
 
     rate_bps: int = 10_000_000
     delay_ns: int = 50_000_000
-    burst_bytes: int = 3028
+    burst_bytes: int | None = 3028  # None: one packet is sent after the other
     limit_bytes: int = 100_000
     loss: float = 0.0
     vanish: float = 0.0  # share that nobody counts
@@ -67,53 +67,86 @@ class Carried:
     loss_drops: list[int] = field(default_factory=list)
 
 
+class _Road:
+    """A link with what waits for it. Times are ns since the first packet: as floats, those since the epoch are good
+    to 256 ns only."""
+
+    def __init__(self, link: Link, packets: Sequence[Packet], seed: int) -> None:
+        self.link, self.packets, self.dice, self.base = link, packets, random.Random(seed), packets[0].t_ns
+        self.result = Carried([None] * len(packets))
+        self.queue: deque[int] = deque()
+        self.backlog, self.rate = 0, link.rate_bps
+        self.bucket = link.burst_bytes or 0
+        self.tokens, self.clock, self.sending = float(self.bucket), 0.0, 0.0
+
+    def leave(self, moment: float) -> None:
+        """The head of the queue leaves the link."""
+        index, link = self.queue.popleft(), self.link
+        self.backlog -= self.packets[index].length
+        if self.dice.random() < link.loss:
+            self.result.loss_drops.append(self.base + round(moment))
+        elif self.dice.random() >= link.vanish:
+            late = self.dice.randrange(2 * link.late_ns) if link.late_ns else 0
+            self.result.out_ns[index] = self.base + round(moment) + link.delay_ns + late
+
+    def drain(self, now: float) -> None:
+        """What leaves until now."""
+        (self._send if self.link.burst_bytes is None else self._let_go)(now)
+
+    def _send(self, now: float) -> None:
+        while self.queue:
+            packet = self.packets[self.queue[0]]
+            begin = max(self.sending, packet.t_ns - self.base)
+            if begin > now:
+                return
+            self.sending = begin + packet.length * 8e9 / self.rate
+            self.leave(self.sending)
+
+    def _let_go(self, now: float) -> None:
+        while self.queue:
+            size = self.packets[self.queue[0]].length
+            wait = max(0.0, (size - self.tokens) * 8e9 / self.rate)
+            if self.clock + wait > now:
+                return
+            self.tokens += wait * self.rate / 8e9 - size
+            self.clock += wait
+            self.leave(self.clock)
+
+    def until(self, now: float) -> None:
+        """Time passes."""
+        self.drain(now)
+        # The head of the queue keeps its tokens; an idle link fills its bucket.
+        self.tokens = min(self.bucket, self.tokens + (now - self.clock) * self.rate / 8e9)
+        self.clock = now
+
+    def change(self, moment: float, rate: int) -> None:
+        """The rate is another from now on."""
+        self.until(moment)
+        self.rate, self.tokens = rate, float(self.bucket)
+
+    def enter(self, index: int) -> None:
+        """A packet comes."""
+        packet = self.packets[index]
+        now = packet.t_ns - self.base
+        self.until(now)
+        if self.backlog + packet.length > self.link.limit_bytes:
+            self.result.queue_drops.append(packet.t_ns)
+            return
+        self.queue.append(index)
+        self.backlog += packet.length
+        self.drain(now)
+
+
 def carry(link: Link, packets: Sequence[Packet], seed: int = 1) -> Carried:
     """Send packets, in order of time, through a link."""
-    dice = random.Random(seed)
-    base = packets[0].t_ns  # as floats, times since the epoch are good to 256 ns only
-    result = Carried([None] * len(packets))
-    queue: deque[int] = deque()
-    rate, tokens, clock, backlog = link.rate_bps, float(link.burst_bytes), 0.0, 0
-
-    def drain(now: float) -> None:
-        nonlocal tokens, clock, backlog
-        while queue:
-            size = packets[queue[0]].length
-            wait = max(0.0, (size - tokens) * 8e9 / rate)
-            if clock + wait > now:
-                return
-            tokens += wait * rate / 8e9 - size
-            clock += wait
-            index = queue.popleft()
-            backlog -= size
-            if dice.random() < link.loss:
-                result.loss_drops.append(base + round(clock))
-            elif dice.random() >= link.vanish:
-                late = dice.randrange(2 * link.late_ns) if link.late_ns else 0
-                result.out_ns[index] = base + round(clock) + link.delay_ns + late
-
-    def until(now: float) -> None:
-        nonlocal tokens, clock
-        drain(now)
-        # The head of the queue keeps its tokens; an idle link fills its bucket.
-        tokens = min(link.burst_bytes, tokens + (now - clock) * rate / 8e9)
-        clock = now
-
-    changed = link.rate_after is None
+    road, coming = _Road(link, packets, seed), link.rate_after
     for index, packet in enumerate(packets):
-        now = packet.t_ns - base
-        if not changed and link.rate_after is not None and link.rate_after[0] - base <= now:
-            until(link.rate_after[0] - base)
-            rate, tokens, changed = link.rate_after[1], float(link.burst_bytes), True
-        until(now)
-        if backlog + packet.length > link.limit_bytes:
-            result.queue_drops.append(packet.t_ns)
-        else:
-            queue.append(index)
-            backlog += packet.length
-            drain(now)
-    drain(float("inf"))
-    return result
+        if coming is not None and coming[0] <= packet.t_ns:
+            road.change(coming[0] - road.base, coming[1])
+            coming = None
+        road.enter(index)
+    road.drain(float("inf"))
+    return road.result
 
 
 def frame(packet: Packet, ttl: int = 64) -> bytes:

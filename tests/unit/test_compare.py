@@ -3,17 +3,18 @@ from __future__ import annotations
 import io
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from harness.outcome import Image, MeasuredRun
+from harness.outcome import DirectionProof, Image, LinkProof, MeasuredRun
 from harness.reports import CellResult
 from harness.reports.compare import BOUND, Comparison, comparisons, default_metrics
 from harness.reports.compare_views import markdown, report, show
 from tests.comparisons import completions, repeating, result, run
-from tests.examples import cell, implementation, scenario
+from tests.examples import cell, implementation, link, path, scenario
 
 
 def one(*results: CellResult, metric: str = "completion", within: float = 0.03) -> Comparison:
@@ -227,6 +228,31 @@ def test_cpu_shortage_cannot_make_real_time_faster() -> None:
     for goodput, reason in ((5, "cpu_bound"), (3, "not_explained")):
         virtual = result("virtual", run(completion=20, goodput=goodput))
         assert one(real, virtual, metric="goodput").reason == reason
+
+
+def with_bucket(result: CellResult, burst: int | None) -> CellResult:
+    """The same runs, whose link towards the client was proven to have such a bucket."""
+    link = LinkProof(valid=True, to_client=DirectionProof(burst_bytes=burst))
+    runs = tuple(
+        (run, measured.model_copy(update={"link": link}) if measured else None) for run, measured in result.runs
+    )
+    return replace(result, runs=runs)
+
+
+SMALL = scenario(path=path(forward=link("10 Mbit/s", "10 ms", queue="25 kB")))
+
+
+def test_a_token_bucket_that_only_real_time_has_is_a_reason() -> None:
+    """5 kB of a queue of 25 kB, with a difference either way."""
+    for virtual in (15, 25):
+        real, exact = completions("compose", 20, one=SMALL), completions("virtual", virtual, one=SMALL)
+        found = one(with_bucket(real, 5000), exact)
+        assert found.reason == "token_bucket"
+        assert "5,000 B to client (20 % of the round trip or the queue)" in found.explanation
+        # With a bucket in virtual time too, it is no difference; neither is one that is small beside the path.
+        assert one(with_bucket(real, 5000), with_bucket(exact, 5000)).reason == "not_explained"
+        assert one(with_bucket(real, 500), exact).reason == "not_explained"
+        assert one(real, exact).reason == "not_explained"
 
 
 def test_cpu_within_tolerance_explains_nothing() -> None:

@@ -90,9 +90,11 @@ def test_the_gaps_between_reds_drops_are_uniform_up_to_the_inverse_of_its_probab
     assert counts.early.std(ddof=1) == pytest.approx(sd, rel=0.25)
 
 
-def plain_red(times: list[int], parameters: RedParameters, generator: np.random.Generator) -> tuple[int, int]:
-    """RED of equal frames below tbf, written down once more, without arrays: (early, full)."""
-    cost, buffer = 8e9 * FRAME / RATE, 8e9 * BURST / RATE
+def plain_red(
+    times: list[int], burst: int | None, parameters: RedParameters, generator: np.random.Generator
+) -> tuple[int, int]:
+    """RED of equal frames below tbf, or a serial server, written down once more, without arrays: (early, full)."""
+    cost, buffer = 8e9 * FRAME / RATE, 8e9 * (burst or 0) / RATE
     waiting: list[float] = []
     tokens, last = buffer, float(times[0])
     average, count, threshold, early, full = 0.0, -1, 0.0, 0, 0
@@ -113,6 +115,10 @@ def plain_red(times: list[int], parameters: RedParameters, generator: np.random.
             early += 1
         elif FRAME * (len(waiting) + 1) > parameters.limit_bytes:
             full += 1
+        elif burst is None:
+            # The packet in service is no longer in the queue.
+            waiting.append(max(now, last))
+            last = waiting[-1] + cost
         else:
             leaves = max(now, last, last + cost - tokens)
             tokens = min(buffer, tokens + leaves - last) - cost
@@ -121,12 +127,13 @@ def plain_red(times: list[int], parameters: RedParameters, generator: np.random.
     return early, full
 
 
-def test_reds_counts_agree_with_a_plain_simulation_in_real_numbers() -> None:
+@pytest.mark.parametrize("burst", [BURST, None])
+def test_reds_counts_agree_with_a_plain_simulation_in_real_numbers(burst: int | None) -> None:
     stream = Stream((Train(600, 800_000, FRAME), Train(600, 800_000, FRAME, start_ns=3_000_000_000)))
     runs = 60
-    counts = red(stream.departures_ns, stream.frame_bytes, RATE, BURST, SLOW, 400)
+    counts = red(stream.departures_ns, stream.frame_bytes, RATE, burst, SLOW, 400)
     generator = np.random.default_rng(1)
-    plain = np.array([plain_red(stream.departures_ns.tolist(), SLOW, generator) for _ in range(runs)])
+    plain = np.array([plain_red(stream.departures_ns.tolist(), burst, SLOW, generator) for _ in range(runs)])
     for found, expected in ((plain[:, 0], counts.early), (plain[:, 1], counts.full)):
         error = expected.std() * np.sqrt(1 / runs + 1 / 400)
         assert abs(found.mean() - expected.mean()) < 3 * error
@@ -258,7 +265,7 @@ def test_a_change_is_bracketed_by_the_gap_that_is_another() -> None:
 
 
 def test_the_gauges_plan_has_the_streams_and_its_results_are_read_back(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    program = compile_path(path(changes=[{"at": "5 s", "forward": {"rate": "20 Mbit/s"}}]))
+    program = compile_path(path(changes=[{"at": "5 s", "forward": {"rate": "20 Mbit/s"}}]), "bucket")
     trial = Trial(program, Stream((Train(2, 1000, 100), Train(1, 0, 200, start_ns=5000)), "to_server"))
     plan = plan_document([trial])["trials"][0]
     assert plan["sender"] == "client0"

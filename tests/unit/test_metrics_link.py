@@ -54,6 +54,55 @@ def test_random_loss_behind_a_full_queue(tmp_path: Path) -> None:
     assert link.to_client.rate_mbps == pytest.approx(10, rel=1e-6)
 
 
+SERIAL = Link(burst_bytes=None)
+
+
+def test_a_serial_link_is_replayed_to_the_packet(tmp_path: Path) -> None:
+    link = prove(tmp_path, Recipe(SERIAL, SERIAL))
+    assert link.valid and link.problems == ()
+    down = link.to_client
+    assert down.queue_drops > 500 and down.unasked_drops == 0
+    # Less the packet's own time, which on this link is 0.06 ms for the smallest.
+    assert down.min_delay_ms == pytest.approx(50, abs=1e-5) and down.rate_mbps == pytest.approx(10, rel=1e-6)
+    assert down.lateness_p99_ms == pytest.approx(0, abs=1e-5) == link.to_server.lateness_p99_ms
+
+
+@pytest.mark.parametrize(
+    ("asked", "real", "sentence"),
+    [
+        (SERIAL, Link(), "to_client: the smallest delay was 48.96 ms, asked 50.00 ms (tolerance 1.0 ms)"),
+        (Link(), SERIAL, "packets left 2.1 ms late"),
+    ],
+)
+def test_a_bucket_is_no_serial_link(tmp_path: Path, asked: Link, real: Link, sentence: str) -> None:
+    """A packet of 1294 bytes takes 1.04 ms by itself, and two frames of credit are 2.4 ms of queue."""
+    link = prove(tmp_path, Recipe(asked, asked, real=real, real_up=real))
+    found = (*link.problems, f"packets left {link.to_client.lateness_p99_ms:.1f} ms late")
+    assert sentence in found
+
+
+def test_a_bucket_that_is_large_beside_the_path_is_worth_a_caution(tmp_path: Path) -> None:
+    small = Link(burst_bytes=20_000)
+    warnings = measure(tmp_path, write_run(tmp_path, Recipe(small, small))).warnings
+    assert [text for text in warnings if "token bucket of 20,000 B" in text and "20%" in text] != []
+    assert not [
+        text for text in measure(tmp_path / "b", write_run(tmp_path / "b", Recipe())).warnings if "buck" in text
+    ]
+
+
+def test_a_serial_link_changes_its_rate(tmp_path: Path) -> None:
+    moment = T0 + 1_502_000_000
+    event = {"event": "change", "index": 0, "at": 1.5, "t": moment / 1e9}
+    change = {"at": 1.5, "to_client": {"rate_bps": 4_000_000}, "to_server": None}
+    recipe = Recipe(
+        SERIAL, SERIAL, real=Link(burst_bytes=None, rate_after=(moment, 4_000_000)), load=1.1, changes=(change,),
+        change_events=(event,),
+    )  # fmt: skip
+    link = prove(tmp_path, recipe)
+    assert link.valid and link.to_client.queue_drops > 100 and link.to_client.unasked_drops == 0
+    assert link.to_client.lateness_p99_ms == pytest.approx(0, abs=1e-3)
+
+
 RATE = "Mbit/s in 2.5 s of busy queue, asked 10.000 Mbit/s (tolerance 1.0%)"
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 
@@ -11,8 +12,9 @@ from hypothesis import strategies as st
 from harness.lab import build_lab
 from harness.model import Flow
 from harness.path import burst_bytes, compile_path, ideal_time, queue_bytes, slow_start_time
+from harness.path.arithmetic import curve_rate
 from harness.path.program import PathProgram, red_burst, red_log_weight
-from harness.units import Duration, Size
+from harness.units import Duration, Rate, Size
 from tests.examples import ROOT, cell, link, path, scenario
 
 MEGABYTES = [Size.parse(f"{n} MB") for n in (2, 10, 100)]
@@ -54,9 +56,48 @@ def test_one_bdp_of_buffer(rate: str, expected: int) -> None:
 
 
 def test_the_token_bucket_holds_at_least_two_frames() -> None:
-    assert burst_bytes(link("0.5 Mbit/s")) == 2 * 1514
-    assert burst_bytes(link("250 Mbit/s")) == 125_000
-    assert burst_bytes(link(burst="10 kB")) == 10_000
+    assert burst_bytes(link("0.5 Mbit/s"), "bucket") == 2 * 1514
+    assert burst_bytes(link("10 Mbit/s"), "bucket") == 2 * 1514
+    assert burst_bytes(link("50 Mbit/s"), "bucket") == 12_500
+    assert burst_bytes(link("250 Mbit/s"), "bucket") == 125_000
+    assert burst_bytes(link(burst="10 kB"), "bucket") == 10_000
+
+
+def test_a_serial_link_has_a_bucket_only_where_one_is_asked_for() -> None:
+    assert burst_bytes(link(), "serial") is None
+    assert burst_bytes(link(burst="10 kB"), "serial") == 10_000
+    asked = compile_path(path(forward=link(burst="10 kB")), "serial")
+    assert (asked.links["to_client"].burst_bytes, asked.links["to_server"].burst_bytes) == (10_000, None)
+    assert [command[-7:] for command in asked.setup if "tbf" in command] == [
+        ("tbf", "rate", "50000000bit", "burst", "10000", "limit", "4062500")
+    ]
+
+
+@given(rate=st.integers(1000, 10**9))
+def test_a_curve_is_never_slower_than_its_rate_and_hardly_faster(rate: int) -> None:
+    """As the kernel takes it: whole bytes per second, and the time of a byte rounded up (m2ism)."""
+    told = curve_rate(Rate(rate))
+    assert told % 8 == 0
+    slope = -(-(15_625_000 << 14) // (told // 8))
+    assert slope / (15_625_000 << 14) <= 8 / rate
+    assert 8 / rate - slope / (15_625_000 << 14) < 8 / rate * (8e-3 if rate < 10_000 else 1e-3)
+
+
+def test_a_serial_link_changes_its_rate_in_both_places_at_one_moment() -> None:
+    slower = {"at": "5 s", "forward": {"rate": "10 Mbit/s"}}
+    (change,) = compile_path(path(changes=[slower]), "serial").changes
+    assert [command[:3] for command in change.commands] == [("tc", "qdisc", "change"), ("tc", "class", "change")]
+    assert all("10000000bit" in command for command in change.commands)
+
+
+def test_the_egress_of_a_serial_link_has_room_for_every_state_of_the_path() -> None:
+    faster = {"at": "5 s", "forward": {"rate": "500 Mbit/s"}}
+    program = compile_path(path(changes=[faster]), "serial")
+    (root,) = [
+        command for command in program.setup if command[4:7] == ("left", "root", "handle") and "netem" in command
+    ]
+    # 325 ms of frames of 60 bytes, a quarter more, and a thousand.
+    assert int(root[root.index("limit") + 1]) == 1000 + math.ceil(1.25 * 500e6 * 0.325 / 8 / 60)
 
 
 def test_red_weights_are_those_of_iproute2() -> None:
@@ -68,18 +109,18 @@ def test_red_weights_are_those_of_iproute2() -> None:
 
 
 def test_what_does_not_change_needs_no_command() -> None:
-    program = compile_path(path(changes=[{"at": "5 s", "forward": {"rate": "50 Mbit/s"}}]))
+    program = compile_path(path(changes=[{"at": "5 s", "forward": {"rate": "50 Mbit/s"}}]), "serial")
     assert program.changes == ()
 
 
 def test_the_seed_reaches_every_loss_and_nothing_else() -> None:
-    lossless, lossy = compile_path(path(), seed=7), compile_path(path(forward=link(loss="1 %")), seed=7)
+    lossless, lossy = (compile_path(path(forward=link(loss=loss)), "serial", seed=7) for loss in ("0 %", "1 %"))
     assert not any("seed" in command for command in lossless.setup)
     assert [command[command.index("seed") + 1] for command in lossy.setup if "seed" in command] == ["7"]
 
 
 def test_an_upload_compiles_to_the_same_links_the_other_way_round() -> None:
-    down, up = compile_path(path()), compile_path(path(terminal="server"))
+    down, up = (compile_path(path(terminal=end), "serial") for end in ("client", "server"))
     assert down.links["to_client"].rate_bps == up.links["to_server"].rate_bps == 50_000_000
     assert up.links["to_client"].rate_bps == 10_000_000
 
@@ -89,7 +130,7 @@ def test_an_upload_compiles_to_the_same_links_the_other_way_round() -> None:
 
 def served(rate: str = "2.64 Mbit/s", mtu: int = 1500, **service: str) -> PathProgram:
     behind = link(rate, queue="20 packets", service={"process": "poisson", **service})
-    return compile_path(path(forward=behind, mtu=mtu))
+    return compile_path(path(forward=behind, mtu=mtu), "serial")
 
 
 def slot(command: tuple[str, ...]) -> tuple[str, ...]:
@@ -153,9 +194,7 @@ def test_access_delays_hold_for_both_ends_of_a_flow_and_both_ip_versions() -> No
     flows = [Flow(download=Size.parse("1 MB")), far]
     setup = build_lab(cell(scenario(flows=flows, objectives=[])), 0, slot=2).program.setup
     for side in ("left", "right"):
-        rules = [
-            command for command in setup if command[:5] == ("tc", "filter", "add", "dev", side) and "dst" in command
-        ]
+        rules = [command for command in setup if command[:7] == ("tc", "filter", "add", "dev", side, "parent", "2:")]
         matched = [command[command.index("dst") + 1] for command in rules]
         assert matched == [
             "193.167.2.101/32", "fd00:cafe:cafe:2::101/128", "193.167.102.101/32", "fd00:cafe:cafe:102::101/128",

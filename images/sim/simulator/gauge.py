@@ -198,6 +198,26 @@ def send(sock: socket.socket, trains: list[Train], zero: int) -> int:
     return number
 
 
+def send_each(sock: socket.socket, departures: list[int], sizes: list[int], zero: int) -> int:
+    """Send packets, numbered through, each at its time after `zero` (ns since the epoch). Their number."""
+    timer = os.timerfd_create(time.CLOCK_REALTIME)
+    payloads = {size: bytearray(size - HEADERS) for size in set(sizes)}
+    before = -1
+    for number, (moment, size) in enumerate(zip(departures, sizes, strict=True)):
+        if moment != before:
+            # A time that has passed, because packets came too close for the sender, is over at once.
+            os.timerfd_settime_ns(timer, flags=os.TFD_TIMER_ABSTIME, initial=zero + moment)
+            os.read(timer, 8)
+            before = moment
+        payload = payloads[size]
+        struct.pack_into("!I", payload, 0, number)
+        sock.send(payload)
+        if (number + 1) % SIGN == 0:
+            say("")
+    os.close(timer)
+    return len(sizes)
+
+
 def start_changes(changes: list[dict[str, Any]], zero: int) -> tuple[int, int]:
     """Apply scheduled commands in namespace sim. (process, a pipe with when each was done, ns after `zero`)."""
     reader, writer = os.pipe()
@@ -232,6 +252,8 @@ def finish_changes(process: int, pipe: int) -> list[int]:
 def trial(number: int, plan: dict[str, Any]) -> dict[str, Any]:
     """Send one stream through one program, write passage-N.csv, and return what else there is to say.
 
+    The stream is `trains`, or the times and sizes of its packets.
+
     CommandError when the kernel refuses a command.
     """
     before = links()
@@ -240,10 +262,11 @@ def trial(number: int, plan: dict[str, Any]) -> dict[str, Any]:
     receiver = next(name for name in HOSTS if name != plan["sender"])
     arrivals = _receiver(receiver)
     sock, tap = _sender(plan["sender"], receiver)
-    trains = [Train(**item) for item in plan["trains"]]
+    trains = [Train(**item) for item in plan.get("trains", [])]
+    first = trains[0].start_ns if trains else plan["departures_ns"][0]
     zero = time.time_ns() + AHEAD
-    changing = start_changes(plan["changes"], zero + trains[0].start_ns) if plan["changes"] else None
-    count = send(sock, trains, zero)
+    changing = start_changes(plan["changes"], zero + first) if plan["changes"] else None
+    count = send(sock, trains, zero) if trains else send_each(sock, plan["departures_ns"], plan["frame_bytes"], zero)
     time.sleep(plan["drain_ns"] / 1e9)
     changed = finish_changes(*changing) if changing else []
     sent, received = (array.array("q", [NEVER]) * count for _ in range(2))

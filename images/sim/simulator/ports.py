@@ -5,14 +5,19 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import os
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from simulator.shell import run_program
+from simulator.wire import write_sysctl
 
 SIM = "sim"
 ETHERNET_MTU = 1500
 NAMESPACES = Path("/run/netns")
+#: Until a kernel has said what it says when interfaces come up (multicast reports, duplicate address detection; RFC
+#: 3810 §9.11, RFC 4862 §5.4), seconds: it would pass a path beside the flows.
+QUIET = 4.0
 
 
 @contextlib.contextmanager
@@ -73,6 +78,7 @@ def connect(
 ) -> None:
     """Make the network. `simulator`: side → addresses; `hosts`: name → (side, addresses). CommandError if refused.
 
+    Returns when its interfaces have fallen silent, which costs no wall time where time is virtual.
     `mtu` is that of every interface with an address; the bridges between them carry more.
     """
     commands = [["ip", "netns", "add", name] for name in (SIM, *hosts)]
@@ -86,3 +92,8 @@ def connect(
     }.items():
         with inside(name):
             run_program(_own(devices, mtu))
+    with inside(SIM):
+        # What the agent sets, too: a router joins groups of its own, and reports them.
+        for name in ("net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"):
+            write_sysctl(name, "1")
+    time.sleep(QUIET)
