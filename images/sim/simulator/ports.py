@@ -92,6 +92,11 @@ def connect(
     }.items():
         with inside(name):
             run_program(_own(devices, mtu))
+    for name, (side, _) in hosts.items():
+        # Nobody asks again whether the simulator is still there: that would pass the path, too.
+        known = ["lladdr", mac(simulator[side]), "dev", "eth0", "nud", "permanent"]
+        with inside(name):
+            run_program([["ip", "neigh", "replace", own.partition("/")[0], *known] for own in simulator[side]])
     with inside(SIM):
         # What the agent sets, too: a router joins groups of its own, and reports them.
         for name in ("net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"):
