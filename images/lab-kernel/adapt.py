@@ -178,63 +178,22 @@ put(architecture, r"#include <os\.h>\n", behind="#include <lab_cpu.h>\n")
 put(architecture, r"\tint i = 0;\n\n#if IS_ENABLED\(CONFIG_SMP\)\n",
     ahead="\tif (lab_show_cpuinfo(m))\n\t\treturn 0;\n")  # fmt: skip
 
-# A program sees as much of its processor's state in a signal frame as the processor it knows has. The host's kernel
-# wants back what it wrote into its own frame: what it keeps there for itself (sw_reserved) and the rest of the state.
+# A program's signal frames hold the state of the processor that it knows.
+add("lab_xstate.h", UM / "include/shared/lab_xstate.h")
 signal = Path("arch/x86/um/signal.c")
-put(signal, r"#include <asm/sigframe\.h>\n", behind="#include <lab_cpu.h>\n")
-put(
-    signal,
-    r"static int copy_sc_from_user\(struct pt_regs \*regs,\n",
-    ahead="""/* Bytes of processor state in the frames of programs, without FP_XSTATE_MAGIC2. */
-static unsigned long frame_fp_size(void)
-{
-	return lab_cpu_fixed ? LAB_XSTATE_SIZE : host_fp_size;
-}
-
-static int lab_xstate_from_user(struct _xstate *state, const struct _xstate __user *from)
-{
-	const size_t reserved = offsetof(struct _fpstate, sw_reserved);
-	struct _header header;
-
-	BUILD_BUG_ON(sizeof(struct _xstate) != LAB_XSTATE_SIZE);
-	if (copy_from_user(&state->fpstate, &from->fpstate, reserved) ||
-	    copy_from_user(&header, &from->xstate_hdr, sizeof(header)) ||
-	    copy_from_user(&state->ymmh, &from->ymmh, sizeof(state->ymmh)))
-		return 1;
-	state->xstate_hdr.xfeatures &= ~(__u64)LAB_XSTATE_FEATURES;
-	state->xstate_hdr.xfeatures |= header.xfeatures & LAB_XSTATE_FEATURES;
-	return 0;
-}
-
-""",
-)
+put(signal, r"#include <asm/sigframe\.h>\n", behind="#include <lab_xstate.h>\n")
 change(
     signal,
+    (r"copy_from_user\(regs->regs\.fp, from_fp64, host_fp_size\)", "lab_xstate_from_user(regs->regs.fp, from_fp64)"),
+    (r"copy_to_user\(to_fp64, regs->regs\.fp, host_fp_size\)", "lab_xstate_to_user(to_fp64, regs->regs.fp)"),
+    (r"if \(host_fp_size <= sizeof\(to_fp64->fpstate\)\)", "if (lab_xstate_size() <= sizeof(to_fp64->fpstate))"),
     (
-        r"\terr = copy_from_user\(regs->regs\.fp, from_fp64, host_fp_size\);\n",
-        "\terr = lab_cpu_fixed ? lab_xstate_from_user((struct _xstate *)regs->regs.fp, from_fp64) :\n"
-        "\t\tcopy_from_user(regs->regs.fp, from_fp64, host_fp_size);\n",
+        r"__put_user\(host_fp_size \+ FP_XSTATE_MAGIC2_SIZE,\n\t\t   &to_fp64",
+        "__put_user(lab_xstate_size() + FP_XSTATE_MAGIC2_SIZE,\n\t\t   &to_fp64",
     ),
-    (
-        r"\tif \(copy_to_user\(to_fp64, regs->regs\.fp, host_fp_size\)\)\n\t\treturn 1;\n",
-        "\tif (copy_to_user(to_fp64, regs->regs.fp, frame_fp_size()))\n\t\treturn 1;\n"
-        "\tif (lab_cpu_fixed) {\n"
-        "\t\t__u64 features = ((struct _xstate *)regs->regs.fp)->xstate_hdr.xfeatures & LAB_XSTATE_FEATURES;\n\n"
-        "\t\t__put_user(features, &to_fp64->xstate_hdr.xfeatures);\n"
-        "\t\t__put_user(LAB_XSTATE_FEATURES, &to_fp64->fpstate.sw_reserved.xfeatures);\n"
-        "\t}\n",
-    ),
-    (r"\tif \(host_fp_size <= sizeof\(to_fp64->fpstate\)\)", "\tif (frame_fp_size() <= sizeof(to_fp64->fpstate))"),
-    (
-        r"\t__put_user\(host_fp_size \+ FP_XSTATE_MAGIC2_SIZE,\n\t\t   &to_fp64",
-        "\t__put_user(frame_fp_size() + FP_XSTATE_MAGIC2_SIZE,\n\t\t   &to_fp64",
-    ),
-    (r"\t__put_user\(host_fp_size, &to_fp64", "\t__put_user(frame_fp_size(), &to_fp64"),
-    (r"\(void __user \*\)to_fp64 \+ host_fp_size\)", "(void __user *)to_fp64 + frame_fp_size())"),
-    (
-        r"\tunsigned long math_size = host_fp_size \+ FP_XSTATE_MAGIC2_SIZE;",
-        "\tunsigned long math_size = frame_fp_size() + FP_XSTATE_MAGIC2_SIZE;",
-    ),
+    (r"__put_user\(host_fp_size, &to_fp64", "__put_user(lab_xstate_size(), &to_fp64"),
+    (r"\(void __user \*\)to_fp64 \+ host_fp_size\)", "(void __user *)to_fp64 + lab_xstate_size())"),
+    (r"unsigned long math_size = host_fp_size \+", "unsigned long math_size = lab_xstate_size() +"),
 )
 
 # Testimony: the random bytes that programs are handed, and their system calls.

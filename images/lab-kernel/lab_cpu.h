@@ -27,9 +27,7 @@ extern int lab_cpu_fixed;
 void lab_cpu_take(const struct lab_cpuid *needed, int count);
 unsigned long long lab_noise(void);
 
-/* User-visible size of a signal frame's processor state: x87, SSE, header, upper halves of AVX. */
-#define LAB_XSTATE_SIZE 832
-/* Bits of XCR0 that go with it. */
+/* Bits of XCR0: x87, SSE, AVX. */
 #define LAB_XSTATE_FEATURES 7
 
 #endif
