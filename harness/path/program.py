@@ -334,21 +334,9 @@ def _bottleneck(link: Link, device: str, rtt: Duration, mtu: int, seed: int, ser
     if burst is None:
         root = ("tc", "qdisc", "add", "dev", device, "root", "handle", "1:", "hfsc")
         # A default class would do, but tc then writes counters that are no JSON (iproute2, tc/q_hfsc.c).
-        all_of_it = (
-            "tc",
-            "filter",
-            "add",
-            "dev",
-            device,
-            "parent",
-            "1:",
-            "protocol",
-            "all",
-            "matchall",
-            "classid",
-            "1:1",
-        )
-        return (root, _curve("add", device, link.rate), all_of_it, _queue(link, device, rtt, "1:1"))
+        everything = ("protocol", "all", "matchall", "classid", "1:1")
+        into_class = ("tc", "filter", "add", "dev", device, "parent", "1:", *everything)
+        return (root, _curve("add", device, link.rate), into_class, _queue(link, device, rtt, "1:1"))
     bucket = _tbf("add", device, link.rate, burst, queue_bytes(link, rtt))
     # A queue that counts bytes is tbf's own.
     own = isinstance(link.queue, DropTail) and link.queue.size.unit != "packets"
