@@ -13,14 +13,13 @@ from harness.units import Duration, QueueSize, Rate, Size
 Server = Literal["serial", "bucket"]
 #: A full frame as tc counts it, bytes.
 FRAME = MTU + FRAME_HEADER
-#: How late a timer may wake tbf in real time before capacity is lost, seconds: below a rate (bit/s), and from it on.
+#: How late a timer may wake tbf in real time before capacity is lost, seconds.
 #: `make bench` prints the table: what share of its rate an always full queue is served at, by bucket. On two virtual
 #: cores with other work on both (load 3 to 4), lab kernel, 1294-byte frames: 2 Mbit/s, one frame 100.0 %; 10 Mbit/s,
 #: one frame 99.7 %, two 99.9 %, 4 ms 100.0 %; 50 Mbit/s, one frame 98.3 %, two 99.0 %, 1 ms 98.4 and 99.2 %, 2 ms 99.5
-#: to 99.8 %, 4 ms 99.6 to 99.8 %. So 2 ms is the least that stays within half of the 1 % that a link may be off, with
-#: that work for a margin. At 250 Mbit/s that machine had no time left (2 ms 81 to 99.6 %, 4 ms 84 to 96 %), which
-#: tells nothing of timers: there it stays as large as it was on machines that keep up.
-WAKE_UP, WAKE_UP_BUSY, BUSY_RATE = 0.002, 0.004, 100_000_000
+#: to 99.8 %, 4 ms 99.6 to 99.8 %. Real endpoints need more than that sender: with 2 ms at 20 Mbit/s three of twelve
+#: transfers lost 2.4 to 4 % there. At 250 Mbit/s that machine had no time left (2 ms 81 to 99.6 %, 4 ms 84 to 96 %).
+WAKE_UP = 0.004
 #: RFC 9002 §7.2: ten datagrams of 1200 bytes.
 INITIAL_WINDOW = 12_000
 #: An acknowledgement as tc counts it: Ethernet, IPv4 and UDP headers, a short-header packet with an ACK frame, bytes.
@@ -57,8 +56,7 @@ def burst_bytes(link: Link, server: Server) -> int | None:
         return link.burst.bytes
     if server == "serial":
         return None
-    late = WAKE_UP if link.rate.value < BUSY_RATE else WAKE_UP_BUSY
-    return max(2 * FRAME, math.ceil(link.rate.value * late / 8))
+    return max(2 * FRAME, math.ceil(link.rate.value * WAKE_UP / 8))
 
 
 def bucket_share(link: Link, burst: int, rtt: Duration) -> float:

@@ -57,8 +57,8 @@ def test_one_bdp_of_buffer(rate: str, expected: int) -> None:
 
 def test_the_token_bucket_holds_at_least_two_frames() -> None:
     assert burst_bytes(link("0.5 Mbit/s"), "bucket") == 2 * 1514
-    assert burst_bytes(link("10 Mbit/s"), "bucket") == 2 * 1514
-    assert burst_bytes(link("50 Mbit/s"), "bucket") == 12_500
+    assert burst_bytes(link("10 Mbit/s"), "bucket") == 5000
+    assert burst_bytes(link("50 Mbit/s"), "bucket") == 25_000
     assert burst_bytes(link("250 Mbit/s"), "bucket") == 125_000
     assert burst_bytes(link(burst="10 kB"), "bucket") == 10_000
 
