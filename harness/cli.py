@@ -108,12 +108,12 @@ def _print(text: str) -> None:
 
 def _assignment(option: str, word: str) -> tuple[str, str]:
     """NAME and VALUE of one --set or --vary; the name is a known one."""
-    from harness.sweep import dimensions
+    from harness.sweep import dimensions, is_name
 
     name, equals, value = word.partition("=")
     if not equals or not value:
         raise InputError(f"{option} {word}: expected NAME=VALUE", f"for example {option} server.congestion_control=bbr")
-    if name not in dimensions():
+    if not is_name(name):
         raise InputError(f"{option} {word}: nothing is called '{name}'", did_you_mean(name, dimensions()))
     return name, value
 

@@ -46,6 +46,14 @@ def dimensions() -> list[str]:
     ]
 
 
+def is_name(name: str) -> bool:
+    """Whether a name can be varied in some scenario: a dimension, or what one flow has (flow0.server).
+
+    Whether a scenario has such a flow, and a flow such a value, is for `points` to say.
+    """
+    return _FLOW.fullmatch(name) is not None or name in dimensions()
+
+
 def points(
     scenario: Scenario,
     fixed: Mapping[str, object],

@@ -26,6 +26,8 @@ BAD = [
     (("plan", "satellite/medium", "--clients", "ngtcp"), "no implementation 'ngtcp'", "ngtcp2"),
     (("run", "satellite/medium", "--servers", "quice"), "no implementation 'quice'", "quiche"),
     (("plan", "satellite/medium", "--set", "server.congestion=bbr"), "nothing is called", "server.congestion_control"),
+    (("plan", "satellite/medium", "--vary", "flow1.server=quiche"), "there are 1 flows", "flow0"),
+    (("plan", "dumbbell/fairness", "--vary", "flow0.serv=quiche"), "flow0.serv", ""),
     (("plan", "satellite/medium", "--set", "bbr"), "expected NAME=VALUE", "server.congestion_control=bbr"),
     (("plan", "satellite/medium", "--vary", "path.down.los=1%"), "nothing is called", "path.down.loss"),
     (("plan", "satellite/medium", "--vary", "pacing=on", "--vary", "pacing=off"), "given twice", "separated by commas"),
