@@ -24,7 +24,6 @@ OWNER_VARIABLE = "QUIC_LAB_OWNER"
 HERE = "/proc/self/cwd"
 #: What an init calls the folder of its lab on this machine.
 LAB = f"{HERE}/lab"
-
 #: Scratch folders are called this, then their owner.
 SCRATCH = "quic-lab"
 #: Seconds of the guest's own CPU time without any movement of its clock after which it is ended.

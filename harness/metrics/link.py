@@ -15,7 +15,7 @@ from harness.metrics.figures import busy_rate, idle_delay_ns, loss_probability, 
 from harness.metrics.phases import Phase
 from harness.metrics.replay import Fate
 from harness.metrics.view import RunView
-from harness.model import FRAME_HEADER
+from harness.model import FRAME_HEADER, Link
 from harness.outcome import DirectionProof, LinkProof
 from harness.path.arithmetic import FRAME, bucket_share
 from harness.path.program import COLD_GAP
@@ -174,8 +174,7 @@ def _longest_gap_ns(view: RunView, direction: Direction) -> int:
     """
     if not direction.served_at_random:
         return 0
-    path = view.run.cell.scenario.path
-    service = (path.to_client if direction.name == "to_client" else path.to_server).service
+    service = _link(view, direction).service
     cold = COLD_GAP.value if service is not None and service.cold_start.value else 0
     return max(cold, round(10 * _largest_frame(view) * 8e9 / direction.asked.rate_bps))
 
@@ -221,9 +220,7 @@ def _loss_problems(view: RunView, direction: Direction, proof: DirectionProof) -
     expected = float(losses[phase].mean()) if len(phase) else 0.0
     if entering <= 0 or expected == 0:
         return []
-    path = view.run.cell.scenario.path
-    model = (path.to_client if direction.name == "to_client" else path.to_server).loss
-    probability = loss_probability(proof.loss_drops, entering, expected, model)
+    probability = loss_probability(proof.loss_drops, entering, expected, _link(view, direction).loss)
     if probability >= IMPROBABLE:
         return []
     return [
@@ -264,10 +261,9 @@ def _cautions(view: RunView, direction: Direction, proof: DirectionProof) -> lis
     allowed = _allowed_lateness(view, direction.phases)
     if view.run.cell.engine == "compose" and late is not None and late > LATENESS_CAUTION * allowed:
         cautions.append(f"{direction.name}: packets left {late:.1f} ms late at the 99th percentile")
-    path = view.run.cell.scenario.path
-    link = path.to_client if direction.name == "to_client" else path.to_server
+    link = _link(view, direction)
     if proof.burst_bytes is not None and link.burst is None and not direction.served_at_random:
-        share = bucket_share(link, proof.burst_bytes, path.rtt)
+        share = bucket_share(link, proof.burst_bytes, view.run.cell.scenario.path.rtt)
         if share >= BUCKET_CAUTION:
             cautions.append(
                 f"{direction.name}: a token bucket of {proof.burst_bytes:,} B lets bursts through that "
@@ -278,6 +274,12 @@ def _cautions(view: RunView, direction: Direction, proof: DirectionProof) -> lis
     if direction.passage.appeared and not view.capture_drops:
         cautions.append(f"{direction.name}: {direction.passage.appeared} packets left that were not seen entering")
     return cautions
+
+
+def _link(view: RunView, direction: Direction) -> Link:
+    """One direction as the scenario has it."""
+    path = view.run.cell.scenario.path
+    return path.to_client if direction.name == "to_client" else path.to_server
 
 
 def _share(view: RunView, name: str) -> float | None:

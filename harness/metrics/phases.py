@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from harness.metrics.view import RunView
 
 
+#: What the default bucket of runs that do not say held, s: a later default is not theirs.
+_FORMER_WAKE_UP = 0.004
+
+
 @dataclass(frozen=True)
 class Phase:
     """One direction of the link, from `start_ns` until the next phase."""
@@ -54,7 +58,7 @@ def _next(before: Phase, new: LinkSettingsChange, start_ns: int) -> Phase:
     rate = before.rate_bps if new.rate_bps is None else new.rate_bps
     burst = new.burst_bytes
     if burst is None and before.burst_bytes is not None:
-        # Runs that do not say had a default bucket, of 4 ms, that followed the rate, or one that was asked for.
+        # Runs that do not say had a default bucket, which followed the rate, or one that was asked for.
         burst = _default_burst(rate) if before.burst_bytes == _default_burst(before.rate_bps) else before.burst_bytes
     return Phase(
         start_ns,
@@ -68,4 +72,4 @@ def _next(before: Phase, new: LinkSettingsChange, start_ns: int) -> Phase:
 
 
 def _default_burst(rate_bps: int) -> int:
-    return max(2 * FRAME, math.ceil(rate_bps * 0.004 / 8))
+    return max(2 * FRAME, math.ceil(rate_bps * _FORMER_WAKE_UP / 8))
