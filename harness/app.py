@@ -388,11 +388,15 @@ class _Ground:
 
     def needs(self, cell: Cell) -> tuple[frozenset[str], list[Step]]:
         """See `harness.campaign.Ground`."""
+        images = self._app.images
+        if cell.sim_kernel == "auto" and not images.sim_settled and self._is_here(images.sim_build("host")):
+            # To ask the host's kernel takes a moment where the image that asks is there.
+            images.settle_sim(_silent)
         builds = self._app.builds_of(cell)
-        if cell.sim_kernel == "auto" and not self._app.images.sim_settled:
-            assumed = self._app.images.sim_build("auto")
+        if cell.sim_kernel == "auto" and not images.sim_settled:
+            assumed = images.sim_build("auto")
             builds = [build for build in builds if build.reference != assumed.reference]
-            builds += self._app.images.builds_before_settling()
+            builds += images.builds_before_settling()
         every = {build.reference: build for needed in builds for build in self._with_missing_below(needed)}
         self._builds |= every
         steps = [
@@ -401,10 +405,13 @@ class _Ground:
         ]
         return frozenset(build.reference for build in builds), steps
 
-    def _with_missing_below(self, build: Build) -> list[Build]:
+    def _is_here(self, build: Build) -> bool:
         if build.reference not in self._present:
             self._present[build.reference] = inspect_image(build.reference) is not None
-        if self._present[build.reference]:
+        return self._present[build.reference]
+
+    def _with_missing_below(self, build: Build) -> list[Build]:
+        if self._is_here(build):
             return []
         return [*(one for below in build.on.values() for one in self._with_missing_below(below)), build]
 

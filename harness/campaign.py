@@ -21,7 +21,6 @@ from harness.plan import PlannedRun
 from harness.reports import CellResult, counted
 from harness.schedule import LANES, Step, Work, awaited, next_run, next_step, seconds_left
 
-
 #: Seconds after which the main thread looks up: a signal that another thread was given does not wake it.
 PULSE = 0.5
 
