@@ -174,8 +174,9 @@ def _mtu_discovery(role: Role, tried: Sequence[Tried]) -> Told:
 def _congestion_control(role: Role, tried: Sequence[Tried]) -> Told:
     """Every controller's transfer is another one, from the same seed and over the same losses.
 
-    In virtual time two transfers by the same controller are the same to the last byte, and so is all that is measured of
-    them; what differs is another controller's. Where qlog shows the window, Reno answers a loss with about a half, CUBIC with about 0.7 (RFC 9438 §4.6).
+    In virtual time two transfers by the same controller are the same to the last byte, and so is all that is
+    measured of them; what differs is another controller's. Where qlog shows the window, Reno answers a loss with
+    about a half, CUBIC with about 0.7 (RFC 9438 §4.6).
     """
     times = {str(value): measured.value("completion") for value, measured in tried}
     shown, wrong = [], []
@@ -188,9 +189,9 @@ def _congestion_control(role: Role, tried: Sequence[Tried]) -> Told:
         shown.append(text)
     if None in times.values():
         wrong.append("a transfer did not end")
-    for (one, its), (another, others) in itertools.combinations(tried, 2):
+    for (first, its), (second, others) in itertools.combinations(tried, 2):
         if its.measurements == others.measurements:
-            wrong.append(f"{one} and {another} are the same transfer")
+            wrong.append(f"{first} and {second} are the same transfer")
     return "; ".join(wrong), "; ".join(shown)
 
 
