@@ -8,6 +8,7 @@ from harness.errors import InputError
 from harness.model import Implementation
 from harness.reports import CellResult, compare_views, defaults, grid, vocabulary
 from harness.reports.compare import comparisons
+from harness.reports.documents.satellite import claim
 from harness.reports.markdown import report, summary
 
 #: Scenarios whose tables stand in the README itself.
@@ -29,7 +30,7 @@ def with_results(text: str, results: Sequence[CellResult]) -> str:
     """The README's text with its results section made anew. InputError when the markers are missing."""
     shown = [result for result in results if result.cell.scenario.name in SHOWN]
     everyone = [result for result in results if result.cell.scenario.name == EVERYONE]
-    content = f"{summary(results)}\n{grid.markdown(everyone)}\n{report(shown)}"
+    content = f"{summary(results)}\n{grid.markdown(everyone)}\n{report(shown)}\n{claim(results)}"
     return between(text, "results", content, "the README")
 
 

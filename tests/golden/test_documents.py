@@ -15,6 +15,7 @@ from harness.plan import Request, cells, named, points_of
 from harness.reports import CellResult, documents, flow_metrics
 from harness.reports.documents.figures import FIGURES, figures_markdown
 from harness.reports.documents.queues import queues
+from harness.reports.documents.satellite import claim, satellite
 from harness.reports.markdown import line
 from tests.examples import SIM, catalogue, images
 
@@ -58,6 +59,13 @@ def sharing() -> list[CellResult]:
     }
     more = {"jain_shared": [0.999], "mean_queue_delay": [11.1], "drop_rate": [0.0113]}
     return results("dumbbell/link-sharing", "ngtcp2", {**phases, **more})
+
+
+def medium(server: str, *times: float) -> list[CellResult]:
+    sizes = ("2MB", "10MB", "100MB")
+    return results(
+        "satellite/medium", server, {f"milestone_{size}": [time] * 3 for size, time in zip(sizes, times, strict=True)}
+    )
 
 
 def unfair() -> list[CellResult]:
@@ -104,7 +112,19 @@ def test_the_page(snapshot: SnapshotAssertion) -> None:
     droptail, red = queue("droptail", [4.0, 4.1, 4.2, 4.3]), queue("red", [4.5, 4.6, 4.7, 4.8])
     fair = [*pair("quiche", "ngtcp2", 3.0), *pair("quiche", "quiche", 4.6), *pair("ngtcp2", "quiche", 4.5)]
     page = documents.page(
-        [*sharing(), *unfair(), *background(), *quic_background(), *droptail, *red, *alone("quiche"), *fair, *links()],
+        [
+            *medium("picoquic", 2.2, 3.8, 19.3),
+            *medium("quiche", 5.9, 7.7, 24.6),
+            *sharing(),
+            *unfair(),
+            *background(),
+            *quic_background(),
+            *droptail,
+            *red,
+            *alone("quiche"),
+            *fair,
+            *links(),
+        ],
         {"sharing": "![x](figures/x.svg)\n"},
     )
     assert page == snapshot
@@ -114,6 +134,16 @@ def test_the_page(snapshot: SnapshotAssertion) -> None:
     # (9.2 - 3.0) / 9.2 is more than 1.25 times (9.2 - 4.6) / 9.2; of ngtcp2 alone nothing is known.
     assert line(["quiche cubic", "**0.67**", "0.50"]) in page
     assert line(["ngtcp2 cubic", "–", "–"]) in page
+
+
+def test_the_claim_stands_beside_the_pairs_that_meet_the_objectives() -> None:
+    met, missed = medium("picoquic", 2.2, 3.8, 19.3), medium("quiche", 5.9, 7.7, 24.6)
+    assert "in virtual time, of 2 pairs: ngtcp2 → picoquic." in claim([*met, *missed])
+    assert "in virtual time, of 1 pair: none." in claim(missed)
+    assert claim([]) == ""
+    row = next(line for line in satellite([*met, *missed]).splitlines() if line.startswith("| `satellite/medium`"))
+    assert row.endswith("| 2 | ngtcp2 → picoquic (2.20 / 3.80 / 19.30 s) | 1 |")
+    assert "| 1 | none | 1 |" in satellite(missed)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What the documents behind the dumbbell scenarios report, beside what stored runs measured: docs/documents.md."""
+"""What the documents behind the scenarios report, beside what stored runs measured: docs/documents.md."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from harness.reports import CellResult
 from harness.reports.documents.background import background
 from harness.reports.documents.fairness import fairness, links
 from harness.reports.documents.queues import queues
+from harness.reports.documents.satellite import satellite
 from harness.reports.documents.sharing import sharing
 
 
@@ -19,6 +20,7 @@ def page(results: Sequence[CellResult], figures: Mapping[str, str]) -> str:
         "figures are made\nfrom the same store (`harness plot`).\n"
     )
     parts = [
+        ("satellite", satellite),
         ("sharing", sharing),
         ("background", background),
         ("queues", queues),
