@@ -10,7 +10,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from harness.judge import judge
 from harness.metrics import VERSION
-from harness.outcome import MeasuredRun, Measurement, Outcome, Run
+from harness.outcome import LinkProof, MeasuredRun, Measurement, Outcome, Run
 from harness.plan import Request, cells, named, points_of
 from harness.reports import CellResult, documents, flow_metrics
 from harness.reports.documents.figures import FIGURES, figures_markdown
@@ -38,6 +38,7 @@ def results(scenario: str, server: str, values: Mapping[str, Sequence[float]], *
                 Run(cell=cell, repetition=number, outcome=Outcome(status="completed"), started_at="2026-11-21"),
                 MeasuredRun(
                     version=VERSION,
+                    link=LinkProof(valid=True),
                     measurements=tuple(
                         Measurement(name=name, value=row[number], unit="") for name, row in values.items()
                     ),

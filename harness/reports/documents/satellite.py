@@ -15,8 +15,8 @@ CLAIMS = {
 }
 _CLAIM = (
     "The document behind these cases (N. Kuhn, *Updates on QUIC over in-sequence paths with different "
-    "characteristics*)\nfound that, of its picoquic and curl clients with its picoquic and h2o servers, only a picoquic "
-    "client with a\npicoquic server meets the objectives."
+    "characteristics*)\nfound that, of its picoquic and curl clients with its picoquic and h2o servers, only a "
+    "picoquic client with a\npicoquic server meets the objectives."
 )
 
 
