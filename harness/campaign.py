@@ -213,12 +213,16 @@ class Campaign:
                 else:
                     self._side_by_side()
             except BaseException:
-                with self._changed:
-                    self._closed = True
-                # What goes on beside is not worth waiting for; it is done again when asked for.
-                self._ground.cancel()
+                self._abandon()
                 raise
         return list(self._lost.values())
+
+    def _abandon(self) -> None:
+        """End what goes on beside: it is not worth waiting for, and is done again when asked for."""
+        with self._changed:
+            # A build that is ended is no failure to tell of.
+            self._closed = True
+        self._ground.cancel()
 
     @contextmanager
     def _lanes(self) -> Iterator[None]:
@@ -302,7 +306,7 @@ class Campaign:
                     raise self._broken
             except BaseException:
                 # The pool waits for its threads: they end because of this.
-                self._ground.cancel()
+                self._abandon()
                 raise
 
 

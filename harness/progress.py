@@ -144,7 +144,7 @@ class Talk:
         if event.error.hint:
             self._say(f"hint: {event.error.hint}")
         if event.lost:
-            self._say(f"{counted(event.lost, 'run')} left out for want of the image {event.name}; the others go on")
+            self._say(f"{counted(event.lost, 'run')} left out for want of the image {event.name}")
 
     def _finished(self, event: RunFinished) -> None:
         self._ran += 1

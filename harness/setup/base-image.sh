@@ -12,7 +12,8 @@ fail() {
   printf 'error: %s\nhint: %s\n' "$1" "$2" >&2
   exit 3
 }
-as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi; }
+# shellcheck source=harness/setup/apt.sh
+. "$(dirname "$0")/apt.sh"
 
 docker image inspect "$tag" >/dev/null 2>&1 && exit 0
 mkdir -p "$state"
@@ -23,8 +24,7 @@ say "no registry answered for $tag; bootstrapping it with mmdebstrap"
 if ! command -v mmdebstrap >/dev/null 2>&1; then
   command -v apt-get >/dev/null 2>&1 ||
     fail "$tag could not be pulled: $(tail -n 1 "$state/pull.log")" "let this machine reach a registry, or load the image with 'docker load'"
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends mmdebstrap >>"$state/apt.log" 2>&1 ||
-    { as_root apt-get update && as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends mmdebstrap; } >>"$state/apt.log" 2>&1 ||
+  apt_get_install mmdebstrap >>"$state/apt.log" 2>&1 || { apt_update && apt_get_install mmdebstrap; } >>"$state/apt.log" 2>&1 ||
     fail "$tag could not be pulled and mmdebstrap could not be installed" "see $state/pull.log and $state/apt.log"
 fi
 # The mirror is the one this machine's apt uses; a machine that is not Debian's (Ubuntu) needs a pull.

@@ -14,6 +14,8 @@ COMPOSE_MINIMUM=2.26
 state=${1:?usage: docker.sh STATE_DIRECTORY}
 log=$state/dockerd.log
 mkdir -p "$state"
+# shellcheck source=harness/setup/apt.sh
+. "$(dirname "$0")/apt.sh"
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 fail() {
@@ -34,9 +36,6 @@ if engine_answers && compose_works && buildx_works; then
   exit 0
 fi
 
-as_root() {
-  if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
-}
 can_be_root() { [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }
 
 # shellcheck disable=SC1091
@@ -51,7 +50,7 @@ can_be_root || fail "no working Docker was found, and neither root nor password-
   "install and start $needed (Debian and Ubuntu: docker.io and its Compose v2 and Buildx packages), or run this as root"
 
 installable() { [ -n "$(apt-cache policy "$1" 2>/dev/null | sed -n 's/^  Candidate: //p' | grep -v '(none)')" ]; }
-apt_install() { as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@" >>"$state/apt.log" 2>&1 ||
+apt_install() { apt_get_install "$@" >>"$state/apt.log" 2>&1 ||
   fail "apt-get could not install $*" "the last lines of $state/apt.log say why: $(tail -n 3 "$state/apt.log" | tr '\n' ' ')"; }
 
 # The packages of the next Debian release, fetched through a private apt state whose sources are the
@@ -75,7 +74,7 @@ from_trixie() {
 
 if ! command -v dockerd >/dev/null 2>&1 || ! command -v docker >/dev/null 2>&1; then
   say "installing Docker Engine from ${PRETTY_NAME:-the distribution}'s packages"
-  as_root apt-get update >>"$state/apt.log" 2>&1 || fail "apt-get update failed" "see $state/apt.log"
+  apt_update >>"$state/apt.log" 2>&1 || fail "apt-get update failed" "see $state/apt.log"
   apt_install docker.io iptables ca-certificates
   # Debian 13 splits the client from the daemon.
   if ! command -v docker >/dev/null 2>&1; then apt_install docker-cli; fi

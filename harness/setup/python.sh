@@ -3,13 +3,14 @@
 set -euo pipefail
 
 root=${1:?usage: python.sh ROOT}
+here=$(cd "$(dirname "$0")" && pwd)
 cd "$root"
+state=.state
 
 fail() {
   printf 'error: %s\nhint: %s\n' "$1" "$2" >&2
   exit 3
 }
-as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi; }
 
 stamp=.venv/installed
 wanted=$(cat requirements.txt pyproject.toml | sha256sum)
@@ -27,15 +28,18 @@ done
 [ -n "$python" ] || fail "no Python 3.11 or newer was found" "install python3 (Debian 12, Ubuntu 24.04 or newer have it)"
 
 printf 'setup: installing the Python environment into .venv\n' >&2
-mkdir -p .state
+mkdir -p "$state"
+# shellcheck source=harness/setup/apt.sh
+. "$here/apt.sh"
 if ! "$python" -m venv --clear .venv >.state/python.log 2>&1; then
   # Debian and Ubuntu keep venv in a package of its own.
   command -v apt-get >/dev/null 2>&1 || fail "$python cannot make virtual environments" "install the venv module of $python"
-  { as_root apt-get update && as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y python3-venv; } >>.state/python.log 2>&1 ||
+  { apt_update && apt_get_install python3-venv; } >>.state/python.log 2>&1 ||
     fail "$python cannot make virtual environments" "install python3-venv; .state/python.log has the details"
   "$python" -m venv --clear .venv >>.state/python.log 2>&1 || fail "$python cannot make virtual environments" "see .state/python.log"
 fi
-.venv/bin/pip install --quiet --disable-pip-version-check --requirement requirements.txt >>.state/python.log 2>&1 &&
+# Modules are compiled as they are first used: most of them never are.
+.venv/bin/pip install --quiet --disable-pip-version-check --no-compile --requirement requirements.txt >>.state/python.log 2>&1 &&
   .venv/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . >>.state/python.log 2>&1 ||
   fail "pip could not install the pinned versions: $(grep -i error .state/python.log | head -n 1)" "see .state/python.log; a proxy's authority goes into PIP_CERT"
 printf '%s\n' "$wanted" >"$stamp"
