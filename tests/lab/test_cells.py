@@ -10,7 +10,7 @@ import pytest
 
 from tests.lab.conftest import LINKS, Harness, Manifest, left_overs, local_image
 
-IMPLEMENTATIONS = ("ngtcp2", "quiche", "quic-go")
+IMPLEMENTATIONS = ("picoquic", "ngtcp2", "quiche", "quic-go")
 
 
 def test_every_pair_transfers_over_a_proven_link(warm: Harness, harness: Harness) -> None:

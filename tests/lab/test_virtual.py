@@ -17,7 +17,7 @@ from tests.lab.conftest import LINKS, Harness, Manifest, build_image, left_overs
 pytestmark = pytest.mark.usefixtures("work_on_every_core")
 VIRTUAL = ("--engine", "virtual")
 NGTCP2 = ("--clients", "ngtcp2", "--servers", "ngtcp2")
-IMPLEMENTATIONS = ("ngtcp2", "quiche", "quic-go")
+IMPLEMENTATIONS = ("picoquic", "ngtcp2", "quiche", "quic-go")
 
 
 def test_every_pair_transfers_over_an_exact_link(warm: Harness, harness: Harness) -> None:
