@@ -51,7 +51,8 @@ def columns(scenario: Scenario) -> list[tuple[str, str]]:
     sizes = [size.label() for size in scenario.milestones_within()]
     made = [(f"milestone_{size}", f"{size} s") for size in sizes]
     if any(flow.repeat_after is not None for flow in scenario.flows):
-        made.append((f"repeat_milestone_{sizes[-1]}" if sizes else "repeat_completion", f"repeat {sizes[-1]} s"))
+        last = sizes[-1] if sizes else None
+        made.append((f"repeat_milestone_{last}", f"repeat {last} s") if last else ("repeat_completion", "repeat s"))
     return made
 
 
