@@ -213,7 +213,7 @@ def path_text(path: Path) -> str:
     """A path in a few words: rates to and from the client, round trip, loss, jitter."""
     down, up = path.to_client, path.to_server
     changes = [
-        f"then {change.rate or ''}{change.delay or ''}".strip()
+        f"then {Duration(2 * change.delay.value) if change.delay is not None else change.rate}"
         for step in path.changes
         if (change := step.forward) is not None and (change.rate or change.delay)
     ]
