@@ -8,7 +8,7 @@ from pathlib import Path
 from harness.judge import judge
 from harness.metrics import VERSION
 from harness.model import Implementation, Scenario
-from harness.outcome import LinkProof, MeasuredRun, Measurement, Outcome, Run, Transfer
+from harness.outcome import LinkProof, MeasuredRun, Measurement, Observation, Outcome, Run, Transfer
 from harness.plan import Request, cells
 from harness.reports import CellResult
 from tests.examples import SIM, catalogue, images, implementation
@@ -35,10 +35,14 @@ def results(
     one: Scenario,
     *seconds: Sequence[float],
     figures: Mapping[str, float] | None = None,
+    start: float | None = None,
     client: Implementation = PICOQUIC,
     server: Implementation = PICOQUIC,
 ) -> list[CellResult]:
-    """A scenario's cells in the order of its sweep, with runs that took so long; an infinite one did not end in time."""
+    """A scenario's cells in the order of its sweep, with runs that took so long; an infinite one did not end in time.
+
+    `start`: how many times the first connection's data the second one begins with.
+    """
     (objective,) = one.objectives
     request = Request([one], [client], [server], engine="virtual")
     made = []
@@ -55,6 +59,9 @@ def results(
             )
             values = {**(figures or {}), **({} if late else {objective.metric: time})}
             measured = tuple(Measurement(name=name, value=value, unit="s") for name, value in values.items())
-            runs.append((run, MeasuredRun(version=VERSION, measurements=measured, link=LinkProof(valid=True))))
+            seed = Observation(role="server", parameter="bdp_seed", value=start or 0, unit="", source="a test")
+            observed = () if start is None else (seed,)
+            link = LinkProof(valid=True)
+            runs.append((run, MeasuredRun(version=VERSION, measurements=measured, observed=observed, link=link)))
         made.append(CellResult(cell, tuple(runs), judge(cell.scenario, runs), tuple(Path("x") for _ in runs)))
     return made

@@ -18,7 +18,7 @@ from tests.bounds import results, scenario
 from tests.examples import catalogue
 
 ALL = catalogue().find_scenarios([FOLDER])
-BOUND, HERE, HOLDS, ALIKE, ALIKE_HOLDS, LINE, QUEUE, LOSS, WHY = range(3, 12)
+BOUND, HERE, HOLDS, ALIKE, ALIKE_HOLDS, START, LINE, QUEUE, LOSS, WHY = range(3, 13)
 
 
 @pytest.mark.parametrize(("mbps", "microseconds"), [(250, 43), (50, 219), (40, 274), (20, 549), (10, 1098), (2, 5493)])
@@ -58,12 +58,12 @@ def basic(named: Sequence[float], fast: Sequence[float], **figures: float) -> li
 def test_a_bound_that_holds_needs_no_reason() -> None:
     found = basic([5.4, 5.3, 5.45], [5.1])
     assert found[HERE:ALIKE] == ["5.40 [5.30, 5.45]", "holds"]
-    assert found[ALIKE:LINE] == ["4.80", "holds"] and found[WHY] == ""
+    assert found[ALIKE:START] == ["4.80", "holds"] and found[WHY] == ""
 
 
 def test_what_the_link_and_the_start_explain() -> None:
     found = basic([6.0], [5.7])
-    assert found[HOLDS] == "does not hold" and found[ALIKE:LINE] == ["5.40", "holds"]
+    assert found[HOLDS] == "does not hold" and found[ALIKE:START] == ["5.40", "holds"]
     assert found[WHY] == "frames as fast as upstream's save 0.30 s, and upstream's sender begins 0.30 s earlier"
     # The faster link need not help.
     assert basic([5.6], [5.7])[WHY] == "upstream's sender begins 0.30 s earlier"
@@ -72,9 +72,19 @@ def test_what_the_link_and_the_start_explain() -> None:
 
 def test_what_nothing_explains_says_so() -> None:
     found = basic([6.5], [6.2])
-    assert found[ALIKE:LINE] == ["5.90", "does not hold"] and found[WHY] == "not explained"
+    assert found[ALIKE:START] == ["5.90", "does not hold"] and found[WHY] == "not explained"
     # It holds only on the slower link.
     assert basic([5.4], [6.2])[WHY] == "not explained"
+
+
+def test_the_count() -> None:
+    made = [
+        *results(scenario("satellite-basic"), [6.0], [5.7]),
+        *results(scenario("satellite-bbr1"), [6.9], [6.6]),
+        *results(scenario("satellite-cubic"), [6.9], [6.9]),
+    ]
+    assert "Of 3 bounds, 1 hold as they stand, and 2 like for like.\n" in page(made)
+    assert "bounds, " not in page([])
 
 
 def test_the_figures() -> None:
@@ -121,6 +131,15 @@ def test_a_connection_after_a_change_is_reckoned() -> None:
     assert found[ALIKE] == f"{4.66 - saved:.2f}"
     assert found[WHY] == f"frames as fast as upstream's save {saved:.2f} s (reckoned)"
     assert found[HERE] == "4.66 †"
+
+
+def test_how_the_second_connection_starts() -> None:
+    assert [only(results(scenario("satellite-seeded"), [4.8], start=one))[START] for one in (5.02, None)] == [
+        "× 5.0",
+        "",
+    ]
+    # The bound is not on it.
+    assert basic([5.0], [4.9])[START] == ""
 
 
 def test_the_paths_are_told() -> None:
