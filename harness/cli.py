@@ -745,6 +745,7 @@ def generate() -> None:
     from harness.model import Implementation, Scenario
     from harness.reports import documents
     from harness.reports.by_hand import open_cell
+    from harness.reports.documents import bounds
     from harness.reports.documents.figures import figures_markdown
     from harness.reports.readme import reference_page, with_parameters, with_results
 
@@ -765,6 +766,7 @@ def generate() -> None:
     docs = ROOT / "docs"
     there = [file.name for file in (docs / "figures").glob("*.svg")]
     (docs / "documents.md").write_text(documents.page(results, figures_markdown(there)))
+    (docs / "picoquic.md").write_text(bounds.page(results))
 
 
 @cli.command(hidden=True)

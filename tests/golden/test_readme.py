@@ -9,6 +9,7 @@ from typer.main import get_command
 
 from harness.cli import ROOT, _app, cli
 from harness.reports import documents
+from harness.reports.documents import bounds
 from harness.reports.documents.figures import figures_markdown
 from harness.reports.readme import reference_page, with_parameters, with_results
 
@@ -26,6 +27,7 @@ def test_the_results_are_those_of_the_reference_runs() -> None:
     assert with_parameters(images, known, results) == images, "run 'make generate'"
     figures = figures_markdown(file.name for file in (ROOT / "docs" / "figures").glob("*.svg"))
     assert documents.page(results, figures) == (ROOT / "docs" / "documents.md").read_text(), "run 'make generate'"
+    assert bounds.page(results) == (ROOT / "docs" / "picoquic.md").read_text(), "run 'make generate'"
 
 
 def test_every_command_in_the_readme_exists() -> None:
@@ -41,7 +43,9 @@ def test_every_make_target_in_the_readme_exists() -> None:
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
 
 
-@pytest.mark.parametrize("page", ["README.md", "images/README.md", "images/PARAMETERS.md", "docs/documents.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "images/README.md", "images/PARAMETERS.md", "docs/documents.md", "docs/picoquic.md"]
+)
 def test_every_linked_file_exists(page: str) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text()):
         assert ((ROOT / page).parent / target).exists(), target

@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from harness.check import contract
+from harness.check import contract, session
 from harness.check.trials import TRIALS, claims, values
 from harness.findings import Finding
 from harness.metrics import VERSION
-from harness.outcome import MeasuredRun, Measurement, Observation, Outcome, Run
+from harness.outcome import Cell, MeasuredRun, Measurement, Observation, Outcome, Run
 from harness.parameters import PARAMETERS, ROLES, ParameterValue, Role, Setting
+from harness.plan import Request, cells
 from harness.reports import findings as view
-from tests.examples import catalogue, cell, implementation
+from tests.examples import SIM, catalogue, cell, images, implementation
 
 
 def run(*seen: tuple[Role, str, float | str], seconds: float | None = None) -> MeasuredRun:
@@ -155,6 +156,40 @@ def test_claims_are_what_can_be_set_or_asked_for() -> None:
 def test_every_parameter_of_the_vocabulary_says_what_shows_it() -> None:
     assert set(TRIALS) == set(PARAMETERS)
     assert all(parameter.evidence for parameter in PARAMETERS.values())
+
+
+class Matrix:
+    """Stands for the app: makes the cells of a request, and runs nothing."""
+
+    def matrix(self, request: Request, listen: object, *, pull: bool) -> list[Cell]:
+        names = {item.name for item in (*request.clients, *request.servers)}
+        return cells(request, images(*names), SIM)
+
+
+@pytest.mark.parametrize(
+    ("roles", "of_client", "expected"),
+    [
+        (("client", "server"), True, ("mine", "mine", {"client.bdp_seed", "server.bdp_seed"})),
+        (("client", "server"), False, ("mine", "mine", {"server.bdp_seed"})),
+        (("server",), False, ("quic-go", "mine", {"server.bdp_seed"})),
+    ],
+)
+def test_what_is_remembered_is_tried_with_itself(
+    roles: tuple[Role, ...], of_client: bool, expected: tuple[str, str, set[str]]
+) -> None:
+    how = {"flag": "--seed={value}", "values": ["jump-start", "off"]}
+    settings = {"bdp_seed": {"server": how, **({"client": how} if of_client else {})}}
+    mine = implementation("mine", roles=roles, parameters=settings)
+    known = {one.name: one for one in catalogue().find_scenarios(["check"])}
+    references = [implementation("quic-go", session=True)]
+    subject = session._Subject(Matrix(), mine, references, known, lambda event: None)  # type: ignore[arg-type]
+    tried = [claim for claim in subject.claims if claim.role == "server"]
+    (claim,) = tried
+    for value, made in claim.cells:
+        asked = {name for name, given in made.parameters.items() if given == value}
+        assert (made.client.name, made.server.name, asked) == expected
+        assert made.scenario.name == "check/learnt"
+    assert [value for value, _ in claim.cells] == ["jump-start", "off"]
 
 
 @pytest.mark.parametrize(

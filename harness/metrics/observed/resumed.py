@@ -49,7 +49,7 @@ def bdp_frames(connection: Connection) -> Iterator[Observation]:
             count = sum(len(_BDP_FRAME.findall(qlog.read_head(trace, HEAD))) for trace in traces)
             yield Observation(
                 role=role, parameter="bdp_frames", value=count, unit="frames",
-                source=f"{connection.name(role)}'s qlog of {len(traces)} of two connections",
+                source=f"qlog of {connection.name(role)} as a {role}, {len(traces)} of two connections",
             )  # fmt: skip
 
 

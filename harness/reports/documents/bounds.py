@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -104,6 +105,17 @@ class Held:
             line=bits / busy / rate if busy > 0 else 0.0,
         )
 
+    @property
+    def start(self) -> float | None:
+        """Data of the second connection's first round trips, per the first's: the median over the runs."""
+        ratios = [
+            float(one.value)
+            for _, measured in self.named.runs
+            for one in (measured.observed if measured is not None and self.prefix else ())
+            if one.parameter == "bdp_seed"
+        ]
+        return statistics.median(ratios) if ratios else None
+
     def _median(self, metric: str) -> float:
         """Of a metric of the transfer that is bounded; 0 where it was not measured."""
         span = self.named.interval(self.prefix + metric)
@@ -132,6 +144,7 @@ def held(results: Sequence[CellResult]) -> list[Held]:
 
 def page(results: Sequence[CellResult]) -> str:
     """The whole page."""
+    made = held(results)
     lines = [
         "# picoquic's own bounds, on real queues",
         "",
@@ -152,14 +165,16 @@ def page(results: Sequence[CellResult]) -> str:
         "*Like for like* is the median of the second cell less that half round trip. *Line rate* is the share of it",
         "that the file had from its first byte on, *queue* and *loss* the shares of packets to the client that the",
         "bottleneck and the emulated loss dropped, all at the rate that the test names. A † marks a bound on a second",
-        "connection, which starts from what the first learnt.",
+        "connection, which starts from what the first learnt; *start* is how much it sends in its first two round",
+        "trips of data, per what the first connection sent in those of its own.",
         "",
+        *_count(made),
         line([
-            "test", "path", "control", "bound, s", "here, s", "", "like for like, s", "", "line rate", "queue", "loss",
-            "why",
+            "test", "path", "control", "bound, s", "here, s", "", "like for like, s", "", "start", "line rate", "queue",
+            "loss", "why",
         ]),
-        line(["---", "---", "---", "---:", "---:", "---", "---:", "---", "---:", "---:", "---:", "---"]),
-        *(line(row(one)) for one in held(results)),
+        line(["---", "---", "---", "---:", "---:", "---", "---:", "---", "---:", "---:", "---:", "---:", "---"]),
+        *(line(row(one)) for one in made),
         "",
         "## Tests that have no scenario",
         "",
@@ -168,12 +183,21 @@ def page(results: Sequence[CellResult]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _count(made: Sequence[Held]) -> list[str]:
+    """How many bounds hold."""
+    if not made:
+        return []
+    named = sum(one.named.verdict.status == "pass" for one in made)
+    alike = sum(seen.alike is not None and seen.alike <= seen.bound for one in made if (seen := one.figures))
+    return [f"Of {len(made)} bounds, {named} hold as they stand, and {alike} like for like.", ""]
+
+
 def row(one: Held) -> list[str]:
     """A test's row."""
     cell, seen = one.named.cell, one.figures
     start = [f"`{one.test}`", path_text(cell.scenario.path), str(cell.parameters.get("server.congestion_control", ""))]
     if seen is None:
-        return [*start, f"{one.objective.bound:g}", "–", one.named.verdict.sentence, *["–"] * 5, ""]
+        return [*start, f"{one.objective.bound:g}", "–", one.named.verdict.sentence, *["–"] * 6, ""]
     return [
         *start,
         f"{seen.bound:g}",
@@ -181,6 +205,7 @@ def row(one: Held) -> list[str]:
         _WORDS.get(one.named.verdict.status, one.named.verdict.reason),
         "–" if seen.alike is None or math.isinf(seen.alike) else f"{seen.alike:.2f}",
         "–" if seen.alike is None else _WORDS["pass" if seen.alike <= seen.bound else "fail"],
+        "" if one.start is None else f"× {one.start:.1f}",
         f"{seen.line:.0%}",
         f"{seen.dropped:.1%}",
         f"{seen.lost:.1%}",
@@ -213,7 +238,7 @@ def path_text(path: Path) -> str:
     """A path in a few words: rates to and from the client, round trip, loss, jitter."""
     down, up = path.to_client, path.to_server
     changes = [
-        f"then {change.rate or ''}{change.delay or ''}".strip()
+        f"then {Duration(2 * change.delay.value) if change.delay is not None else change.rate}"
         for step in path.changes
         if (change := step.forward) is not None and (change.rate or change.delay)
     ]

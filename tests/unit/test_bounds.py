@@ -1,0 +1,159 @@
+"""picoquic's own bounds: the scenarios that state them, and what is said of runs that meet or miss them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from harness.cli import ROOT, _app
+from harness.model import Scenario
+from harness.reports import CellResult
+from harness.reports.documents.bound_notes import NOTES
+from harness.reports.documents.bounds import FOLDER, held, page, row, simulated_rate
+from harness.units import Rate
+from tests.bounds import results, scenario
+from tests.examples import catalogue
+
+ALL = catalogue().find_scenarios([FOLDER])
+BOUND, HERE, HOLDS, ALIKE, ALIKE_HOLDS, START, LINE, QUEUE, LOSS, WHY = range(3, 13)
+
+
+@pytest.mark.parametrize(("mbps", "microseconds"), [(250, 43), (50, 219), (40, 274), (20, 549), (10, 1098), (2, 5493)])
+def test_frames_as_fast_as_in_upstream_s_simulator(mbps: int, microseconds: int) -> None:
+    """A frame of 14 + 20 + 8 + 1440 bytes in whole microseconds."""
+    assert simulated_rate(Rate(mbps * 10**6)) == pytest.approx(1482 * 8e6 / microseconds)
+
+
+@pytest.mark.parametrize("made", ALL, ids=lambda made: made.name)
+def test_a_scenario_is_its_test(made: Scenario) -> None:
+    test = made.name.removeprefix(FOLDER).replace("-", "_")
+    assert made.clients == made.servers == ("picoquic",)
+    assert "server.congestion_control" in made.parameters
+    (objective,) = made.objectives
+    assert f"Upstream's {test}_test" in made.description and f"within {objective.bound:g} s" in made.description
+    assert any(f"{test}_test" in reference for reference in made.references)
+    size = made.flows[0].download
+    assert size is not None and objective.metric.endswith(f"milestone_{size.label()}")
+    assert objective.metric.startswith("repeat_") == (made.flows[0].repeat_after is not None)
+    rates = [Rate.parse(str(value)) for value in made.vary.get("path.down.rate", ())]
+    if rates:
+        named, fast = rates
+        assert named == made.path.to_client.rate
+        assert fast.value == pytest.approx(simulated_rate(named), rel=1e-3)
+
+
+def only(made: Sequence[CellResult]) -> list[str]:
+    """The row of the one test."""
+    (one,) = held(made)
+    return row(one)
+
+
+def basic(named: Sequence[float], fast: Sequence[float], **figures: float) -> list[str]:
+    return only(results(scenario("satellite-basic"), named, fast, figures=figures))
+
+
+def test_a_bound_that_holds_needs_no_reason() -> None:
+    found = basic([5.4, 5.3, 5.45], [5.1])
+    assert found[HERE:ALIKE] == ["5.40 [5.30, 5.45]", "holds"]
+    assert found[ALIKE:START] == ["4.80", "holds"] and found[WHY] == ""
+
+
+def test_what_the_link_and_the_start_explain() -> None:
+    found = basic([6.0], [5.7])
+    assert found[HOLDS] == "does not hold" and found[ALIKE:START] == ["5.40", "holds"]
+    assert found[WHY] == "frames as fast as upstream's save 0.30 s, and upstream's sender begins 0.30 s earlier"
+    # The faster link need not help.
+    assert basic([5.6], [5.7])[WHY] == "upstream's sender begins 0.30 s earlier"
+    assert basic([5.4, 5.6], [5.7])[HOLDS] == "holds in some runs"
+
+
+def test_what_nothing_explains_says_so() -> None:
+    found = basic([6.5], [6.2])
+    assert found[ALIKE:START] == ["5.90", "does not hold"] and found[WHY] == "not explained"
+    # It holds only on the slower link.
+    assert basic([5.4], [6.2])[WHY] == "not explained"
+
+
+def test_the_count() -> None:
+    made = [
+        *results(scenario("satellite-basic"), [6.0], [5.7]),
+        *results(scenario("satellite-bbr1"), [6.9], [6.6]),
+        *results(scenario("satellite-cubic"), [6.9], [6.9]),
+    ]
+    assert "Of 3 bounds, 1 hold as they stand, and 2 like for like.\n" in page(made)
+    assert "hold as they stand" not in page([])
+
+
+def test_the_figures() -> None:
+    found = basic(
+        [5.2], [5.0], first_byte=1.2, packets_to_client=1000, queue_drops_to_client=38, loss_drops_to_client=1
+    )
+    assert found[LINE:WHY] == ["80%", "3.8%", "0.1%"]  # 100 MB in 4 s are 200 Mbit/s
+
+
+LOST = {"packets_to_client": 72_000.0, "loss_drops_to_client": 1_125.0, "first_byte": 1.2}
+
+
+@pytest.mark.parametrize(
+    ("name", "seconds", "figures", "fits"),
+    [
+        ("satellite-cubic-loss", 15.5, LOST, True),
+        ("satellite-cubic-loss", 15.5, {**LOST, "queue_drops_to_client": 500.0}, False),
+        ("satellite-cubic-loss", 8.5, {**LOST}, True),
+        ("satellite-cubic-loss", 7.9, {**LOST, "first_byte": 2.5}, False),
+        ("satellite-jitter", math.inf, {"packets_to_client": 9_000.0}, True),
+        ("satellite-jitter", math.inf, {"packets_to_client": 9_000.0, "queue_drops_to_client": 9.0}, False),
+        ("satellite-jitter", 8.0, {"packets_to_client": 72_000.0}, False),
+    ],
+)
+def test_a_note_stands_only_with_its_figures(
+    name: str, seconds: float, figures: Mapping[str, float], fits: bool
+) -> None:
+    note = NOTES[name.replace("-", "_")]
+    found = only(results(scenario(name), [seconds], [seconds], figures=figures))
+    assert found[WHY] == (note.text if fits else "not explained")
+    assert found[HERE].startswith("not in 60 s") is math.isinf(seconds)
+
+
+def test_a_note_goes_when_its_test_holds() -> None:
+    found = only(results(scenario("satellite-cubic-loss"), [7.0], [6.8], figures=LOST))
+    assert found[WHY] == ""
+
+
+def test_a_connection_after_a_change_is_reckoned() -> None:
+    """The rate is another one after the change: there is no second cell."""
+    figures = {"repeat_wire_to_client": 10.6e6, "repeat_first_byte": 0.2}
+    found = only(results(scenario("bdp-short-hi"), [4.66], figures=figures))
+    saved = 8 * 10.6e6 * (1 / 20e6 - 549e-6 / (1482 * 8))
+    assert found[ALIKE] == f"{4.66 - saved:.2f}"
+    assert found[WHY] == f"frames as fast as upstream's save {saved:.2f} s (reckoned)"
+    assert found[HERE] == "4.66 †"
+
+
+def test_how_the_second_connection_starts() -> None:
+    assert [only(results(scenario("satellite-seeded"), [4.8], start=one))[START] for one in (5.02, None)] == [
+        "× 5.0",
+        "",
+    ]
+    # The bound is not on it.
+    assert basic([5.0], [4.9])[START] == ""
+
+
+def test_the_paths_are_told() -> None:
+    words = {one.name: only(results(one, [1.0]))[1] for one in ALL}
+    assert words["picoquic/satellite-small-up"] == "2/10 Mbit/s, 600 ms"
+    assert words["picoquic/satellite-loss"] == "250/3 Mbit/s, 600 ms, 1.56% lost"
+    assert words["picoquic/blackhole"] == "10/10 Mbit/s, 30 ms, nothing passes from 5 s"
+    assert words["picoquic/bdp-rtt"] == "20/20 Mbit/s, 600 ms, then 100 ms"
+    assert words["picoquic/bdp-short-hi"] == "40/40 Mbit/s, 200 ms, then 20 Mbit/s"
+    assert words["picoquic/satellite-jitter"] == "250/3 Mbit/s, 606 ms, jitter ± 3 ms"
+
+
+def test_no_note_outlives_its_reason() -> None:
+    """Every note stands on the page that is made from the reference runs."""
+    made = page(_app(ROOT / "results" / "reference").stored_results(lambda cell: cell.scenario.name.startswith(FOLDER)))
+    for test, note in NOTES.items():
+        assert re.search(rf"^\| `{test}` .*{re.escape(note.text)} \|$", made, re.MULTILINE), test

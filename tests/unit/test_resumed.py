@@ -1,0 +1,70 @@
+"""What tables say of a second connection that starts from what the first learnt."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from harness.model import Implementation, Scenario
+from harness.reports import json_report, markdown, table
+from harness.reports.resumed import footnotes, seed_of
+from tests.bounds import PICOQUIC, results, scenario
+from tests.examples import implementation
+
+SENTENCE = "the second connection starts from what the first learnt (picoquic, bdp_seed: jump-start"
+
+
+def again(**more: Any) -> Scenario:
+    """A scenario with a repeat, in which nobody asks for a seed unless told."""
+    plain = {"server.congestion_control": "bbr"}
+    return scenario("satellite-seeded").model_copy(update={"parameters": plain, "vary": {}, **more})
+
+
+def forgetful(**more: Any) -> Implementation:
+    return implementation("forgetful", session=True, parameters={**PARAMETERS, **more})
+
+
+PARAMETERS = {"congestion_control": {"server": {"flag": "--cc={value}"}}}
+
+
+@pytest.mark.parametrize(
+    ("one", "client", "server", "sentence"),
+    [
+        (again(), PICOQUIC, PICOQUIC, f"† {SENTENCE} by default)"),
+        (scenario("satellite-seeded"), PICOQUIC, PICOQUIC, f"† {SENTENCE})"),
+        (again(parameters={"server.bdp_seed": "off"}), PICOQUIC, PICOQUIC, ""),
+        (again(), implementation("alpha"), PICOQUIC, ""),  # keeps no session
+        (again(), PICOQUIC, forgetful(), ""),
+        (again(), PICOQUIC, forgetful(bdp_seed={"default": "off"}), ""),
+        (scenario("satellite-basic"), PICOQUIC, PICOQUIC, ""),  # is not repeated
+    ],
+)
+def test_what_a_repeat_starts_from(
+    one: Scenario, client: Implementation, server: Implementation, sentence: str
+) -> None:
+    made = results(one, [4.8], client=client, server=server)[:1]
+    assert footnotes(made) == ([sentence] if sentence else [])
+
+
+def test_every_format_says_so() -> None:
+    made = results(again(), [4.8], figures={"milestone_100MB": 6.0})
+    forgot = results(again(), [9.8], figures={"milestone_100MB": 6.0}, server=forgetful())
+    text = markdown.scenario_markdown([*made, *forgot])
+    assert "| 6.00 | 4.80 † |" in text and "| 6.00 | 9.80 |" in text
+    assert text.rstrip().endswith(f"† {SENTENCE} by default)")
+    assert "†" not in markdown.scenario_markdown(forgot)
+    out = io.StringIO()
+    table.show([*made, *forgot], Console(file=out, width=200))
+    assert "4.80 †" in out.getvalue() and "9.80 †" not in out.getvalue()
+    assert f"† {SENTENCE} by default)" in out.getvalue()
+    seeds = [cell["repeat_seed"] for cell in json_report.report([*made, *forgot])["cells"]]
+    assert seeds == [{"server": "picoquic", "value": "jump-start", "asked": False}, None]
+
+
+def test_a_flow_s_own_parameter_counts() -> None:
+    flow = again().flows[0].model_copy(update={"parameters": {"server.bdp_seed": "off"}})
+    (result,) = results(again(flows=(flow,)), [4.8])
+    assert seed_of(result.cell) is None
