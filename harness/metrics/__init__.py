@@ -16,7 +16,7 @@ from harness.metrics.view import RunView
 from harness.outcome import LinkProof, MeasuredRun, Measurement, Run
 
 #: Raised whenever a figure would come out differently; runs measured by an older version are measured again.
-VERSION = 9
+VERSION = 10
 
 
 def measure(folder: Path, run: Run) -> MeasuredRun:
