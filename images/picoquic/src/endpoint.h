@@ -1,0 +1,38 @@
+/* What the parts of the endpoint share. */
+#ifndef ENDPOINT_H
+#define ENDPOINT_H
+
+#include "options.h"
+#include "picoquic.h"
+
+/* HTTP/3's code for a good end (RFC 9114 §8.1). */
+#define H3_NO_ERROR 0x100
+/* Long enough for any path under test to come back, ms. */
+#define IDLE_TIMEOUT 60000
+
+/* --- tuning.c: what picoquic has no interface for */
+
+void tune(const struct options *);
+/* Sets the initial congestion window: to be called when a connection's handshake is about to end. */
+void set_initial_window(struct st_picoquic_cnx_t *);
+
+/* --- loop.c */
+
+/* Works on the context's connections until `step` ends it or a signal does. 0, or picoquic's error. */
+int run_loop(struct st_picoquic_quic_t *, const struct options *, picoquic_packet_loop_cb_fn step);
+
+/* --- server.c */
+
+int serve(const struct options *, struct st_picoquic_quic_config_t *);
+
+/* --- client.c */
+
+int fetch(const struct options *, struct st_picoquic_quic_config_t *);
+
+/* --- main.c */
+
+/* A context as the options want it, with logs where the environment wants them. Ends the process if it cannot be. */
+struct st_picoquic_quic_t *configure(const struct options *, struct st_picoquic_quic_config_t *,
+                                     picoquic_stream_data_cb);
+
+#endif

@@ -1,0 +1,63 @@
+/* What picoquic has no interface for. Its object calls its own exported functions through the procedure linkage
+ * table, and there the program's definitions come first: these. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+
+#include "endpoint.h"
+
+static const struct options *wanted;
+
+void tune(const struct options *options)
+{
+    wanted = options;
+}
+
+/* picoquic's own definition of a function that this file defines. */
+#define THEIRS(function) ((__typeof__(function) *)dlsym(RTLD_NEXT, #function))
+
+int picoquic_create_path(struct st_picoquic_cnx_t *cnx, uint64_t now, const struct sockaddr *local,
+                         const struct sockaddr *peer, int interface, uint64_t path_id)
+{
+    int index = THEIRS(picoquic_create_path)(cnx, now, local, peer, interface, path_id);
+    if (index >= 0 && wanted->initial_rtt > 0) {
+        struct st_picoquic_path_t *path = cnx->path[index];
+        path->smoothed_rtt = (uint64_t)wanted->initial_rtt;
+        /* RFC 9002 §6.2.2; picoquic's own start has 0, and a timer of its initial RTT. */
+        path->rtt_variant = path->smoothed_rtt / 2;
+        path->retransmit_timer = path->smoothed_rtt + 4 * path->rtt_variant;
+    }
+    return index;
+}
+
+void set_initial_window(struct st_picoquic_cnx_t *cnx)
+{
+    struct st_picoquic_path_t *path = cnx->path[0];
+    if (wanted->initial_cwnd > 0)
+        path->cwin = (uint64_t)wanted->initial_cwnd * path->send_mtu;
+}
+
+uint64_t picoquic_ack_gap_override_if_needed(struct st_picoquic_cnx_t *cnx, int path)
+{
+    if (wanted->ack_ratio > 0)
+        return (uint64_t)wanted->ack_ratio;
+    return THEIRS(picoquic_ack_gap_override_if_needed)(cnx, path);
+}
+
+void picoquic_seed_bandwidth(struct st_picoquic_cnx_t *cnx, uint64_t rtt_min, uint64_t cwin, const uint8_t *address,
+                             uint8_t address_length)
+{
+    if (wanted->bdp_seed != SEED_OFF)
+        THEIRS(picoquic_seed_bandwidth)(cnx, rtt_min, cwin, address, address_length);
+}
+
+int picoquic_socket_set_ecn_options(int socket, int family, int *receives, int *sends)
+{
+    if (wanted->ecn)
+        return THEIRS(picoquic_socket_set_ecn_options)(socket, family, receives, sends);
+    const int on = 1;
+    int failed = family == AF_INET6 ? setsockopt(socket, IPPROTO_IPV6, IPV6_RECVTCLASS, &on, sizeof on)
+                                    : setsockopt(socket, IPPROTO_IP, IP_RECVTOS, &on, sizeof on);
+    *receives = !failed;
+    *sends = 0;
+    return failed;
+}
