@@ -10,10 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness.arguments import application_protocol
+from harness.metrics.observed.connection import Connection
 from harness.metrics.registry import Caution
 from harness.metrics.view import RunView, Window
+from harness.traces.connections import Opened
 from harness.traces.quic import integer
-from harness.traces.streams import Bounds, StreamArrival, largest_stream, stream_arrival
+from harness.traces.sent_frames import sent_streams
+from harness.traces.streams import Bounds, StreamArrival, hidden_packets, largest_stream, stream_arrival
 
 #: Type of HTTP/3's HEADERS frame, and bytes of its smallest frame header (RFC 9114 §7.1, §7.2.2).
 _HEADERS, _FRAME_HEADER = 0x01, 2
@@ -49,7 +52,7 @@ def body_arrival(view: RunView, window: Window) -> BodyArrival | Caution:
     if not view.secrets(transfer.flow):
         return Caution("neither endpoint wrote down its TLS secrets")
     found = [
-        stream_arrival(opened, identifier, whole=transfer.intact)
+        _arrival(view, window, opened, identifier)
         for opened in view.opened(window, "server")
         if (identifier := largest_stream(opened)) is not None
     ]
@@ -66,6 +69,16 @@ def body_arrival(view: RunView, window: Window) -> BodyArrival | Caution:
     beside = max(beyond, 0) if whole else None
     before = _before(stream.head)
     return BodyArrival(stream, before if beside is None else min(before, beside), beside)
+
+
+def _arrival(view: RunView, window: Window, opened: Opened, identifier: int) -> StreamArrival:
+    """The stream's arrival; where parts of it were not visible, the server's qlog is asked for them."""
+    arrival = stream_arrival(opened, identifier, whole=window.transfer.intact)
+    trace = Connection(view, window).trace("server") if arrival.unseen else None
+    if trace is None:
+        return arrival
+    told = sent_streams(trace, set(opened.packets.number[hidden_packets(opened)].tolist()))
+    return stream_arrival(opened, identifier, whole=window.transfer.intact, told=told)
 
 
 def _before(head: bytes) -> int:

@@ -164,4 +164,5 @@ def _coalesced(capture: Capture, connection: Connection, sender: Sender) -> Ints
     to_client = sender == "server"
     port = capture.destination_port if to_client else capture.source_port
     behind = (capture.form != Form.SHORT) & (capture.one_rtt | capture.after_initial)
-    return capture.t_ns[behind & (port == connection.port) & (capture.to_client == to_client)]
+    times: Ints = capture.t_ns[behind & (port == connection.port) & (capture.to_client == to_client)]
+    return times

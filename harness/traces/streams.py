@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from heapq import heappop, heappush
 
 import numpy as np
 import numpy.typing as npt
 
 from harness.traces.connections import Opened
+from harness.traces.frames import StreamFrame
 
 Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+#: The STREAM frames of one packet.
+Told = tuple[StreamFrame, ...]
 
 #: Bytes of the smallest STREAM frame with data (RFC 9000 §19.8): type, stream, one byte.
 _SMALLEST_FRAME = 3
@@ -29,12 +34,22 @@ class Bounds:
 
 
 @dataclass(frozen=True)
+class _Parts:
+    """n parts of a stream, in order of arrival; arrays of shape (n,)."""
+
+    t_ns: Ints
+    offset: Ints
+    end: Ints
+
+
+@dataclass(frozen=True)
 class StreamArrival:
     """The data of one stream as packets brought it to one interface.
 
-    Some packets have more frames than were captured. A part of the stream that is in no visible frame was in one of
-    these, and nobody knows in which: the earliest moment counts it as there from the beginning, the latest one from the
-    last such packet on. Where nothing is missing, or something visible arrived later, both are the same.
+    Some packets have more frames than were captured, and what the sender's qlog does not tell of them nobody knows. A
+    part of the stream that is in no known frame was in one of these: the earliest moment counts it as there from the
+    beginning, the latest one from the last such packet on. Where nothing is missing, or something that is known arrived
+    later, both are the same.
     """
 
     stream: int
@@ -45,14 +60,36 @@ class StreamArrival:
     head: bytes
     """Its first bytes, as far as they were captured."""
     unseen: int
-    """Bytes below `size` that were in no visible frame."""
-    _early: tuple[Ints, Ints]
-    _late: tuple[Ints, Ints]
-    """Times of arrival and bytes without a gap after each, at most and at least; both of shape (n,)."""
+    """Bytes below `size` that were in no known frame."""
+    _known: _Parts
+    _missing: Ints
+    """Parts of it in no known frame, shape (m, 2)."""
+    _latest_ns: int | None
+    """When the last packet came that may have held these; None where nothing says that they came at all."""
 
     def reached(self, size: int) -> Bounds:
         """When the first `size` bytes were there."""
         return Bounds(_reached(*self._early, size), _reached(*self._late, size))
+
+    @cached_property
+    def _early(self) -> tuple[Ints, Ints]:
+        """Times of arrival, and the bytes without a gap after each at most; both of shape (n,)."""
+        starts, ends = self._missing.T
+        known = self._known
+        reached = contiguous(np.concatenate([starts, known.offset]), np.concatenate([ends, known.end]))
+        return known.t_ns, reached[len(starts) :]
+
+    @cached_property
+    def _late(self) -> tuple[Ints, Ints]:
+        """The same at least."""
+        if not len(self._missing):
+            return self._early
+        known, (starts, ends) = self._known, self._missing.T
+        if self._latest_ns is None:
+            return known.t_ns, contiguous(known.offset, known.end)
+        at = np.searchsorted(known.t_ns, self._latest_ns, side="right")
+        reached = contiguous(np.insert(known.offset, at, starts), np.insert(known.end, at, ends))
+        return np.insert(known.t_ns, at, np.full(len(starts), self._latest_ns)), reached
 
 
 def largest_stream(opened: Opened) -> int | None:
@@ -65,45 +102,58 @@ def largest_stream(opened: Opened) -> int | None:
     return max(furthest, key=lambda stream: furthest[stream]) if furthest else None
 
 
-def stream_arrival(opened: Opened, stream: int, whole: bool) -> StreamArrival:
+def stream_arrival(opened: Opened, stream: int, whole: bool, told: Mapping[int, Told] | None = None) -> StreamArrival:
     """When the data of a stream arrived at the capture's interface.
 
     `whole`: all of it did, as the application had it in the end; else what was not visible may never have come.
+    `told`: what the sender says of packets, by number; it counts where it agrees with what was visible of the packet.
     """
+    hidden, complete = _completed(opened, told or {})
     found = [
         (t_ns, frame)
-        for t_ns, frames in zip(opened.t_ns.tolist(), opened.frames, strict=True)
-        for frame in frames.streams
+        for t_ns, streams in zip(opened.t_ns.tolist(), complete, strict=True)
+        for frame in streams
         if frame.stream == stream
     ]
-    t_ns = np.array([t for t, _ in found], np.int64)
-    offset = np.array([frame.offset for _, frame in found], np.int64)
-    end = np.array([frame.end for _, frame in found], np.int64)
+    known = _Parts(
+        np.array([t for t, _ in found], np.int64),
+        np.array([frame.offset for _, frame in found], np.int64),
+        np.array([frame.end for _, frame in found], np.int64),
+    )
     heads = (frame.head for _, frame in found if frame.offset == 0 and frame.head)
-    starts, ends = gaps(offset, end).T
-    early = contiguous(np.concatenate([starts, offset]), np.concatenate([ends, end]))[len(starts) :]
-    last = _last_hidden(opened) if whole else None
-    late_ns, late = t_ns, contiguous(offset, end)
-    if last is not None:
-        at = np.searchsorted(t_ns, last, side="right")
-        late_ns = np.insert(t_ns, at, np.full(len(starts), last))
-        late = contiguous(np.insert(offset, at, starts), np.insert(end, at, ends))
+    missing = gaps(known.offset, known.end)
+    may_hold = [*opened.t_ns[hidden].tolist(), *opened.coalesced_ns.tolist()]
     return StreamArrival(
         stream=stream,
         final_size=max((frame.end for _, frame in found if frame.fin), default=None),
-        size=int(end.max(initial=0)),
+        size=int(known.end.max(initial=0)),
         head=next(heads, b""),
-        unseen=int((ends - starts).sum()),
-        _early=(t_ns, early),
-        _late=(late_ns, late),
+        unseen=int((missing[:, 1] - missing[:, 0]).sum()),
+        _known=known,
+        _missing=missing,
+        _latest_ns=max(may_hold, default=None) if whole else None,
     )
 
 
-def _last_hidden(opened: Opened) -> int | None:
-    """When the last packet came that may hold a frame of which nothing was captured."""
-    hidden = [frames.hidden >= _SMALLEST_FRAME for frames in opened.frames]
-    times = [*opened.t_ns[np.array(hidden, np.bool_)].tolist(), *opened.coalesced_ns.tolist()]
-    return max(times, default=None)
+def hidden_packets(opened: Opened) -> Flags:
+    """Which packets may hold a STREAM frame of which nothing was captured, shape (n,)."""
+    return np.array([frames.hidden >= _SMALLEST_FRAME for frames in opened.frames], np.bool_)
+
+
+def _completed(opened: Opened, told: Mapping[int, Told]) -> tuple[Flags, list[Told]]:
+    """Which packets still hide something, and the STREAM frames of each, completed by what the sender tells."""
+    hidden = hidden_packets(opened)
+    complete = [frames.streams for frames in opened.frames]
+    for index in np.flatnonzero(hidden):
+        streams = told.get(int(opened.packets.number[index]))
+        if streams is None:
+            continue
+        places = {(frame.stream, frame.offset, frame.length) for frame in streams}
+        if all((frame.stream, frame.offset, frame.length) in places for frame in complete[index]):
+            hidden[index] = False
+            seen = {(frame.stream, frame.offset) for frame in complete[index]}
+            complete[index] += tuple(frame for frame in streams if (frame.stream, frame.offset) not in seen)
+    return hidden, complete
 
 
 def contiguous(offset: Ints | Sequence[int], end: Ints | Sequence[int]) -> Ints:
