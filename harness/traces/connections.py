@@ -19,6 +19,8 @@ from harness.traces.quic import LONG_HEADERS, Form
 _TRIED, _SHARE, _LEAST = 64, 0.9, 3
 #: Acknowledgements that are looked at for the number of the first packet.
 _ACKNOWLEDGEMENTS = 3
+#: No stream reaches further than this multiple of the bytes that came: more would have to be lost than arrives.
+_BEYOND = 8
 #: The packet number before the first, where numbers count from 0 (RFC 9000 §12.3).
 _BEFORE_FIRST = -1
 
@@ -133,16 +135,23 @@ def _open(
 
 
 def _readable(packets: Packets) -> tuple[Packets, tuple[Frames, ...]]:
-    """The packets that hold frames, and these."""
+    """The packets that hold frames, and these.
+
+    What is not of the connection, such as a stateless reset, may look like a STREAM frame by chance. Then it is one far
+    beyond all that was carried.
+    """
     kept, read = [], []
+    furthest = _BEYOND * int(packets.size.sum())
     for index, (data, seen, size) in enumerate(
         zip(packets.plain, packets.seen.tolist(), packets.size.tolist(), strict=True)
     ):
         try:
-            read.append(read_frames(data[:seen].tobytes(), size))
+            frames = read_frames(data[:seen].tobytes(), size)
         except FrameError:
             continue
-        kept.append(index)
+        if all(frame.end <= furthest for frame in frames.streams):
+            read.append(frames)
+            kept.append(index)
     return packets.where(np.array(kept, np.int64)), tuple(read)
 
 
