@@ -3,7 +3,7 @@
 REPEAT ?= 1
 SCENARIO ?= scenarios/satellite/medium.yaml
 # Names separated by commas, or all.
-CLIENTS ?= ngtcp2,quiche,quic-go
+CLIENTS ?= picoquic,ngtcp2,quiche,quic-go
 SERVERS ?= $(CLIENTS)
 # compose (real time, containers) or virtual (virtual time, one kernel).
 ENGINE ?= compose

@@ -6,12 +6,13 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from harness.campaign import Campaign, LostRuns, UnbuiltError, lost_runs
 from harness.catalogue import MANIFEST, Catalogue, load
 from harness.engines import Engine
 from harness.engines.compose import ComposeEngine
@@ -24,7 +25,7 @@ from harness.engines.served import serve
 from harness.engines.upstream import missing
 from harness.engines.virtual import VirtualEngine
 from harness.errors import EngineError, HarnessError, InputError, did_you_mean
-from harness.events import ImageStarted, Listener, PhaseStarted, PlanMade, RunFinished, RunStarted, Warned
+from harness.events import ImageStarted, Listener, PhaseStarted, PlanMade, RunFinished, Warned
 from harness.judge import judge
 from harness.lab import build_lab, expected_seconds
 from harness.metrics import VERSION, measure_with_series
@@ -34,6 +35,7 @@ from harness.plan import PlannedRun, Request, cells, named, points_of, runs
 from harness.reports import CellResult
 from harness.reports.listing import MadeImage
 from harness.runner import run_once
+from harness.schedule import LANES, Step
 from harness.store import Store
 
 
@@ -172,13 +174,17 @@ class App:
     # --- running
 
     def run(self, request: Request, options: Options, listen: Listener) -> list[CellResult]:
-        """Do what of the plan is not in the store, and return all its cells. Raises HarnessError."""
+        """Do what of the plan is not in the store, and return all its cells.
+
+        Raises HarnessError; UnbuiltError, which has the cells, when all was done that did not need an image that could
+        not be built.
+        """
         return self.run_cells(self.matrix(request, listen, pull=True), request.repetitions, options, listen)
 
     def run_cells(
         self, matrix: Sequence[Cell], repetitions: int | None, options: Options, listen: Listener
     ) -> list[CellResult]:
-        """Do what of these cells, all of one engine, is not in the store, and return them. Raises HarnessError."""
+        """Do what of these cells, all of one engine, is not in the store, and return them. Raises as `run` does."""
         engine: EngineName = "virtual" if any(cell.engine == "virtual" for cell in matrix) else "compose"
         virtual = engine == "virtual"
         self.remove_orphans(listen, required=not virtual)
@@ -186,12 +192,17 @@ class App:
         planned = runs(matrix, repetitions)
         done = set() if options.fresh else self.stored(matrix, options.retry)
         todo = [item for item in planned if (item.cell.key, item.repetition) not in done]
-        estimate = _Estimate(self, todo, options.jobs)
-        listen(PlanMade(len(todo), len(planned) - len(todo), len(matrix), estimate.seconds()))
+        ground = _Ground(self, self._engine(engine, options), options, versions, listen)
+        campaign = Campaign(todo, options.jobs, ground, listen)
+        listen(PlanMade(len(todo), len(planned) - len(todo), len(matrix), campaign.seconds()))
+        lost: list[LostRuns] = []
         if todo:
             with self._machine(engine):
-                self._work(todo, estimate, self._engine(engine, options), options, versions, listen)
-        return [self.result(cell, repetitions or cell.scenario.repetitions) for cell in matrix]
+                lost = campaign.work()
+        results = [self.result(cell, repetitions or cell.scenario.repetitions) for cell in matrix]
+        if lost:
+            raise UnbuiltError(*lost_runs(lost, self.places.state / "builds"), results)
+        return results
 
     def _versions(self, *, required: bool) -> dict[str, str]:
         """Versions of Docker and Compose; without the daemon nothing, where it is not required."""
@@ -210,46 +221,6 @@ class App:
         cores = [cores[index % len(cores)] for index in range(options.jobs)]
         return VirtualEngine(self.places.cache, cores, options.log_limit, options.stall)
 
-    def _work(
-        self,
-        todo: list[PlannedRun],
-        estimate: _Estimate,
-        engine: Engine,
-        options: Options,
-        versions: dict[str, str],
-        listen: Listener,
-    ) -> None:
-        total = len(todo)
-
-        def prepare() -> PlannedRun:
-            item = estimate.next()
-            ready = PlannedRun(self.made(item.cell, listen), item.repetition)
-            todo.remove(item)
-            seconds = expected_seconds(ready.cell)
-            listen(RunStarted(ready.cell, item.repetition, total - len(todo), total, seconds, estimate.seconds()))
-            return ready
-
-        def work(item: PlannedRun) -> None:
-            estimate.finished(item, self._run_until_proven(engine, item, options, versions, listen))
-
-        if options.jobs == 1:
-            while todo:
-                work(prepare())
-            return
-        with ThreadPoolExecutor(options.jobs, thread_name_prefix="run") as pool:
-            running: set[Future[None]] = set()
-            try:
-                while todo or running:
-                    while todo and len(running) < options.jobs:
-                        running.add(pool.submit(work, prepare()))
-                    done, running = wait(running, return_when=FIRST_COMPLETED)
-                    for future in done:
-                        future.result()
-            except BaseException:
-                # What runs beside is not worth waiting for; it is run again when asked for.
-                engine.cancel()
-                raise
-
     def made(self, cell: Cell, listen: Listener) -> Cell:
         """A cell whose images are there."""
         announce = _announcing(listen)
@@ -260,7 +231,7 @@ class App:
             self.images.make(build, announce)
         return made
 
-    def _run_until_proven(
+    def run_until_proven(
         self, engine: Engine, item: PlannedRun, options: Options, versions: dict[str, str], listen: Listener
     ) -> float:
         """Run once more, a few times at most, when the link was not the one asked for. Wall time of the last."""
@@ -278,7 +249,7 @@ class App:
         return run.wall
 
     def make_images(self, names: Sequence[str], listen: Listener) -> dict[str, MadeImage]:
-        """Build the simulator and these implementations, two at a time. Name → what came of it."""
+        """Build the simulator and these implementations, side by side. Name → what came of it."""
         announce = _announcing(listen)
         self.images.settle_sim(announce)
         builds = {name: self.images.of(*self._known[name]) for name in names}
@@ -292,8 +263,12 @@ class App:
             **{name: item for name, item in builds.items() if item is not None},
         }
         order = sorted(rest, key=lambda name: -sum(build.seconds for build in _with_below(rest[name])))
-        with ThreadPoolExecutor(2, thread_name_prefix="build") as pool:
-            done = dict(zip(order, pool.map(lambda name: self._make(rest[name], announce), order), strict=True))
+        with ThreadPoolExecutor(LANES, thread_name_prefix="build") as pool:
+            try:
+                done = dict(zip(order, pool.map(lambda name: self._make(rest[name], announce), order), strict=True))
+            except BaseException:
+                self.images.cancel()
+                raise
         return made | dict(sorted(done.items()))
 
     def _make(self, build: Build, announce: Announce) -> MadeImage:
@@ -398,47 +373,81 @@ def _announcing(listen: Listener) -> Announce:
     return lambda name, seconds: listen(ImageStarted(name, seconds))
 
 
-class _Estimate:
-    """What is left, in which order, and about how long it takes; corrected by what runs took."""
+class _Ground:
+    """What a campaign of one engine works with: images, the engine, the store."""
 
-    def __init__(self, app: App, todo: list[PlannedRun], jobs: int) -> None:
+    def __init__(self, app: App, engine: Engine, options: Options, versions: dict[str, str], listen: Listener) -> None:
         self._app = app
-        self._todo = todo
-        self._jobs = jobs
-        self._expected = 0.0
-        self._took = 0.0
-        self._absent = {
-            build.reference: build.seconds
-            for cell in {item.cell.key: item.cell for item in todo}.values()
-            for needed in app.builds_of(cell)
-            for build in needed.missing()
-        }
+        self._engine = engine
+        self._options = options
+        self._versions = versions
+        self._listen = listen
+        self._builds: dict[str, Build] = {}
+        """Reference → what may have to be built."""
+        self._present: dict[str, bool] = {}
 
-    def _build_seconds(self, cell: Cell) -> float:
-        needed = {build.reference for needed in self._app.builds_of(cell) for build in _with_below(needed)}
-        return sum(seconds for reference, seconds in self._absent.items() if reference in needed)
+    def needs(self, cell: Cell) -> tuple[frozenset[str], list[Step]]:
+        """See `harness.campaign.Ground`."""
+        images = self._app.images
+        if cell.sim_kernel == "auto" and not images.sim_settled and self._is_here(images.sim_build("host")):
+            # To ask the host's kernel takes a moment where the image that asks is there.
+            images.settle_sim(_silent)
+        builds = self._app.builds_of(cell)
+        if cell.sim_kernel == "auto" and not images.sim_settled:
+            assumed = images.sim_build("auto")
+            builds = [build for build in builds if build.reference != assumed.reference]
+            builds += images.builds_before_settling()
+        every = {build.reference: build for needed in builds for build in self._with_missing_below(needed)}
+        self._builds |= every
+        steps = [
+            Step(reference, build.name, build.seconds, frozenset(below.reference for below in build.on.values()))
+            for reference, build in every.items()
+        ]
+        return frozenset(build.reference for build in builds), steps
 
-    def next(self) -> PlannedRun:
-        """The next run: the lowest repetition first, then whatever needs the least building, then plan order."""
-        lowest = min(item.repetition for item in self._todo)
-        lowest_items = (item for item in self._todo if item.repetition == lowest)
-        if not self._absent:
-            return next(lowest_items)
-        chosen = min(lowest_items, key=lambda item: self._build_seconds(item.cell))
-        for build in (below for needed in self._app.builds_of(chosen.cell) for below in _with_below(needed)):
-            self._absent.pop(build.reference, None)
-        return chosen
+    def _is_here(self, build: Build) -> bool:
+        if build.reference not in self._present:
+            self._present[build.reference] = inspect_image(build.reference) is not None
+        return self._present[build.reference]
 
-    def finished(self, item: PlannedRun, wall: float) -> None:
-        """Learn from a run that took `wall` seconds."""
-        self._expected += expected_seconds(item.cell)
-        self._took += wall
+    def _with_missing_below(self, build: Build) -> list[Build]:
+        if self._is_here(build):
+            return []
+        return [*(one for below in build.on.values() for one in self._with_missing_below(below)), build]
 
-    def seconds(self) -> float:
-        """Seconds left for builds and runs, the current run included."""
-        factor = self._took / self._expected if self._expected else 1.0
-        left = sum(expected_seconds(item.cell) for item in self._todo)
-        return sum(self._absent.values()) + factor * left / self._jobs
+    def make(self, step: Step, *, beside: bool) -> bool:
+        """See `harness.campaign.Ground`."""
+        # Runs in real time keep half of the cores free of compilers; to those in virtual time company does nothing.
+        jobs = max(1, (os.cpu_count() or 1) // 2) if beside and self._engine.name == "compose" else None
+        images, build = self._app.images, self._builds[step.reference]
+        open_question = not images.sim_settled and step.reference == images.sim_build("host").reference
+        if open_question:
+            images.settle_sim(_silent)
+        # Where the question was settled by a file that is older than the image, there is none of it yet.
+        images.make(build, _silent, jobs)
+        self._present[step.reference] = True
+        return open_question
+
+    def ready(self, cell: Cell) -> Cell:
+        """See `harness.campaign.Ground`."""
+        return self._app.made(cell, self._listen)
+
+    def run(self, item: PlannedRun) -> float:
+        """See `harness.campaign.Ground`."""
+        return self._app.run_until_proven(self._engine, item, self._options, self._versions, self._listen)
+
+    def expected(self, cell: Cell) -> float:
+        """See `harness.campaign.Ground`."""
+        return expected_seconds(cell)
+
+    def cancel(self) -> None:
+        """See `harness.campaign.Ground`."""
+        self._app.images.cancel()
+        self._engine.cancel()
+
+
+def _silent(name: str, seconds: float) -> None:
+    """Nobody is told of a build that a campaign tells of itself."""
 
 
 def _with_below(build: Build) -> list[Build]:

@@ -345,6 +345,7 @@ def run(
 ) -> None:
     """Run what is not stored yet, print the verdicts, and draw the figures of flows that share a path."""
     from harness.app import Options
+    from harness.campaign import UnbuiltError
     from harness.progress import Talk
     from harness.reports import json_report, table
 
@@ -353,9 +354,12 @@ def run(
     outcomes = frozenset(word for word in retry.split(",") if word) | {"infrastructure"}
     options = Options(fresh=fresh, retry=outcomes, log_limit=_log_limit(), jobs=_jobs(jobs, engine), stall=_stall())
     talk = Talk(_console())
+    unbuilt: UnbuiltError | None = None
     try:
         with talk:
             results = app.run(request, options, talk)
+    except UnbuiltError as error:
+        unbuilt, results = error, error.results
     except KeyboardInterrupt:
         words = [word for word in sys.argv[1:] if word != "--fresh"]
         _console().print(f"interrupted; what finished is kept. Go on with:\n  harness {' '.join(words)}")
@@ -366,6 +370,8 @@ def run(
         table.show(results, _paper())
     if draw:
         _draw_figures(app, results, jobs or len(os.sched_getaffinity(0)), talk)
+    if unbuilt is not None:
+        raise unbuilt
     raise typer.Exit(_exit_code(results, strict=strict))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from harness.errors import HarnessError
 from harness.outcome import Cell, Outcome, Run, Verdict
 
 
@@ -24,6 +25,36 @@ class ImageStarted:
 
     name: str
     seconds: float
+
+
+@dataclass(frozen=True)
+class BuildStarted:
+    """An image is built beside whatever else goes on."""
+
+    name: str
+    seconds: float
+    """Expected time of the build, alone on the machine."""
+
+
+@dataclass(frozen=True)
+class BuildEnded:
+    """A build that went on beside ended."""
+
+    name: str
+    seconds: float
+    error: HarnessError | None = None
+    """Why there is no image."""
+    lost: int = 0
+    """Runs that cannot take place without it."""
+
+
+@dataclass(frozen=True)
+class RunsWait:
+    """No run can start before an image is there."""
+
+    name: str
+    seconds: float
+    """About how long its build still takes."""
 
 
 @dataclass(frozen=True)
@@ -64,5 +95,7 @@ class Warned:
     text: str
 
 
-Event = PlanMade | ImageStarted | RunStarted | PhaseStarted | RunFinished | Warned
+Event = (
+    PlanMade | ImageStarted | BuildStarted | BuildEnded | RunsWait | RunStarted | PhaseStarted | RunFinished | Warned
+)  # fmt: skip
 Listener = Callable[[Event], None]

@@ -160,7 +160,7 @@ _ALL = (
     Parameter(
         "bdp_seed", "word", "start from what an earlier connection learnt of the path: off, careful-resume, "
         "jump-start or bdp-frame (draft-ietf-tsvwg-careful-resume, draft-kuhn-quic-bdpframe-extension)", "sender",
-        "bytes sent in the first round trip of the second connection",
+        "bytes sent in the first two round trips of data: the second connection's, per the first's",
     ),
     Parameter(
         "ecn", "switch", "datagrams marked ECN-capable (RFC 9000 §13.4)", "sender", "the IP header's ECN field",

@@ -1,7 +1,7 @@
 """Progress for people: a line per thing that happens, and a sign of life in between.
 
 On a terminal the sign of life is a spinner with the phase and how long the current thing has taken against its
-estimate; elsewhere it is a line every half minute.
+estimate; elsewhere it is a line every half minute. What is built beside is named there too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,18 @@ from typing import Self
 from rich.console import Console
 from rich.status import Status
 
-from harness.events import Event, ImageStarted, PhaseStarted, PlanMade, RunFinished, RunStarted, Warned
+from harness.events import (
+    BuildEnded,
+    BuildStarted,
+    Event,
+    ImageStarted,
+    PhaseStarted,
+    PlanMade,
+    RunFinished,
+    RunStarted,
+    RunsWait,
+    Warned,
+)
 from harness.outcome import Cell
 from harness.reports import beyond_the_pair, counted
 from harness.reports.table import verdict_text
@@ -41,6 +52,8 @@ class Talk:
         self._begun = time.monotonic()
         self._current = ("", "", 0.0, self._begun)
         """What goes on: the thing, its phase, its estimate in seconds, since when."""
+        self._builds: dict[str, tuple[float, float]] = {}
+        """What is built beside: name → its estimate in seconds, since when."""
         self._said = self._begun
         self._ran = 0
         self._ended = threading.Event()
@@ -65,15 +78,27 @@ class Talk:
     def _beat(self) -> None:
         """Say that things go on, and for how long already."""
         while not self._ended.wait(1.0 if self._status else SILENCE / 10):
-            what, phase, estimate, since = self._current
-            if not what or (self._status is None and time.monotonic() - self._said < SILENCE):
+            text = self._sign_of_life()
+            if not text or (self._status is None and time.monotonic() - self._said < SILENCE):
                 continue
-            text = f"{what} · {phase} · " if phase else f"{what} · "
-            text += f"{time.monotonic() - since:.0f} s of about {span(estimate)}"
             if self._status:
                 self._status.update(text.replace("[", "\\["))
             else:
                 self._say(f"… {text}")
+
+    def _sign_of_life(self) -> str:
+        """What goes on, and for how long already; empty when nothing does."""
+        now = time.monotonic()
+        what, phase, estimate, since = self._current
+        parts = [what, phase] if phase else [what] if what else []
+        if what and estimate:
+            parts.append(f"{now - since:.0f} s of about {span(estimate)}")
+        # A copy: other threads begin and end builds.
+        parts += [
+            f"building {name}, {now - began:.0f} s of about {span(expected)}"
+            for name, (expected, began) in list(self._builds.items())
+        ]
+        return " · ".join(parts)
 
     def _now(self, what: str, estimate: float) -> None:
         self._current = (what, "", estimate, time.monotonic())
@@ -89,6 +114,15 @@ class Talk:
             case ImageStarted():
                 self._now(f"making the image {event.name}", event.seconds)
                 self._say(f"making the image {event.name} (about {span(event.seconds)})")
+            case BuildStarted():
+                self._builds[event.name] = (event.seconds, time.monotonic())
+                self._say(f"building the image {event.name} (about {span(event.seconds)})")
+            case BuildEnded():
+                self._built(event)
+            case RunsWait():
+                what = f"waiting for the image {event.name}"
+                self._now(what, 0)
+                self._say(f"{what} (about {span(event.seconds)} left)")
             case RunStarted():
                 what = f"[{event.number}/{event.of}] {_name(event.cell, event.repetition)}"
                 self._now(what, event.seconds)
@@ -100,6 +134,17 @@ class Talk:
                 self._finished(event)
             case Warned():
                 self._say(f"warning: {event.text}", style="yellow")
+
+    def _built(self, event: BuildEnded) -> None:
+        self._builds.pop(event.name, None)
+        if event.error is None:
+            self._say(f"the image {event.name} is built, after {span(event.seconds)}")
+            return
+        self._say(f"error: {event.error.message}", style="red")
+        if event.error.hint:
+            self._say(f"hint: {event.error.hint}")
+        if event.lost:
+            self._say(f"{counted(event.lost, 'run')} left out for want of the image {event.name}; the others go on")
 
     def _finished(self, event: RunFinished) -> None:
         self._ran += 1

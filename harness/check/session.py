@@ -100,13 +100,18 @@ class _Subject:
         trial = TRIALS.get(name)
         if trial is None:
             return _Claim(role, name, setting, (), "no trial shows this parameter's effect")
-        if setting.settable:
-            peer = self._peer(role, self.one.protocols[0], trial.peer)
-            acting = role
-        else:
+        acting = role if setting.settable else other(role)
+        told = f"{acting}.{name}"
+        peer: Implementation | None
+        if not setting.settable:
             # It asks its peer: the peer that certainly understands is itself.
-            acting = other(role)
             peer = self.one if acting in self.one.roles and "ack_frequency" in self.one.extensions else None
+        elif trial.with_itself and other(role) in self.one.roles:
+            peer = self.one
+            theirs = self.one.setting(other(role), name)
+            told = name if theirs is not None and theirs.settable else told
+        else:
+            peer = self._peer(role, self.one.protocols[0], trial.peer)
         if peer is None:
             return _Claim(role, name, setting, (), "no implementation here can be the other end")
         able = {
@@ -117,7 +122,7 @@ class _Subject:
         wanted = values(setting, name, trial)
         if not wanted:
             return _Claim(role, name, setting, ())
-        cells = self._cells(role, peer, trial.scenario, parameters=able, vary={f"{acting}.{name}": wanted})
+        cells = self._cells(role, peer, trial.scenario, parameters=able, vary={told: wanted})
         return _Claim(role, name, setting, tuple(zip(wanted, cells, strict=True)))
 
     # --- answers

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from harness.model import Implementation
 from harness.outcome import MeasuredRun, Observation
-from harness.parameters import PARAMETERS, ParameterValue, Role, Setting
+from harness.parameters import PARAMETERS, ROLES, ParameterValue, Role, Setting
 
 #: (value asked, what was measured of its run).
 Tried = tuple[ParameterValue, MeasuredRun]
@@ -34,6 +34,8 @@ class Trial:
     """The implementation to have at the other end, where it can be had: one that does not hide the effect."""
     beside: Mapping[str, ParameterValue] = field(default_factory=dict)
     """What is set beside it, where the role can set it, so that the effect is not hidden by something else."""
+    with_itself: bool = False
+    """Whether the image is both ends, where it can be, and both are told: what one remembers the other may have to."""
 
 
 def values(setting: Setting, name: str, trial: Trial) -> list[ParameterValue]:
@@ -208,6 +210,39 @@ def _datagrams(role: Role, tried: Sequence[Tried]) -> Told:
     return "; ".join(wrong), "; ".join(shown)
 
 
+#: A second connection that starts from what the first learnt sends at least so many times what one does that does not.
+SEVERAL = 3
+
+
+def _bdp_seed(role: Role, tried: Sequence[Tried]) -> Told:
+    """Against `off`, else against the first connection, the second one's first round trips have several times the data.
+
+    Where qlogs name frames, the value bdp-frame shows some. The sender is the server, whoever was told.
+    """
+    ratios: dict[str, float] = {}
+    wrong, shown = [], []
+    for value, found in _by_value("server", tried, "bdp_seed").items():
+        if not found:
+            wrong.append(f"nothing seen with {value}")
+            continue
+        ratios[value] = float(found[0].value)
+        shown.append(f"{value}: {_text(found[0])}")
+    plain = ratios.get("off", 1.0)
+    if plain >= SEVERAL:
+        wrong.append(f"with off the second connection sends {plain:.1f} times as much as the first")
+    for value, ratio in ratios.items():
+        if value != "off" and ratio < SEVERAL * plain:
+            against = "with off" if "off" in ratios else "in the first connection"
+            wrong.append(f"{value} gives {ratio / plain:.1f} times the data of the first round trips {against}")
+    for asked, measured in tried:
+        frames = [one for end in ROLES for one in seen(measured, end, "bdp_frames")]
+        if asked == "bdp-frame" and frames:
+            shown.append("; ".join(f"BDP {_text(one)}" for one in frames))
+            if not any(float(one.value) for one in frames):
+                wrong.append("no qlog names a BDP frame")
+    return "; ".join(wrong), "; ".join(shown)
+
+
 #: A server may hold no more of a stream than its window: that would hide what else limits it.
 _AMPLE: Mapping[str, ParameterValue] = {"stream_window": "16 MiB"}
 #: How each parameter is tried. One that is not here cannot be claimed by an image that is built here.
@@ -231,12 +266,14 @@ TRIALS: Mapping[str, Trial] = {
     "stream_window": Trial("check/short", ("4 MiB", "8 MiB"), _agreeing("stream_window")),
     # A pacer lets an initial window of ten packets through at once (RFC 9002 §7.7).
     "pacing": Trial("check/long", (), _pacing, beside={**_AMPLE, "initial_cwnd": 40}),
+    # Without it every datagram is a call of its own; with it a paced sender still makes many of one (picoquic: 1.1).
     "gso": Trial(
-        "check/short", (), _switch("gso", lambda ratio: ratio > 1.5, lambda ratio: ratio < 1.1), beside=_AMPLE
+        "check/short", (), _switch("gso", lambda ratio: ratio > 1.05, lambda ratio: ratio < 1.02), beside=_AMPLE
     ),
     # Early data is the client's own doing, or that of the server's tickets; a token may hide it from the capture.
     "zero_rtt": Trial(
         "check/resumed", (), _switch("zero_rtt", lambda count: count > 0, lambda count: count == 0, "client")
     ),
+    "bdp_seed": Trial("check/learnt", (), _bdp_seed, peer="quic-go", beside=_AMPLE, with_itself=True),
     "ecn": Trial("check/short", (), _switch("ecn", lambda share: share > 0.5, lambda share: share == 0), beside=_AMPLE),
 }

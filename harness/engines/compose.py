@@ -439,5 +439,5 @@ class _Session:
         if concluded.status == "wrong_file":
             self._blamed = next(f"client{item.transfer.flow}" for item in checks if item.outcome is not None)
         if concluded.status != "completed":
-            concluded = concluded.model_copy(update={"log_tail": tail(self._log_file(self._blamed))})
+            concluded = conclusion.with_words(concluded, tail(self._log_file(self._blamed)))
         return concluded

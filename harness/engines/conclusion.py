@@ -5,6 +5,7 @@ Both engines observe; these functions say it in the same words.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from harness.outcome import Outcome, Transfer
 
 #: Exit code of the endpoint contract for "not supported".
 NOT_SUPPORTED = 127
+_WHY = re.compile(r"(?:^|: )unsupported: (.+)")
 
 
 def of_exit(host: Host, flow: LabFlow, exit_code: int) -> Outcome | None:
@@ -98,6 +100,17 @@ def check(transfer: Transfer, flow: LabFlow, folder: Path, www: Path) -> Check:
     difference = same_content(file, www / flow.file, part=transfer.cut_off)
     file.unlink()
     return Check(transfer.model_copy(update={"received": received, "intact": difference is None}), difference)
+
+
+def with_words(outcome: Outcome, words: tuple[str, ...]) -> Outcome:
+    """The outcome with the last lines of whoever is to blame.
+
+    An endpoint that refuses may say why, other than for the test case, in a line of its own: "NAME: unsupported: WHY".
+    """
+    told = next((found[1] for line in words if (found := _WHY.search(line))), None)
+    if outcome.status != "unsupported" or told is None:
+        return outcome.model_copy(update={"log_tail": words})
+    return outcome.model_copy(update={"log_tail": words, "detail": f"{outcome.role}: {told}"})
 
 
 def conclude(outcome: Outcome, checks: list[Check]) -> Outcome:

@@ -6,14 +6,17 @@ build, equal on every machine, and an unchanged image costs nothing.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import os
 import re
 import subprocess
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import BinaryIO
 
 from harness.engines.docker import OWNER_LABEL, PREFIX, docker, failure, hint_for, inspect_image, tail
 from harness.errors import EngineError
@@ -23,6 +26,10 @@ from harness.outcome import Image
 BASE_IMAGE = "debian:trixie-slim"
 #: Label on every image built here.
 IMAGE_LABEL = "org.quic-lab.image"
+#: Build arguments that limit the compilers which run at once: Cargo's, and the Go command's and compiler's.
+_JOBS = ("CARGO_BUILD_JOBS", "GOMAXPROCS")
+#: Seconds a build may take to end what the daemon runs for it.
+CANCEL_SECONDS = 10.0
 _CA_BUNDLES = (
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -62,6 +69,11 @@ class Build:
     """Identity of the published image that it starts from, where it does and that is on this machine."""
 
     @property
+    def arguments(self) -> set[str]:
+        """Build arguments that its Dockerfile names."""
+        return set(re.findall(r"^ARG (\w+)", (self.folder / "Dockerfile").read_text(), re.MULTILINE))
+
+    @property
     def identity(self) -> str:
         """Hash of the folder and, through `on`, of everything below."""
         digest = hashlib.blake2b(f"{folder_hash(self.folder)}\0{self.target}".encode(), digest_size=16)
@@ -92,12 +104,30 @@ def _unique(builds: list[Build]) -> list[Build]:
     return list(seen.values())
 
 
+def kernel_lacks_queues(
+    configurations: Sequence[Path] = (Path("/proc/config.gz"), Path(f"/boot/config-{os.uname().release}")),
+) -> bool:
+    """Whether this kernel's configuration leaves out netem or RED; False where it is not to be had."""
+    for file in configurations:
+        try:
+            content = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+        except OSError:
+            continue
+        there = set(re.findall(rb"^(CONFIG_NET_SCH_\w+)=[ym]", content, re.MULTILINE))
+        return not there >= {b"CONFIG_NET_SCH_NETEM", b"CONFIG_NET_SCH_RED"}
+    return False
+
+
 class Images:
     """The images of one repository checkout."""
 
     def __init__(self, images: Path, state: Path, ca_bundle: Path | None = None) -> None:
         self._folder = images
         self._state = state
+        self._lock = threading.Lock()
+        self._processes: set[subprocess.Popen[bytes]] = set()
+        """Builds under way."""
+        self._cancelled = False
         self._ca = ca_bundle or next((Path(name) for name in _CA_BUNDLES if Path(name).exists()), None)
         self.endpoint = Build("endpoint", images / "endpoint", 20)
         self.rust = Build("rust", images / "rust", 60)
@@ -114,13 +144,13 @@ class Images:
         folder = (manifest_folder / implementation.build).resolve()
         if not (folder / "Dockerfile").exists():
             raise EngineError(f"{folder} has no Dockerfile", f"see 'build' in {manifest_folder / 'image.yaml'}")
-        shared = {"ENDPOINT": self.endpoint, "RUST": self.rust, "GO": self.go}
-        named = set(re.findall(r"^ARG (\w+)", (folder / "Dockerfile").read_text(), re.MULTILINE))
-        on = {argument: build for argument, build in shared.items() if argument in named}
-        return Build(
-            implementation.name, folder, implementation.build_time.seconds, on=on,
+        build = Build(
+            implementation.name, folder, implementation.build_time.seconds,
             upstream=self._identity_of(implementation.upstream_image),
         )  # fmt: skip
+        shared = {"ENDPOINT": self.endpoint, "RUST": self.rust, "GO": self.go}
+        named = build.arguments
+        return replace(build, on={argument: below for argument, below in shared.items() if argument in named})
 
     def _identity_of(self, published: str | None) -> str:
         """Of a published image that a build starts from, as far as it is here: a tag may move."""
@@ -169,6 +199,19 @@ class Images:
         except OSError:
             return None
 
+    @property
+    def sim_settled(self) -> bool:
+        """Whether it is known which simulator 'auto' is on this machine."""
+        return self._host_kernel() is not None
+
+    def builds_before_settling(self) -> list[Build]:
+        """What is built while it is not known which simulator 'auto' is: the one that asks the host's kernel.
+
+        Where the kernel's own configuration leaves out a queue, the answer is known, and the lab kernel, which takes
+        longest of all, need not wait for the question.
+        """
+        return [self._sim_host, self._sim_lab] if kernel_lacks_queues() else [self._sim_host]
+
     def settle_sim(self, announce: Announce) -> None:
         """Ask the host kernel, once, whether it has the queues, so that the lab kernel is built only if needed."""
         if self._host_kernel() is None:
@@ -182,34 +225,65 @@ class Images:
             self._state.mkdir(parents=True, exist_ok=True)
             self._probe_file().write_text(done.stdout)
 
-    def make(self, build: Build, announce: Announce) -> None:
-        """Build an image and what it is built on, as far as they are not there. Raises EngineError."""
+    def make(self, build: Build, announce: Announce, jobs: int | None = None) -> None:
+        """Build an image and what it is built on, as far as they are not there. Raises EngineError.
+
+        `jobs`: how many compilers may run at once; as many as there are cores without.
+        """
         for item in build.missing():
             announce(item.name, item.seconds)
-            self._run_build(item)
+            self._run_build(item, jobs)
 
-    def _run_build(self, build: Build) -> None:
+    def _run_build(self, build: Build, jobs: int | None) -> None:
         log = self._state / "builds" / f"{build.name}{'-' + build.target if build.target else ''}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         command = ["docker", "buildx", "build", "--load", "--progress", "plain", "--label", f"{IMAGE_LABEL}=1",
                    "--build-arg", f"BASE={BASE_IMAGE}", "--tag", build.reference]  # fmt: skip
         for argument, below in build.on.items():
             command += ["--build-arg", f"{argument}={below.reference}"]
+        if jobs is not None:
+            # A build is a control group beside the containers': no scheduling class inside it would make way for them.
+            for argument in sorted(build.arguments & set(_JOBS)):
+                command += ["--build-arg", f"{argument}={jobs}"]
         if build.target:
             command += ["--target", build.target]
         if self._ca is not None:
             # Companies and CI put proxies with their own authority before the registries.
             command += ["--secret", f"id=ca,src={self._ca}"]
-        with log.open("w") as out:
-            code = subprocess.run(
-                [*command, str(build.folder)], stdout=out, stderr=subprocess.STDOUT, check=False
-            ).returncode
+        with log.open("wb") as out:
+            code = self._wait_for([*command, str(build.folder)], out)
+        if self._cancelled:
+            raise EngineError(f"the build of the image {build.name} was ended")
         if code != 0:
             text = log.read_text(errors="replace")
             raise EngineError(
                 f"the image {build.name} could not be built; the end of {log}:\n  " + "\n  ".join(tail(log)),
                 hint_for(text) or f"read {log}; 'docker buildx build {build.folder}' repeats it",
             )
+
+    def _wait_for(self, command: list[str], out: BinaryIO) -> int:
+        """Run a build to its end, in a session of its own: Ctrl-C reaches the harness, which ends it. Its exit code."""
+        with self._lock:
+            if self._cancelled:
+                return -1
+            process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
+            self._processes.add(process)
+        try:
+            return process.wait()
+        except BaseException:
+            _end(process)
+            raise
+        finally:
+            with self._lock:
+                self._processes.discard(process)
+
+    def cancel(self) -> None:
+        """End the builds that other threads have under way, and let no further one begin; their `make` raises."""
+        with self._lock:
+            self._cancelled = True
+            processes = list(self._processes)
+        for process in processes:
+            _end(process)
 
     def pull(self, reference: str, announce: Announce) -> Image:
         """Pull a published image that is not present. Raises EngineError."""
@@ -223,6 +297,15 @@ class Images:
                 "check the name in image.yaml, or bring the image here with 'docker load' or 'docker tag'",
             )
         return image
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a `docker buildx build`: told to, it ends what the daemon runs for it."""
+    process.terminate()
+    try:
+        process.wait(CANCEL_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
 
 
 def ours(image: str) -> bool:

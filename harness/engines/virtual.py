@@ -140,7 +140,7 @@ class VirtualEngine:
             blamed = next(f"client{item.transfer.flow}" for item in checks if item.outcome is not None)
         if concluded.status != "completed":
             words = tail(folder / f"{blamed}.log") if blamed else console_tail(folder)
-            concluded = concluded.model_copy(update={"log_tail": words})
+            concluded = conclusion.with_words(concluded, words)
         simulator = diary(folder)
         cpu = cpu_of(simulator)
         return EngineResult(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from harness.model import Scenario
@@ -11,6 +12,7 @@ from harness.outcome import LinkProof
 from harness.plan import PlannedRun
 from harness.reports import CellResult
 from harness.reports.listing import Entry
+from harness.reports.resumed import seed_of
 
 SCHEMA = 1
 
@@ -52,6 +54,7 @@ def _cell(result: CellResult) -> dict[str, Any]:
         "engine": result.cell.engine,
         "parameters": result.cell.parameters,
         "effective_parameters": last[0].effective if last else {},
+        "repeat_seed": None if (seed := seed_of(result.cell)) is None else asdict(seed),
         "observed": [one.model_dump(mode="json") for one in last[1].observed] if last and last[1] else [],
         "repetitions": len(result.runs),
         "outcomes": result.outcomes,

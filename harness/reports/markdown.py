@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from harness.reports import CellResult, by_scenario, effort, effort_of
 from harness.reports.parameters import asked
+from harness.reports.resumed import footnotes, marked, seed_of
 from harness.reports.table import SYMBOLS, asked_and_seen, columns, interval_text, reference_lines
 
 
@@ -36,6 +37,7 @@ def scenario_markdown(results: Sequence[CellResult]) -> str:
     ]
     for result in results:
         symbol, _ = SYMBOLS[result.verdict.status]
+        seed = seed_of(result.cell)
         goodput = result.interval("goodput")
         lines.append(
             line(
@@ -44,7 +46,7 @@ def scenario_markdown(results: Sequence[CellResult]) -> str:
                     f"{result.cell.client.name} → {result.cell.server.name}",
                     f"{symbol} {result.verdict.status}",
                     str(result.outcomes.get("completed", 0)),
-                    *(interval_text(result.interval(metric)) for metric, _ in made),
+                    *(marked(interval_text(result.interval(metric)), metric, seed) for metric, _ in made),
                     "–" if goodput is None else f"{goodput.median:.1f}",
                 ]
             )
@@ -52,6 +54,8 @@ def scenario_markdown(results: Sequence[CellResult]) -> str:
     for name, texts in reference_lines([result.cell for result in results], [metric for metric, _ in made]):
         blank = [""] * len(parameters.varied)
         lines.append(line([*blank, f"*{name}*", "", "", *(text.removeprefix("≤ ") for text in texts), ""]))
+    for note in footnotes(results):
+        lines += ["", note]
     return "\n".join(lines) + "\n"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -14,6 +14,7 @@ from harness.parameters import PARAMETERS
 from harness.path import ack_limited_time, ideal_time, slow_start_time
 from harness.reports import CellResult, by_scenario, effort, is_absence
 from harness.reports.parameters import Asked, asked
+from harness.reports.resumed import footnotes, marked, seed_of
 from harness.units import Size
 
 _ACK_RATIO = "client.ack_ratio"
@@ -50,7 +51,8 @@ def columns(scenario: Scenario) -> list[tuple[str, str]]:
     sizes = [size.label() for size in scenario.milestones_within()]
     made = [(f"milestone_{size}", f"{size} s") for size in sizes]
     if any(flow.repeat_after is not None for flow in scenario.flows):
-        made.append((f"repeat_milestone_{sizes[-1]}" if sizes else "repeat_completion", f"repeat {sizes[-1]} s"))
+        last = sizes[-1] if sizes else None
+        made.append((f"repeat_milestone_{last}", f"repeat {last} s") if last else ("repeat_completion", "repeat s"))
     return made
 
 
@@ -142,8 +144,10 @@ def _reference_rows(table: Table, results: Sequence[CellResult], metrics: Sequen
 
 def _row(result: CellResult, parameters: Asked, metrics: Sequence[str]) -> list[RenderableType]:
     missed = {item.metric for item in result.verdict.objectives if item.verdict == "fail"}
+    seed = seed_of(result.cell)
     times = [
-        Text(interval_text(result.interval(metric)), style="red" if metric in missed else "") for metric in metrics
+        Text(marked(interval_text(result.interval(metric)), metric, seed), style="red" if metric in missed else "")
+        for metric in metrics
     ]
     goodput = result.interval("goodput")
     done = result.outcomes.get("completed", 0)
@@ -186,8 +190,8 @@ def scenario_table(results: Sequence[CellResult]) -> RenderableType:
     return table
 
 
-def _notes(results: Iterable[CellResult]) -> list[RenderableType]:
-    lines: list[RenderableType] = []
+def _notes(results: Sequence[CellResult]) -> list[RenderableType]:
+    lines: list[RenderableType] = [Text(f"  {line}") for line in footnotes(results)]
     for result in results:
         who = result.name
         if result.verdict.status not in ("pass", "fail"):

@@ -7,6 +7,7 @@ does not count. Exit code 1, and a line for each difference, where picoquic's is
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 from elftools.elf.elffile import ELFFile
@@ -19,7 +20,7 @@ OURS = ("st_picoquic", "st_h3zero", "st_picohttp")
 
 def layouts(file: str) -> Layouts:
     """The structures of picoquic that a file declares."""
-    with open(file, "rb") as stream:
+    with Path(file).open("rb") as stream:
         found: Layouts = {}
         for unit in ELFFile(stream).get_dwarf_info().iter_CUs():
             _collect(unit.get_top_DIE(), found)

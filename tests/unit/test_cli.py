@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness import cli
+from harness.campaign import UnbuiltError
 from harness.errors import EngineError
 from harness.outcome import Verdict
 from harness.reports import CellResult
@@ -113,6 +114,22 @@ def test_infrastructure_is_exit_3(capsys: pytest.CaptureFixture[str], monkeypatc
     code, _, err = _run(capsys, monkeypatch, "report")
     assert code == 3
     assert "error: the disk is full: /x\nhint: free space" in err
+
+
+def test_a_failed_build_costs_its_runs_and_not_the_table(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise UnbuiltError(
+            "1 image could not be built (quiche): 7 runs left out", "the reason is above", [_result("pass", ())]
+        )
+
+    monkeypatch.setattr("harness.app.App.absent", lambda self: {})
+    monkeypatch.setattr("harness.app.App.run", refuse)
+    code, out, err = _run(capsys, monkeypatch, "run", "satellite/medium", "--no-figures")
+    assert code == 3
+    assert "alpha" in out
+    assert "error: 1 image could not be built (quiche): 7 runs left out\nhint: the reason is above" in err
 
 
 def _result(status: str, outcomes: tuple[str, ...]) -> CellResult:

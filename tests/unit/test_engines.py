@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import gzip
 import hashlib
 import os
 import subprocess
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -19,9 +21,10 @@ from harness.engines.certificates import VIRTUAL_START, certificates, virtual_ce
 from harness.engines.compose_file import VARIABLES, compose_document, compose_text
 from harness.engines.docker import failure, hint_for, tail
 from harness.engines.held import Held, held_text
-from harness.engines.images import Build, Images, folder_hash, ours
+from harness.engines.images import Build, Images, folder_hash, kernel_lacks_queues, ours
 from harness.engines.sampler import Sampler, folder_size, tree_size
 from harness.engines.served import MODIFIED, same_content, served_file
+from harness.errors import EngineError
 from harness.lab import build_lab
 from tests.examples import cell, implementation
 
@@ -242,3 +245,64 @@ def test_a_client_is_held_until_it_is_released(tmp_path: Path, monkeypatch: pyte
     assert subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=5, check=True).stdout == "alpha goes on\n"
     ones.remove()
     assert not (tmp_path / "held").exists()
+
+
+@pytest.mark.parametrize(
+    ("lines", "lacks"),
+    [
+        ("CONFIG_NET_SCH_NETEM=m\nCONFIG_NET_SCH_RED=y\n", False),
+        ("CONFIG_NET_SCH_NETEM=m\n# CONFIG_NET_SCH_RED is not set\n", True),
+        ("", True),
+    ],
+)
+def test_a_kernel_that_leaves_out_a_queue_says_so(tmp_path: Path, lines: str, lacks: bool) -> None:
+    plain, packed, nowhere = tmp_path / "config-1", tmp_path / "config.gz", tmp_path / "none"
+    plain.write_text(lines)
+    packed.write_bytes(gzip.compress(lines.encode()))
+    assert kernel_lacks_queues((nowhere, plain)) is lacks
+    assert kernel_lacks_queues((packed,)) is lacks
+    # What cannot be known is asked of the kernel itself.
+    assert kernel_lacks_queues((nowhere,)) is False
+
+
+def _docker(folder: Path, monkeypatch: pytest.MonkeyPatch, build: str) -> None:
+    """A `docker` that knows no image, and whose builds do this."""
+    script = folder / "bin" / "docker"
+    script.parent.mkdir()
+    script.write_text(f'#!/bin/sh\nif [ "$1" = image ]; then echo "No such image" >&2; exit 1; fi\n{build}\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{script.parent}:{os.environ['PATH']}")
+
+
+def _one_build(folder: Path, dockerfile: str = "FROM scratch\n") -> Build:
+    (folder / "x").mkdir()
+    (folder / "x" / "Dockerfile").write_text(dockerfile)
+    return Build("x", folder / "x", 1)
+
+
+def test_cancelled_builds_end_at_once_and_leave_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _docker(tmp_path, monkeypatch, f"echo $$ >{tmp_path}/pid.new; mv {tmp_path}/pid.new {tmp_path}/pid; exec sleep 60")
+    build, images = _one_build(tmp_path), Images(tmp_path, tmp_path / "state")
+    with ThreadPoolExecutor(1) as pool:
+        made = pool.submit(images.make, build, lambda name, seconds: None)
+        while not (tmp_path / "pid").exists():
+            assert not made.done()
+            time.sleep(0.01)
+        images.cancel()
+        with pytest.raises(EngineError, match="the image x was ended"):
+            made.result(timeout=5)
+    assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
+    # And none is begun afterwards.
+    with pytest.raises(EngineError, match="was ended"):
+        images.make(build, lambda name, seconds: None)
+
+
+@pytest.mark.parametrize(("jobs", "said"), [(None, []), (1, ["CARGO_BUILD_JOBS=1"])])
+def test_a_build_beside_runs_is_told_how_many_compilers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int | None, said: list[str]
+) -> None:
+    _docker(tmp_path, monkeypatch, f'echo "$@" >{tmp_path}/words')
+    build = _one_build(tmp_path, "FROM scratch\nARG CARGO_BUILD_JOBS\n")
+    Images(tmp_path, tmp_path / "state").make(build, lambda name, seconds: None, jobs)
+    words = (tmp_path / "words").read_text().split()
+    assert [word for word in words if word.startswith(("CARGO", "GOMAXPROCS"))] == said

@@ -23,7 +23,7 @@ from tests.examples import ROOT, catalogue, cell, implementation, scenario
 
 KNOWN = {name: one for name, (one, _) in catalogue().implementations().items()}
 BASH = shutil.which("bash") or "bash"
-#: What the published images' manifests are, besides picoquic: a name and what is known of it.
+#: What the published images' manifests are, besides picoquic-qns: a name and what is known of it.
 PUBLISHED = [one for one in KNOWN.values() if one.image is not None]
 
 Lines = list[str]
@@ -61,7 +61,7 @@ def printed(done: subprocess.CompletedProcess[str]) -> Lines:
     return done.stdout.splitlines()
 
 
-# picoquic: one word of the command per line.
+# picoquic-qns: one word of the command per line.
 
 STATE = ["-T", "/tmp/picoquic/tickets.bin", "-N", "/tmp/picoquic/tokens.bin"]
 LOGS = ["-q", "/logs/qlog/", "-L", "-8"]
@@ -95,39 +95,39 @@ PICOQUIC: dict[tuple[Role, str], dict[ParameterValue, Lines]] = {
 )
 def test_picoquicdemo_is_told(entry: Entry, role: Role, parameter: str, value: ParameterValue, options: Lines) -> None:
     end = ANSWERS if role == "server" else ASKS
-    given = environment("picoquic", role, {parameter: value})
-    assert printed(entry("picoquic", given)) == picoquicdemo(options, end)
+    given = environment("picoquic-qns", role, {parameter: value})
+    assert printed(entry("picoquic-qns", given)) == picoquicdemo(options, end)
 
 
 def test_picoquicdemo_unasked(entry: Entry) -> None:
-    assert printed(entry("picoquic", environment("picoquic", "server", {}))) == picoquicdemo(["-0"], ANSWERS)
-    assert printed(entry("picoquic", environment("picoquic", "client", {}))) == picoquicdemo(["-0"], ASKS)
+    assert printed(entry("picoquic-qns", environment("picoquic-qns", "server", {}))) == picoquicdemo(["-0"], ANSWERS)
+    assert printed(entry("picoquic-qns", environment("picoquic-qns", "client", {}))) == picoquicdemo(["-0"], ASKS)
 
 
 def test_picoquicdemo_is_told_several_things(entry: Entry) -> None:
     wanted = {"congestion_control": "cubic", "max_udp_payload": "1350 B", "gso": "on", "bdp_seed": "bdp-frame"}
-    words = printed(entry("picoquic", environment("picoquic", "server", wanted)))
+    words = printed(entry("picoquic-qns", environment("picoquic-qns", "server", wanted)))
     # In the order of their names, as the harness passes them.
     assert words == picoquicdemo(["-j", "1", "-G", "cubic", "-m", "1378"], ANSWERS)
 
 
 def test_picoquicdemo_asks_for_files(entry: Entry) -> None:
-    given = environment("picoquic", "client", {}, protocol="hq-interop", ip_version=6)
+    given = environment("picoquic-qns", "client", {}, protocol="hq-interop", ip_version=6)
     end = ["-a", "hq-interop", "-o", "/downloads", "server6", "443", "-:/10MB.bin;"]
-    assert printed(entry("picoquic", given)) == picoquicdemo(["-0"], end)
+    assert printed(entry("picoquic-qns", given)) == picoquicdemo(["-0"], end)
     given["REQUESTS"] = "https://server4:4433/1.bin https://server4:4433/two.bin"
-    assert printed(entry("picoquic", given))[-3:] == ["server4", "4433", "-:/1.bin;-:/two.bin;"]
+    assert printed(entry("picoquic-qns", given))[-3:] == ["server4", "4433", "-:/1.bin;-:/two.bin;"]
     given["REQUESTS"] = "https://server4/one.bin"
-    assert printed(entry("picoquic", given))[-3:] == ["server4", "443", "-:/one.bin;"]
+    assert printed(entry("picoquic-qns", given))[-3:] == ["server4", "443", "-:/one.bin;"]
 
 
 def test_picoquicdemo_keeps_sessions_and_logs_where_it_is_told(entry: Entry) -> None:
     repeats = Flow(download=Size.parse("10 MB"), repeat_after=Duration.parse("10 s"))
-    given = environment("picoquic", "client", {}, flows=[repeats])
+    given = environment("picoquic-qns", "client", {}, flows=[repeats])
     session = ["-T", "/session/tickets.bin", "-N", "/session/tokens.bin"]
-    assert printed(entry("picoquic", given)) == picoquicdemo(["-0"], ASKS, session)
+    assert printed(entry("picoquic-qns", given)) == picoquicdemo(["-0"], ASKS, session)
     quiet = {name: text for name, text in given.items() if name not in ("QLOGDIR", "SSLKEYLOGFILE")}
-    assert printed(entry("picoquic", quiet)) == ["picoquicdemo", "-v", "00000001", "-0", *session, *ASKS]
+    assert printed(entry("picoquic-qns", quiet)) == ["picoquicdemo", "-v", "00000001", "-0", *session, *ASKS]
 
 
 # h2o: its command, then the configuration. BaseLoader leaves ON and OFF what they are.
@@ -218,7 +218,7 @@ def test_h2o_is_told_everything_at_once(entry: Entry) -> None:
 # Both.
 
 EXPECTED: dict[str, dict[tuple[Role, str], list[ParameterValue]]] = {
-    "picoquic": {what: list(values) for what, values in PICOQUIC.items()},
+    "picoquic-qns": {what: list(values) for what, values in PICOQUIC.items()},
     "h2o": {what: list(values) for what, values in H2O.items()},
 }
 
@@ -243,14 +243,14 @@ def test_nothing_is_claimed_that_is_not_tried_here(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "role", "parameter", "value", "words"),
     [
-        ("picoquic", "server", "congestion_control", "vegas", "does not know congestion_control vegas"),
-        ("picoquic", "client", "congestion_control", "cubic", "cannot set congestion_control as a client"),
-        ("picoquic", "server", "max_udp_payload", "1251 B", "from 1252 B"),
-        ("picoquic", "server", "max_udp_payload", "1473 B", "up to 1472 B"),
-        ("picoquic", "server", "bdp_seed", "off", "known: jump-start, bdp-frame"),
-        ("picoquic", "client", "bdp_seed", "careful-resume", "known: jump-start, bdp-frame"),
-        ("picoquic", "client", "gso", "on", "cannot set gso as a client; it is off"),
-        ("picoquic", "server", "initial_cwnd", 32, "cannot set initial_cwnd as a server; it is 10"),
+        ("picoquic-qns", "server", "congestion_control", "vegas", "does not know congestion_control vegas"),
+        ("picoquic-qns", "client", "congestion_control", "cubic", "cannot set congestion_control as a client"),
+        ("picoquic-qns", "server", "max_udp_payload", "1251 B", "from 1252 B"),
+        ("picoquic-qns", "server", "max_udp_payload", "1473 B", "up to 1472 B"),
+        ("picoquic-qns", "server", "bdp_seed", "off", "known: jump-start, bdp-frame"),
+        ("picoquic-qns", "client", "bdp_seed", "careful-resume", "known: jump-start, bdp-frame"),
+        ("picoquic-qns", "client", "gso", "on", "cannot set gso as a client; it is off"),
+        ("picoquic-qns", "server", "initial_cwnd", 32, "cannot set initial_cwnd as a server; it is 10"),
         ("h2o", "server", "congestion_control", "bbr", "known: reno, cubic, pico"),
         ("h2o", "server", "initial_cwnd", 0, "from 1"),
         ("h2o", "server", "max_udp_payload", "1279 B", "from 1280 B"),
@@ -279,14 +279,14 @@ def test_unknown_test_cases_are_refused(entry: Entry, name: str, role: Role, tes
 @pytest.mark.parametrize(
     ("name", "given", "code", "words"),
     [
-        ("picoquic", {"ROLE": "proxy"}, 1, "ROLE"),
-        ("picoquic", {"ROLE": "client"}, 1, "REQUESTS"),
-        ("picoquic", {"ROLE": "server", "SERVER_PARAMS": "--pacing=off"}, 1, "unknown option: --pacing=off"),
-        ("picoquic", {"ROLE": "server", "SERVER_PARAMS": "--gso"}, 1, "unknown option: --gso"),
-        ("picoquic", {"ROLE": "server", "SERVER_PARAMS": "--gso=maybe"}, 1, "--gso=maybe"),
-        ("picoquic", {"ROLE": "server", "SERVER_PARAMS": "--congestion-control=vegas"}, 1, "vegas"),
-        ("picoquic", {"ROLE": "server", "SERVER_PARAMS": "--max-udp-payload=1.4k"}, 1, "1.4k"),
-        ("picoquic", {"ROLE": "server", "SERVER_PARAMS": "--bdp-seed=off"}, 1, "--bdp-seed=off"),
+        ("picoquic-qns", {"ROLE": "proxy"}, 1, "ROLE"),
+        ("picoquic-qns", {"ROLE": "client"}, 1, "REQUESTS"),
+        ("picoquic-qns", {"ROLE": "server", "SERVER_PARAMS": "--pacing=off"}, 1, "unknown option: --pacing=off"),
+        ("picoquic-qns", {"ROLE": "server", "SERVER_PARAMS": "--gso"}, 1, "unknown option: --gso"),
+        ("picoquic-qns", {"ROLE": "server", "SERVER_PARAMS": "--gso=maybe"}, 1, "--gso=maybe"),
+        ("picoquic-qns", {"ROLE": "server", "SERVER_PARAMS": "--congestion-control=vegas"}, 1, "vegas"),
+        ("picoquic-qns", {"ROLE": "server", "SERVER_PARAMS": "--max-udp-payload=1.4k"}, 1, "1.4k"),
+        ("picoquic-qns", {"ROLE": "server", "SERVER_PARAMS": "--bdp-seed=off"}, 1, "--bdp-seed=off"),
         ("h2o", {"ROLE": "client"}, 127, "server"),
         ("h2o", {"ROLE": "server", "TESTCASE": "transfer"}, 127, "transfer"),
         ("h2o", {"ROLE": "server", "SERVER_PARAMS": "--initial-rtt=100"}, 1, "--initial-rtt=100"),
@@ -324,7 +324,7 @@ def test_published_images_stand_beside_our_own_builds() -> None:
 
 def test_what_is_fetched_from_outside_is_said() -> None:
     """A FROM of a published image and a cloned repository are in the manifest, where the harness looks first."""
-    picoquic, folder = catalogue().implementations()["picoquic"]
+    picoquic, folder = catalogue().implementations()["picoquic-qns"]
     assert picoquic.upstream_image is not None
     assert f"={picoquic.upstream_image}\n" in (folder / "Dockerfile").read_text()
     upstream, folder = catalogue().implementations()["h2o"]

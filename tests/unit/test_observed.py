@@ -324,6 +324,54 @@ def test_early_data_behind_an_initial_packet(tmp_path: Path, padded: bool, expec
     assert value(only_one, "zero_rtt", "client") == 0
 
 
+# What a server remembers
+
+
+def two_connections(first: Sequence[Packet], again: Sequence[Packet]) -> Exchange:
+    """Handshakes of a round trip at 0 and 100 s, each with the server's data."""
+    up = [initial(0), handshake(100, False), initial(100_000, connection=1), handshake(100_100, False)]
+    down = [initial(50, True), *first, initial(100_050, True, connection=1), *again]
+    return Exchange(up, down)
+
+
+def rounds(start: float, *counts: int) -> list[Packet]:
+    """So many full datagrams in each round trip from `start` ms on."""
+    return [data(start + turn * RTT / MS + index / 10) for turn, count in enumerate(counts) for index in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("again", "ratio"),
+    [
+        (rounds(100_151, 10, 20), 1.0),
+        (rounds(100_151, 300, 20), 320 / 30),
+        (rounds(100_051, 10, 290), 10.0),  # the answer to early data; it jumps once it has an RTT
+        ([*rounds(100_051, 2), *rounds(100_151, 58, 2)], 2.0),  # two probes of the path MTU are no data
+    ],
+)
+def test_a_second_connection_beside_the_first(tmp_path: Path, again: Sequence[Packet], ratio: float) -> None:
+    two_connections(rounds(151, 10, 20, 999), [*again, data(100_500)]).write(tmp_path)
+    found = only(RunView(tmp_path, exchange_run(2)), "bdp_seed")
+    assert found is not None and found.value == pytest.approx(ratio)
+    assert "36,000 B in those of the first" in found.source
+
+
+def test_nothing_is_remembered_of_no_connection(tmp_path: Path) -> None:
+    two_connections(rounds(151, 10), []).write(tmp_path)
+    assert value(RunView(tmp_path, exchange_run(2)), "bdp_seed") is None
+    assert value(RunView(tmp_path, exchange_run(1)), "bdp_seed") is None
+
+
+def test_bdp_frames(tmp_path: Path) -> None:
+    two_connections(rounds(151, 10), rounds(100_151, 10)).write(tmp_path)
+    view = RunView(tmp_path, exchange_run(2))
+    frames = [{"frame_type": "stream"}, {"frame_type": "BDP"}]
+    sent = {"time": 1, "name": "transport:packet_sent", "data": {"frames": frames}}
+    write_qlog(view, "client", parameters("local", max_ack_delay=1), sent, name="b", group=IDS[1])
+    write_qlog(view, "client", parameters("local", max_ack_delay=1), name="a", group=IDS[0])
+    assert value(view, "bdp_frames", "client") == 1
+    assert value(view, "bdp_frames") is None  # the server wrote none
+
+
 # What endpoints say
 
 

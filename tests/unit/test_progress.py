@@ -7,7 +7,18 @@ import pytest
 from rich.console import Console
 
 from harness import progress
-from harness.events import ImageStarted, PhaseStarted, PlanMade, RunFinished, RunStarted, Warned
+from harness.errors import EngineError
+from harness.events import (
+    BuildEnded,
+    BuildStarted,
+    ImageStarted,
+    PhaseStarted,
+    PlanMade,
+    RunFinished,
+    RunStarted,
+    RunsWait,
+    Warned,
+)
 from harness.outcome import Outcome, Run, Verdict
 from harness.progress import Talk, span
 from tests.examples import cell
@@ -43,6 +54,35 @@ def test_nothing_to_do_is_said() -> None:
     with Talk(Console(file=out, width=200)) as talk:
         talk(PlanMade(to_run=0, stored=9, cells=9, seconds=0))
     assert "all 9 runs are stored: nothing to run" in out.getvalue()
+
+
+def test_builds_beside_are_told_with_what_waits_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "SILENCE", 0.05)
+    out = io.StringIO()
+    one = cell()
+    with Talk(Console(file=out, width=200)) as talk:
+        talk(BuildStarted("go", 30))
+        talk(BuildStarted("quiche", 280))
+        talk(RunStarted(one, 0, 1, 3, 40, 300))
+        time.sleep(0.2)
+        talk(BuildEnded("go", 12.3))
+        talk(RunsWait("quiche", 170))
+        time.sleep(0.2)
+        failed = EngineError("the image quiche could not be built; the end of x.log:\n  no such crate", "read x.log")
+        talk(BuildEnded("quiche", 200, failed, 7))
+    text = out.getvalue()
+    for words in (
+        "building the image go (about 30 s)",
+        "#0 · 0 s of about 40 s · building go, 0 s of about 30 s · building quiche, 0 s of about 5 min",
+        "the image go is built, after 12 s",
+        "waiting for the image quiche (about 3 min left)",
+        "… waiting for the image quiche · building quiche, 0 s of about 5 min",
+        "error: the image quiche could not be built; the end of x.log:\n  no such crate",
+        "hint: read x.log",
+        "7 runs left out for want of the image quiche; the others go on",
+    ):
+        assert words in text
+    assert "building go" not in text[text.index("is built") :]
 
 
 def test_spans() -> None:

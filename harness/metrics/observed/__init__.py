@@ -15,6 +15,7 @@ from harness.metrics.observed.declared import recovery_settings, transport_param
 from harness.metrics.observed.flight import initial_window, pacing
 from harness.metrics.observed.kernel import gso
 from harness.metrics.observed.reaction import congestion_reaction
+from harness.metrics.observed.resumed import bdp_frames, bdp_seed
 from harness.metrics.observed.timeouts import first_probe_timeout
 from harness.metrics.view import RunView, Window
 from harness.outcome import Observation
@@ -22,7 +23,7 @@ from harness.parameters import ROLES
 
 _FAMILIES: tuple[Callable[[Connection], Iterator[Observation]], ...] = (
     transport_parameters, recovery_settings, first_probe_timeout, initial_window, pacing, congestion_reaction,
-    ack_ratio, largest_payload, path_mtu_discovery, zero_rtt, ecn, gso,
+    ack_ratio, largest_payload, path_mtu_discovery, zero_rtt, bdp_seed, bdp_frames, ecn, gso,
 )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ FULL = 1000
 #: Datagrams closer to each other than this come or leave together, ns.
 TOGETHER = 50_000
 #: Part of the path's RTT that counts as the first round trip: no acknowledgement returns earlier.
-_ROUND = 0.98
+ROUND = 0.98
 #: A size of datagrams is a stack's own, not that of a probe, from this share of a flight's bytes on.
 _COMMON = 0.2
 
@@ -118,17 +118,17 @@ class Connection:
         sent = self.sent("server")
         if sent is None or not len(sent) or not self.rtt_ns:
             return None
-        answer = (sent.form == Form.SHORT) & (sent.t_ns >= sent.t_ns[0] + _ROUND * self.rtt_ns)
+        answer = (sent.form == Form.SHORT) & (sent.t_ns >= sent.t_ns[0] + ROUND * self.rtt_ns)
         full = answer & (sent.payload >= FULL)
         if not full.any():
             return None
         start, data = int(sent.t_ns[answer][0]), int(sent.t_ns[full][0])
         if data - start > self.rtt_ns / 2:  # the request came later, or a Retry packet before the handshake
             start = data
-        inside = (sent.t_ns >= start) & (sent.t_ns < start + _ROUND * self.rtt_ns)
+        inside = (sent.t_ns >= start) & (sent.t_ns < start + ROUND * self.rtt_ns)
         flight = sent.where(inside)
         before, after = (int(sent.payload[part].sum()) for part in (sent.t_ns < start, (sent.t_ns >= start) & ~inside))
-        end = int(start + _ROUND * self.rtt_ns)
+        end = int(start + ROUND * self.rtt_ns)
         following = sent.where((sent.t_ns >= end) & (sent.t_ns < end + self.rtt_ns))
         return Flight(flight, common_size(flight), before, after, following)
 

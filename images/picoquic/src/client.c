@@ -217,7 +217,9 @@ static bool begin_connection(void)
         return false;
     if (picoquic_start_client_cnx(connection))
         return false;
-    if (sends_early_data() && picoquic_is_0rtt_available(connection))
+    if (!fetching->zero_rtt)
+        forget_early_keys(connection);
+    else if (sends_early_data() && picoquic_is_0rtt_available(connection))
         ask(connection);
     return true;
 }

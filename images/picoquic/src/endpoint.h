@@ -15,6 +15,12 @@
 void tune(const struct options *);
 /* Sets the initial congestion window: to be called when a connection's handshake is about to end. */
 void set_initial_window(struct st_picoquic_cnx_t *);
+/* Leaves the connection of a client without 0-RTT packets: to be called once it has begun. */
+void forget_early_keys(struct st_picoquic_cnx_t *);
+/* Leaves picoquic X25519 and P-256, in this order. It begins with X25519MLKEM768, which not every peer answers; and a
+ * peer that prefers it to what was sent (Go's) would cost every new connection a HelloRetryRequest. To be called once
+ * there is a context. */
+void offer_classic_groups(void);
 
 /* --- loop.c */
 

@@ -1,12 +1,10 @@
 /* A QUIC file client and server over picoquic, for interop and performance measurements. */
 #define _GNU_SOURCE
 #include <stdlib.h>
-#include <string.h>
+#include <sys/platform/x86.h>
 
 #include "endpoint.h"
 
-/* TLS groups (RFC 8446 §4.2.7): x25519, secp256r1, then those with ML-KEM. */
-static const uint16_t GROUPS[] = {29, 23, 4588, 4587, 514};
 #define NOT_SUPPORTED 127
 /* IPv4's and UDP's headers, which picoquic counts to its largest packet. */
 #define HEADERS 28
@@ -43,10 +41,7 @@ struct st_picoquic_quic_t *configure(const struct options *options, struct st_pi
         picoquic_create_and_configure(config, callback, NULL, picoquic_current_time(), NULL);
     if (!quic)
         fail("picoquic takes no such configuration%s", options->is_server ? ": are certificate and key there?" : "");
-    /* picoquic begins with X25519MLKEM768, which not every peer answers. */
-    uint16_t groups[sizeof GROUPS / sizeof *GROUPS];
-    memcpy(groups, GROUPS, sizeof groups);
-    picoquic_sort_key_exchange_algorithms(groups, sizeof groups / sizeof *groups);
+    offer_classic_groups();
     set_transport_parameters(quic, options);
     if (!options->path_mtu_discovery)
         picoquic_set_default_pmtud_policy(quic, PICOQUIC_PMTUD_BLOCKED);
@@ -59,11 +54,18 @@ struct st_picoquic_quic_t *configure(const struct options *options, struct st_pi
     return quic;
 }
 
+/* Whether this processor has what the wheel's object was compiled for (x86-64-v3). */
+static bool has_instructions(void)
+{
+    return x86_cpu_active(x86_cpu_AVX2) && x86_cpu_active(x86_cpu_BMI1) && x86_cpu_active(x86_cpu_BMI2) &&
+           x86_cpu_active(x86_cpu_F16C) && x86_cpu_active(x86_cpu_FMA) && x86_cpu_active(x86_cpu_LZCNT) &&
+           x86_cpu_active(x86_cpu_MOVBE);
+}
+
 int main(int count, char **words)
 {
-    /* The wheel's object uses AVX2 and BMI2 wherever its compiler liked. */
-    if (!__builtin_cpu_supports("x86-64-v3")) {
-        fputs("picoquic-endpoint: unsupported: this build of picoquic needs an x86-64-v3 processor (AVX2, BMI2)\n",
+    if (!has_instructions()) {
+        fputs("picoquic-endpoint: unsupported: this build of picoquic needs an x86-64-v3 processor (AVX2, BMI2, FMA)\n",
               stderr);
         return NOT_SUPPORTED;
     }
@@ -79,7 +81,8 @@ int main(int count, char **words)
     config.idle_timeout = IDLE_TIMEOUT;
     config.cc_algo_id = options.congestion_control;
     config.do_not_use_gso = !options.gso;
-    config.bdp_frame_option = options.bdp_seed == SEED_BDP_FRAME;
+    /* A client that can keep a server's figures does no harm to one that sends none. */
+    config.bdp_frame_option = !options.is_server || options.bdp_seed == SEED_BDP_FRAME;
     /* Clients of one lab begin at once, from one address. */
     config.disable_port_blocking = 1;
     if (options.connection_window >= 0)

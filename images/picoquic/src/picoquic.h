@@ -120,8 +120,14 @@ struct st_picoquic_path_t {
     uint64_t cwin; /* bytes */
 };
 
+struct st_picoquic_crypto_context_t {
+    void *aead_encrypt, *aead_decrypt, *pn_enc, *pn_dec;
+};
+
 struct st_picoquic_cnx_t {
-    uint8_t unused_before_path[4680];
+    uint8_t unused_before_keys[2664];
+    struct st_picoquic_crypto_context_t crypto_context[4];
+    uint8_t unused_before_path[1888];
     struct st_picoquic_path_t **path;
     int nb_paths;
 };
@@ -181,6 +187,7 @@ enum {
     /* The last state in which a connection has something to say; then it is draining or gone. */
     picoquic_state_closing = 15,
     PICOQUIC_PMTUD_BLOCKED = 3,
+    PICOQUIC_EPOCH_0RTT = 1,
 };
 
 typedef int (*picoquic_stream_data_cb)(struct st_picoquic_cnx_t *, uint64_t stream_id, uint8_t *bytes, size_t length,
@@ -196,7 +203,10 @@ void picoquic_config_init(struct st_picoquic_quic_config_t *);
 struct st_picoquic_quic_t *picoquic_create_and_configure(struct st_picoquic_quic_config_t *, picoquic_stream_data_cb,
                                                          void *context, uint64_t now, uint64_t *simulated_time);
 void picoquic_free(struct st_picoquic_quic_t *);
+/* In order of preference, NULL behind the last. */
+extern const void *picoquic_key_exchanges[];
 void picoquic_sort_key_exchange_algorithms(uint16_t *groups, size_t count);
+void picoquic_crypto_context_free(struct st_picoquic_crypto_context_t *);
 void picoquic_register_all_congestion_control_algorithms(void);
 const void *picoquic_get_congestion_algorithm(const char *name);
 void picoquic_set_alpn_select_fn_v2(struct st_picoquic_quic_t *, picoquic_alpn_select_fn_v2);
@@ -242,7 +252,7 @@ int picoquic_create_path(struct st_picoquic_cnx_t *, uint64_t now, const struct 
 uint64_t picoquic_ack_gap_override_if_needed(struct st_picoquic_cnx_t *, int path);
 void picoquic_seed_bandwidth(struct st_picoquic_cnx_t *, uint64_t rtt_min, uint64_t cwin, const uint8_t *address,
                              uint8_t address_length);
-int picoquic_socket_set_ecn_options(int socket, int family, int *receives, int *sends);
+int picoquic_socket_set_ecn_options_ex(int socket, int family, int *receives, int *sends, uint8_t codepoint);
 
 /* HTTP/3, as picoquicdemo speaks it. */
 struct st_h3zero_callback_ctx_t *h3zero_callback_create_context(struct st_picohttp_server_parameters_t *);

@@ -36,6 +36,20 @@ void set_initial_window(struct st_picoquic_cnx_t *cnx)
         path->cwin = (uint64_t)wanted->initial_cwnd * path->send_mtu;
 }
 
+void forget_early_keys(struct st_picoquic_cnx_t *cnx)
+{
+    picoquic_crypto_context_free(&cnx->crypto_context[PICOQUIC_EPOCH_0RTT]);
+}
+
+void offer_classic_groups(void)
+{
+    /* TLS groups (RFC 8446 §4.2.7): x25519, secp256r1. */
+    uint16_t groups[] = {29, 23};
+    const size_t count = sizeof groups / sizeof *groups;
+    picoquic_sort_key_exchange_algorithms(groups, count);
+    picoquic_key_exchanges[count] = NULL;
+}
+
 uint64_t picoquic_ack_gap_override_if_needed(struct st_picoquic_cnx_t *cnx, int path)
 {
     if (wanted->ack_ratio > 0)
@@ -50,14 +64,8 @@ void picoquic_seed_bandwidth(struct st_picoquic_cnx_t *cnx, uint64_t rtt_min, ui
         THEIRS(picoquic_seed_bandwidth)(cnx, rtt_min, cwin, address, address_length);
 }
 
-int picoquic_socket_set_ecn_options(int socket, int family, int *receives, int *sends)
+int picoquic_socket_set_ecn_options_ex(int socket, int family, int *receives, int *sends, uint8_t codepoint)
 {
-    if (wanted->ecn)
-        return THEIRS(picoquic_socket_set_ecn_options)(socket, family, receives, sends);
-    const int on = 1;
-    int failed = family == AF_INET6 ? setsockopt(socket, IPPROTO_IPV6, IPV6_RECVTCLASS, &on, sizeof on)
-                                    : setsockopt(socket, IPPROTO_IP, IP_RECVTOS, &on, sizeof on);
-    *receives = !failed;
-    *sends = 0;
-    return failed;
+    /* With codepoint 0 (Not-ECT) it asks for the marks of what arrives and sets none on what is sent. */
+    return THEIRS(picoquic_socket_set_ecn_options_ex)(socket, family, receives, sends, wanted->ecn ? codepoint : 0);
 }

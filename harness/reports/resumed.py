@@ -1,0 +1,60 @@
+"""Whose second connection starts from what the first learnt of the path: then a repeat measures that, too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.model import Flow
+from harness.outcome import Cell
+from harness.reports import CellResult
+
+#: What stands behind a repeat's figures that rest on an earlier connection, and begins the line that says so.
+MARK = "†"
+
+
+@dataclass(frozen=True)
+class Seed:
+    """What the second connection of a cell starts from."""
+
+    server: str
+    """The implementation that remembers."""
+    value: str
+    """Of the parameter bdp_seed."""
+    asked: bool
+    """Whether it was asked for; else it is what the server does untold."""
+
+    @property
+    def sentence(self) -> str:
+        """For people."""
+        untold = "" if self.asked else " by default"
+        return (
+            f"the second connection starts from what the first learnt ({self.server}, bdp_seed: {self.value}{untold})"
+        )
+
+
+def seed_of(cell: Cell) -> Seed | None:
+    """What the repeat of a cell starts from; None where nothing is repeated, resumed, remembered or known of it."""
+    seeds = (_seed(cell, number, flow) for number, flow in enumerate(cell.scenario.flows) if flow.repeat_after)
+    return next((seed for seed in seeds if seed is not None), None)
+
+
+def _seed(cell: Cell, number: int, flow: Flow) -> Seed | None:
+    client, server = cell.implementation("client", number), cell.implementation("server", number)
+    setting = server.setting("server", "bdp_seed")
+    asked = flow.parameters.get("server.bdp_seed", cell.parameters.get("server.bdp_seed"))
+    value = asked if asked is not None or setting is None else setting.default
+    if not client.session or value in (None, "off"):
+        return None
+    return Seed(server.name, str(value), asked is not None)
+
+
+def marked(text: str, metric: str, seed: Seed | None) -> str:
+    """A figure of a table with the mark, where it is one of a repeat with a seed."""
+    return f"{text} {MARK}" if seed is not None and metric.startswith("repeat_") and text != "–" else text
+
+
+def footnotes(results: Sequence[CellResult]) -> list[str]:
+    """A line for each kind of seed among the cells of a table."""
+    seeds = dict.fromkeys(seed for result in results if (seed := seed_of(result.cell)) is not None)
+    return [f"{MARK} {seed.sentence}" for seed in seeds]

@@ -1,0 +1,244 @@
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from harness.campaign import Campaign, LostRuns, lost_runs
+from harness.errors import EngineError
+from harness.events import BuildEnded, BuildStarted, Event, RunStarted, RunsWait
+from harness.outcome import Cell
+from harness.plan import PlannedRun, runs
+from harness.schedule import Step
+from tests.examples import cell, implementation
+
+#: Seconds after which a test that hangs gives up.
+PATIENCE = 10.0
+
+
+class FakeGround:
+    """Images that are there when a test says so, and runs that note their order."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self.steps = {step.reference: step for step in steps}
+        self.needed: Callable[[Cell], set[str]] = lambda cell: {cell.client.name, cell.server.name}
+        self.gates: dict[str, threading.Event] = {}
+        """Builds that wait until a test lets them go on."""
+        self.go_on_when_awaited = False
+        """Builds wait until somebody is told to wait for them."""
+        self.errors: dict[str, EngineError] = {}
+        self.changes: dict[str, Callable[[], None]] = {}
+        """Builds after which cells need something else."""
+        self.made: list[tuple[str, bool]] = []
+        self.ran: list[str] = []
+        self.during: dict[str, Callable[[], None]] = {}
+        """What happens within a run, by its pair."""
+        self.cancelled = threading.Event()
+
+    def needs(self, cell: Cell) -> tuple[frozenset[str], list[Step]]:
+        wanted = frozenset(self.needed(cell))
+        left, found = list(wanted), set()
+        while left:
+            name = left.pop()
+            if name in self.steps and name not in found:
+                found.add(name)
+                left += self.steps[name].on
+        return wanted, [self.steps[name] for name in found]
+
+    def make(self, step: Step, *, beside: bool) -> bool:
+        gate = self.gates.get(step.reference)
+        limit = time.monotonic() + PATIENCE
+        while gate is not None and not gate.wait(0.01):
+            if self.cancelled.is_set():
+                raise EngineError("ended")
+            assert time.monotonic() < limit
+        if step.reference in self.errors:
+            raise self.errors[step.reference]
+        self.made.append((step.reference, beside))
+        del self.steps[step.reference]
+        if step.reference in self.changes:
+            self.changes[step.reference]()
+            return True
+        return False
+
+    def ready(self, cell: Cell) -> Cell:
+        missing = self.needed(cell) & self.steps.keys()
+        assert not missing, f"{cell.client.name}→{cell.server.name} began without {missing}"
+        return cell
+
+    def run(self, item: PlannedRun) -> float:
+        name = f"{item.cell.client.name}→{item.cell.server.name} #{item.repetition}"
+        self.ran.append(name)
+        self.during.get(name, lambda: None)()
+        return 1.0
+
+    def expected(self, cell: Cell) -> float:
+        return 1.0
+
+    def cancel(self) -> None:
+        self.cancelled.set()
+
+
+def _todo(names: str, repetitions: int = 1) -> list[PlannedRun]:
+    many = {name: implementation(name) for name in names}
+    return runs([cell(client=many[one], server=many[other]) for one in names for other in names], repetitions)
+
+
+def _steps(table: Mapping[str, tuple[float, str]]) -> list[Step]:
+    return [Step(name, name, seconds, frozenset(on.split())) for name, (seconds, on) in table.items()]
+
+
+def _work(todo: list[PlannedRun], ground: FakeGround, jobs: int = 1) -> tuple[list[LostRuns], list[Event]]:
+    events: list[Event] = []
+
+    def listen(event: Event) -> None:
+        events.append(event)
+        if isinstance(event, RunsWait) and ground.go_on_when_awaited:
+            ground.gates[event.name].set()
+
+    lost = Campaign(todo, jobs, ground, listen).work()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith(("build-", "run_"))]
+    return lost, events
+
+
+def _after(ground: FakeGround, name: str) -> Callable[[], None]:
+    """Let a build go on, and come back when it is done."""
+
+    def go_on() -> None:
+        ground.gates[name].set()
+        limit = time.monotonic() + PATIENCE
+        while name not in [made for made, _ in ground.made]:
+            assert time.monotonic() < limit
+            time.sleep(0.001)
+        # The lane that built it has to say so.
+        time.sleep(0.05)
+
+    return go_on
+
+
+def test_runs_begin_with_what_is_there_and_the_rest_is_built_beside() -> None:
+    ground = FakeGround(_steps({"b": (300, "")}))
+    ground.gates["b"] = threading.Event()
+    ground.during["a→a #1"] = _after(ground, "b")
+    lost, events = _work(_todo("ab", 2), ground)
+    assert lost == []
+    # a's repetition comes before b is there; from then on the plan's order counts.
+    assert ground.ran == ["a→a #0", "a→a #1", *(f"{pair} #{n}" for n in (0, 1) for pair in ("a→b", "b→a", "b→b"))]
+    assert ground.made == [("b", True)]
+    assert [event.number for event in events if isinstance(event, RunStarted)] == list(range(1, 9))
+    assert {event.of for event in events if isinstance(event, RunStarted)} == {8}
+    assert not [event for event in events if isinstance(event, RunsWait)]
+
+
+def test_a_wait_is_told_with_what_it_is_for() -> None:
+    ground = FakeGround(_steps({"base": (5, ""), "a": (100, "base")}))
+    ground.gates["a"], ground.go_on_when_awaited = threading.Event(), True
+    lost, events = _work(_todo("a"), ground)
+    assert (lost, ground.ran) == ([], ["a→a #0"])
+    # Nothing ran meanwhile: the builds had all the cores.
+    assert ground.made == [("base", False), ("a", False)]
+    assert [type(event) for event in events if isinstance(event, BuildStarted | BuildEnded)] == [
+        BuildStarted, BuildEnded, BuildStarted, BuildEnded,
+    ]  # fmt: skip
+    waits = [event for event in events if isinstance(event, RunsWait)]
+    assert [wait.name for wait in waits] == ["a"]
+    assert waits[0].seconds == pytest.approx(100, abs=1)
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_a_failed_build_costs_only_the_runs_that_need_it(jobs: int) -> None:
+    ground = FakeGround(_steps({"base": (1, ""), "b": (10, "base"), "c": (20, "")}))
+    failed = EngineError("the image base could not be built; the end of its log:\n  no", "read it")
+    ground.errors["base"] = failed
+    lost, events = _work(_todo("abc"), ground, jobs)
+    assert sorted(ground.ran) == ["a→a #0", "a→c #0", "c→a #0", "c→c #0"]
+    assert lost == [LostRuns("base", failed, 5)]
+    ended = [event for event in events if isinstance(event, BuildEnded) and event.error is not None]
+    assert [(event.name, event.error, event.lost) for event in ended] == [("base", failed, 5)]
+    # b was never tried.
+    assert [name for name, _ in ground.made] == ["c"]
+
+
+def test_lost_runs_are_summed_up() -> None:
+    error = EngineError("x")
+    message, hint = lost_runs([LostRuns("a", error, 1)], Path("/s/builds"))
+    assert message == "1 image could not be built (a): 1 run left out"
+    assert "/s/builds" in hint
+    assert "2 images could not be built (a, b): 8 runs" in lost_runs(
+        [LostRuns("a", error, 1), LostRuns("b", error, 7)], Path("/s")
+    )[0]  # fmt: skip
+
+
+def test_what_cells_need_is_asked_again_when_a_build_says_so() -> None:
+    """So it is with the simulator: whether the lab kernel is needed shows when the host's kernel has been asked."""
+    ground = FakeGround(_steps({"sim-host": (20, "")}))
+    ground.needed = lambda cell: {"sim-host"}
+
+    def settle() -> None:
+        ground.steps["lab"] = Step("lab", "lab", 240)
+        ground.needed = lambda cell: {"lab"}
+
+    ground.changes["sim-host"] = settle
+    lost, _ = _work(_todo("ab"), ground)
+    assert (lost, len(ground.ran)) == ([], 4)
+    assert [name for name, _ in ground.made] == ["sim-host", "lab"]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_run_that_fails_on_the_ground_ends_everything(jobs: int) -> None:
+    ground = FakeGround(_steps({"b": (300, "")}))
+    ground.gates["b"] = threading.Event()
+
+    def fail() -> None:
+        raise EngineError("the disk is full")
+
+    ground.during["a→a #0"] = fail
+    begun = time.monotonic()
+    with pytest.raises(EngineError, match="the disk is full"):
+        _work(_todo("ab"), ground, jobs)
+    assert ground.cancelled.is_set()
+    assert time.monotonic() - begun < PATIENCE / 2
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith(("build-", "run_"))]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_ctrl_c_while_everything_waits_ends_builds_and_threads(jobs: int) -> None:
+    ground = FakeGround(_steps({"a": (300, "")}))
+    ground.gates["a"] = threading.Event()
+    timer = threading.Timer(0.2, signal.raise_signal, [signal.SIGINT])
+    timer.start()
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        _work(_todo("a"), ground, jobs)
+    timer.join()
+    assert ground.cancelled.is_set()
+    assert time.monotonic() - begun < PATIENCE / 2
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith(("build-", "run_"))]
+
+
+def test_a_mistake_in_a_build_thread_is_not_waited_for() -> None:
+    ground = FakeGround(_steps({"a": (300, "")}))
+
+    def broken() -> None:
+        raise RuntimeError("a mistake")
+
+    ground.changes["a"] = broken
+    with pytest.raises(RuntimeError, match="a mistake"):
+        _work(_todo("a"), ground)
+
+
+def test_the_time_left_learns_from_the_runs() -> None:
+    ground = FakeGround([])
+    ground.expected = lambda cell: 10.0  # type: ignore[method-assign]
+    todo = _todo("ab")
+    campaign = Campaign(todo, 1, ground, lambda event: None)
+    assert campaign.seconds() == pytest.approx(40, abs=0.1)
+    events: list[Event] = []
+    Campaign(todo, 1, ground, events.append).work()
+    left = [event.seconds_left for event in events if isinstance(event, RunStarted)]
+    # A run took 1 s of the 10 that were expected. The current run counts.
+    assert left == pytest.approx([40, 3, 2, 1], abs=0.1)

@@ -1,0 +1,86 @@
+"""What a campaign is told of a checkout's images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.app import App, Options, Places, _Ground
+from harness.engines.compose import ComposeEngine
+from harness.engines.images import Build
+from harness.outcome import Cell
+from harness.plan import Request
+from tests.examples import ROOT
+
+
+@pytest.fixture
+def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> App:
+    """A checkout on a machine that has no image yet."""
+    monkeypatch.setattr("harness.app.inspect_image", lambda reference: None)
+    monkeypatch.setattr("harness.engines.images.inspect_image", lambda reference: None)
+    return App(Places(ROOT, tmp_path / "store", tmp_path / "state", tmp_path / "cache"))
+
+
+def _cell(app: App, client: str, server: str) -> Cell:
+    named = {name: app.catalogue.find_implementations(name, "server") for name in (client, server)}
+    request = Request(app.catalogue.find_scenarios(["satellite/medium"]), named[client], named[server])
+    return app.matrix(request, lambda event: None, pull=False)[0]
+
+
+def _ground(app: App) -> _Ground:
+    return _Ground(app, ComposeEngine(app.places.cache), Options(), {}, lambda event: None)
+
+
+@pytest.mark.parametrize(("lacks", "simulators"), [(True, {"sim", "lab-kernel"}), (False, {"sim"})])
+def test_the_lab_kernel_is_built_at_once_where_the_host_cannot_do(
+    app: App, monkeypatch: pytest.MonkeyPatch, lacks: bool, simulators: set[str]
+) -> None:
+    monkeypatch.setattr("harness.engines.images.kernel_lacks_queues", lambda: lacks)
+    needs, steps = _ground(app).needs(_cell(app, "quiche", "ngtcp2"))
+    by_name = {step.name: step for step in steps}
+    assert by_name.keys() == {"ngtcp2", "quiche", "rust", "endpoint", *simulators}
+    # The simulator that asks the host's kernel is there in either case, and everything says what it is built on.
+    assert app.images.sim_build("host").reference in needs
+    assert by_name["quiche"].on == {by_name["rust"].reference, by_name["endpoint"].reference}
+    assert by_name["quiche"].seconds == 280
+
+
+def test_the_answer_of_the_kernel_is_asked_for_once_and_changes_what_is_needed(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.engines.images.kernel_lacks_queues", lambda: False)
+    made: list[tuple[str, int | None]] = []
+
+    def make(build: Build, announce: object, jobs: int | None = None) -> None:
+        made.append((f"{build.name}-{build.target}", jobs))
+
+    def settle(announce: object) -> None:
+        app.images._probe_file().parent.mkdir()
+        app.images._probe_file().write_text("tc: no netem")
+
+    monkeypatch.setattr(app.images, "make", make)
+    monkeypatch.setattr(app.images, "settle_sim", settle)
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    ground, cell = _ground(app), _cell(app, "ngtcp2", "ngtcp2")
+    host = next(step for step in ground.needs(cell)[1] if step.name == "sim")
+    assert ground.make(host, beside=False) is True
+    needs, steps = ground.needs(cell)
+    lab = next(step for step in steps if step.name == "lab-kernel")
+    assert app.images.sim_build("lab").reference in needs
+    assert host.reference not in needs
+    # Beside runs in real time half of the cores stay free of compilers.
+    assert ground.make(lab, beside=True) is False
+    assert made == [("sim-host", None), ("lab-kernel-", 2)]
+    assert not [step for step in ground.needs(cell)[1] if step.name == "lab-kernel"]
+
+
+def test_what_is_there_is_not_built(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.app.inspect_image", lambda reference: {})
+    asked: list[bool] = []
+    # The kernel was not asked yet, though the image that asks is there: so it is asked now.
+    monkeypatch.setattr(app.images, "settle_sim", lambda announce: asked.append(True))
+    needs, steps = _ground(app).needs(_cell(app, "ngtcp2", "ngtcp2"))
+    assert steps == []
+    assert len(needs) >= 2
+    assert asked == [True]

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.schedule import BESIDE_RUN, LANES, Step, Work, awaited, next_run, next_step, seconds_left
+
+#: What `make run` has to build on a fresh machine: image → (seconds, what it is built on).
+FRESH: Mapping[str, tuple[float, tuple[str, ...]]] = {
+    "sim-host": (20, ()),
+    "lab-kernel": (240, ()),
+    "sim-lab": (5, ("lab-kernel",)),
+    "endpoint": (20, ()),
+    "ngtcp2": (5, ("endpoint",)),
+    "picoquic": (40, ("endpoint",)),
+    "go": (30, ()),
+    "quic-go": (40, ("go", "endpoint")),
+    "rust": (60, ()),
+    "quiche": (280, ("rust", "endpoint")),
+}
+NAMES = ("picoquic", "ngtcp2", "quiche", "quic-go")
+
+
+def _steps(table: Mapping[str, tuple[float, tuple[str, ...]]] = FRESH) -> dict[str, Step]:
+    return {name: Step(name, name, seconds, frozenset(on)) for name, (seconds, on) in table.items()}
+
+
+def _pair(client: str, server: str) -> frozenset[str]:
+    return frozenset({"sim-host", "sim-lab", client, server})
+
+
+def _matrix(names: Sequence[str] = NAMES) -> list[frozenset[str]]:
+    return [_pair(client, server) for client in names for server in names]
+
+
+def _without(work: Work, *made: str) -> Work:
+    return replace(
+        work,
+        steps={name: step for name, step in work.steps.items() if name not in made},
+        under_way={name: since for name, since in work.under_way.items() if name not in made},
+    )
+
+
+def _begun(work: Work) -> tuple[Work, list[str]]:
+    """The work with all builds begun that begin now, and their names."""
+    names = []
+    while (step := next_step(work)) is not None:
+        names.append(step.name)
+        work = replace(work, under_way={**work.under_way, step.reference: 0.0})
+    return work, names
+
+
+def test_first_comes_what_the_first_run_waits_for_longest_and_then_what_is_short() -> None:
+    work, begun = _begun(Work(_steps(), _matrix()))
+    # The lab kernel is everybody's longest way; what the second lane builds beside it is what ngtcp2 needs.
+    assert begun == ["lab-kernel", "endpoint"]
+    order = []
+    for _ in range(4):
+        done = next(name for name in work.under_way if name != "lab-kernel")
+        work, more = _begun(_without(work, done))
+        order += more
+        if not more:
+            break
+    # quic-go and quiche would take the cores that the lab kernel needs.
+    assert order == ["sim-host", "ngtcp2", "picoquic"]
+
+
+def test_while_a_run_is_under_way_both_lanes_build_what_is_left_the_nearest_first() -> None:
+    work = _without(Work(_steps(), _matrix(), running=1), "sim-host", "lab-kernel", "sim-lab", "endpoint", "ngtcp2")
+    assert next_run(work) == 5
+    work, begun = _begun(work)
+    assert begun == ["picoquic", "go"]
+    work, begun = _begun(_without(work, "picoquic", "go"))
+    assert begun == ["quic-go", "rust"]
+
+
+def test_runs_go_in_plan_order_as_far_as_their_images_are_there() -> None:
+    pairs = _matrix(("a", "b"))
+    steps = {"b": Step("b", "b", 1)}
+    twice = Work(steps, [*pairs, *pairs])
+    # a→a, and then its repetition rather than wait for b.
+    assert next_run(twice) == 0
+    assert next_run(replace(twice, needs=twice.needs[1:])) == 3
+    assert next_run(replace(twice, needs=[need for need in twice.needs if "b" in need])) is None
+    assert next_run(replace(twice, steps={})) == 0
+
+
+def test_what_is_awaited_is_named_with_the_time_it_still_takes() -> None:
+    work = Work({"x": Step("x", "x", 100), "y": Step("y", "y", 30)}, [frozenset("xy")], {"x": 60, "y": 40})
+    assert [(step.name, left) for step, left in awaited(work)] == [("x", 40), ("y", 0)]
+    assert awaited(Work({}, [frozenset("x")])) == []
+
+
+def test_the_estimate_overlaps_builds_with_runs() -> None:
+    one = {"x": Step("x", "x", 100)}
+    # Alone; then beside a run of 50 s, in which 30 s of the build get done.
+    assert seconds_left(Work(one, [frozenset("x")]), [10], 1) == 110
+    assert seconds_left(Work(one, [frozenset(), frozenset("x")]), [50, 10], 1) == 50 + 100 - BESIDE_RUN * 50 + 10
+    # Of what was begun, only the rest.
+    assert seconds_left(Work(one, [frozenset("x")], {"x": 90}), [10], 1) == 20
+    assert seconds_left(Work({}, [frozenset()] * 3, running=1), [10] * 3, 2, [4]) == 20
+    assert seconds_left(Work({}, []), [], 1) == 0
+    # Two builds share the machine.
+    two = {name: Step(name, name, 60) for name in "xy"}
+    assert seconds_left(Work(two, [frozenset("xy")]), [0], 1) == 120
+
+
+def test_a_fresh_machine_is_estimated_with_its_builds_beside_the_runs() -> None:
+    everything = seconds_left(Work(_steps(), _matrix()), [60] * 16, 1)
+    builds = sum(seconds for seconds, _ in FRESH.values())
+    assert 16 * 60 + 265 < everything < 16 * 60 + builds - 200
+
+
+@st.composite
+def _works(draw: st.DrawFn) -> tuple[dict[str, Step], list[frozenset[str]]]:
+    names = [f"i{number}" for number in range(draw(st.integers(1, 8)))]
+    steps = {}
+    for position, name in enumerate(names):
+        below = draw(st.frozensets(st.sampled_from(names[:position]), max_size=3)) if position else frozenset()
+        steps[name] = Step(name, name, draw(st.floats(1, 300)), below)
+    needs = draw(st.lists(st.frozensets(st.sampled_from(names), max_size=4), max_size=6))
+    return steps, needs
+
+
+@given(_works())
+def test_whatever_is_needed_gets_built_and_nothing_before_what_it_is_built_on(
+    made: tuple[dict[str, Step], list[frozenset[str]]],
+) -> None:
+    steps, needs = made
+    work = Work(steps, needs)
+    built: list[str] = []
+    while work.needs:
+        index = next_run(work)
+        if index is not None:
+            work = replace(work, needs=[need for number, need in enumerate(work.needs) if number != index])
+            continue
+        work, begun = _begun(work)
+        assert len(work.under_way) <= LANES
+        for name in begun:
+            assert steps[name].on <= set(built)
+        # There is always something to wait for; the last one begun ends first.
+        done = list(work.under_way)[-1]
+        built.append(done)
+        work = _without(work, done)
+    assert len(set(built)) == len(built)
+    assert set().union(*needs) <= set(built) if needs else not built
