@@ -15,6 +15,7 @@ from functools import cached_property
 from harness.metrics.arrival import BodyArrival, body_arrival
 from harness.metrics.registry import Caution
 from harness.metrics.view import RunView, Window
+from harness.traces.cpu import spent
 from harness.traces.growth import Growth, Moment, growth_of
 
 FILE, PACKETS = "client file", "left capture, decrypted"
@@ -108,9 +109,12 @@ class Delivery:
         bounds = self._body.reached(size)
         if bounds.earliest_ns is None:
             return Caution(f"less than {size} B came without a gap")
-        latest = bounds.latest_ns
+        dropped = self._dropped
+        latest = None if dropped else bounds.latest_ns
         if written is not None and written.before_ns + WIDE >= bounds.earliest_ns:
             latest = min(written.before_ns, latest or written.before_ns)
+        if latest is None and dropped:
+            return Caution(f"the client's full socket dropped {dropped} that had come")
         if latest is None:
             return Caution(f"frames that were not captured may hold some of the first {size} B")
         return Moment(min(bounds.earliest_ns, latest), latest)
@@ -122,6 +126,15 @@ class Delivery:
             return None
         received = left.between(window.start_ns, until_ns + WIDE, window.transfer.flow, to_client=True)
         return int(received.payload.sum())
+
+    @property
+    def _dropped(self) -> int:
+        """Datagrams that came and did not fit into the client's socket buffer."""
+        window = self.window
+        if self.view.cpu is None:
+            return 0
+        container = f"client{window.transfer.flow}"
+        return spent(self.view.cpu, container, "rcvbuf_errors", window.start_ns, window.transfer.ended_ns) or 0
 
     @property
     def _rate(self) -> int:

@@ -12,7 +12,7 @@ import pytest
 from harness.metrics import measure
 from harness.metrics.delivery import PACKETS
 from harness.metrics.view import RunView
-from harness.outcome import MeasuredRun
+from harness.outcome import MeasuredRun, Run
 from harness.traces.protection import Aead
 from tests.unit.captures import Link, Recipe, Traffic, write_run
 from tests.unit.protected import Sender, integer, secret_size, stream_frame
@@ -88,12 +88,19 @@ class Server:
         (place / "keys.log").write_text("# of a test\n" + "\n".join(lines) + "\nCLIENT_TRAFFIC_SECRET_0 ab\n")
 
 
-def measured(folder: Path, server: Server, recipe: Recipe = LUMPS) -> tuple[MeasuredRun, float]:
+def measured(folder: Path, server: Server, recipe: Recipe = LUMPS) -> tuple[MeasuredRun, int]:
     """A run with that server, and its time zero, ns."""
+    run, zero_ns = recorded(folder, server, recipe)
+    return measure(folder, run), zero_ns
+
+
+def recorded(folder: Path, server: Server, recipe: Recipe = LUMPS) -> tuple[Run, int]:
+    """The same without measuring, of a client whose socket never was full."""
     run = write_run(folder, replace(recipe, fill=server.fill))
+    (folder / "cpu.csv").unlink()
     zero_ns = RunView(folder, run).windows[0].zero_ns
     assert zero_ns is not None
-    return measure(folder, run), zero_ns
+    return run, zero_ns
 
 
 def headers(fields: int = 40) -> bytes:
@@ -101,15 +108,14 @@ def headers(fields: int = 40) -> bytes:
     return integer(0x01) + integer(fields) + bytes(fields) + integer(0x00) + integer(SIZE)
 
 
-@pytest.mark.parametrize("role", ["client", "server"])
-@pytest.mark.parametrize("aead", list(Aead))
+@pytest.mark.parametrize(("aead", "role"), zip(Aead, ("client", "server", "client", "server"), strict=True))
 def test_a_lumpy_client_has_the_milestones_of_its_packets(tmp_path: Path, aead: Aead, role: str) -> None:
     server = Server(aead, before=headers())
     server.write_keys(tmp_path, role)
     found, zero_ns = measured(tmp_path, server)
     one = next(item for item in found.measurements if item.name == "milestone_1MB")
     assert one.vantage == PACKETS
-    assert one.value == pytest.approx(server.truth(1_000_000, int(zero_ns)), abs=0.002)
+    assert one.value == pytest.approx(server.truth(1_000_000, zero_ns), abs=0.002)
     assert found.value("completion") is not None
 
 
@@ -153,7 +159,15 @@ def test_frames_out_of_sight_leave_a_caution_unless_the_server_s_qlog_tells(tmp_
     folder.mkdir(parents=True)
     (folder / "one.sqlog").write_text("\x1e{}\n" + "\n".join("\x1e" + json.dumps(line) for line in lines) + "\n")
     again, _ = measured(tmp_path, Server(before=headers(), hide=90))
-    assert again.value("milestone_1MB") == pytest.approx(server.truth(1_000_000, int(zero_ns)), abs=0.002)
+    assert again.value("milestone_1MB") == pytest.approx(server.truth(1_000_000, zero_ns), abs=0.002)
+
+
+def test_what_a_full_socket_dropped_had_not_come(tmp_path: Path) -> None:
+    server = Server(before=headers())
+    server.write_keys(tmp_path)
+    found = measure(tmp_path, write_run(tmp_path, replace(LUMPS, fill=server.fill)))
+    assert found.value("milestone_1MB") is None
+    assert any("its packets tell" in text for text in found.warnings), found.warnings
 
 
 def test_a_file_that_tells_is_what_counts(tmp_path: Path) -> None:
@@ -167,9 +181,7 @@ def test_a_file_that_tells_is_what_counts(tmp_path: Path) -> None:
 def test_a_file_that_is_sized_in_advance_has_the_times_of_its_packets(tmp_path: Path) -> None:
     server = Server(before=headers())
     server.write_keys(tmp_path)
-    run = write_run(tmp_path, replace(LUMPS, fill=server.fill))
-    zero_ns = RunView(tmp_path, run).windows[0].zero_ns
-    assert zero_ns is not None
+    run, zero_ns = recorded(tmp_path, server)
     (tmp_path / "growth.csv").write_text(
         f"t_ns,flow,transfer,bytes\n{zero_ns + 290_000_000},0,0,0\n{zero_ns + 300_000_000},0,0,{SIZE}\n"
     )
