@@ -21,6 +21,7 @@ static struct download *downloads;
 /* The current connection fetches downloads[first] up to, not including, downloads[last]. */
 static int first, last, done;
 static bool is_asked, has_failed;
+static bool is_hopeless; /* for a reason of this machine: nothing is to be waited for */
 static struct st_picoquic_cnx_t *connection;
 static struct st_h3zero_callback_ctx_t *session;
 
@@ -75,8 +76,10 @@ static void ask(struct st_picoquic_cnx_t *cnx)
     for (int i = first; i < last; i++) {
         struct download *download = &downloads[i];
         download->stream = picoquic_get_next_local_stream_id(cnx, 0);
-        if ((fetching->http3 ? ask_http3 : ask_hq)(cnx, download))
-            failed(download->url, "cannot be asked for");
+        if ((fetching->http3 ? ask_http3 : ask_hq)(cnx, download)) {
+            failed(download->url, "cannot be asked for, or written");
+            is_hopeless = true;
+        }
     }
 }
 
@@ -117,8 +120,11 @@ static int on_stream(struct st_picoquic_cnx_t *cnx, uint64_t stream, uint8_t *by
         status = download->http3->ps.stream_state.header.status;
     if (session)
         error = h3zero_callback(cnx, stream, bytes, length, event, session, stream_context);
-    else if (is_open && event != picoquic_callback_stream_reset && fwrite(bytes, 1, length, download->file) != length)
+    else if (is_open && event != picoquic_callback_stream_reset &&
+             fwrite(bytes, 1, length, download->file) != length) {
         failed(download->url, "cannot be written");
+        is_hopeless = true;
+    }
     if (is_open && event == picoquic_callback_stream_fin && download->http3)
         status = download->http3->ps.stream_state.header.status;
     if (is_open && event != picoquic_callback_stream_data)
@@ -227,6 +233,8 @@ static bool begin_connection(void)
 static int step(struct st_picoquic_quic_t *context, int mode, void *unused, void *argument)
 {
     (void)context, (void)unused, (void)argument;
+    if (is_hopeless)
+        return PICOQUIC_NO_ERROR_TERMINATE_PACKET_LOOP;
     /* Once CONNECTION_CLOSE is on its way there is nothing to wait for. */
     if (connection && done == last && picoquic_get_cnx_state(connection) > picoquic_state_closing)
         on_end(connection);

@@ -243,6 +243,7 @@ uint64_t picoquic_get_next_local_stream_id(struct st_picoquic_cnx_t *, int is_un
 int picoquic_add_to_stream_with_ctx(struct st_picoquic_cnx_t *, uint64_t stream_id, const uint8_t *, size_t,
                                     int is_last, void *stream_context);
 int picoquic_mark_active_stream(struct st_picoquic_cnx_t *, uint64_t stream_id, int is_active, void *stream_context);
+int picoquic_set_app_stream_ctx(struct st_picoquic_cnx_t *, uint64_t stream_id, void *stream_context);
 uint8_t *picoquic_provide_stream_data_buffer(void *context, size_t length, int is_last, int is_still_active);
 int picoquic_reset_stream(struct st_picoquic_cnx_t *, uint64_t stream_id, uint64_t error);
 

@@ -71,10 +71,10 @@ static int hq_read(struct st_picoquic_cnx_t *cnx, uint64_t stream, const uint8_t
     request->length += fits ? length : room;
     bool is_whole = is_last || memchr(request->line, '\n', request->length);
     if (fits && !is_whole)
-        return picoquic_mark_active_stream(cnx, stream, 0, request);
+        return picoquic_set_app_stream_ctx(cnx, stream, request);
     if (!fits || !open_file(request)) {
         let_go(request);
-        picoquic_mark_active_stream(cnx, stream, 0, NULL);
+        picoquic_set_app_stream_ctx(cnx, stream, NULL);
         return picoquic_reset_stream(cnx, stream, REJECTED);
     }
     return picoquic_mark_active_stream(cnx, stream, 1, request);
