@@ -108,7 +108,7 @@ def headers(fields: int = 40) -> bytes:
     return integer(0x01) + integer(fields) + bytes(fields) + integer(0x00) + integer(SIZE)
 
 
-@pytest.mark.parametrize(("aead", "role"), zip(Aead, ("client", "server", "client", "server"), strict=True))
+@pytest.mark.parametrize(("aead", "role"), list(zip(Aead, ("client", "server") * 2, strict=True)))
 def test_a_lumpy_client_has_the_milestones_of_its_packets(tmp_path: Path, aead: Aead, role: str) -> None:
     server = Server(aead, before=headers())
     server.write_keys(tmp_path, role)
