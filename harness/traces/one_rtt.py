@@ -83,7 +83,8 @@ class Packets:
 def decrypt(heads: Heads, protection: Protection) -> Packets:
     """Remove the protection of short-header packets (RFC 9001 §5.4, §5.3), over all key phases (§6).
 
-    What does not belong is left out: packets of which the sample of header protection was not captured, those with
+    What does not belong is left out: packets of which the sample of header protection was not captured (the 54 bytes
+    that a capture has of a datagram over IPv4 always hold it, the 34 over IPv6 do with IDs up to 13 bytes), those with
     reserved bits (RFC 9000 §17.3.1 has them 0; three of four that a wrong key opens have not), and those whose number
     is out of all relation to the numbers before. With a wrong secret the rest is what chance leaves.
     """
