@@ -185,7 +185,7 @@ class Measurement(Fact):
     unit: str
     direction: Direction = "neutral"
     vantage: str = ""
-    """Where it was observed: client file, left capture, right capture, counters, qlog, cgroup."""
+    """Where it was observed: client file; left capture, or that decrypted; right capture; counters, qlog, cgroup."""
 
 
 class Observation(Fact):

@@ -14,7 +14,7 @@ from harness.metrics.direction import SIDES, Direction, Side, direction_of
 from harness.metrics.series import RunSeries, series_of
 from harness.model import Flow
 from harness.outcome import Run, Transfer
-from harness.traces import capture, counters, cpu, events, growth, lab, matching, qlog, tcp
+from harness.traces import capture, connections, counters, cpu, events, growth, key_log, lab, matching, qlog, tcp
 from harness.traces.files import find
 
 T = TypeVar("T")
@@ -205,6 +205,32 @@ class RunView:
 
     @cached_property
     def _losses(self) -> dict[Path, qlog.Losses]:
+        return {}
+
+    def secrets(self, flow: int) -> tuple[key_log.Secret, ...]:
+        """The TLS secrets that either endpoint of a flow wrote down, each once."""
+        logs = (find(self.folder / f"flow{flow}" / role / "keys.log") for role in ("client", "server"))
+        read = (secret for log in logs if log is not None for secret in key_log.read_key_log(log))
+        return tuple(dict.fromkeys(read))
+
+    def opened(self, window: Window, sender: key_log.Sender) -> tuple[connections.Opened, ...]:
+        """The 1-RTT packets of a transfer's connections in one direction, decrypted from the left capture.
+
+        Of connections that no secret opens there is nothing; and of none without the capture.
+        """
+        key = (window.transfer.flow, window.transfer.index, sender)
+        if key not in self._opened and self.left is not None:
+            inside = (self.left.t_ns >= window.start_ns) & (self.left.t_ns < window.end_ns)
+            packets = self.left.where(inside & (self.left.flow == window.transfer.flow))
+            secrets = self.secrets(window.transfer.flow)
+            found = (
+                connections.open_packets(packets, each, sender, secrets) for each in connections.connections(packets)
+            )
+            self._opened[key] = tuple(opened for opened in found if opened is not None)
+        return self._opened.get(key, ())
+
+    @cached_property
+    def _opened(self) -> dict[tuple[int, int, str], tuple[connections.Opened, ...]]:
         return {}
 
     def qlogs(self, flow: int, role: str) -> list[Path]:

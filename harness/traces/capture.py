@@ -72,6 +72,8 @@ class Capture:
     """Equal at both interfaces for one packet; differs between packets, retransmitted ones too."""
     visible: Bytes
     """First bytes of the UDP payload, zero beyond what was captured and for segments, shape (n, 54)."""
+    seen: Ints
+    """How many of these were captured, 0 for segments."""
     truncated: bool = False
     """The file ends inside a record."""
 
@@ -90,7 +92,7 @@ class Capture:
 
     def frame(self) -> pl.DataFrame:
         """The same as a polars frame, one row per packet."""
-        names = [f.name for f in fields(self) if f.name not in ("truncated", "visible")]
+        names = [f.name for f in fields(self) if f.name not in ("truncated", "visible", "seen")]
         return pl.DataFrame({name: getattr(self, name) for name in names})
 
     def first_destination(self) -> bytes:
@@ -123,14 +125,15 @@ def read_capture(path: Path, flows: Sequence[FlowAddresses]) -> Capture:
     payload = np.where(protocol == TCP, segments.payload, udp[:, 2] - 8)
     over_quic = np.isin(flow, [item.flow for item in flows if item.kind == "quic"])
     form = np.where(over_quic, quic.forms(visible), quic.Form.NONE).astype(np.uint8)
-    one_rtt, after_initial = _coalesced(visible, form, payload, np.minimum(records.captured[chosen], pcap.HEAD), ip)
+    seen = _seen(np.minimum(records.captured[chosen], pcap.HEAD), ip, protocol, payload)
+    one_rtt, after_initial = _coalesced(visible, form, payload, seen)
     return Capture(
         t_ns=records.t_ns[chosen], to_client=to_client, flow=flow, ip=ip, protocol=protocol,
         traffic_class=_traffic_class(heads, ip), source_port=udp[:, 0], destination_port=udp[:, 1],
         length=records.length[chosen], payload=payload, sequence=segments.sequence,
         acknowledgement=segments.acknowledgement, flags=segments.flags, form=form, one_rtt=one_rtt,
         after_initial=after_initial, key=_keys(flow, to_client, ip, udp, visible, segments), visible=visible,
-        truncated=records.truncated,
+        seen=seen, truncated=records.truncated,
     )  # fmt: skip
 
 
@@ -264,13 +267,18 @@ def _keys(
     return key
 
 
-def _coalesced(visible: Bytes, form: Bytes, payload: Ints, captured: Ints, ip: Ints) -> tuple[Flags, Flags]:
+def _seen(captured: Ints, ip: Ints, protocol: Bytes, payload: Ints) -> Ints:
+    """Bytes captured of each datagram's payload; Ethernet pads short frames, which is no payload."""
+    header = np.where(ip == 6, _TRANSPORT_AT[6], _TRANSPORT_AT[4]) + 8
+    return np.where(protocol == UDP, np.clip(captured - header, 0, np.maximum(payload, 0)), 0)
+
+
+def _coalesced(visible: Bytes, form: Bytes, payload: Ints, seen: Ints) -> tuple[Flags, Flags]:
     """Which datagrams show a 1-RTT packet, and which have something behind their Initial packet."""
     one_rtt = form == quic.Form.SHORT
     after_initial = np.zeros(len(form), np.bool_)
     for row in np.flatnonzero((form == quic.Form.INITIAL) | (form == quic.Form.HANDSHAKE)):
-        seen = int(captured[row]) - _TRANSPORT_AT[int(ip[row])] - 8
-        found = quic.coalesced(visible[row, : max(seen, 0)].tobytes(), int(payload[row]))
+        found = quic.coalesced(visible[row, : seen[row]].tobytes(), int(payload[row]))
         if found is not None and found[1]:
             one_rtt[row] = found[0] is quic.Form.HANDSHAKE
             after_initial[row] = found[0] is quic.Form.INITIAL

@@ -239,14 +239,18 @@ def events(data: bytes, word: bytes) -> Iterator[Event]:
     """The events whose text has `word`, in order of the trace."""
     position = data.find(word)
     while position >= 0:
-        start, end = data.rfind(b"\n", 0, position) + 1, data.find(b"\n", position)
-        end = len(data) if end < 0 else end
-        event = _event(data[start:end].strip(b"\x1e ,\r\t")) if end - start < 65_536 else None
-        if event is None:
-            event, end = _embedded(data, position), position + len(word)
+        event, end = event_at(data, position)
         if event is not None:
             yield event
-        position = data.find(word, end)
+        position = data.find(word, max(end, position + len(word)))
+
+
+def event_at(data: bytes, position: int) -> tuple[Event | None, int]:
+    """The event that a byte of a trace is in, and where its line ends; the byte's own place where it has no line."""
+    start, end = data.rfind(b"\n", 0, position) + 1, data.find(b"\n", position)
+    end = len(data) if end < 0 else end
+    event = _event(data[start:end].strip(b"\x1e ,\r\t")) if end - start < 65_536 else None
+    return (event, end) if event is not None else (_embedded(data, position), position)
 
 
 def _event(text: bytes) -> Event | None:

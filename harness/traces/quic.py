@@ -23,6 +23,8 @@ class Form(IntEnum):
     """Not of QUIC: a segment of TCP, or a datagram of a flow without a connection."""
 
 
+#: Those with both connection IDs and a packet number.
+LONG_HEADERS: Final = (Form.INITIAL, Form.ZERO_RTT, Form.HANDSHAKE)
 VERSION_2: Final = 0x6B3343CF
 _TYPES_1 = (Form.INITIAL, Form.ZERO_RTT, Form.HANDSHAKE, Form.RETRY)
 _TYPES_2 = (Form.RETRY, Form.INITIAL, Form.ZERO_RTT, Form.HANDSHAKE)
@@ -69,15 +71,15 @@ def _end(head: bytes, start: int) -> int | None:
         if version == 0 or form is Form.RETRY:
             return None  # these have no Length: they fill the datagram
         if form is Form.INITIAL:
-            token, position = _integer(head, position)
+            token, position = integer(head, position)
             position += token
-        length, position = _integer(head, position)
+        length, position = integer(head, position)
     except IndexError:
         return None
     return position + length
 
 
-def _integer(head: bytes, position: int) -> tuple[int, int]:
+def integer(head: bytes, position: int) -> tuple[int, int]:
     """A variable-length integer (RFC 9000 §16) and the offset after it. Raises IndexError past the end."""
     size = 1 << (head[position] >> 6)
     if position + size > len(head):

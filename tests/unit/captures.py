@@ -11,7 +11,7 @@ import json
 import random
 import struct
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -325,6 +325,8 @@ class Recipe:
     changes: tuple[dict[str, Any], ...] = ()
     change_events: tuple[dict[str, Any], ...] = ()
     scenario: dict[str, Any] = field(default_factory=dict)
+    fill: Callable[[Traffic], Traffic] = lambda traffic: traffic
+    """Puts what packets hold into them, once it is known which arrive."""
 
 
 def write_run(folder: Path, recipe: Recipe) -> Run:
@@ -334,6 +336,7 @@ def write_run(folder: Path, recipe: Recipe) -> Run:
     if recipe.repeat:
         later = max(t for t, _, _ in traffics[0].side(True)) + 3_000_000_000
         traffics.append(download(down, up, recipe.packets, recipe.load, later, number=1, ticket=True))
+    traffics = [recipe.fill(traffic) for traffic in traffics]
     sim = folder / "sim"
     sim.mkdir(parents=True, exist_ok=True)
     for name, left in (("left", True), ("right", False)):

@@ -1,0 +1,194 @@
+"""The frames of a 1-RTT packet, as far as its payload was captured (RFC 9000 §19)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFrame:
+    """A STREAM frame (RFC 9000 §19.8)."""
+
+    stream: int
+    offset: int
+    length: int
+    fin: bool
+    head: bytes
+    """The first bytes of its data, as far as they were captured."""
+
+    @property
+    def end(self) -> int:
+        """Offset of the byte behind its data."""
+        return self.offset + self.length
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """What could be read of one packet."""
+
+    streams: tuple[StreamFrame, ...]
+    types: tuple[int, ...]
+    """Of every frame whose first byte was captured, in order; runs of PADDING once."""
+    acknowledged: int | None
+    """Largest packet number that it acknowledges; None without an ACK frame."""
+    hidden: int
+    """Bytes of payload behind what could be read, in which there may be more frames."""
+
+
+class FrameError(ValueError):
+    """The bytes are no frames: the packet was not decrypted, or is damaged."""
+
+
+_PADDING = 0x00
+#: Type → how many variable-length integers follow it, where nothing else does.
+_INTEGERS = {
+    0x01: 0,  # PING
+    0x04: 3,  # RESET_STREAM
+    0x05: 2,  # STOP_SENDING
+    0x10: 1,  # MAX_DATA
+    0x11: 2,  # MAX_STREAM_DATA
+    0x12: 1, 0x13: 1,  # MAX_STREAMS
+    0x14: 1,  # DATA_BLOCKED
+    0x15: 2,  # STREAM_DATA_BLOCKED
+    0x16: 1, 0x17: 1,  # STREAMS_BLOCKED
+    0x19: 1,  # RETIRE_CONNECTION_ID
+    0x1E: 0,  # HANDSHAKE_DONE
+    0x1F: 0,  # IMMEDIATE_ACK (draft-ietf-quic-ack-frequency)
+    0x24: 4,  # RESET_STREAM_AT (draft-ietf-quic-reliable-stream-reset)
+    0xAF: 4,  # ACK_FREQUENCY (draft-ietf-quic-ack-frequency)
+}  # fmt: skip
+#: Type → how many variable-length integers stand before a length and as many bytes.
+_PREFIXED = {
+    0x06: 1,  # CRYPTO
+    0x07: 0,  # NEW_TOKEN
+    0x1C: 2,  # CONNECTION_CLOSE by the transport
+    0x1D: 1,  # CONNECTION_CLOSE by the application
+    0x31: 0,  # DATAGRAM with a length (RFC 9221 §4)
+}
+#: Type → how many bytes follow it.
+_FIXED = {0x1A: 8, 0x1B: 8}  # PATH_CHALLENGE, PATH_RESPONSE
+_ACK, _ACK_ECN, _NEW_CONNECTION_ID, _DATAGRAM = 0x02, 0x03, 0x18, 0x30
+_STREAM, _STREAM_LAST = 0x08, 0x0F
+_FIN, _LEN, _OFF = 0x01, 0x02, 0x04
+#: Bytes of a stateless reset token, and the longest connection ID (RFC 9000 §19.15).
+_TOKEN, _LONGEST_ID = 16, 20
+
+
+class _CutError(Exception):
+    """What was captured ends here."""
+
+
+class _Reader:
+    """A place in what was captured of a payload of `size` bytes."""
+
+    __slots__ = ("data", "position", "size")
+
+    def __init__(self, data: bytes, size: int) -> None:
+        self.data, self.size, self.position = data, size, 0
+
+    def integer(self) -> int:
+        """A variable-length integer (RFC 9000 §16)."""
+        data, at = self.data, self.position
+        if at >= len(data):
+            self._end(at + 1)
+        first = data[at]
+        if first < 0x40:
+            self.position = at + 1
+            return first
+        size = 1 << (first >> 6)
+        if at + size > len(data):
+            self._end(at + size)
+        self.position = at + size
+        return int.from_bytes(data[at : at + size], "big") & ((1 << (8 * size - 2)) - 1)
+
+    def _end(self, wanted: int) -> None:
+        if wanted > self.size:
+            raise FrameError(f"a frame needs {wanted} B of a payload of {self.size} B")
+        raise _CutError
+
+    def skip(self, count: int) -> None:
+        """Go over bytes, which need not have been captured."""
+        self.position += count
+        if self.position > self.size:
+            raise FrameError(f"a frame needs {self.position} B of a payload of {self.size} B")
+
+
+def read_frames(data: bytes, size: int) -> Frames:
+    """The frames of a payload of `size` bytes (without its tag), of which `data` holds the first.
+
+    Raises FrameError on a type that 1-RTT packets do not have, or a frame that is longer than the packet.
+    """
+    reader = _Reader(data, size)
+    streams: list[StreamFrame] = []
+    types: list[int] = []
+    acknowledged: int | None = None
+    readable = 0
+    try:
+        while reader.position < min(size, len(data)):
+            kind = reader.integer()
+            types.append(kind)
+            if _STREAM <= kind <= _STREAM_LAST:
+                streams.append(_stream(reader, kind))
+            elif kind in (_ACK, _ACK_ECN):
+                acknowledged = reader.integer()
+                _acknowledgement(reader, kind, acknowledged)
+            else:
+                _pass_over(reader, kind)
+            readable = reader.position
+    except _CutError:
+        pass
+    return Frames(tuple(streams), tuple(types), acknowledged, size - readable)
+
+
+def _stream(reader: _Reader, kind: int) -> StreamFrame:
+    stream = reader.integer()
+    offset = reader.integer() if kind & _OFF else 0
+    length = reader.integer() if kind & _LEN else reader.size - reader.position
+    start = reader.position
+    reader.skip(length)
+    if offset + length >= 1 << 62:
+        raise FrameError(f"a stream does not reach {offset + length} B (RFC 9000 §4.5)")
+    return StreamFrame(stream, offset, length, bool(kind & _FIN), reader.data[start : reader.position])
+
+
+def _pass_over(reader: _Reader, kind: int) -> None:
+    if kind == _PADDING:
+        data = reader.data
+        while reader.position < len(data) and data[reader.position] == _PADDING:
+            reader.position += 1
+    elif kind in _INTEGERS:
+        for _ in range(_INTEGERS[kind]):
+            reader.integer()
+    elif kind in _PREFIXED:
+        for _ in range(_PREFIXED[kind]):
+            reader.integer()
+        reader.skip(reader.integer())
+    elif kind in _FIXED:
+        reader.skip(_FIXED[kind])
+    elif kind == _DATAGRAM:
+        reader.skip(reader.size - reader.position)
+    elif kind == _NEW_CONNECTION_ID:
+        for _ in range(2):
+            reader.integer()
+        length = reader.integer()
+        if not 1 <= length <= _LONGEST_ID:
+            raise FrameError(f"no connection ID has {length} B")
+        reader.skip(length + _TOKEN)
+    else:
+        raise FrameError(f"no frame of 1-RTT packets has type {kind:#x}")
+
+
+def _acknowledgement(reader: _Reader, kind: int, largest: int) -> None:
+    """The rest of an ACK frame (RFC 9000 §19.3)."""
+    reader.integer()
+    ranges = reader.integer()
+    smallest = largest - reader.integer()
+    for _ in range(ranges):
+        smallest -= reader.integer() + 2
+        smallest -= reader.integer()
+        if smallest < 0:
+            break
+    if smallest < 0:
+        raise FrameError("an ACK frame acknowledges packet numbers below 0")
+    for _ in range(3 if kind == _ACK_ECN else 0):
+        reader.integer()

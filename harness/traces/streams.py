@@ -1,0 +1,186 @@
+"""When a stream's bytes had arrived without a gap (RFC 9000 §2.2)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from heapq import heappop, heappush
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.traces.connections import Opened
+from harness.traces.frames import StreamFrame
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+#: The STREAM frames of one packet.
+Told = tuple[StreamFrame, ...]
+
+#: Bytes of the smallest STREAM frame with data (RFC 9000 §19.8): type, stream, one byte.
+_SMALLEST_FRAME = 3
+#: Of a stream's ID (RFC 9000 §2.1): whether the server began it, whether it has one direction.
+_BY_SERVER, _ONE_WAY = 0x01, 0x02
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Between which two moments something happened, ns; each None where it did not happen by the end of the capture."""
+
+    earliest_ns: int | None
+    latest_ns: int | None
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """n parts of a stream, in order of arrival; arrays of shape (n,)."""
+
+    t_ns: Ints
+    offset: Ints
+    end: Ints
+
+
+@dataclass(frozen=True)
+class StreamArrival:
+    """The data of one stream as packets brought it to one interface.
+
+    Some packets have more frames than were captured, and what the sender's qlog does not tell of them nobody knows. A
+    part of the stream that is in no known frame was in one of these: the earliest moment counts it as there from the
+    beginning, the latest one from the last such packet on. Where nothing is missing, or something that is known arrived
+    later, both are the same.
+    """
+
+    stream: int
+    final_size: int | None
+    """Bytes of the stream (RFC 9000 §4.5); None where its end was not visible."""
+    size: int
+    """Bytes up to the furthest that was visible."""
+    head: bytes
+    """Its first bytes, as far as they were captured."""
+    unseen: int
+    """Bytes below `size` that were in no known frame."""
+    _known: _Parts
+    _missing: Ints
+    """Parts of it in no known frame, shape (m, 2)."""
+    _latest_ns: int | None
+    """When the last packet came that may have held these; None where nothing says that they came at all."""
+
+    def reached(self, size: int) -> Bounds:
+        """When the first `size` bytes were there."""
+        return Bounds(_reached(*self._early, size), _reached(*self._late, size))
+
+    @cached_property
+    def _early(self) -> tuple[Ints, Ints]:
+        """Times of arrival, and the bytes without a gap after each at most; both of shape (n,)."""
+        starts, ends = self._missing.T
+        known = self._known
+        reached = contiguous(np.concatenate([starts, known.offset]), np.concatenate([ends, known.end]))
+        return known.t_ns, reached[len(starts) :]
+
+    @cached_property
+    def _late(self) -> tuple[Ints, Ints]:
+        """The same at least."""
+        if not len(self._missing):
+            return self._early
+        known, (starts, ends) = self._known, self._missing.T
+        if self._latest_ns is None:
+            return known.t_ns, contiguous(known.offset, known.end)
+        at = np.searchsorted(known.t_ns, self._latest_ns, side="right")
+        reached = contiguous(np.insert(known.offset, at, starts), np.insert(known.end, at, ends))
+        return np.insert(known.t_ns, at, np.full(len(starts), self._latest_ns)), reached
+
+
+def largest_stream(opened: Opened) -> int | None:
+    """The bidirectional stream of the client on which the server's data goes furthest: its answer to a request."""
+    furthest: Counter[int] = Counter()
+    for frames in opened.frames:
+        for frame in frames.streams:
+            if not frame.stream & (_BY_SERVER | _ONE_WAY):
+                furthest[frame.stream] = max(furthest[frame.stream], frame.end)
+    return max(furthest, key=lambda stream: furthest[stream]) if furthest else None
+
+
+def stream_arrival(opened: Opened, stream: int, whole: bool, told: Mapping[int, Told] | None = None) -> StreamArrival:
+    """When the data of a stream arrived at the capture's interface.
+
+    `whole`: all of it did, as the application had it in the end; else what was not visible may never have come.
+    `told`: what the sender says of packets, by number; it counts where it agrees with what was visible of the packet.
+    """
+    hidden, complete = _completed(opened, told or {})
+    found = [
+        (t_ns, frame)
+        for t_ns, streams in zip(opened.t_ns.tolist(), complete, strict=True)
+        for frame in streams
+        if frame.stream == stream
+    ]
+    known = _Parts(
+        np.array([t for t, _ in found], np.int64),
+        np.array([frame.offset for _, frame in found], np.int64),
+        np.array([frame.end for _, frame in found], np.int64),
+    )
+    heads = (frame.head for _, frame in found if frame.offset == 0 and frame.head)
+    missing = gaps(known.offset, known.end)
+    may_hold = [*opened.t_ns[hidden].tolist(), *opened.coalesced_ns.tolist()]
+    return StreamArrival(
+        stream=stream,
+        final_size=max((frame.end for _, frame in found if frame.fin), default=None),
+        size=int(known.end.max(initial=0)),
+        head=next(heads, b""),
+        unseen=int((missing[:, 1] - missing[:, 0]).sum()),
+        _known=known,
+        _missing=missing,
+        _latest_ns=max(may_hold, default=None) if whole else None,
+    )
+
+
+def hidden_packets(opened: Opened) -> Flags:
+    """Which packets may hold a STREAM frame of which nothing was captured, shape (n,)."""
+    return np.array([frames.hidden >= _SMALLEST_FRAME for frames in opened.frames], np.bool_)
+
+
+def _completed(opened: Opened, told: Mapping[int, Told]) -> tuple[Flags, list[Told]]:
+    """Which packets still hide something, and the STREAM frames of each, completed by what the sender tells."""
+    hidden = hidden_packets(opened)
+    complete = [frames.streams for frames in opened.frames]
+    for index in np.flatnonzero(hidden):
+        streams = told.get(int(opened.packets.number[index]))
+        if streams is None:
+            continue
+        places = {(frame.stream, frame.offset, frame.length) for frame in streams}
+        if all((frame.stream, frame.offset, frame.length) in places for frame in complete[index]):
+            hidden[index] = False
+            seen = {(frame.stream, frame.offset) for frame in complete[index]}
+            complete[index] += tuple(frame for frame in streams if (frame.stream, frame.offset) not in seen)
+    return hidden, complete
+
+
+def contiguous(offset: Ints | Sequence[int], end: Ints | Sequence[int]) -> Ints:
+    """Bytes from 0 on without a gap after each of n parts [offset, end), in their order; shape (n,)."""
+    frontier = 0
+    waiting: list[tuple[int, int]] = []
+    reached = []
+    for start, stop in zip(np.asarray(offset).tolist(), np.asarray(end).tolist(), strict=True):
+        if start <= frontier:
+            frontier = max(frontier, stop)
+            while waiting and waiting[0][0] <= frontier:
+                frontier = max(frontier, heappop(waiting)[1])
+        else:
+            heappush(waiting, (start, stop))
+        reached.append(frontier)
+    return np.array(reached, np.int64)
+
+
+def gaps(offset: Ints, end: Ints) -> Ints:
+    """The parts [start, end) from 0 to the furthest byte that are in none of n parts, in order; shape (m, 2)."""
+    order = np.argsort(offset, kind="stable")
+    starts = offset[order]
+    before = np.concatenate([[0], np.maximum.accumulate(end[order])])[: len(starts)]
+    apart = starts > before
+    return np.stack([before[apart], starts[apart]], axis=1)
+
+
+def _reached(t_ns: Ints, contiguous_bytes: Ints, size: int) -> int | None:
+    at = int(np.searchsorted(contiguous_bytes, size))
+    return int(t_ns[at]) if at < len(t_ns) else None
