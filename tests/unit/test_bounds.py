@@ -104,6 +104,8 @@ LOST = {"packets_to_client": 72_000.0, "loss_drops_to_client": 1_125.0, "first_b
         ("satellite-cubic-loss", 15.5, {**LOST, "queue_drops_to_client": 500.0}, False),
         ("satellite-cubic-loss", 8.5, {**LOST}, True),
         ("satellite-cubic-loss", 7.9, {**LOST, "first_byte": 2.5}, False),
+        ("satellite-dcubic-seeded", 8.2, {"repeat_first_byte": 0.6}, True),
+        ("satellite-dcubic-seeded", 8.2, {"repeat_first_byte": 0.6, "repeat_queue_delay_p95_to_client": 90.0}, False),
         ("satellite-jitter", math.inf, {"packets_to_client": 9_000.0}, True),
         ("satellite-jitter", math.inf, {"packets_to_client": 9_000.0, "queue_drops_to_client": 9.0}, False),
         ("satellite-jitter", 8.0, {"packets_to_client": 72_000.0}, False),

@@ -43,6 +43,11 @@ NOTES: dict[str, Note] = {
         "random ones come close enough together for that every few thousand packets",
         lambda seen: 0.01 < seen.lost < 0.02 and seen.dropped < 0.001 and seen.line < 0.5,
     ),
+    "satellite_dcubic_seeded": Note(
+        "the first connection leaves slow start by its delay, and what the server remembers of it is less than the BDP "
+        "that upstream's test tells; the second goes on from there as slowly as CUBIC grows, with no queue and no loss",
+        lambda seen: seen.dropped == 0 and seen.lost == 0 and seen.waited < 10 and seen.line < 0.6,
+    ),
     "satellite_jitter": Note(
         "netem's jitter lets packets overtake each other by up to 6 ms, a hundred packet times, which upstream's does "
         "not; its BBR then takes the path for slower than it is, with nothing lost and no queue",
