@@ -36,17 +36,23 @@ class Note:
     fits: Callable[[Figures], bool]
 
 
-#: Upstream's test → what is known of it.
+def _far(seen: Figures) -> bool:
+    """Whether some runs take much longer than the bound: by more than link and start explain."""
+    return seen.took.high > 1.2 * seen.bound
+
+
+#: Upstream's test → what is known of it. One whose runs all come to hold must go: tests/unit/test_bounds.py says so.
 NOTES: dict[str, Note] = {
     "satellite_cubic_loss": Note(
         "losses that come one in 64 by turns take picoquic's loss filter to 7 %, and its CUBIC gives way from 15 % on; "
         "random ones come close enough together for that every few thousand packets",
-        lambda seen: 0.01 < seen.lost < 0.02 and seen.dropped < 0.001 and seen.line < 0.5,
+        lambda seen: 0.01 < seen.lost < 0.02 and seen.dropped < 0.001 and _far(seen),
     ),
     "satellite_dcubic_seeded": Note(
-        "the first connection leaves slow start by its delay, and what the server remembers of it is less than the BDP "
-        "that upstream's test tells; the second goes on from there as slowly as CUBIC grows, with no queue and no loss",
-        lambda seen: seen.dropped == 0 and seen.lost == 0 and seen.waited < 10 and seen.line < 0.6,
+        "the first connection leaves slow start by its delay, sooner or later; where what the server remembers of it "
+        "is less than the BDP that upstream's test tells, the second grows from there as slowly as CUBIC does, with no "
+        "queue and no loss",
+        lambda seen: seen.dropped == 0 and seen.lost == 0 and seen.waited < 10 and _far(seen),
     ),
     "satellite_jitter": Note(
         "netem's jitter lets packets overtake each other by up to 6 ms, a hundred packet times, which upstream's does "
