@@ -238,7 +238,7 @@ def _bdp_seed(role: Role, tried: Sequence[Tried]) -> Told:
     for asked, measured in tried:
         frames = [one for end in ROLES for one in seen(measured, end, "bdp_frames")]
         if asked == "bdp-frame" and frames:
-            shown.append("; ".join(f"{one.value} BDP frames ({one.source})" for one in frames))
+            shown.append("; ".join(f"{float(one.value):g} BDP frames ({one.source})" for one in frames))
             if not any(float(one.value) for one in frames):
                 wrong.append("no qlog names a BDP frame")
     return "; ".join(wrong), "; ".join(shown)
