@@ -139,8 +139,8 @@ def test_the_page(snapshot: SnapshotAssertion) -> None:
 
 def test_the_claim_stands_beside_the_pairs_that_meet_the_objectives() -> None:
     met, missed = medium("picoquic", 2.2, 3.8, 19.3), medium("quiche", 5.9, 7.7, 24.6)
-    assert "in virtual time, of 2 pairs: ngtcp2 → picoquic." in claim([*met, *missed])
-    assert "in virtual time, of 1 pair: none." in claim(missed)
+    assert "Here they are met, of 2 pairs in virtual time by ngtcp2 → picoquic." in claim([*met, *missed])
+    assert "of 1 pair in virtual time by none." in claim(missed)
     assert claim([]) == ""
     row = next(line for line in satellite([*met, *missed]).splitlines() if line.startswith("| `satellite/medium`"))
     assert row.endswith("| 2 | ngtcp2 → picoquic (2.20 / 3.80 / 19.30 s) | 1 |")

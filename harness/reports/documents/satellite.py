@@ -46,8 +46,8 @@ def claim(results: Sequence[CellResult]) -> str:
         mine = [result for result in group if result.cell.engine == engine]
         met = [result for result in mine if result.verdict.status == "pass"]
         names = ", ".join(f"{one.cell.client.name} → {one.cell.server.name}" for one in met) or "none"
-        said.append(f"in {_ENGINES[engine]}, of {counted(len(mine), 'pair')}: {names}")
-    return f"{_CLAIM} Here it is met, {'; '.join(said)}.\n" if said else ""
+        said.append(f"of {counted(len(mine), 'pair')} in {_ENGINES[engine]} by {names}")
+    return f"{_CLAIM} Here they are met, {'; '.join(said)}.\n" if said else ""
 
 
 _ENGINES = {"compose": "real time", "virtual": "virtual time"}
