@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +15,7 @@ from pathlib import Path
 from harness.campaign import Campaign, LostRuns, UnbuiltError, lost_runs
 from harness.catalogue import MANIFEST, Catalogue, load
 from harness.engines import Engine
+from harness.engines.build_group import builds_make_way
 from harness.engines.compose import ComposeEngine
 from harness.engines.docker import daemon, inspect_image
 from harness.engines.folder import prepare_folder
@@ -434,7 +435,8 @@ class _Ground:
 
     def run(self, item: PlannedRun) -> float:
         """See `harness.campaign.Ground`."""
-        return self._app.run_until_proven(self._engine, item, self._options, self._versions, self._listen)
+        with builds_make_way() if self._engine.name == "compose" else nullcontext():
+            return self._app.run_until_proven(self._engine, item, self._options, self._versions, self._listen)
 
     def expected(self, cell: Cell) -> float:
         """See `harness.campaign.Ground`."""

@@ -114,7 +114,8 @@ class Campaign:
     def _work(self) -> Work:
         now = time.monotonic()
         under_way = {reference: now - since for reference, since in self._since.items()}
-        return Work(self._steps, [needs for _, needs in self._open], under_way, len(self._running))
+        running = len(self._running)
+        return Work(self._steps, [needs for _, needs in self._open], under_way, running, self._begun - running)
 
     def _give_up(self) -> None:
         """Drop the runs that need what there will not be."""

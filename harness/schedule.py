@@ -1,8 +1,8 @@
 """What to build next, what to run next, and how long all of it takes. Pure.
 
 Runs and builds share the machine: a run starts as soon as all that it needs is there, and what the other runs need
-is built meanwhile. Before the first run can start nothing that could wait is built beside what that run waits for,
-because compilers take the cores from each other.
+is built meanwhile, one image at a time. Until the first run has ended, nothing that could wait is built: compilers take
+the cores from each other, and the first verdict is what people wait for.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-#: Builds side by side: while one downloads or unpacks, the other compiles.
+#: Builds side by side while no run is under way: while one downloads or unpacks, the other compiles.
 LANES = 2
 #: Seconds of building, all that is below included, that may be spent beside what everybody waits for.
 SHORT = 60.0
@@ -44,6 +44,8 @@ class Work:
     """Reference of what is being built → seconds it has been built for."""
     running: int = 0
     """Runs that are under way."""
+    ended: int = 0
+    """Runs that have ended."""
 
     def absent(self, needs: Iterable[str]) -> frozenset[str]:
         """What of these is not there, with all that is below."""
@@ -80,14 +82,15 @@ def next_run(work: Work) -> int | None:
 def next_step(work: Work) -> Step | None:
     """The build to start next, or None where a further one would only delay what is awaited.
 
-    The run that needs the least building comes first; of its builds, the one with the longest way to the end. Where
-    no run is under way or can start, builds for other runs are started only when they are short.
+    The run that needs the least building comes first; of its builds, the one with the longest way to the end. Before
+    the first run, builds for other runs are started only when they are short; beside it, none.
     """
-    if len(work.under_way) >= LANES:
+    goes_on = work.running > 0 or next_run(work) is not None
+    if len(work.under_way) >= (1 if goes_on else LANES) or (goes_on and not work.ended):
         return None
     waiting = [absent for needs in dict.fromkeys(work.needs) if (absent := work.absent(needs))]
     waiting.sort(key=work.seconds)
-    held = work.running == 0 and next_run(work) is None
+    held = not work.ended
     for position, absent in enumerate(waiting):
         startable = [reference for reference in sorted(absent) if work.startable(reference)]
         if not startable:
@@ -122,22 +125,23 @@ def seconds_left(work: Work, runs: Sequence[float], jobs: int, current: Sequence
     steps, needs, durations = dict(work.steps), list(work.needs), list(runs)
     builds = {reference: work.left(reference) for reference in work.under_way}
     running = [max(0.0, seconds) for seconds in current]
-    now = 0.0
+    now, ended = 0.0, work.ended
     while needs or running or builds:
-        state = Work(steps, needs, dict.fromkeys(builds, 0.0), len(running))
+        state = Work(steps, needs, dict.fromkeys(builds, 0.0), len(running), ended)
         while len(running) < jobs and (index := next_run(state)) is not None:
             needs.pop(index)
             running.append(durations.pop(index))
-            state = Work(steps, needs, state.under_way, len(running))
+            state = Work(steps, needs, state.under_way, len(running), ended)
         while (step := next_step(state)) is not None:
             builds[step.reference] = step.seconds
-            state = Work(steps, needs, dict.fromkeys(builds, 0.0), len(running))
+            state = Work(steps, needs, dict.fromkeys(builds, 0.0), len(running), ended)
         if not builds and not running:
             # What is left needs something that nobody builds.
             return now
         rate = (BESIDE_RUN if running else 1.0) / max(1, len(builds))
         passed = min([*running, *(left / rate for left in builds.values())])
         now += passed
+        ended += sum(left <= passed for left in running)
         running = [left - passed for left in running if left > passed]
         builds = {reference: left - passed * rate for reference, left in builds.items()}
         for reference in [reference for reference, left in builds.items() if left <= 1e-9]:

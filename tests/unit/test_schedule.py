@@ -68,13 +68,24 @@ def test_first_comes_what_the_first_run_waits_for_longest_and_then_what_is_short
     assert order == ["sim-host", "ngtcp2", "picoquic"]
 
 
-def test_while_a_run_is_under_way_both_lanes_build_what_is_left_the_nearest_first() -> None:
-    work = _without(Work(_steps(), _matrix(), running=1), "sim-host", "lab-kernel", "sim-lab", "endpoint", "ngtcp2")
+def test_beside_runs_what_is_left_is_built_one_by_one_the_nearest_first() -> None:
+    left = Work(_steps(), _matrix(), running=1, ended=1)
+    work = _without(left, "sim-host", "lab-kernel", "sim-lab", "endpoint", "ngtcp2")
     assert next_run(work) == 5
-    work, begun = _begun(work)
-    assert begun == ["picoquic", "go"]
-    work, begun = _begun(_without(work, "picoquic", "go"))
-    assert begun == ["quic-go", "rust"]
+    order = []
+    while work.steps:
+        work, begun = _begun(work)
+        order += begun
+        assert len(begun) == 1
+        work = _without(work, *begun)
+    assert order == ["picoquic", "go", "quic-go", "rust", "quiche"]
+
+
+def test_nothing_is_built_beside_the_first_run() -> None:
+    ready = _without(Work(_steps(), _matrix()), "sim-host", "lab-kernel", "sim-lab", "endpoint", "ngtcp2")
+    for work in (ready, replace(ready, running=1)):
+        assert next_step(work) is None
+    assert next_step(replace(ready, ended=1)) is not None
 
 
 def test_runs_go_in_plan_order_as_far_as_their_images_are_there() -> None:
@@ -98,7 +109,10 @@ def test_the_estimate_overlaps_builds_with_runs() -> None:
     one = {"x": Step("x", "x", 100)}
     # Alone; then beside a run of 50 s, in which 30 s of the build get done.
     assert seconds_left(Work(one, [frozenset("x")]), [10], 1) == 110
-    assert seconds_left(Work(one, [frozenset(), frozenset("x")]), [50, 10], 1) == 50 + 100 - BESIDE_RUN * 50 + 10
+    later = Work(one, [frozenset(), frozenset("x")], ended=1)
+    assert seconds_left(later, [50, 10], 1) == 50 + 100 - BESIDE_RUN * 50 + 10
+    # The first run is alone.
+    assert seconds_left(replace(later, ended=0), [50, 10], 1) == 50 + 100 + 10
     # Of what was begun, only the rest.
     assert seconds_left(Work(one, [frozenset("x")], {"x": 90}), [10], 1) == 20
     assert seconds_left(Work({}, [frozenset()] * 3, running=1), [10] * 3, 2, [4]) == 20
