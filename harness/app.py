@@ -15,12 +15,13 @@ from pathlib import Path
 from harness.campaign import Campaign, LostRuns, UnbuiltError, lost_runs
 from harness.catalogue import MANIFEST, Catalogue, load
 from harness.engines import Engine
-from harness.engines.build_group import builds_make_way
 from harness.engines.compose import ComposeEngine
 from harness.engines.docker import daemon, inspect_image
 from harness.engines.folder import prepare_folder
 from harness.engines.guest import STALL
 from harness.engines.images import Announce, Build, Images
+from harness.engines.precedence import runs_come_first
+from harness.engines.quiet import await_quiet
 from harness.engines.rootfs import RootFileSystems
 from harness.engines.served import serve
 from harness.engines.upstream import missing
@@ -247,6 +248,8 @@ class App:
                 break
             if attempt < attempts:
                 listen(Warned("the link was not the one asked for: running once more (the run is kept as replaced)"))
+                if not await_quiet():
+                    listen(Warned("this machine is held up again and again, for 5 ms and more"))
         return run.wall
 
     def make_images(self, names: Sequence[str], listen: Listener) -> dict[str, MadeImage]:
@@ -435,7 +438,7 @@ class _Ground:
 
     def run(self, item: PlannedRun) -> float:
         """See `harness.campaign.Ground`."""
-        with builds_make_way() if self._engine.name == "compose" else nullcontext():
+        with runs_come_first() if self._engine.name == "compose" else nullcontext():
             return self._app.run_until_proven(self._engine, item, self._options, self._versions, self._listen)
 
     def expected(self, cell: Cell) -> float:

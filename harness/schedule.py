@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 #: Builds side by side while no run is under way: while one downloads or unpacks, the other compiles.
 LANES = 2
 #: Seconds of building, all that is below included, that may be spent beside what everybody waits for.
-SHORT = 60.0
+SHORT = 25.0
 #: How fast a build goes on beside a real-time run, against alone: cells of the satellite cases leave 0.5 to 0.7 of two
 #: cores idle (`host.idle` of stored runs).
 BESIDE_RUN = 0.6

@@ -13,6 +13,9 @@ from harness.model import MTU
 #: What the file leaves open, and cell.env answers: where served files, certificates and output are.
 VARIABLES = ("LAB_WWW", "LAB_CERTS", "LAB_OUT", "LAB_PLAN", "LAB_OWNER")
 
+#: Processor time of an endpoint against what else the daemon runs, which has 1024; the most is 262,144.
+SHARES = 32768
+
 _LOGGING = {"driver": "json-file", "options": {"max-size": "8m", "max-file": "1"}}
 
 
@@ -31,6 +34,7 @@ def _endpoint(host: Host) -> dict[str, Any]:
     return {
         "image": host.image,
         "pull_policy": "never",
+        "cpu_shares": SHARES,
         "environment": dict(sorted(host.environment.items())),
         "cap_add": ["NET_ADMIN"],
         "volumes": volumes,
@@ -48,8 +52,8 @@ def _simulator(lab: Lab) -> dict[str, Any]:
     return {
         "image": lab.sim_image,
         "pull_policy": "never",
-        # The path comes first where cores are short: a late queue would be everybody's fault but its own.
-        "cpu_shares": 8192,
+        # Where cores are short the path comes first: a late queue would be everybody's fault but its own.
+        "cpu_shares": 8 * SHARES,
         "cap_drop": ["ALL"],
         "cap_add": ["NET_ADMIN", "NET_RAW"],
         # /proc/sys is read-only inside: what the path needs of it is set here.

@@ -132,7 +132,7 @@ class Images:
         self.endpoint = Build("endpoint", images / "endpoint", 20)
         self.rust = Build("rust", images / "rust", 60)
         self.go = Build("go", images / "go", 30)
-        self.lab_kernel = Build("lab-kernel", images / "lab-kernel", 240)
+        self.lab_kernel = Build("lab-kernel", images / "lab-kernel", 310)
         self._sim_host = Build("sim", images / "sim", 20, target="host")
         self._sim_lab = Build("sim", images / "sim", 5, target="lab", on={"LAB_KERNEL": self.lab_kernel})
         self.probe = Build("probe", images / "probe", 15, on={"ENDPOINT": self.endpoint})

@@ -105,7 +105,11 @@ static int random_show(struct seq_file *m, void *v)
 
 void lab_trace(int number, unsigned long long arguments, long long result)
 {
-	struct lab_record record = {
+	struct lab_record record;
+
+	if (!lab_tracing)
+		return;
+	record = (struct lab_record) {
 		.time_ns = lab_time(0),
 		.result = result,
 		.arguments = arguments,
@@ -114,9 +118,6 @@ void lab_trace(int number, unsigned long long arguments, long long result)
 		.number = number,
 		.looks = lab_looks,
 	};
-
-	if (!lab_tracing)
-		return;
 	handed = 0;
 	lab_looks = 0;
 	strscpy_pad(record.program, current->comm, sizeof(record.program));

@@ -25,6 +25,10 @@ LINKS = {
 }
 
 
+#: How often a command is given while the machine has been too busy with something else to keep a link's time.
+PATIENCE = 4
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
@@ -65,9 +69,23 @@ class Harness:
             self.command("run", *words), capture_output=True, text=True, cwd=ROOT, timeout=timeout, check=False
         )
 
+    def unproven(self) -> bool:
+        """Whether a stored run's link was not the one asked for: in real time, the machine had something else to do."""
+        found = (json.loads(file.read_text())["link"] for file in self.store.glob("runs/*/*/measured.json"))
+        return any(link is not None and not link["valid"] for link in found)
+
+    def run_until_proven(self, *words: str, timeout: float = 900) -> subprocess.CompletedProcess[str]:
+        """`run`, and once more for what a busy machine has spoilt, as a user would."""
+        done = self.run(*words, timeout=timeout)
+        for _ in range(PATIENCE - 1):
+            if not self.unproven():
+                break
+            done = self.run(*(word for word in words if word != "--fresh"), timeout=timeout)
+        return done
+
     def cells(self, *words: str, timeout: float = 900) -> list[dict[str, Any]]:
-        """The cells of `run --json`."""
-        done = self.run(*words, "--json", timeout=timeout)
+        """The cells of `run --json`, as soon as every link is proven."""
+        done = self.run_until_proven(*words, "--json", timeout=timeout)
         assert done.stdout, done.stderr
         content = json.loads(done.stdout)
         assert content["schema"] == 1

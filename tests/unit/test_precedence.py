@@ -1,0 +1,58 @@
+"""Containers come first while a run in real time goes on, and everything is as before after it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.engines.precedence import SETTINGS, Setting, runs_come_first
+
+
+def setting(folder: Path, name: str, content: str | None) -> Setting:
+    made = folder / name
+    made.mkdir()
+    if content is not None:
+        (made / "cpu.shares").write_text(f"{content}\n")
+    return Setting(made / "cpu.shares", "1024", "102400")
+
+
+def said(one: Setting) -> str:
+    return one.file.read_text().strip()
+
+
+def test_a_group_is_told_while_it_lasts(tmp_path: Path) -> None:
+    ours, absent = setting(tmp_path, "ours", "1024"), Setting(tmp_path / "absent/cpu.shares", "1024", "102400")
+    with pytest.raises(RuntimeError), runs_come_first([absent, ours]):
+        assert said(ours) == "102400"
+        raise RuntimeError
+    assert said(ours) == "1024"
+    assert not absent.file.parent.exists()
+
+
+def test_what_somebody_else_has_set_is_left_alone(tmp_path: Path) -> None:
+    theirs = setting(tmp_path, "theirs", "512")
+    with runs_come_first([theirs]):
+        assert said(theirs) == "512"
+    assert said(theirs) == "512"
+
+
+def test_what_a_killed_harness_has_left_is_taken_back(tmp_path: Path) -> None:
+    left = setting(tmp_path, "left", "102400")
+    with runs_come_first([left]):
+        assert said(left) == "102400"
+    assert said(left) == "1024"
+
+
+def test_a_kernel_without_the_file_and_a_group_that_goes_are_no_error(tmp_path: Path) -> None:
+    old, going = setting(tmp_path, "old", None), setting(tmp_path, "going", "1024")
+    with runs_come_first([old, going]):
+        going.file.unlink()
+        going.file.parent.rmdir()
+    assert not old.file.exists()
+
+
+def test_containers_gain_and_builds_lose(tmp_path: Path) -> None:
+    for one in SETTINGS:
+        usual, meanwhile = int(one.usual), int(one.meanwhile)
+        assert (usual, meanwhile) == (0, 1) if one.file.name == "cpu.idle" else meanwhile == 100 * usual
