@@ -7,13 +7,8 @@ tag=debian:trixie-slim
 state=${1:?usage: base-image.sh STATE_DIRECTORY}
 PULL_SECONDS=${HARNESS_PULL_SECONDS:-20}
 
-say() { printf 'setup: %s\n' "$*" >&2; }
-fail() {
-  printf 'error: %s\nhint: %s\n' "$1" "$2" >&2
-  exit 3
-}
-# shellcheck source=harness/setup/apt.sh
-. "$(dirname "$0")/apt.sh"
+# shellcheck source=harness/setup/common.sh
+. "$(dirname "$0")/common.sh"
 
 docker image inspect "$tag" >/dev/null 2>&1 && exit 0
 mkdir -p "$state"

@@ -7,10 +7,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 cd "$root"
 state=.state
 
-fail() {
-  printf 'error: %s\nhint: %s\n' "$1" "$2" >&2
-  exit 3
-}
+# shellcheck source=harness/setup/common.sh
+. "$here/common.sh"
 
 stamp=.venv/installed
 wanted=$(cat requirements.txt pyproject.toml | sha256sum)
@@ -27,10 +25,8 @@ for candidate in python3 python3.13 python3.12 python3.11; do
 done
 [ -n "$python" ] || fail "no Python 3.11 or newer was found" "install python3 (Debian 12, Ubuntu 24.04 or newer have it)"
 
-printf 'setup: installing the Python environment into .venv\n' >&2
+say "installing the Python environment into .venv"
 mkdir -p "$state"
-# shellcheck source=harness/setup/apt.sh
-. "$here/apt.sh"
 if ! "$python" -m venv --clear .venv >.state/python.log 2>&1; then
   # Debian and Ubuntu keep venv in a package of its own.
   command -v apt-get >/dev/null 2>&1 || fail "$python cannot make virtual environments" "install the venv module of $python"

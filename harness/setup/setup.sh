@@ -6,10 +6,18 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 mkdir -p "$root/.state"
 
-# Python packages download while Docker is installed: the two share nothing.
+# Side by side goes what shares nothing: Python's packages download while Docker is installed, and the base image is made,
+# for which the Engine is enough, while Compose is.
 "$here/python.sh" "$root" &
 python=$!
-docker=0
-"$here/docker.sh" "$root/.state" && "$here/base-image.sh" "$root/.state" || docker=$?
-wait "$python"
-exit "$docker"
+code=0
+if "$here/engine.sh" "$root/.state"; then
+  "$here/base-image.sh" "$root/.state" &
+  base=$!
+  "$here/compose.sh" "$root/.state" || code=$?
+  wait "$base" || code=$?
+else
+  code=$?
+fi
+wait "$python" || code=$?
+exit "$code"

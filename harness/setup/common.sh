@@ -1,0 +1,51 @@
+# shellcheck shell=bash
+# Sourced by the scripts beside it: what they say, and apt, one caller at a time, since they run side by side and apt does
+# not wait for its own locks. `state` names the directory of logs and marks.
+
+# shellcheck disable=SC2034  # of the scripts that source this
+COMPOSE_MINIMUM=2.26
+needed="Docker Engine 20.10 or newer, Docker Compose $COMPOSE_MINIMUM or newer (the 'docker compose' plugin) and Docker Buildx"
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+fail() {
+  printf 'error: %s\nhint: %s\n' "$1" "$2" >&2
+  exit 3
+}
+
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi; }
+
+# This distribution's name and version; fails where packages of Docker cannot be installed here: $1 says what is missing.
+require_debian() {
+  # shellcheck disable=SC1091
+  . /etc/os-release 2>/dev/null || true
+  case "${ID:-unknown} ${ID_LIKE:-}" in
+    *debian*) ;;
+    *) fail "$1" "install and start $needed; then run this again" ;;
+  esac
+  [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null || fail "$1, and neither root nor password-less sudo is at hand to install it" \
+    "install and start $needed (Debian and Ubuntu: docker.io and its Compose v2 and Buildx packages), or run this as root"
+}
+
+# Whatever changes the machine's packages, as root and alone. What a package starts must not keep the lock.
+alone() {
+  (
+    flock 9
+    as_root "$@" 9>&-
+  ) 9>"${state:?}/apt.lock"
+}
+
+# Package lists that one script fetched a moment ago are as good for the next one.
+apt_update() {
+  (
+    flock 9
+    if [ -n "$(find "${state:?}/apt-updated" -mmin -30 2>/dev/null)" ]; then exit 0; fi
+    as_root apt-get update 9>&- && touch "$state/apt-updated"
+  ) 9>"${state:?}/apt.lock"
+}
+
+apt_get_install() { alone env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"; }
+
+apt_install() {
+  apt_get_install "$@" >>"$state/apt.log" 2>&1 ||
+    fail "apt-get could not install $*" "the last lines of $state/apt.log say why: $(tail -n 3 "$state/apt.log" | tr '\n' ' ')"
+}
