@@ -21,7 +21,7 @@ from harness.engines.folder import prepare_folder
 from harness.engines.guest import STALL
 from harness.engines.images import Announce, Build, Images
 from harness.engines.precedence import runs_come_first
-from harness.engines.quiet import await_quiet
+from harness.engines.quiet import PATIENCE, Patience
 from harness.engines.rootfs import RootFileSystems
 from harness.engines.served import serve
 from harness.engines.upstream import missing
@@ -65,6 +65,8 @@ class Options:
     """Outcomes that do not count as done."""
     attempts: int = 3
     """How often a run is tried while its link is not the one asked for."""
+    patience: float = PATIENCE
+    """Seconds that runs may wait, in all, for a machine that keeps time before they are tried again."""
     log_limit: int = 2 << 30
     """Bytes an endpoint may write to its logs."""
     jobs: int = 1
@@ -234,7 +236,13 @@ class App:
         return made
 
     def run_until_proven(
-        self, engine: Engine, item: PlannedRun, options: Options, versions: dict[str, str], listen: Listener
+        self,
+        engine: Engine,
+        item: PlannedRun,
+        options: Options,
+        patience: Patience,
+        versions: dict[str, str],
+        listen: Listener,
     ) -> float:
         """Run once more, a few times at most, when the link was not the one asked for. Wall time of the last."""
         # In virtual time a second attempt would see the same.
@@ -248,7 +256,7 @@ class App:
                 break
             if attempt < attempts:
                 listen(Warned("the link was not the one asked for: running once more (the run is kept as replaced)"))
-                if not await_quiet():
+                if not patience.await_quiet():
                     listen(Warned("this machine is held up again and again, for 5 ms and more"))
         return run.wall
 
@@ -384,6 +392,7 @@ class _Ground:
         self._app = app
         self._engine = engine
         self._options = options
+        self._patience = Patience(options.patience)
         self._versions = versions
         self._listen = listen
         self._builds: dict[str, Build] = {}
@@ -439,7 +448,9 @@ class _Ground:
     def run(self, item: PlannedRun) -> float:
         """See `harness.campaign.Ground`."""
         with runs_come_first() if self._engine.name == "compose" else nullcontext():
-            return self._app.run_until_proven(self._engine, item, self._options, self._versions, self._listen)
+            return self._app.run_until_proven(
+                self._engine, item, self._options, self._patience, self._versions, self._listen
+            )
 
     def expected(self, cell: Cell) -> float:
         """See `harness.campaign.Ground`."""

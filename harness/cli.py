@@ -352,7 +352,10 @@ def run(
     app = _app(store, manifest)
     request = _request(app, scenarios, clients, servers, repeat, seed, engine, sim_kernel, settings, vary, zipped)
     outcomes = frozenset(word for word in retry.split(",") if word) | {"infrastructure"}
-    options = Options(fresh=fresh, retry=outcomes, log_limit=_log_limit(), jobs=_jobs(jobs, engine), stall=_stall())
+    options = Options(
+        fresh=fresh, retry=outcomes, patience=_patience(), log_limit=_log_limit(), jobs=_jobs(jobs, engine),
+        stall=_stall(),
+    )  # fmt: skip
     talk = Talk(_console())
     unbuilt: UnbuiltError | None = None
     try:
@@ -430,6 +433,18 @@ def _stall() -> float:
         return float(text)
     except ValueError as error:
         raise InputError(f"HARNESS_STALL: '{text}' is no number of seconds", "for example 60") from error
+
+
+def _patience() -> float:
+    """HARNESS_PATIENCE, a duration: how long spoilt runs may wait, in all, for a machine that keeps time."""
+    from harness.engines.quiet import PATIENCE
+    from harness.units import Duration
+
+    text = os.environ.get("HARNESS_PATIENCE") or f"{PATIENCE} s"
+    try:
+        return Duration.parse(text).seconds
+    except ValueError as error:
+        raise InputError(f"HARNESS_PATIENCE: {error}", "for example '5 min', or '0 s'") from error
 
 
 def _log_limit() -> int:

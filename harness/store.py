@@ -13,6 +13,7 @@ leaves no half-written one among them.
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import shutil
 import time
@@ -35,6 +36,14 @@ def disk_error(error: OSError, place: Path) -> EngineError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return EngineError(f"the disk is full: {place}", "free space (results/, 'docker system df') and run again")
     return EngineError(f"{place}: {error.strerror or error}", "check the folder's permissions")
+
+
+def _unused(folder: Path, repetition: int) -> Path:
+    """Where a run goes that another stands in for; several may, within a second."""
+    folder.mkdir(exist_ok=True)
+    name = f"{time.strftime('%Y%m%dT%H%M%S')}-{repetition}"
+    names = itertools.chain([name], (f"{name}.{number}" for number in itertools.count(1)))
+    return next(folder / one for one in names if not (folder / one).exists())
 
 
 def _current(content: dict[str, Any]) -> dict[str, Any]:
@@ -142,9 +151,7 @@ class Store:
             self.write_measured(partial, measured, series)
             (partial / RUN).write_text(run.model_dump_json(by_alias=True, indent=1))
             if target.exists():
-                replaced = target.parent / "replaced" / f"{time.strftime('%Y%m%dT%H%M%S')}-{run.repetition}"
-                replaced.parent.mkdir(exist_ok=True)
-                target.rename(replaced)
+                target.rename(_unused(target.parent / "replaced", run.repetition))
             target.parent.mkdir(parents=True, exist_ok=True)
             partial.rename(target)
         except OSError as error:

@@ -13,8 +13,8 @@ from collections.abc import Callable
 #: lateness that makes a link invalid.
 GAP = 0.005
 LOOK = 1.0
-#: Seconds between two looks, and at most in all.
-PAUSE, LONGEST = 2.0, 60.0
+#: Seconds between two looks, and at most in one go and in all.
+PAUSE, LONGEST, PATIENCE = 2.0, 60.0, 300.0
 
 
 def longest_gap(seconds: float = LOOK, clock: Callable[[], float] = time.perf_counter) -> float:
@@ -28,12 +28,27 @@ def longest_gap(seconds: float = LOOK, clock: Callable[[], float] = time.perf_co
     return longest
 
 
-def await_quiet(
-    gap: Callable[[], float] = longest_gap, sleep: Callable[[float], None] = time.sleep, longest: float = LONGEST
-) -> bool:
-    """Return when the machine keeps time, or after about `longest` seconds; whether it does."""
-    for _ in range(max(1, round(longest / (LOOK + PAUSE)))):
-        if gap() <= GAP:
-            return True
-        sleep(PAUSE)
-    return False
+class Patience:
+    """How long spoilt runs may wait, in all."""
+
+    def __init__(
+        self,
+        seconds: float = PATIENCE,
+        gap: Callable[[], float] = longest_gap,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._left = seconds
+        self._gap = gap
+        self._sleep = sleep
+
+    def await_quiet(self) -> bool:
+        """Return when the machine keeps time, or when it has been waited for long enough; whether it does."""
+        for _ in range(round(LONGEST / (LOOK + PAUSE))):
+            if self._left < LOOK:
+                return False
+            self._left -= LOOK
+            if self._gap() <= GAP:
+                return True
+            self._left -= PAUSE
+            self._sleep(PAUSE)
+        return False

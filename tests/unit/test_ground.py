@@ -9,8 +9,10 @@ import pytest
 from harness.app import App, Options, Places, _Ground
 from harness.engines.compose import ComposeEngine
 from harness.engines.images import Build
-from harness.outcome import Cell
-from harness.plan import Request
+from harness.engines.quiet import Patience
+from harness.events import RunFinished, Warned
+from harness.outcome import Cell, LinkProof, MeasuredRun, Outcome, Run
+from harness.plan import PlannedRun, Request
 from tests.examples import ROOT
 
 
@@ -84,3 +86,38 @@ def test_what_is_there_is_not_built(app: App, monkeypatch: pytest.MonkeyPatch) -
     assert steps == []
     assert len(needs) >= 2
     assert asked == [True]
+
+
+@pytest.mark.parametrize(
+    ("valid", "gaps", "said"),
+    [
+        ([True], [], []),
+        ([False, True], [0.02, 0.001], ["running once more"]),
+        ([False, False, False], [0.001, 0.001], ["running once more", "running once more"]),
+        ([False, True], [0.02] * 20, ["running once more", "held up again and again"]),
+    ],
+    ids=["sound", "waited out", "on a quiet machine", "on one that never is"],
+)
+def test_a_spoilt_run_waits_for_the_machine_and_is_tried_a_few_times(
+    app: App, monkeypatch: pytest.MonkeyPatch, valid: list[bool], gaps: list[float], said: list[str]
+) -> None:
+    proofs, held_up = iter(valid), iter(gaps)
+
+    def run_once(item: PlannedRun, *others: object) -> tuple[Run, MeasuredRun]:
+        run = Run(cell=item.cell, repetition=0, outcome=Outcome(status="completed"), started_at="", wall=7.0)
+        measured = MeasuredRun(version=1, link=LinkProof(valid=next(proofs)))
+        app.store.finish(app.store.begin(item.cell.key, 0), run, measured)
+        return run, measured
+
+    monkeypatch.setattr("harness.app.run_once", run_once)
+    events: list[object] = []
+    item = PlannedRun(_cell(app, "ngtcp2", "ngtcp2"), 0)
+    patience = Patience(60, lambda: next(held_up), lambda seconds: None)
+    engine = ComposeEngine(app.places.cache)
+    assert app.run_until_proven(engine, item, Options(), patience, {}, events.append) == 7.0
+    warned = [event.text for event in events if isinstance(event, Warned)]
+    assert len(warned) == len(said)
+    assert all(words in text for words, text in zip(said, warned, strict=True))
+    assert next(proofs, None) is None
+    assert next(held_up, None) is None
+    assert sum(isinstance(event, RunFinished) for event in events) == len(valid)

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from harness.engines.quiet import GAP, LONGEST, LOOK, PAUSE, await_quiet, longest_gap
+from harness.engines.quiet import GAP, LONGEST, LOOK, PAUSE, Patience, longest_gap
 
 
 def test_the_longest_time_between_two_looks_is_found() -> None:
@@ -16,17 +16,26 @@ def test_the_longest_time_between_two_looks_is_found() -> None:
 
 def test_a_quiet_machine_is_not_waited_for() -> None:
     slept: list[float] = []
-    assert await_quiet(lambda: GAP, slept.append)
+    assert Patience(300, lambda: GAP, slept.append).await_quiet()
     assert slept == []
 
 
 def test_a_burst_is_waited_out() -> None:
     gaps, slept = iter([0.03, 0.02, 0.001]), list[float]()
-    assert await_quiet(lambda: next(gaps), slept.append)
+    assert Patience(300, lambda: next(gaps), slept.append).await_quiet()
     assert slept == [PAUSE] * 2
 
 
-def test_a_machine_that_never_is_quiet_is_given_up() -> None:
+def test_a_machine_that_never_is_quiet_is_given_up_each_time_and_at_last_at_once() -> None:
     slept: list[float] = []
-    assert not await_quiet(lambda: 0.03, slept.append)
-    assert sum(slept) + LOOK * len(slept) == pytest.approx(LONGEST)
+    patience = Patience(1.5 * LONGEST, lambda: 0.03, slept.append)
+    waited = []
+    for _ in range(3):
+        before = len(slept)
+        assert not patience.await_quiet()
+        waited.append((len(slept) - before) * (LOOK + PAUSE))
+    assert waited == [LONGEST, 0.5 * LONGEST, 0]
+
+
+def test_who_has_none_does_not_even_look() -> None:
+    assert not Patience(0, lambda: pytest.fail("looked")).await_quiet()
