@@ -247,8 +247,12 @@ class App:
         """Run once more, a few times at most, when the link was not the one asked for. Wall time of the last."""
         # In virtual time a second attempt would see the same.
         attempts = options.attempts if engine.name == "compose" else 1
+
+        def enter(phase: str) -> None:
+            listen(PhaseStarted(item.cell, item.repetition, phase))
+
         for attempt in range(1, attempts + 1):
-            run, measured = run_once(item, engine, self.store, versions, lambda phase: listen(PhaseStarted(phase)))
+            run, measured = run_once(item, engine, self.store, versions, enter)
             outcome = proven_outcome(run, measured)
             verdict = self.result(item.cell, item.repetition + 1).verdict
             listen(RunFinished(item.cell, run, outcome, verdict))

@@ -1,15 +1,18 @@
 """Arguments and exit codes; nothing else.
 
 Exit codes: 0 all met, 1 some verdict failed, 2 usage or invalid file, 3 infrastructure, 4 inconclusive with
---strict, 130 interrupted. Data go to stdout, talk goes to stderr.
+--strict, 70 a fault of the harness itself, 130 interrupted. Data go to stdout, talk goes to stderr.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import sys
+import time
+import traceback
 from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
@@ -47,7 +50,7 @@ class EngineChoice(StrEnum):
 
 
 ROOT = Path(__file__).resolve().parent.parent
-MET, FAILED, USAGE, INFRASTRUCTURE, UNDECIDED, INTERRUPTED = 0, 1, 2, 3, 4, 130
+MET, FAILED, USAGE, INFRASTRUCTURE, UNDECIDED, FAULT, INTERRUPTED = 0, 1, 2, 3, 4, os.EX_SOFTWARE, 130
 
 cli = typer.Typer(
     name="harness",
@@ -364,8 +367,9 @@ def run(
     except UnbuiltError as error:
         unbuilt, results = error, error.results
     except KeyboardInterrupt:
-        words = [word for word in sys.argv[1:] if word != "--fresh"]
-        _console().print(f"interrupted; what finished is kept. Go on with:\n  harness {' '.join(words)}")
+        words = shlex.join(["harness", *(word for word in sys.argv[1:] if word != "--fresh")])
+        # Never folded: the line is there to be copied.
+        _console().print(f"interrupted; what finished is kept. Go on with:\n  {words}", soft_wrap=True, markup=False)
         raise typer.Exit(INTERRUPTED) from None
     if as_json:
         _print_json(json_report.report(results))
@@ -954,6 +958,23 @@ def main() -> None:
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    except Exception as error:
+        if os.environ.get("HARNESS_DEBUG"):
+            raise
+        _complain(_fault(error))
+        sys.exit(FAULT)
+
+
+def _fault(error: Exception) -> HarnessError:
+    """What to say of an exception that nobody expected; its traceback goes into a file."""
+    said = f"the harness itself failed: {reason(error)}"
+    file = ROOT / ".state" / f"fault-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.log"
+    try:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("".join([f"{shlex.join(sys.argv)}\n\n", *traceback.format_exception(error)]))
+    except OSError:
+        return HarnessError(said, "HARNESS_DEBUG=1 shows where")
+    return HarnessError(said, f"{file} says where; finished runs are kept")
 
 
 if __name__ == "__main__":

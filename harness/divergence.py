@@ -58,7 +58,7 @@ def _run(app: App, cell: Cell, folder: Path, options: Options, listen: Listener)
     trace, store = folder / TRACE, Store(folder)
     core = min(os.sched_getaffinity(0))
     engine = VirtualEngine(app.places.cache, [core], options.log_limit, options.stall, trace=trace.resolve())
-    run, _ = run_once(PlannedRun(cell, 0), engine, store, {}, lambda phase: listen(PhaseStarted(phase)))
+    run, _ = run_once(PlannedRun(cell, 0), engine, store, {}, lambda phase: listen(PhaseStarted(cell, 0, phase)))
     if not trace.exists():
         raise EngineError("the lab kernel wrote no trace of its system calls", f"see {folder}")
     return run, store.folder(cell.key, 0)

@@ -72,8 +72,10 @@ class RunStarted:
 
 @dataclass(frozen=True)
 class PhaseStarted:
-    """The engine enters a phase of the current run."""
+    """The engine enters a phase of a run."""
 
+    cell: Cell
+    repetition: int
     phase: str
 
 

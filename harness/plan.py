@@ -1,6 +1,6 @@
 """Scenarios × implementations × parameters × repetitions → runs to do. Pure.
 
-A cell's key is the hash of everything that can change what happens in it. Resume, cache, shard and merge
+A cell's key is the hash of what was asked for and of whom (results/README.md). Resume, cache, shard and merge
 are then one mechanism: `plan − store`.
 """
 

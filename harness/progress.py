@@ -1,13 +1,15 @@
 """Progress for people: a line per thing that happens, and a sign of life in between.
 
 On a terminal the sign of life is a spinner with the phase and how long the current thing has taken against its
-estimate; elsewhere it is a line every half minute. What is built beside is named there too.
+estimate; elsewhere it is a line every half minute. Of runs side by side the one that began first is shown, and what is
+built beside is named too.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -43,6 +45,21 @@ def _name(cell: Cell, repetition: int) -> str:
     return f"{cell.scenario.name} {cell.client.name}→{cell.server.name}{beyond_the_pair(cell)} #{repetition}"
 
 
+def _progress(seconds: float, estimate: float) -> list[str]:
+    """How long something has taken against its estimate; nothing where there is none."""
+    return [f"{seconds:.0f} s of about {span(estimate)}"] if estimate else []
+
+
+@dataclass
+class _Running:
+    """A run under way."""
+
+    what: str
+    estimate: float
+    since: float
+    phase: str = ""
+
+
 class Talk:
     """Listens to events and talks on a console (stderr)."""
 
@@ -50,8 +67,10 @@ class Talk:
         self._console = console
         self._status: Status | None = console.status("") if console.is_terminal else None
         self._begun = time.monotonic()
-        self._current = ("", "", 0.0, self._begun)
-        """What goes on: the thing, its phase, its estimate in seconds, since when."""
+        self._current = ("", 0.0, self._begun)
+        """What goes on while nothing runs: the thing, its estimate in seconds, since when."""
+        self._runs: dict[tuple[str, int], _Running] = {}
+        """Runs under way, by key and repetition; the one that began first comes first."""
         self._builds: dict[str, tuple[float, float]] = {}
         """What is built beside: name → its estimate in seconds, since when."""
         self._said = self._begun
@@ -89,11 +108,15 @@ class Talk:
     def _sign_of_life(self) -> str:
         """What goes on, and for how long already; empty when nothing does."""
         now = time.monotonic()
-        what, phase, estimate, since = self._current
-        parts = [what, phase] if phase else [what] if what else []
-        if what and estimate:
-            parts.append(f"{now - since:.0f} s of about {span(estimate)}")
-        # A copy: other threads begin and end builds.
+        # Copies: other threads begin and end runs and builds.
+        runs = list(self._runs.values())
+        if runs:
+            one = runs[0]
+            parts = [one.what, *([one.phase] if one.phase else []), *_progress(now - one.since, one.estimate)]
+            parts += [f"{len(runs) - 1} more beside it"] if len(runs) > 1 else []
+        else:
+            what, estimate, since = self._current
+            parts = [what, *_progress(now - since, estimate)] if what else []
         parts += [
             f"building {name}, {now - began:.0f} s of about {span(expected)}"
             for name, (expected, began) in list(self._builds.items())
@@ -101,7 +124,7 @@ class Talk:
         return " · ".join(parts)
 
     def _now(self, what: str, estimate: float) -> None:
-        self._current = (what, "", estimate, time.monotonic())
+        self._current = (what, estimate, time.monotonic())
 
     def __call__(self, event: Event) -> None:
         """Say what happened."""
@@ -125,11 +148,14 @@ class Talk:
                 self._say(f"{what} (about {span(event.seconds)} left)")
             case RunStarted():
                 what = f"[{event.number}/{event.of}] {_name(event.cell, event.repetition)}"
-                self._now(what, event.seconds)
+                self._runs[event.cell.key, event.repetition] = _Running(what, event.seconds, time.monotonic())
+                self._now("", 0)
                 self._say(f"{what} · about {span(event.seconds_left)} left")
             case PhaseStarted():
-                what, _, estimate, since = self._current
-                self._current = (what, event.phase, estimate, since)
+                # A run that is tried again begins with a phase.
+                what = _name(event.cell, event.repetition)
+                run = _Running(what, 0, time.monotonic())
+                self._runs.setdefault((event.cell.key, event.repetition), run).phase = event.phase
             case RunFinished():
                 self._finished(event)
             case Warned():
@@ -148,6 +174,7 @@ class Talk:
 
     def _finished(self, event: RunFinished) -> None:
         self._ran += 1
+        self._runs.pop((event.cell.key, event.run.repetition), None)
         outcome, run = event.outcome, event.run
         text = verdict_text(event.verdict.status)
         took = f"{run.wall:.1f} s" if run.virtual is None else f"{run.wall:.1f} s, {run.virtual:.1f} s virtual"

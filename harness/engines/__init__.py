@@ -1,6 +1,6 @@
 """Engines bring a lab up, run it, bring everything down, and hand back what happened.
 
-This package is the only place that starts processes.
+No process of a lab is started anywhere else.
 """
 
 from __future__ import annotations

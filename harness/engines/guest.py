@@ -120,7 +120,7 @@ class Guest:
         folders: Mapping[str, Path] | None = None,
         settings: Mapping[str, str] | None = None,
     ) -> GuestEnd:
-        """Run until it ends by itself or its clock stands still for `stall` wall seconds.
+        """Run until it ends by itself or its clock stands still for `stall` seconds of CPU time.
 
         Its init finds the folder `lab` of this machine as LAB, and each of `folders` by what `seen` says. What it
         prints goes to `console`, but for the clock. `settings` are variables that the kernel itself reads (LAB_CPU,

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO
 
@@ -73,9 +74,9 @@ class Build:
         """Build arguments that its Dockerfile names."""
         return set(re.findall(r"^ARG (\w+)", (self.folder / "Dockerfile").read_text(), re.MULTILINE))
 
-    @property
+    @cached_property
     def identity(self) -> str:
-        """Hash of the folder and, through `on`, of everything below."""
+        """Hash of the folder and, through `on`, of everything below, as they were when it was asked for first."""
         digest = hashlib.blake2b(f"{folder_hash(self.folder)}\0{self.target}".encode(), digest_size=16)
         if self.upstream:
             digest.update(f"\0upstream={self.upstream}".encode())
@@ -136,6 +137,8 @@ class Images:
         self._sim_host = Build("sim", images / "sim", 20, target="host")
         self._sim_lab = Build("sim", images / "sim", 5, target="lab", on={"LAB_KERNEL": self.lab_kernel})
         self.probe = Build("probe", images / "probe", 15, on={"ENDPOINT": self.endpoint})
+        self._known: dict[tuple[str, Path, str], Build] = {}
+        """What was asked for already: every cell asks for its implementations' builds again."""
 
     def of(self, implementation: Implementation, manifest_folder: Path) -> Build | None:
         """How an implementation's image is built, or None when it is a published one."""
@@ -144,10 +147,14 @@ class Images:
         folder = (manifest_folder / implementation.build).resolve()
         if not (folder / "Dockerfile").exists():
             raise EngineError(f"{folder} has no Dockerfile", f"see 'build' in {manifest_folder / 'image.yaml'}")
-        build = Build(
-            implementation.name, folder, implementation.build_time.seconds,
-            upstream=self._identity_of(implementation.upstream_image),
-        )  # fmt: skip
+        upstream = self._identity_of(implementation.upstream_image)
+        asked = (implementation.name, folder, upstream)
+        if asked not in self._known:
+            self._known[asked] = self._build_of(implementation, folder, upstream)
+        return self._known[asked]
+
+    def _build_of(self, implementation: Implementation, folder: Path, upstream: str) -> Build:
+        build = Build(implementation.name, folder, implementation.build_time.seconds, upstream=upstream)
         shared = {"ENDPOINT": self.endpoint, "RUST": self.rust, "GO": self.go}
         named = build.arguments
         return replace(build, on={argument: below for argument, below in shared.items() if argument in named})
@@ -179,10 +186,13 @@ class Images:
 
     def sim(self, kernel: str) -> Image:
         """The simulator for a kernel: host, lab, or auto, which is settled by a probe when it is built."""
-        identity = hashlib.blake2b(
-            f"{folder_hash(self._folder / 'sim')}{self.lab_kernel.identity}".encode(), digest_size=16
-        ).hexdigest()
-        return Image(reference=self.sim_build(kernel).reference, identity=identity)
+        return Image(reference=self.sim_build(kernel).reference, identity=self._sim_identity)
+
+    @cached_property
+    def _sim_identity(self) -> str:
+        """Of the simulator and the lab kernel, whichever is used: so it is known before the choice is settled."""
+        text = f"{folder_hash(self._folder / 'sim')}{self.lab_kernel.identity}"
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def sim_build(self, kernel: str) -> Build:
         """The build of the simulator that a kernel choice needs on this machine, as far as is known."""

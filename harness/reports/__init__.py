@@ -1,8 +1,9 @@
-"""Reports: one file a format. All of them take the same frozen results and return text or plain data."""
+"""Reports: tables, pages and JSON. All of them take the same frozen results and return text or plain data."""
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -126,8 +127,24 @@ class CellResult:
 
     @property
     def reproduction(self) -> str:
-        """One line that brings the cell up by hand, from the files of its last run."""
-        if not self.folders or not (self.folders[-1] / "compose.yaml").exists():
+        """One line for a shell that makes the last run again; empty where there is none.
+
+        In real time it brings the lab up by hand, from the run's own files; virtual time has no such lab.
+        """
+        if self.last is None:
             return ""
-        folder = self.folders[-1]
-        return f"docker compose --env-file {folder}/cell.env -f {folder}/compose.yaml up --abort-on-container-exit"
+        run, _, folder = self.last
+        if self.cell.engine == "virtual":
+            return _same_again(self.cell, run.repetition)
+        if not (folder / "compose.yaml").exists():
+            return ""
+        place = ["--env-file", str(folder / "cell.env"), "-f", str(folder / "compose.yaml")]
+        return shlex.join(["docker", "compose", *place, "up", "--abort-on-container-exit"])
+
+
+def _same_again(cell: Cell, repetition: int) -> str:
+    words = ["harness", "run", cell.scenario.name, "--clients", cell.client.name, "--servers", cell.server.name]
+    words += ["--engine", cell.engine, "--seed", str(cell.seed), "--repeat", str(repetition + 1)]
+    for name, value in sorted(cell.parameters.items()):
+        words += ["--set", f"{name}={value}"]
+    return ("HARNESS_CPU=host " if cell.host_cpu else "") + shlex.join([*words, "--fresh"])

@@ -224,7 +224,7 @@ def show(results: Sequence[CellResult], console: Console) -> None:
         return
     console.print(render(results))
     console.print(effort(results), style="dim")
-    console.print("by hand:", style="dim")
+    console.print("again:", style="dim")
     for result in results:
         if result.reproduction:
             # Never folded: these lines are there to be copied.

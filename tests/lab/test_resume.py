@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import subprocess
 from pathlib import Path
@@ -71,7 +72,7 @@ def test_ctrl_c_tears_down_and_prints_how_to_go_on(warm: Harness, harness: Harne
 
 def test_a_cell_comes_up_by_hand_from_the_run_s_folder(warm: Harness, harness: Harness) -> None:
     cell = harness.cell(harness.scenario("by-hand"), *PAIR, "--repeat", "1")
-    words = cell["reproduction"].split()
+    words = shlex.split(cell["reproduction"])
     assert words[:2] == ["docker", "compose"]
     try:
         subprocess.run(words, capture_output=True, timeout=120, check=False)

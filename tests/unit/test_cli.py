@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,9 @@ import pytest
 from harness import cli
 from harness.campaign import UnbuiltError
 from harness.errors import EngineError
-from harness.outcome import Verdict
+from harness.outcome import Outcome, Run, Verdict
 from harness.reports import CellResult
-from tests.examples import ROOT, cell
+from tests.examples import ROOT, catalogue, cell
 
 
 def _run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, str, str]:
@@ -49,6 +50,66 @@ def test_a_divergence_of_what_it_cannot_be_of(
     code, out, err = _run(capsys, monkeypatch, *words)
     assert (code, out) == (cli.USAGE, "")
     assert message in err
+
+
+def test_a_fault_of_the_harness_is_one_line_a_log_and_an_exit_code_of_its_own(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fail(self: object) -> None:
+        raise KeyError("nobody expects this")
+
+    monkeypatch.setattr("harness.catalogue.Catalogue.implementations", fail)
+    monkeypatch.setattr(cli, "ROOT", tmp_path)
+    code, out, err = _run(capsys, monkeypatch, "list")
+    assert (code, out) == (70, "")
+    first, second = err.splitlines()
+    assert first == "error: the harness itself failed: KeyError: 'nobody expects this'"
+    (log,) = (tmp_path / ".state").glob("fault-*.log")
+    assert second.startswith(f"hint: {log} ")
+    assert log.read_text().startswith("harness list\n\nTraceback")
+    monkeypatch.setenv("HARNESS_DEBUG", "1")
+    with pytest.raises(KeyError):
+        _run(capsys, monkeypatch, "list")
+
+
+def test_how_to_go_on_can_be_pasted_into_a_shell(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def interrupt(*others: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("harness.app.App.run", interrupt)
+    given = ["satellite/medium", "--set", "client.initial_rtt=100 ms", "--store", str(tmp_path / f"a {'long ' * 40}")]
+    code, _, err = _run(capsys, monkeypatch, "run", *given, "--fresh")
+    assert code == cli.INTERRUPTED
+    line = err.splitlines()[-1]
+    assert shlex.split(line) == ["harness", "run", *given]
+
+
+def test_a_cell_in_virtual_time_is_made_again_by_a_command_that_asks_for_the_same() -> None:
+    given = {"server.initial_rtt": "100 ms", "path.forward.loss": "1 %"}
+    found = catalogue()
+    one = cell(found.find_scenarios(["satellite/medium"])[0], engine="virtual", seed=7, parameters=given)
+    run = Run(cell=one, repetition=2, outcome=Outcome(status="completed"), started_at="")
+    verdict = Verdict(status="pass", reason="objectives_met", sentence="")
+    words = shlex.split(CellResult(one, ((run, None),), verdict, (Path("x y"),)).reproduction)
+    assert words[:3] == ["harness", "run", "satellite/medium"]
+    options = dict(zip(words[3:-1:2], words[4:-1:2], strict=True))
+    assert options.keys() == {"--clients", "--servers", "--engine", "--seed", "--repeat", "--set"}
+    assert (options["--engine"], options["--seed"], options["--repeat"]) == ("virtual", "7", "3")
+    asked = dict(words[index + 1].split("=") for index, word in enumerate(words) if word == "--set")
+    again = cell(found.find_scenarios(["satellite/medium"])[0], engine="virtual", seed=7, parameters=asked)
+    assert again.key == one.key
+
+
+def test_a_cell_in_real_time_comes_up_from_its_folder_whatever_its_name(tmp_path: Path) -> None:
+    folder = tmp_path / "two words"
+    folder.mkdir()
+    (folder / "compose.yaml").touch()
+    run = Run(cell=cell(), repetition=0, outcome=Outcome(status="completed"), started_at="")
+    verdict = Verdict(status="pass", reason="objectives_met", sentence="")
+    words = shlex.split(CellResult(cell(), ((run, None),), verdict, (folder,)).reproduction)
+    assert words[:6] == ["docker", "compose", "--env-file", f"{folder}/cell.env", "-f", f"{folder}/compose.yaml"]
 
 
 def test_whose_processor_is_asked_for_is_one_of_two_words(

@@ -65,15 +65,42 @@ def test_an_unknown_error_has_no_made_up_hint() -> None:
 
 def test_a_build_is_named_after_its_content(tmp_path: Path) -> None:
     (tmp_path / "Dockerfile").write_text("FROM x\n")
-    build = Build("a", tmp_path, 1)
-    before = build.identity
-    above = Build("b", tmp_path, 1, on={"BASE": build})
-    assert above.identity != before
-    beneath = above.identity
-    (tmp_path / "Dockerfile").write_text("FROM y\n")
-    assert build.identity != before
-    assert above.identity != beneath
+
+    def made() -> tuple[Build, Build]:
+        build = Build("a", tmp_path, 1)
+        return build, Build("b", tmp_path, 1, on={"BASE": build})
+
+    build, above = made()
+    assert above.identity != build.identity
     assert build.reference == f"quic-lab/a:{build.identity[:12]}"
+    before = build.identity, above.identity
+    (tmp_path / "Dockerfile").write_text("FROM y\n")
+    # What a process has begun with, it ends with.
+    assert (build.identity, above.identity) == before
+    build, above = made()
+    assert build.identity != before[0]
+    assert above.identity != before[1]
+
+
+def test_a_folder_is_read_once_however_many_cells_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("endpoint", "sim", "lab-kernel", "x"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "Dockerfile").write_text("ARG ENDPOINT\n")
+    read: list[str] = []
+
+    def counted(folder: Path) -> str:
+        read.append(folder.name)
+        return folder_hash(folder)
+
+    monkeypatch.setattr("harness.engines.images.folder_hash", counted)
+    monkeypatch.setattr("harness.engines.images.inspect_image", lambda reference: None)
+    images = Images(tmp_path, tmp_path / "state")
+    for _ in range(3):
+        images.image_of(implementation(image=None, build="."), tmp_path / "x")
+        images.sim("lab")
+    assert sorted(set(read)) == ["endpoint", "lab-kernel", "sim", "x"]
+    # The simulator's is in its build and in the key of its cells.
+    assert len(read) == 5
 
 
 @pytest.mark.parametrize(("argument", "folder"), [("ENDPOINT", "endpoint"), ("RUST", "rust"), ("GO", "go")])

@@ -33,7 +33,7 @@ def test_everything_that_happens_is_said(monkeypatch: pytest.MonkeyPatch) -> Non
         talk(PlanMade(to_run=3, stored=1, cells=2, seconds=600))
         talk(ImageStarted("sim", 20))
         talk(RunStarted(one, 0, 1, 3, 40, 300))
-        talk(PhaseStarted("transfer"))
+        talk(PhaseStarted(one, 0, "transfer"))
         time.sleep(0.2)
         talk(RunFinished(one, run, outcome, Verdict(status="error", reason="crashed_client", sentence="")))
         talk(Warned("look here"))
@@ -47,6 +47,27 @@ def test_everything_that_happens_is_said(monkeypatch: pytest.MonkeyPatch) -> Non
         "warning: look here",
     ):
         assert words in text
+
+
+def test_of_runs_side_by_side_each_has_its_own_phase(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "SILENCE", 0.05)
+    out = io.StringIO()
+    one = cell()
+    with Talk(Console(file=out, width=200)) as talk:
+        talk(RunStarted(one, 0, 1, 2, 40, 300))
+        talk(RunStarted(one, 1, 2, 2, 40, 300))
+        talk(PhaseStarted(one, 0, "transfer"))
+        talk(PhaseStarted(one, 1, "measure"))
+        time.sleep(0.2)
+        first = out.getvalue()
+        outcome = Outcome(status="completed")
+        run = Run(cell=one, repetition=0, outcome=outcome, started_at="", wall=1)
+        talk(RunFinished(one, run, outcome, Verdict(status="pass", reason="objectives_met", sentence="")))
+        time.sleep(0.2)
+        second = out.getvalue()[len(first) :]
+    assert "… [1/2] test/case alpha→beta #0 · transfer · 0 s of about 40 s · 1 more beside it" in first
+    assert "… [2/2] test/case alpha→beta #1 · measure · 0 s of about 40 s" in second
+    assert "beside" not in second
 
 
 def test_nothing_to_do_is_said() -> None:
@@ -66,6 +87,8 @@ def test_builds_beside_are_told_with_what_waits_for_them(monkeypatch: pytest.Mon
         talk(RunStarted(one, 0, 1, 3, 40, 300))
         time.sleep(0.2)
         talk(BuildEnded("go", 12.3))
+        run = Run(cell=one, repetition=0, outcome=Outcome(status="completed"), started_at="", wall=1)
+        talk(RunFinished(one, run, run.outcome, Verdict(status="pass", reason="objectives_met", sentence="")))
         talk(RunsWait("quiche", 170))
         time.sleep(0.2)
         failed = EngineError("the image quiche could not be built; the end of x.log:\n  no such crate", "read x.log")
