@@ -66,7 +66,8 @@ class Options:
     attempts: int = 3
     """How often a run is tried while its link is not the one asked for."""
     patience: float = PATIENCE
-    """Seconds that runs may wait, in all, for a machine that keeps time before they are tried again."""
+    """Seconds that runs may wait, in all, for a machine that keeps time before they are tried again; with 0 they are
+    not."""
     log_limit: int = 2 << 30
     """Bytes an endpoint may write to its logs."""
     jobs: int = 1
@@ -246,7 +247,7 @@ class App:
     ) -> float:
         """Run once more, a few times at most, when the link was not the one asked for. Wall time of the last."""
         # In virtual time a second attempt would see the same.
-        attempts = options.attempts if engine.name == "compose" else 1
+        attempts = options.attempts if engine.name == "compose" and options.patience else 1
 
         def enter(phase: str) -> None:
             listen(PhaseStarted(item.cell, item.repetition, phase))

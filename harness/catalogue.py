@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from harness.errors import InputError, did_you_mean
 from harness.model import Implementation, Part, Scenario
 from harness.parameters import ROLES
+from harness.path import inexpressible
 
 M = TypeVar("M", bound=Part)
 Location = tuple[int | str, ...]
@@ -165,6 +166,8 @@ class Catalogue:
         """Load one scenario file. Raises InputError; also for a name that no implementation has."""
         data, positions = read_yaml(file)
         scenario = _model(data, positions, Scenario, {"name": self.scenario_name(file)})
+        if why := inexpressible(scenario.path):
+            raise InputError(f"{positions.find(('path',), key=False)[0]}: path: {why}")
         for location, word, what in _named(data):
             known = self._known if what == "implementation" else self._congestion_controls
             if word not in known:

@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from harness.errors import InputError, did_you_mean
 from harness.model import Flow, Path, Scenario
 from harness.parameters import PARAMETERS, ROLES, ParameterValue, canonical_value
+from harness.path import inexpressible
 
 Combine = Literal["product", "zip"]
 DIRECTIONS = ("forward", "return", "down", "up")
@@ -149,6 +150,8 @@ def _changed(path: Path, name: str, value: object) -> tuple[Path, str]:
         first = errors.errors(include_url=False)[0]
         said = str(first["msg"]).removeprefix("Value error, ")
         raise InputError(f"{name} = {value}: {said}") from errors
+    if why := inexpressible(changed):
+        raise InputError(f"{name} = {value}: {why}")
     link = changed.forward if key == "forward" else changed.return_
     text = getattr(link, prop)
     # Queues and loss models are written as they were given; everything else in its canonical form.

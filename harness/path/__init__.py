@@ -25,7 +25,7 @@ from harness.path.arithmetic import (
     queue_bytes,
     slow_start_time,
 )
-from harness.path.program import Command, LinkProgram, PathProgram, TimedCommands, compile_path
+from harness.path.program import Command, LinkProgram, PathProgram, TimedCommands, compile_path, inexpressible
 
 __all__ = [
     "Command",
@@ -39,6 +39,7 @@ __all__ = [
     "burst_bytes",
     "compile_path",
     "ideal_time",
+    "inexpressible",
     "queue_bytes",
     "slow_start_time",
 ]

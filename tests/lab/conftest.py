@@ -26,7 +26,7 @@ LINKS = {
 
 
 #: How often a command is given while the machine does not keep a link's time, and the seconds that all tests together may
-#: spend on giving it again.
+#: spend on what it spoils.
 ATTEMPTS, PATIENCE = 4, 600.0
 #: From this share of the processor's time on that the hypervisor takes, a spoilt run is its doing.
 STOLEN = 0.02
@@ -38,17 +38,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.lab)
 
 
+@dataclass
 class Patience:
-    """What is left of the tests' patience, in seconds; time spent in its context is taken from it."""
+    """Seconds that are left."""
 
-    def __init__(self) -> None:
-        self.left = PATIENCE
-
-    def __enter__(self) -> None:
-        self._began = time.monotonic()
-
-    def __exit__(self, *error: object) -> None:
-        self.left -= time.monotonic() - self._began
+    left: float = PATIENCE
 
 
 _patience = Patience()
@@ -101,12 +95,15 @@ class Harness:
         Skips the test where the hypervisor leaves no real time to test in; what spoils a run on a machine of its own is
         the harness's doing.
         """
-        done = self.run(*words, timeout=timeout)
-        for _ in range(ATTEMPTS - 1):
-            if not self.spoilt() or _patience.left <= 0:
+        for _ in range(ATTEMPTS):
+            began = time.monotonic()
+            done = self.run(*words, timeout=timeout)
+            if not self.spoilt():
                 break
-            with _patience:
-                done = self.run(*(word for word in words if word != "--fresh"), timeout=timeout)
+            words = tuple(word for word in words if word != "--fresh")
+            _patience.left -= time.monotonic() - began
+            if _patience.left <= 0:
+                break
         stolen = self.spoilt()
         if stolen and min(stolen) >= STOLEN:
             pytest.skip(f"no real time to be had: the hypervisor took {min(stolen):.0%} of the processor's")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import signal
 import subprocess
@@ -40,9 +41,11 @@ def test_a_second_run_executes_nothing_and_fresh_runs_again(warm: Harness, harne
 def test_kill_9_in_mid_matrix(warm: Harness, harness: Harness) -> None:
     case = harness.scenario("killed", flows=[{"download": "4 MB"}], milestones=["4 MB"])
     words = harness.command("run", case, *PAIR, "--repeat", "3")
-    process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    wait_for(lambda: len(_finished(harness.store)) == 1 and len(left_overs()) >= 3 and not harness.spoilt())
-    before = _finished(harness.store)
+    hasty = {**os.environ, "HARNESS_PATIENCE": "0 s"}
+    process = subprocess.Popen(words, cwd=ROOT, env=hasty, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_for(lambda: len(_finished(harness.store)) == 1 and len(left_overs()) >= 3)
+    # What a busy machine has spoilt is run again.
+    before = {} if harness.spoilt() else _finished(harness.store)
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert left_overs()

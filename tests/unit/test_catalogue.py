@@ -98,6 +98,15 @@ def test_errors_say_where_and_what(
     assert caught.value.exit_code == 2
 
 
+def test_a_path_that_tc_cannot_express_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    file = tmp_path / "case.yaml"
+    slow = "rate: 5 kbit/s, queue: 20 packets, service: {process: poisson}"
+    file.write_text(SCENARIO.replace("rate: 50 Mbit/s", slow))
+    with pytest.raises(InputError) as caught:
+        catalogue().scenario(file)
+    assert f"{file}:4:3: path: netem has no Poisson process as slow as 5 kbit/s" in caught.value.message
+
+
 def test_all_problems_of_a_file_are_said_at_once(tmp_path: Path) -> None:
     file = tmp_path / "case.yaml"
     file.write_text(SCENARIO.replace("rate: 50", "rat: 50").replace("10 Mbit/s", "10"))

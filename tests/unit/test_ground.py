@@ -89,17 +89,18 @@ def test_what_is_there_is_not_built(app: App, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize(
-    ("valid", "gaps", "said"),
+    ("seconds", "valid", "gaps", "said"),
     [
-        ([True], [], []),
-        ([False, True], [0.02, 0.001], ["running once more"]),
-        ([False, False, False], [0.001, 0.001], ["running once more", "running once more"]),
-        ([False, True], [0.02] * 20, ["running once more", "held up again and again"]),
+        (60, [True], [], []),
+        (60, [False, True], [0.02, 0.001], ["running once more"]),
+        (60, [False, False, False], [0.001, 0.001], ["running once more", "running once more"]),
+        (60, [False, True], [0.02] * 20, ["running once more", "held up again and again"]),
+        (0, [False], [], []),
     ],
-    ids=["sound", "waited out", "on a quiet machine", "on one that never is"],
+    ids=["sound", "waited out", "on a quiet machine", "on one that never is", "without patience"],
 )
 def test_a_spoilt_run_waits_for_the_machine_and_is_tried_a_few_times(
-    app: App, monkeypatch: pytest.MonkeyPatch, valid: list[bool], gaps: list[float], said: list[str]
+    app: App, monkeypatch: pytest.MonkeyPatch, seconds: float, valid: list[bool], gaps: list[float], said: list[str]
 ) -> None:
     proofs, held_up = iter(valid), iter(gaps)
 
@@ -112,9 +113,9 @@ def test_a_spoilt_run_waits_for_the_machine_and_is_tried_a_few_times(
     monkeypatch.setattr("harness.app.run_once", run_once)
     events: list[object] = []
     item = PlannedRun(_cell(app, "ngtcp2", "ngtcp2"), 0)
-    patience = Patience(60, lambda: next(held_up), lambda seconds: None)
+    patience = Patience(seconds, lambda: next(held_up), lambda seconds: None)
     engine = ComposeEngine(app.places.cache)
-    assert app.run_until_proven(engine, item, Options(), patience, {}, events.append) == 7.0
+    assert app.run_until_proven(engine, item, Options(patience=seconds), patience, {}, events.append) == 7.0
     warned = [event.text for event in events if isinstance(event, Warned)]
     assert len(warned) == len(said)
     assert all(words in text for words, text in zip(said, warned, strict=True))

@@ -14,7 +14,7 @@ from harness.reports import CellResult
 from harness.reports.parameters import asked, sort_key
 from harness.sweep import dimensions, points
 from harness.units import QueueSize
-from tests.examples import SIM, cell, images, implementation, path, scenario
+from tests.examples import SIM, cell, images, implementation, link, path, scenario
 
 
 def test_nothing_to_vary_is_one_point() -> None:
@@ -101,6 +101,15 @@ def test_a_cell_says_what_tells_it_from_its_like() -> None:
 def test_what_cannot_be_varied(fixed: dict[str, object], vary: dict[str, list[object]], words: str) -> None:
     with pytest.raises(InputError, match=words):
         points(scenario(), fixed, vary)
+
+
+def test_a_rate_that_tc_cannot_express_is_refused_where_it_is_asked_for() -> None:
+    served = path(
+        forward=link("20 Mbit/s", queue="20 packets", service={"process": "poisson"}), **{"return": link("5 Mbit/s")}
+    )
+    assert points(scenario(path=served), {"path.forward.rate": "8 kbit/s"}, {})
+    with pytest.raises(InputError, match=r"path\.forward\.rate = 5 kbit/s: netem has no Poisson process as slow"):
+        points(scenario(path=served), {"path.forward.rate": "5 kbit/s"}, {})
 
 
 def test_every_dimension_is_known_once() -> None:
