@@ -158,13 +158,14 @@ class App:
             )
         return self._known[name][0]
 
-    def stored(self, matrix: Iterable[Cell], retry: frozenset[str]) -> set[tuple[str, int]]:
-        """(key, repetition) of the runs that are done."""
+    def stored(self, planned: Iterable[PlannedRun], retry: frozenset[str]) -> set[tuple[str, int]]:
+        """(key, repetition) of the planned runs that are done."""
+        wanted = {(item.cell.key, item.repetition) for item in planned}
         return {
-            (cell.key, run.repetition)
-            for cell in matrix
-            for run in self.store.runs(cell.key)
-            if proven_outcome(run, self.measured(run)).status not in retry
+            (key, run.repetition)
+            for key in {key for key, _ in wanted}
+            for run in self.store.runs(key)
+            if (key, run.repetition) in wanted and proven_outcome(run, self.measured(run)).status not in retry
         }
 
     def builds_of(self, cell: Cell) -> list[Build]:
@@ -195,7 +196,7 @@ class App:
         self.remove_orphans(listen, required=not virtual)
         versions = self._versions(required=not virtual)
         planned = runs(matrix, repetitions)
-        done = set() if options.fresh else self.stored(matrix, options.retry)
+        done = set() if options.fresh else self.stored(planned, options.retry)
         todo = [item for item in planned if (item.cell.key, item.repetition) not in done]
         ground = _Ground(self, self._engine(engine, options), options, versions, listen)
         campaign = Campaign(todo, options.jobs, ground, listen)

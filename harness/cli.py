@@ -300,7 +300,7 @@ def plan(
     request = _request(app, scenarios, clients, servers, repeat, seed, engine, sim_kernel, settings, vary, zipped)
     matrix = app.matrix(request, lambda event: None, pull=False)
     planned = runs(matrix, request.repetitions)
-    done = app.stored(matrix, frozenset({"infrastructure"}))
+    done = app.stored(planned, frozenset({"infrastructure"}))
     seconds = sum(expected_seconds(item.cell) for item in planned if (item.cell.key, item.repetition) not in done)
     if as_json:
         _print_json(json_report.plan(planned, done, seconds))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harness.model import Objective, Scenario
-from harness.outcome import Interval, MeasuredRun, ObjectiveVerdict, Run, Verdict, VerdictStatus
+from harness.outcome import Interval, MeasuredRun, ObjectiveVerdict, Run, Verdict, VerdictStatus, proven_outcome
 from harness.stats import interval
 
 #: Statuses of runs that speak against an implementation, the gravest first.
@@ -55,18 +55,15 @@ def judge(scenario: Scenario, runs: Sequence[tuple[Run, MeasuredRun | None]], pa
 
 
 def _classify(run: Run, measured: MeasuredRun | None) -> _Judged:
-    outcome = run.outcome
+    outcome = proven_outcome(run, measured)
     if outcome.status == "unsupported":
         return _Judged("unsupported", _code("unsupported", outcome.role), outcome.detail, run, measured)
     if outcome.status in _FAULTS:
         return _Judged("fault", _code(outcome.status, outcome.role), outcome.detail, run, measured)
     if outcome.status == "infrastructure":
-        return _Judged("infrastructure", "infrastructure", outcome.detail or outcome.reason, run, measured)
-    if measured is None or measured.link is None:
-        return _Judged("infrastructure", "not_measured", "the run has not been measured", run, measured)
-    if not measured.link.valid:
-        detail = "; ".join(measured.link.problems)
-        return _Judged("infrastructure", "link_invalid", detail, run, measured)
+        # What was found only afterwards has a code of its own.
+        code = outcome.reason if run.outcome.status != "infrastructure" else "infrastructure"
+        return _Judged("infrastructure", code, outcome.detail or outcome.reason, run, measured)
     return _Judged("observed", outcome.status, outcome.detail, run, measured)
 
 

@@ -263,14 +263,19 @@ class MeasuredRun(Fact):
 
 
 def proven_outcome(run: Run, measured: MeasuredRun | None) -> Outcome:
-    """The outcome of a run with its link taken into account: infrastructure when it was not the one asked for.
+    """The outcome of a run with its link taken into account: infrastructure when it was not the one asked for, or when
+    nothing was measured of it.
 
     Drawn anew each time, so that better measuring can rehabilitate a stored run.
     """
-    link = None if measured is None else measured.link
-    if run.outcome.status not in ("completed", "timed_out") or link is None or link.valid:
+    if run.outcome.status not in ("completed", "timed_out"):
         return run.outcome
-    detail = "; ".join(link.problems)
+    if measured is None or measured.link is None:
+        detail = "the run has not been measured"
+        return Outcome(status="infrastructure", role="harness", reason="not_measured", detail=detail)
+    if measured.link.valid:
+        return run.outcome
+    detail = "; ".join(measured.link.problems)
     return Outcome(status="infrastructure", role="sim", reason="link_invalid", detail=detail)
 
 

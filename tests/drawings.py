@@ -14,7 +14,7 @@ import polars as pl
 
 from harness.model import Flow, Red, Scenario
 from harness.model import Path as EmulatedPath
-from harness.outcome import Cell, Image, MeasuredRun, Measurement, Outcome, Run
+from harness.outcome import Cell, Image, LinkProof, MeasuredRun, Measurement, Outcome, Run
 from harness.plan import Request, cells
 from harness.plots.view import Drawn
 from tests.examples import SIM, implementation, scenario
@@ -153,7 +153,7 @@ def measured_of(one: Scenario, series: pl.DataFrame) -> MeasuredRun:
     found += [
         Measurement(name=f"agg_{name}", value=sums[name], unit=units[name]) for name in ("throughput", "in_flight")
     ]
-    return MeasuredRun(version=1, measurements=tuple(found))
+    return MeasuredRun(version=1, measurements=tuple(found), link=LinkProof(valid=True))
 
 
 class _Window:

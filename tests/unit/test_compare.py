@@ -360,4 +360,4 @@ def test_nothing_stored() -> None:
 def test_unmeasured_runs_do_not_count() -> None:
     nobody: MeasuredRun | None = None
     found = one(result("compose", (run()[0], nobody)), completions("virtual", 20))
-    assert found.reason == "no_run_counts" and found.explanation == "no compose run counts (completed 1)"
+    assert found.reason == "no_run_counts" and found.explanation == "no compose run counts (infrastructure 1)"

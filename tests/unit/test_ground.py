@@ -11,6 +11,7 @@ from harness.engines.compose import ComposeEngine
 from harness.engines.images import Build
 from harness.engines.quiet import Patience
 from harness.events import RunFinished, Warned
+from harness.metrics import VERSION
 from harness.outcome import Cell, LinkProof, MeasuredRun, Outcome, Run
 from harness.plan import PlannedRun, Request
 from tests.examples import ROOT
@@ -86,6 +87,18 @@ def test_what_is_there_is_not_built(app: App, monkeypatch: pytest.MonkeyPatch) -
     assert steps == []
     assert len(needs) >= 2
     assert asked == [True]
+
+
+def test_of_what_is_stored_only_what_is_planned_counts(app: App) -> None:
+    cell = _cell(app, "ngtcp2", "ngtcp2")
+    for repetition, status in enumerate(("completed", "infrastructure", "crashed", "completed", "completed")):
+        outcome = Outcome.model_validate({"status": status})
+        run = Run(cell=cell, repetition=repetition, outcome=outcome, started_at="")
+        measured = MeasuredRun(version=VERSION, link=LinkProof(valid=True)) if repetition else None
+        app.store.finish(app.store.begin(cell.key, repetition), run, measured)
+    planned = [PlannedRun(cell, repetition) for repetition in range(4)]
+    # The first has not been measured, and nobody asks for the last.
+    assert app.stored(planned, frozenset({"infrastructure"})) == {(cell.key, 2), (cell.key, 3)}
 
 
 @pytest.mark.parametrize(
