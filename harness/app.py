@@ -21,7 +21,7 @@ from harness.engines.folder import prepare_folder
 from harness.engines.guest import STALL
 from harness.engines.images import Announce, Build, Images
 from harness.engines.precedence import runs_come_first
-from harness.engines.quiet import PATIENCE, Patience
+from harness.engines.quiet import GAP, PATIENCE, Patience
 from harness.engines.rootfs import RootFileSystems
 from harness.engines.served import serve
 from harness.engines.upstream import missing
@@ -263,7 +263,7 @@ class App:
             if attempt < attempts:
                 listen(Warned("the link was not the one asked for: running once more (the run is kept as replaced)"))
                 if not patience.await_quiet():
-                    listen(Warned("this machine is held up again and again, for 5 ms and more"))
+                    listen(Warned(f"this machine is held up again and again, for {GAP * 1e3:.0f} ms and more"))
         return run.wall
 
     def make_images(self, names: Sequence[str], listen: Listener) -> dict[str, MadeImage]:

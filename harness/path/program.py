@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 from typing import Literal, get_args
@@ -267,13 +268,18 @@ def red_log_weight(minimum: int, burst: int, average_packet: int) -> int | None:
 def red_burst(wq: float, minimum: int, average_packet: int) -> int:
     """The burst for which iproute2 takes the power of two nearest to `wq`; ValueError if there is none."""
     wanted = min(range(1, 32), key=lambda log: abs(wq - 2.0**-log) / wq)
+
+    def weight(burst: int) -> int:
+        """What iproute2 takes: the more, the larger the burst; 0 below all bursts that it has one for, 32 above."""
+        log = red_log_weight(minimum, burst, average_packet)
+        return log if log is not None else 0 if burst + 1 - minimum / average_packet < 1 else 32
+
     first = max(1, minimum // average_packet)
-    fitting = [
-        burst for burst in range(first, first + 100_000) if red_log_weight(minimum, burst, average_packet) == wanted
-    ]
-    if not fitting:
+    bursts = range(first, first + 100_000)
+    begin, end = bisect_left(bursts, wanted, key=weight), bisect_right(bursts, wanted, key=weight)
+    if begin == end:
         raise ValueError(f"tc has no burst for wq {wq} with min {minimum} B and avpkt {average_packet} B")
-    return fitting[len(fitting) // 2]
+    return bursts[begin + (end - begin) // 2]
 
 
 def _queue(link: Link, device: str, rtt: Duration, parent: str = "1:") -> Command:

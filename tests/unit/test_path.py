@@ -108,6 +108,19 @@ def test_red_weights_are_those_of_iproute2() -> None:
         assert red_log_weight(15_000, red_burst(0.002, 15_000, average), average) == 9
 
 
+@pytest.mark.parametrize(
+    ("wq", "minimum", "average"), [(0.002, 15_000, 1000), (0.5, 100, 1500), (0.0005, 2_000_000, 500), (1e-5, 90, 64)]
+)
+def test_the_burst_is_in_the_middle_of_all_that_give_the_weight(wq: float, minimum: int, average: int) -> None:
+    log = round(-math.log2(wq))
+    fitting = [burst for burst in range(1, 110_000) if red_log_weight(minimum, burst, average) == log]
+    if fitting:
+        assert red_burst(wq, minimum, average) == fitting[len(fitting) // 2]
+    else:
+        with pytest.raises(ValueError, match="tc has no burst"):
+            red_burst(wq, minimum, average)
+
+
 def test_what_does_not_change_needs_no_command() -> None:
     program = compile_path(path(changes=[{"at": "5 s", "forward": {"rate": "50 Mbit/s"}}]), "serial")
     assert program.changes == ()
