@@ -34,8 +34,8 @@ from harness.metrics import VERSION, measure_with_series
 from harness.model import Implementation
 from harness.outcome import Cell, EngineName, Image, MeasuredRun, Run, proven_outcome
 from harness.plan import PlannedRun, Request, cells, named, points_of, runs
-from harness.reports import CellResult
 from harness.reports.listing import MadeImage
+from harness.results import CellResult
 from harness.runner import run_once
 from harness.schedule import LANES, Step
 from harness.store import Store

@@ -21,7 +21,7 @@ from harness.model import Implementation, Scenario
 from harness.outcome import Cell, proven_outcome
 from harness.parameters import ParameterValue, Role, Setting, other
 from harness.plan import Request
-from harness.reports import CellResult
+from harness.results import CellResult
 
 #: What others are checked against, in order of preference: known to work, and their qlog tells what a peer sent.
 REFERENCES = ("quic-go", "ngtcp2")

@@ -33,7 +33,7 @@ def plot(
     from harness.plots.registry import plots
     from harness.plots.render import Format, has_letters, write
     from harness.plots.stored import find_drawings, folder_name
-    from harness.reports import counted
+    from harness.text import counted
 
     app, talk = open_app(store), console()
     chosen = [one_of("--only", name, plots()) for name in only.split(",") if name]

@@ -37,7 +37,7 @@ from harness.errors import reason
 if TYPE_CHECKING:
     from harness.app import App
     from harness.events import Listener
-    from harness.reports import CellResult
+    from harness.results import CellResult
 
 
 def run(

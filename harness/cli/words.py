@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from harness.model import Implementation
     from harness.outcome import Cell
     from harness.plan import Request
-    from harness.reports import CellResult
+    from harness.results import CellResult
 
 
 def request_of(

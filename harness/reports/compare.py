@@ -14,8 +14,8 @@ from harness.model import Scenario
 from harness.outcome import Direction, EngineName
 from harness.parameters import ParameterValue
 from harness.path.arithmetic import bucket_share
-from harness.reports import CellResult
 from harness.reports.compare_figures import CpuRole, CpuUse, Side, cores_of, cpu_of, difference_of, kind_of, side_of
+from harness.results import CellResult
 from harness.stats import ENOUGH
 
 #: Median difference that counts as none, as a part of the real-time median.

@@ -9,9 +9,9 @@ import pytest
 
 from harness.cli.environment import REFERENCE, open_app
 from harness.model import Scenario
-from harness.reports import CellResult
 from harness.reports.documents.bound_notes import NOTES
 from harness.reports.documents.bounds import FOLDER, held, page, row, simulated_rate
+from harness.results import CellResult
 from harness.units import Rate
 from tests.bounds import results, scenario
 from tests.examples import catalogue

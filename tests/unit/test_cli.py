@@ -15,7 +15,7 @@ from harness.cli.entry import COMMANDS, HIDDEN
 from harness.cli.exits import INTERRUPTED, USAGE, exit_code
 from harness.errors import EngineError
 from harness.outcome import Outcome, Run, Verdict
-from harness.reports import CellResult
+from harness.results import CellResult
 from tests.examples import ROOT, catalogue, cell
 
 
@@ -92,9 +92,7 @@ def test_what_a_table_does_not_know_is_wrong_usage(
 def test_the_help_waits_for_nothing_heavy_and_shows_the_commands_in_order() -> None:
     """What draws, computes or parses takes longer to import than everything else together."""
     said = "import sys; from harness.cli import main\ntry: main()\nfinally: print(*sys.modules, file=sys.stderr)"
-    done = subprocess.run(
-        [sys.executable, "-c", said, "--help"], capture_output=True, text=True, check=False, cwd=ROOT
-    )
+    done = subprocess.run([sys.executable, "-c", said, "--help"], capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0
     heavy = {"polars", "altair", "numpy", "scipy", "pydantic", "yaml", "cryptography", "jinja2"}
     assert not heavy & set(done.stderr.split())
