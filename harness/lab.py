@@ -18,7 +18,7 @@ from harness.model import MTU, ConstantRate, Flow, FlowKind, Poisson, Scenario, 
 from harness.model import Path as EmulatedPath
 from harness.outcome import Cell, EngineName
 from harness.parameters import ROLES, ParameterValue, Role
-from harness.path import PathProgram, Server, compile_path, ideal_time
+from harness.path import PathProgram, Server, compile_path
 from harness.units import Duration, Size
 
 #: Raised whenever a change here changes what happens in a run; part of every cell's key.
@@ -33,8 +33,6 @@ SERVER_WAIT = 15.0
 SAMPLE = 0.1
 #: After the stop of a flow that ends by itself, seconds in which it is to do so: its last data is still under way.
 DRAIN = 10.0
-#: Wall seconds of a run in virtual time: start and stop, and per byte of a transfer (`make bench` has the figures).
-VIRTUAL_START, VIRTUAL_BYTE = 2.0, 1.1e-7
 
 
 class Spec(BaseModel):
@@ -368,29 +366,3 @@ def _effective(cell: Cell) -> dict[str, ParameterValue]:
         if shared.get(name) != value
     }
     return shared | own
-
-
-def expected_seconds(cell: Cell) -> float:
-    """Rough wall time of one run, for the estimate.
-
-    In real time transfers at 1.3 × the ideal, pauses, overhead; in virtual time what the packets cost.
-    """
-    if cell.engine == "virtual":
-        return VIRTUAL_START + VIRTUAL_BYTE * transferred_bytes(cell.scenario)
-    longest = 0.0
-    for flow in cell.scenario.flows:
-        if flow.download is None:
-            longest = max(longest, flow.stop.seconds if flow.stop is not None else 0.0)
-            continue
-        once = min(1.3 * ideal_time(cell.scenario.path, flow.download) + 3, cell.scenario.timeout.seconds)
-        again = 0.0 if flow.repeat_after is None else flow.repeat_after.seconds + once
-        longest = max(longest, flow.start.seconds + once + again)
-    return longest + 6
-
-
-def transferred_bytes(scenario: Scenario) -> int:
-    """About what all flows of a run transfer: their files, or what passes the bottleneck until the last stop."""
-    files = [flow for flow in scenario.flows if flow.download is not None]
-    sizes = [flow.download.bytes * (1 if flow.repeat_after is None else 2) for flow in files if flow.download]
-    last = max([flow.stop.seconds for flow in scenario.flows if flow.stop is not None], default=0.0)
-    return sum(sizes) + round(scenario.path.to_client.rate.value * last / 8)

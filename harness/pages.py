@@ -41,7 +41,7 @@ def model_pages(app: App) -> dict[Path, str]:
 def result_pages(app: App) -> dict[Path, str]:
     """The pages with tables of runs. Of README.md and images/PARAMETERS.md only the marked parts change."""
     root = app.places.root
-    results = app.stored_results(lambda cell: True)
+    results = app.results.find(lambda cell: True)
     known = [item for item, _ in app.catalogue.implementations().values() if item.speaks_quic]
     readme, parameters = root / "README.md", root / "images" / "PARAMETERS.md"
     drawn = [file.name for file in (root / "docs" / "figures").glob("*.svg")]
@@ -60,9 +60,9 @@ def drawings(app: App) -> Iterator[tuple[Path, str]]:
     from harness.plots.stored import find_drawings
 
     folder = app.places.root / "docs" / "figures"
-    results = app.stored_results(lambda cell: cell.scenario.name in {one.scenario for one in FIGURES})
+    results = app.results.find(lambda cell: cell.scenario.name in {one.scenario for one in FIGURES})
     for one in FIGURES:
         chosen = [result for result in results if one.is_of(result)]
-        for drawing in find_drawings(app.store, chosen, app.stored_results, (), None):
+        for drawing in find_drawings(app.store, chosen, app.results.find, (), None):
             for made in figures(drawing.run, drawing.partner, (one.plot,)):
                 yield folder / one.file, svg(made)

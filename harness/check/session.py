@@ -135,7 +135,7 @@ class _Subject:
             yield contract.transfer(run, role, protocol)
             if role not in seen:
                 seen.add(role)
-                yield from contract.refusals(self._app.made(cell, listen), role, engine)
+                yield from contract.refusals(self._app.inventory.made(cell, listen), role, engine)
                 if run.outcome.status == "completed":
                     folder = results[cell.key].folders[-1]
                     given = virtual_certificates(self._app.places.cache) / "cert.pem"

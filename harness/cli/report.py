@@ -88,7 +88,7 @@ def defaults(store: StoreFolder = None, markdown: AsMarkdown = False, as_json: A
     results = [
         result
         for folder in ([store] if store else [ROOT / "results", ROOT / "results" / "checks"])
-        for result in open_app(folder).stored_results(lambda cell: True, every=True)
+        for result in open_app(folder).results.find(lambda cell: True, every=True)
     ]
     catalogue = open_app().catalogue
     known = [item for item, _ in catalogue.implementations().values() if item.parameters and item.speaks_quic]

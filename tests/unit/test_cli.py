@@ -190,7 +190,7 @@ def test_bad_input_is_one_error_with_a_hint_and_exit_2(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], message: str, hint: str
 ) -> None:
     # Nothing here needs Docker: the words are wrong before it would be asked.
-    monkeypatch.setattr("harness.app.App.absent", lambda self: {})
+    monkeypatch.setattr("harness.app.inventory.Inventory.absent", lambda self: {})
     code, out, err = _run(capsys, monkeypatch, *words)
     assert code == 2
     assert out == ""
@@ -235,7 +235,7 @@ def test_infrastructure_is_exit_3(capsys: pytest.CaptureFixture[str], monkeypatc
     def refuse(*_: object, **__: object) -> None:
         raise EngineError("the disk is full: /x", "free space")
 
-    monkeypatch.setattr("harness.app.App.stored_results", refuse)
+    monkeypatch.setattr("harness.app.stored.StoredResults.find", refuse)
     code, _, err = _run(capsys, monkeypatch, "report")
     assert code == 3
     assert "error: the disk is full: /x\nhint: free space" in err
@@ -249,7 +249,7 @@ def test_a_failed_build_costs_its_runs_and_not_the_table(
             "1 image could not be built (quiche): 7 runs left out", "the reason is above", [_result("pass", ())]
         )
 
-    monkeypatch.setattr("harness.app.App.absent", lambda self: {})
+    monkeypatch.setattr("harness.app.inventory.Inventory.absent", lambda self: {})
     monkeypatch.setattr("harness.app.App.run", refuse)
     code, out, err = _run(capsys, monkeypatch, "run", "satellite/medium", "--no-figures")
     assert code == 3
