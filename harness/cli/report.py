@@ -28,7 +28,10 @@ def report(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print the verdicts of stored runs; needs no Docker. The commands below print other tables."""
+    """Print the verdicts of stored runs; needs no Docker.
+
+    The commands below print other tables.
+    """
     from harness.reports import grid as grid_report
     from harness.reports import json_report, table
     from harness.reports import markdown as markdown_report
