@@ -11,6 +11,7 @@ from harness.engines.quiet import GAP, Patience
 from harness.events import Listener, PhaseStarted, RunFinished, Warned
 from harness.outcome import proven_outcome
 from harness.plan import PlannedRun
+from harness.provenance import Provenance
 from harness.runner import run_once
 from harness.store import Store
 
@@ -25,8 +26,7 @@ class Attempts:
     options: Options
     patience: Patience
     """Shared by all of them."""
-    versions: dict[str, str]
-    """Of Docker and Compose."""
+    provenance: Provenance
     listen: Listener
 
     def run(self, item: PlannedRun) -> float:
@@ -41,7 +41,7 @@ class Attempts:
             self.listen(PhaseStarted(item.cell, item.repetition, phase))
 
         for attempt in range(1, attempts + 1):
-            run, measured = run_once(item, self.engine, self.store, self.versions, enter)
+            run, measured = run_once(item, self.engine, self.store, self.provenance, enter)
             outcome = proven_outcome(run, measured)
             verdict = self.results.of(item.cell, item.repetition + 1).verdict
             self.listen(RunFinished(item.cell, run, outcome, verdict))

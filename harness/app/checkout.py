@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from harness.app.attempts import Attempts
@@ -14,6 +14,8 @@ from harness.app.options import Options, Places
 from harness.app.stored import StoredResults
 from harness.campaign import Campaign, LostRuns, UnbuiltError, lost_runs
 from harness.catalogue import Catalogue
+from harness.engines.code import engine_code
+from harness.engines.contents import KnownContents
 from harness.engines.folder import prepare_folder
 from harness.engines.images import Images
 from harness.engines.quiet import Patience
@@ -23,6 +25,7 @@ from harness.events import Listener, PlanMade, Warned
 from harness.lab import build_lab
 from harness.outcome import Cell, EngineName
 from harness.plan import Request, cells, named, points_of, runs
+from harness.provenance import Provenance, commit_of
 from harness.results import CellResult
 from harness.store import Store
 
@@ -37,6 +40,7 @@ class App:
         self.results = StoredResults(self.store)
         self.images = Images(places.root / "images", places.state)
         self.exported = RootFileSystems(places.cache)
+        self.contents = KnownContents(places.cache)
         self.inventory = Inventory(self.catalogue, self.images, self.exported)
 
     def matrix(self, request: Request, listen: Listener, *, pull: bool) -> list[Cell]:
@@ -51,7 +55,12 @@ class App:
         contestants = {item.name: item for item in asked} | others
         images = {name: self.inventory.image_of(item, listen, pull=pull) for name, item in contestants.items()}
         sim = self.images.sim(request.sim_kernel)
-        return cells(request, images, sim, others, host_cpu=self.places.host_cpu)
+        code = engine_code(request.engine)
+        return cells(request, images, sim, others, engine_code=code, host_cpu=self.places.host_cpu)
+
+    def provenance(self, versions: Mapping[str, str]) -> Provenance:
+        """What the records of a command's runs say of where they come from; `versions`: of Docker and Compose."""
+        return Provenance(versions, commit_of(self.places.root), self.contents)
 
     def run(self, request: Request, options: Options, listen: Listener) -> list[CellResult]:
         """Do what of the plan is not in the store, and return all its cells.
@@ -70,15 +79,16 @@ class App:
         removed = [*remove_orphans(self.places.cache, required=real_time), *self.store.remove_orphans()]
         if removed:
             listen(Warned(f"removed what an ended harness had left: {', '.join(removed)}"))
-        versions = docker_versions(required=real_time)
+        provenance = self.provenance(docker_versions(required=real_time))
         planned = runs(matrix, repetitions)
         done = set() if options.fresh else self.results.done(planned, options.retry)
         todo = [item for item in planned if (item.cell.key, item.repetition) not in done]
         attempts = Attempts(
             engine_of(engine, self.places.cache, options), self.store, self.results, options,
-            Patience(options.patience), versions, listen,
+            Patience(options.patience), provenance, listen,
         )  # fmt: skip
-        campaign = Campaign(todo, options.jobs, CheckoutGround(self.images, self.inventory, attempts), listen)
+        ground = CheckoutGround(self.images, self.inventory, self.contents, attempts)
+        campaign = Campaign(todo, options.jobs, ground, listen)
         listen(PlanMade(len(todo), len(planned) - len(todo), len(matrix), campaign.seconds()))
         lost: list[LostRuns] = []
         if todo:

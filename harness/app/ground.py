@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 
 from harness.app.attempts import Attempts
 from harness.app.inventory import Inventory
+from harness.engines.contents import KnownContents
 from harness.engines.docker import inspect_image
 from harness.engines.images import Build, Images
 from harness.engines.precedence import runs_come_first
+from harness.errors import EngineError
 from harness.estimate import expected_seconds
 from harness.outcome import Cell
 from harness.plan import PlannedRun
@@ -19,9 +21,10 @@ from harness.schedule import Step
 class CheckoutGround:
     """The ground of a campaign (see `harness.campaign.Ground`) in one checkout."""
 
-    def __init__(self, images: Images, inventory: Inventory, attempts: Attempts) -> None:
+    def __init__(self, images: Images, inventory: Inventory, contents: KnownContents, attempts: Attempts) -> None:
         self._images = images
         self._inventory = inventory
+        self._contents = contents
         self._attempts = attempts
         self._real_time = attempts.engine.name == "compose"
         self._builds: dict[str, Build] = {}
@@ -67,8 +70,15 @@ class CheckoutGround:
             images.settle_sim(_silent)
         # Where the question was settled by a file that is older than the image, there is none of it yet.
         images.make(build, _silent, jobs)
+        self._look_into(build)
         self._present[step.reference] = True
         return open_question
+
+    def _look_into(self, build: Build) -> None:
+        """Learn what is in an image that was built, before a run is to record it."""
+        with suppress(EngineError, OSError):
+            if self._real_time and (image := inspect_image(build.reference)) is not None:
+                self._contents.of(build.reference, image["Id"])
 
     def ready(self, cell: Cell) -> Cell:
         """See `harness.campaign.Ground`."""

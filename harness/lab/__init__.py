@@ -5,11 +5,10 @@ Addresses and names are those of the published network simulator (quic-network-s
 there. A second lab on the same machine takes another slot, with the third byte shifted.
 """
 
-from harness.lab.build import LAB_VERSION, SERVERS, build_lab, flow_label, run_seed
+from harness.lab.build import SERVERS, build_lab, flow_label, run_seed
 from harness.lab.spec import SERVER_PORT, SERVER_WAIT, Host, Lab, LabFlow, Network
 
 __all__ = [
-    "LAB_VERSION",
     "SERVERS",
     "SERVER_PORT",
     "SERVER_WAIT",

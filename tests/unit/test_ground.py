@@ -16,6 +16,7 @@ from harness.events import Listener, RunFinished, Warned
 from harness.metrics import VERSION
 from harness.outcome import Cell, LinkProof, MeasuredRun, Outcome, Run
 from harness.plan import PlannedRun, Request
+from harness.provenance import Provenance
 from tests.examples import ROOT
 
 
@@ -34,11 +35,13 @@ def _cell(app: App, client: str, server: str) -> Cell:
 
 
 def _attempts(app: App, options: Options, patience: Patience, listen: Listener) -> Attempts:
-    return Attempts(ComposeEngine(app.places.cache), app.store, app.results, options, patience, {}, listen)
+    return Attempts(ComposeEngine(app.places.cache), app.store, app.results, options, patience, Provenance(), listen)
 
 
 def _ground(app: App) -> CheckoutGround:
-    return CheckoutGround(app.images, app.inventory, _attempts(app, Options(), Patience(0), lambda event: None))
+    return CheckoutGround(
+        app.images, app.inventory, app.contents, _attempts(app, Options(), Patience(0), lambda event: None)
+    )
 
 
 @pytest.mark.parametrize(("lacks", "simulators"), [(True, {"sim", "lab-kernel"}), (False, {"sim"})])
