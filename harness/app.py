@@ -15,7 +15,9 @@ from pathlib import Path
 from harness.campaign import Campaign, LostRuns, UnbuiltError, lost_runs
 from harness.catalogue import MANIFEST, Catalogue, load
 from harness.engines import Engine
+from harness.engines.code import engine_code
 from harness.engines.compose import ComposeEngine
+from harness.engines.contents import KnownContents
 from harness.engines.docker import daemon, inspect_image
 from harness.engines.folder import prepare_folder
 from harness.engines.guest import STALL
@@ -34,6 +36,7 @@ from harness.metrics import VERSION, measure_with_series
 from harness.model import Implementation
 from harness.outcome import Cell, EngineName, Image, MeasuredRun, Run, proven_outcome
 from harness.plan import PlannedRun, Request, cells, named, points_of, runs
+from harness.provenance import Provenance, commit_of
 from harness.reports import CellResult
 from harness.reports.listing import MadeImage
 from harness.runner import run_once
@@ -85,6 +88,7 @@ class App:
         self.store = Store(places.store)
         self.images = Images(places.root / "images", places.state)
         self.exported = RootFileSystems(places.cache)
+        self.contents = KnownContents(places.cache)
 
     @cached_property
     def _known(self) -> dict[str, tuple[Implementation, Path]]:
@@ -149,7 +153,8 @@ class App:
         contestants = {item.name: item for item in asked} | others
         images = {name: self._image(item, listen, pull=pull) for name, item in contestants.items()}
         sim = self.images.sim(request.sim_kernel)
-        return cells(request, images, sim, others, host_cpu=self.places.host_cpu)
+        code = engine_code(request.engine)
+        return cells(request, images, sim, others, engine_code=code, host_cpu=self.places.host_cpu)
 
     def _named(self, name: str) -> Implementation:
         if name not in self._known:
@@ -195,10 +200,11 @@ class App:
         virtual = engine == "virtual"
         self.remove_orphans(listen, required=not virtual)
         versions = self._versions(required=not virtual)
+        provenance = Provenance(versions, commit_of(self.places.root), self.contents)
         planned = runs(matrix, repetitions)
         done = set() if options.fresh else self.stored(planned, options.retry)
         todo = [item for item in planned if (item.cell.key, item.repetition) not in done]
-        ground = _Ground(self, self._engine(engine, options), options, versions, listen)
+        ground = _Ground(self, self._engine(engine, options), options, provenance, listen)
         campaign = Campaign(todo, options.jobs, ground, listen)
         listen(PlanMade(len(todo), len(planned) - len(todo), len(matrix), campaign.seconds()))
         lost: list[LostRuns] = []
@@ -243,7 +249,7 @@ class App:
         item: PlannedRun,
         options: Options,
         patience: Patience,
-        versions: dict[str, str],
+        provenance: Provenance,
         listen: Listener,
     ) -> float:
         """Run once more, a few times at most, when the link was not the one asked for. Wall time of the last."""
@@ -254,7 +260,7 @@ class App:
             listen(PhaseStarted(item.cell, item.repetition, phase))
 
         for attempt in range(1, attempts + 1):
-            run, measured = run_once(item, engine, self.store, versions, enter)
+            run, measured = run_once(item, engine, self.store, provenance, enter)
             outcome = proven_outcome(run, measured)
             verdict = self.result(item.cell, item.repetition + 1).verdict
             listen(RunFinished(item.cell, run, outcome, verdict))
@@ -394,12 +400,12 @@ def _announcing(listen: Listener) -> Announce:
 class _Ground:
     """What a campaign of one engine works with: images, the engine, the store."""
 
-    def __init__(self, app: App, engine: Engine, options: Options, versions: dict[str, str], listen: Listener) -> None:
+    def __init__(self, app: App, engine: Engine, options: Options, provenance: Provenance, listen: Listener) -> None:
         self._app = app
         self._engine = engine
         self._options = options
         self._patience = Patience(options.patience)
-        self._versions = versions
+        self._provenance = provenance
         self._listen = listen
         self._builds: dict[str, Build] = {}
         """Reference → what may have to be built."""
@@ -444,8 +450,15 @@ class _Ground:
             images.settle_sim(_silent)
         # Where the question was settled by a file that is older than the image, there is none of it yet.
         images.make(build, _silent, jobs)
+        self._look_into(build)
         self._present[step.reference] = True
         return open_question
+
+    def _look_into(self, build: Build) -> None:
+        """Learn what is in an image that was built, before a run is to record it."""
+        with suppress(EngineError, OSError):
+            if self._engine.name == "compose" and (image := inspect_image(build.reference)) is not None:
+                self._app.contents.of(build.reference, image["Id"])
 
     def ready(self, cell: Cell) -> Cell:
         """See `harness.campaign.Ground`."""
@@ -455,7 +468,7 @@ class _Ground:
         """See `harness.campaign.Ground`."""
         with runs_come_first() if self._engine.name == "compose" else nullcontext():
             return self._app.run_until_proven(
-                self._engine, item, self._options, self._patience, self._versions, self._listen
+                self._engine, item, self._options, self._patience, self._provenance, self._listen
             )
 
     def expected(self, cell: Cell) -> float:

@@ -21,8 +21,6 @@ from harness.parameters import ROLES, ParameterValue, Role
 from harness.path import PathProgram, Server, compile_path, ideal_time
 from harness.units import Duration, Size
 
-#: Raised whenever a change here changes what happens in a run; part of every cell's key.
-LAB_VERSION = 2
 #: What serves a bottleneck that the scenario gives no token bucket: only in real time are timers late.
 SERVERS: dict[EngineName, Server] = {"compose": "bucket", "virtual": "serial"}
 #: UDP port of the servers.

@@ -14,6 +14,7 @@ from harness.events import RunFinished, Warned
 from harness.metrics import VERSION
 from harness.outcome import Cell, LinkProof, MeasuredRun, Outcome, Run
 from harness.plan import PlannedRun, Request
+from harness.provenance import Provenance
 from tests.examples import ROOT
 
 
@@ -32,7 +33,7 @@ def _cell(app: App, client: str, server: str) -> Cell:
 
 
 def _ground(app: App) -> _Ground:
-    return _Ground(app, ComposeEngine(app.places.cache), Options(), {}, lambda event: None)
+    return _Ground(app, ComposeEngine(app.places.cache), Options(), Provenance(), lambda event: None)
 
 
 @pytest.mark.parametrize(("lacks", "simulators"), [(True, {"sim", "lab-kernel"}), (False, {"sim"})])
@@ -128,7 +129,7 @@ def test_a_spoilt_run_waits_for_the_machine_and_is_tried_a_few_times(
     item = PlannedRun(_cell(app, "ngtcp2", "ngtcp2"), 0)
     patience = Patience(seconds, lambda: next(held_up), lambda seconds: None)
     engine = ComposeEngine(app.places.cache)
-    assert app.run_until_proven(engine, item, Options(patience=seconds), patience, {}, events.append) == 7.0
+    assert app.run_until_proven(engine, item, Options(patience=seconds), patience, Provenance(), events.append) == 7.0
     warned = [event.text for event in events if isinstance(event, Warned)]
     assert len(warned) == len(said)
     assert all(words in text for words, text in zip(said, warned, strict=True))
