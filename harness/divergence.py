@@ -42,7 +42,7 @@ def repeated(
     Runs and traces are left in `folder`: that of the first, and of the one that was compared last. HarnessError when
     the ground failed.
     """
-    made = app.made(cell, listen)
+    made = app.inventory.made(cell, listen)
     first, place = _run(app, made, folder / "first", options, listen)
     divergence, number = Divergence(), 1
     while divergence.identical and number < times:

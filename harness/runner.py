@@ -16,7 +16,8 @@ from harness.arguments import UnsupportedError
 from harness.engines import Engine, Progress
 from harness.engines.contents import Contents
 from harness.engines.folder import file_digest
-from harness.lab import build_lab, transferred_bytes
+from harness.estimate import transferred_bytes
+from harness.lab import build_lab
 from harness.metrics import measure_with_series
 from harness.outcome import Cell, MeasuredRun, Outcome, Run
 from harness.plan import PlannedRun

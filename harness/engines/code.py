@@ -26,7 +26,7 @@ MODULES: dict[EngineName, tuple[str, ...]] = {
 }
 #: Those on which it does not: what makes images, keeps company away, names what is there, cleans up.
 BESIDE = (
-    "__init__", "code", "contents", "docker", "gauge", "images", "owner", "precedence", "quiet", "standing",
+    "__init__", "building", "code", "contents", "docker", "gauge", "images", "owner", "precedence", "quiet", "standing",
     "upstream",
 )  # fmt: skip
 

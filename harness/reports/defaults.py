@@ -17,7 +17,7 @@ from rich.table import Table
 from harness.model import Implementation
 from harness.outcome import Observation
 from harness.parameters import PARAMETERS, ParameterValue, Role
-from harness.reports import CellResult
+from harness.results import CellResult
 
 #: The columns: seed 004's, and the others of the vocabulary that have defaults worth a column.
 SHOWN = (

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from harness.errors import InputError
 from harness.model import Implementation
-from harness.reports import CellResult, compare_views, defaults, grid, vocabulary
+from harness.reports import compare_views, defaults, grid, vocabulary
 from harness.reports.compare import comparisons
 from harness.reports.documents.satellite import claim
 from harness.reports.markdown import report, summary
+from harness.results import CellResult
 
 #: Scenarios whose tables stand in the README itself.
 SHOWN = ("satellite/medium",)

@@ -12,11 +12,12 @@ from harness.judge import judge
 from harness.metrics import VERSION
 from harness.outcome import LinkProof, MeasuredRun, Measurement, Outcome, Run
 from harness.plan import Request, cells, named, points_of
-from harness.reports import CellResult, documents, flow_metrics
+from harness.reports import documents, flow_metrics
 from harness.reports.documents.figures import FIGURES, figures_markdown
 from harness.reports.documents.queues import queues
 from harness.reports.documents.satellite import claim, satellite
 from harness.reports.markdown import line
+from harness.results import CellResult
 from tests.examples import SIM, catalogue, images
 
 KNOWN = {name: one for name, (one, _) in catalogue().implementations().items()}

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 import vl_convert
 
-from harness import cli
+from harness.cli import main
 from harness.errors import EngineError, InputError
 from harness.judge import judge
 from harness.outcome import Cell
@@ -25,7 +25,7 @@ from harness.plots.registry import plots
 from harness.plots.render import Format, figure, figures, has_letters, write
 from harness.plots.stored import find_drawings, folder_name
 from harness.plots.view import Drawn
-from harness.reports import CellResult
+from harness.results import CellResult
 from harness.store import Store
 from tests.drawings import drawn_of, link_sharing, link_sharing_run, red_and_droptail, run_of
 
@@ -441,7 +441,7 @@ def _command(
 ) -> tuple[int | str | None, str, str]:
     monkeypatch.setattr("sys.argv", ["harness", "plot", *words])
     with pytest.raises(SystemExit) as caught:
-        cli.main()
+        main()
     out, err = capsys.readouterr()
     return caught.value.code, out, err
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from harness import cli
+from harness.cli import main
 from harness.errors import EngineError
 from harness.judge import judge
 from harness.model import Flow
@@ -20,7 +20,7 @@ from harness.plots.render import write as whole
 from harness.plots.shared import is_shared, with_figures
 from harness.plots.stored import find_subjects
 from harness.plots.view import Drawn
-from harness.reports import CellResult
+from harness.results import CellResult
 from harness.store import MEASURED, Store
 from tests.drawings import link_sharing_run, red_and_droptail
 from tests.examples import scenario
@@ -179,7 +179,7 @@ def _command(
     where = ["dumbbell/link-sharing", "--clients", "ngtcp2", "--servers", "ngtcp2", "--store", str(folder)]
     monkeypatch.setattr("sys.argv", ["harness", "run", *where, *words])
     with pytest.raises(SystemExit) as caught:
-        cli.main()
+        main()
     out, err = capsys.readouterr()
     return caught.value.code, out, err.replace("\n", " ")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from harness.reports import CellResult
 from harness.reports.documents.background import background
 from harness.reports.documents.fairness import fairness, links
 from harness.reports.documents.queues import queues
 from harness.reports.documents.satellite import satellite
 from harness.reports.documents.sharing import sharing
+from harness.results import CellResult
 
 
 def page(results: Sequence[CellResult], figures: Mapping[str, str]) -> str:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.outcome import Interval
-from harness.reports import CellResult
 from harness.reports.documents.found import stored_of
 from harness.reports.flow_metrics import number, percentage, text
 from harness.reports.markdown import line
+from harness.results import CellResult
 from harness.stats import interval
 
 #: From this relative difference on a figure beside CCPerf's is explained.

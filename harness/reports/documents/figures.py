@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from harness.reports import CellResult
+from harness.results import CellResult
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from harness.reports import CellResult
 from harness.reports.parameters import sort_key
+from harness.results import CellResult
 
 
 def stored_of(results: Iterable[CellResult], scenario: str) -> list[CellResult]:

@@ -9,10 +9,10 @@ from scipy.stats import mannwhitneyu
 
 from harness.lab import flow_label
 from harness.outcome import flow_prefix
-from harness.reports import CellResult
 from harness.reports.documents.found import stored_of
 from harness.reports.flow_metrics import text
 from harness.reports.markdown import line
+from harness.results import CellResult
 
 #: Probability of such a difference by chance below which it counts as one.
 SIGNIFICANT = 0.05

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.reports import CellResult, by_scenario, counted
+from harness.reports import by_scenario
 from harness.reports.markdown import line
+from harness.results import CellResult
+from harness.text import counted
 
 #: Scenario → what the document says of it (N. Kuhn, CNES slides: picoquic and h2o servers, picoquic and curl clients).
 CLAIMS = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.reports import CellResult
 from harness.reports.documents.found import stored_of
 from harness.reports.flow_metrics import number, percentage, text
 from harness.reports.markdown import line
+from harness.results import CellResult
 
 #: INET's fair shares of 10 Mbit/s in the five phases of its showcase, Mbit/s for each active flow (seed 000).
 SHOWCASE = (10.0, 5.0, 10 / 3, 5.0, 10.0)

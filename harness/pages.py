@@ -1,0 +1,68 @@
+"""What is generated into the repository: schemas, compose/, and the pages and figures about the reference runs.
+
+Nothing here writes: `harness generate` and `harness figures` do, and a test holds the files against these texts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from harness.app import App
+from harness.catalogue import json_schema
+from harness.engines.compose_file import compose_text
+from harness.lab import build_lab
+from harness.model import Implementation, Scenario
+from harness.reports import documents
+from harness.reports.by_hand import open_cell
+from harness.reports.documents import bounds
+from harness.reports.documents.figures import FIGURES, figures_markdown
+from harness.reports.readme import reference_page, with_parameters, with_results
+
+
+def pages(app: App) -> dict[Path, str]:
+    """File → its text, of a checkout whose store has the reference runs."""
+    return model_pages(app) | result_pages(app)
+
+
+def model_pages(app: App) -> dict[Path, str]:
+    """What follows from the model and the scenarios alone."""
+    root = app.places.root
+    by_hand = build_lab(open_cell(app.catalogue.find_scenarios(["satellite/medium"])[0]), 0)
+    return {
+        root / "scenarios" / "schema.json": json_schema(Scenario),
+        root / "images" / "schema.json": json_schema(Implementation),
+        root / "compose" / "lab.yaml": compose_text(by_hand),
+        root / "compose" / "plan" / "plan.json": json.dumps(by_hand.sim_plan(), indent=1) + "\n",
+    }
+
+
+def result_pages(app: App) -> dict[Path, str]:
+    """The pages with tables of runs. Of README.md and images/PARAMETERS.md only the marked parts change."""
+    root = app.places.root
+    results = app.results.find(lambda cell: True)
+    known = [item for item, _ in app.catalogue.implementations().values() if item.speaks_quic]
+    readme, parameters = root / "README.md", root / "images" / "PARAMETERS.md"
+    drawn = [file.name for file in (root / "docs" / "figures").glob("*.svg")]
+    return {
+        readme: with_results(readme.read_text(encoding="utf-8"), results),
+        root / "results" / "reference" / "README.md": reference_page(results),
+        parameters: with_parameters(parameters.read_text(encoding="utf-8"), known, results),
+        root / "docs" / "documents.md": documents.page(results, figures_markdown(drawn)),
+        root / "docs" / "picoquic.md": bounds.page(results),
+    }
+
+
+def drawings(app: App) -> Iterator[tuple[Path, str]]:
+    """The figures of docs/documents.md, one after the other: file, SVG."""
+    from harness.plots.render import figures, svg
+    from harness.plots.stored import find_drawings
+
+    folder = app.places.root / "docs" / "figures"
+    results = app.results.find(lambda cell: cell.scenario.name in {one.scenario for one in FIGURES})
+    for one in FIGURES:
+        chosen = [result for result in results if one.is_of(result)]
+        for drawing in find_drawings(app.store, chosen, app.results.find, (), None):
+            for made in figures(drawing.run, drawing.partner, (one.plot,)):
+                yield folder / one.file, svg(made)
