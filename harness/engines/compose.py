@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 
 from harness.engines import EngineResult, Progress, conclusion
+from harness.engines.conductor import Conductor
 from harness.engines.docker import remove_orphans, tail
-from harness.engines.endpoints import Endpoints
 from harness.engines.folder import diary, kernel_of, prepare_folder
 from harness.engines.project import Project
 from harness.engines.sampler import Sampler
@@ -54,18 +54,18 @@ class _Session:
         self._phase = ("", time.monotonic())
         self._sampler = Sampler(folder, log_limit)
         self._project = Project(lab, folder, prepare_folder(lab, folder, cache), self._sampler)
-        self._endpoints = Endpoints(lab, folder, self._project, self._sampler, self._enter)
+        self._conductor = Conductor(lab, folder, self._project, self._sampler, self._enter)
 
     def run(self) -> EngineResult:
         try:
             with self._project.death_notices():
                 self._enter("create")
                 self._project.up()
-                self._endpoints.begin()
+                self._conductor.begin()
                 self._project.look()
                 self._sampler.start()
                 self._enter("ready")
-                outcome = self._endpoints.watch()
+                outcome = self._conductor.watch()
                 self._enter("collect")
                 self._sampler.stop()
                 self._project.stop()
@@ -91,10 +91,10 @@ class _Session:
         """What happened, with every received file compared to the served one, and the last lines of whoever failed."""
         checks = [
             conclusion.check(item, self._lab.flows[item.flow], self._folder, self._cache / "www")
-            for item in self._endpoints.transfers
+            for item in self._conductor.transfers
         ]
         concluded = conclusion.conclude(outcome, checks)
-        blamed = self._endpoints.blamed
+        blamed = self._conductor.blamed
         if concluded.status == "wrong_file":
             blamed = next(f"client{item.transfer.flow}" for item in checks if item.outcome is not None)
         if concluded.status != "completed":

@@ -1,4 +1,7 @@
-"""The endpoints of a lab in real time: what the lifecycle says is done with containers, and what they do is noted."""
+"""Conducts the endpoints of a lab in real time: what the lifecycle says is done with containers, their ends are noted.
+
+Its counterpart in virtual time is images/sim/simulator/conductor.py.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ _LOOK_READY, _LOOK_HELD, _LOOK = 0.05, 0.001, 0.25
 
 
 class Containers(Protocol):
-    """What the endpoints run in; see `harness.engines.project.Project`."""
+    """What endpoints run in; see `harness.engines.project.Project`."""
 
     def next_death(self, timeout: float) -> Death | None:
         """The next container that ended, waiting so many seconds for it."""
@@ -66,7 +69,7 @@ def flows(lab: Lab) -> list[Flow]:
     ]  # fmt: skip
 
 
-class Endpoints:
+class Conductor:
     """The endpoints of one lab, from the moment its containers are up."""
 
     def __init__(

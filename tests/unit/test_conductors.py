@@ -1,4 +1,4 @@
-"""One schedule, two shells: the same cases through the compose engine's endpoints and through the lab's conductor.
+"""One schedule, two shells: the same cases through the conductor of containers and through that inside the lab.
 
 In place of containers the first has a script and a clock of its own; the second has processes of this machine, whose
 seconds are shorter.
@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from simulator import conductor as conducting
-from simulator.conductor import Conductor, Endpoint
+from simulator import conductor as inside
+from simulator.conductor import Endpoint
 
-from harness.engines.endpoints import Endpoints, flows
+from harness.engines import conductor
+from harness.engines.conductor import flows
 from harness.engines.folder import CLIENT_START
 from harness.engines.project import Death
 from harness.engines.sampler import Sampler
@@ -150,14 +151,14 @@ class Stage:
             heapq.heappush(self._deaths, (self.now + 0.5, service, 143))
 
 
-def _in_real_time(stage: Stage) -> tuple[Outcome, Endpoints, list[tuple[float, str]]]:
+def _in_real_time(stage: Stage) -> tuple[Outcome, conductor.Conductor, list[tuple[float, str]]]:
     phases: list[tuple[float, str]] = []
     sampler = Sampler(stage.folder, 1 << 30)
-    endpoints = Endpoints(
+    conducted = conductor.Conductor(
         stage.case.lab(), stage.folder, stage, sampler, lambda word: phases.append((stage.now, word)), stage
     )
-    endpoints.begin()
-    return endpoints.watch(), endpoints, phases
+    conducted.begin()
+    return conducted.watch(), conducted, phases
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -165,11 +166,11 @@ def _in_real_time(stage: Stage) -> tuple[Outcome, Endpoints, list[tuple[float, s
 def test_cases_with_containers(name: str, lag: float, tmp_path: Path) -> None:
     case = CASES[name]
     stage = Stage(case, tmp_path, lag=lag)
-    outcome, endpoints, _ = _in_real_time(stage)
+    outcome, conducted, _ = _in_real_time(stage)
     assert (outcome.status, outcome.reason) == (case.status, case.reason)
-    assert _said(endpoints.transfers) == case.transfers
-    assert [(item.flow, item.index) for item in endpoints.transfers] == [item[:2] for item in case.transfers]
-    assert case.blamed in ("", endpoints.blamed)
+    assert _said(conducted.transfers) == case.transfers
+    assert [(item.flow, item.index) for item in conducted.transfers] == [item[:2] for item in case.transfers]
+    assert case.blamed in ("", conducted.blamed)
     for (host, index), at in stage.begun.items():
         flow = case.lab().flows[int(host[-1])]
         # Readiness is looked for every 50 ms.
@@ -181,11 +182,11 @@ def test_cases_with_containers(name: str, lag: float, tmp_path: Path) -> None:
 
 def test_a_stop_is_kept_and_told_to_both(tmp_path: Path) -> None:
     stage = Stage(CASES["one is late and one cut off"], tmp_path)
-    _, endpoints, phases = _in_real_time(stage)
+    _, conducted, phases = _in_real_time(stage)
     ready = phases[0][0]
     assert [name for _, name in stage.told] == ["client0", "server0"]
     assert [at for at, _ in stage.told] == [pytest.approx(ready + 4, abs=0.002)] * 2
-    assert endpoints.transfers[0].ended_ns == stage.told[0][0] * 1e9 + EPOCH_NS
+    assert conducted.transfers[0].ended_ns == stage.told[0][0] * 1e9 + EPOCH_NS
 
 
 def test_time_is_over_when_it_is(tmp_path: Path) -> None:
@@ -203,11 +204,11 @@ def test_phases_of_a_repeat(tmp_path: Path) -> None:
 
 def test_a_client_whose_shell_is_not_there_yet_is_asked_again(tmp_path: Path) -> None:
     stage = Stage(CASES["one is late and one cut off"], tmp_path, holds=20)
-    outcome, endpoints, phases = _in_real_time(stage)
+    outcome, conducted, phases = _in_real_time(stage)
     assert outcome.status == "completed"
     at = stage.begun["client1", 0]
     assert 0.01 < at - (phases[0][0] + 2) < 0.05
-    assert endpoints.transfers[1].started_ns == pytest.approx(EPOCH_NS + at * 1e9, abs=1e3)
+    assert conducted.transfers[1].started_ns == pytest.approx(EPOCH_NS + at * 1e9, abs=1e3)
 
 
 @pytest.mark.parametrize(
@@ -227,8 +228,8 @@ def test_the_simulator_never_ends_by_itself(
                 (self.folder / "sim" / "events.jsonl").write_text(json.dumps(said) + "\n")
             return Death("sim", 3, self.time_ns())
 
-    outcome, endpoints, _ = _in_real_time(Broken(CASES["two end"], tmp_path))
-    assert (outcome.status, outcome.reason, endpoints.blamed) == (status, reason, blamed)
+    outcome, conducted, _ = _in_real_time(Broken(CASES["two end"], tmp_path))
+    assert (outcome.status, outcome.reason, conducted.blamed) == (status, reason, blamed)
 
 
 def test_a_simulator_that_says_nothing_is_not_waited_for_for_ever(tmp_path: Path) -> None:
@@ -238,8 +239,8 @@ def test_a_simulator_that_says_nothing_is_not_waited_for_for_ever(tmp_path: Path
             return None
 
     stage = Mute(CASES["two end"], tmp_path)
-    outcome, endpoints, _ = _in_real_time(stage)
-    assert (outcome.status, outcome.role, endpoints.blamed) == ("infrastructure", "sim", "sim")
+    outcome, conducted, _ = _in_real_time(stage)
+    assert (outcome.status, outcome.role, conducted.blamed) == ("infrastructure", "sim", "sim")
     assert 45 <= stage.now < 46
 
 
@@ -247,9 +248,9 @@ def test_logs_that_overflow_end_the_run(tmp_path: Path) -> None:
     stage = Stage(CASES["two end"], tmp_path)
     sampler = Sampler(tmp_path, 1 << 30)
     sampler.overflowed = "server1"
-    endpoints = Endpoints(stage.case.lab(), tmp_path, stage, sampler, lambda word: None, stage)
-    endpoints.begin()
-    assert (endpoints.watch().status, endpoints.blamed) == ("log_overflow", "server1")
+    conducted = conductor.Conductor(stage.case.lab(), tmp_path, stage, sampler, lambda word: None, stage)
+    conducted.begin()
+    assert (conducted.watch().status, conducted.blamed) == ("log_overflow", "server1")
 
 
 # --- inside the lab
@@ -296,8 +297,8 @@ def _signals() -> Iterator[None]:
 def test_cases_with_processes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     case = CASES[name]
     lab = case.lab()
-    monkeypatch.setattr(conducting, "_udp", lambda name, counter: 0)
-    monkeypatch.setattr(Conductor, "_unable", lambda self, endpoint: tmp_path / f"{endpoint.name}.unable")
+    monkeypatch.setattr(inside, "_udp", lambda name, counter: 0)
+    monkeypatch.setattr(inside.Conductor, "_unable", lambda self, endpoint: tmp_path / f"{endpoint.name}.unable")
     (tmp_path / "sim").mkdir()
     containers = [Process(case, host.name) for host in lab.hosts]
     made = [
@@ -317,13 +318,13 @@ def test_cases_with_processes(name: str, tmp_path: Path, monkeypatch: pytest.Mon
     phases: list[str] = []
     reader, writer = os.pipe()
     with _signals():
-        conductor = Conductor(made, times, tmp_path, 1 << 30, 10**7, phases.append)
+        conducted = inside.Conductor(made, times, tmp_path, 1 << 30, 10**7, phases.append)
         timer = threading.Timer(READY * UNIT, lambda: os.write(writer, b"."))
         timer.start()
         try:
-            conductor.run(-1, reader)
+            conducted.run(-1, reader)
         finally:
-            conductor.stop()
+            conducted.stop()
             timer.join()
     os.close(reader)
     os.close(writer)

@@ -15,7 +15,7 @@ from simulator.container import Image, account, reason
 from simulator.ports import mac
 from simulator.world import flows, masks, random_drawn
 
-from harness.engines import endpoints
+from harness.engines import conductor
 from harness.engines import guest as guests
 from harness.engines.folder import cpu_of, kernel_of, random_bytes
 from harness.engines.guest import Guest, _Stillness, ram_folder
@@ -66,7 +66,7 @@ def test_both_engines_give_clients_the_same_times() -> None:
     made = made.model_copy(update={"flows": (*made.flows[:2], made.flows[2].model_copy(update={"kind": "tcp"}))})
     world = world_document(made, images(made), 1000)
     given = flows(world["hosts"], world["client_start"])
-    assert given == endpoints.flows(made)
+    assert given == conductor.flows(made)
     assert [(flow.start, flow.stop, flow.repeat_after, flow.time_limit) for flow in given] == [
         (0, None, 5, 5 + 120),
         (0, 3, None, 5 + 3 + 10),
