@@ -762,11 +762,9 @@ def generate() -> None:
     from harness.engines.compose_file import compose_text
     from harness.lab import build_lab
     from harness.model import Implementation, Scenario
-    from harness.reports import documents
     from harness.reports.by_hand import open_cell
-    from harness.reports.documents import bounds
-    from harness.reports.documents.figures import figures_markdown
     from harness.reports.readme import reference_page, with_parameters, with_results
+    from harness.studies.pages import claims, pages
 
     app = _app(ROOT / "results" / "reference")
     (ROOT / "scenarios" / "schema.json").write_text(json_schema(Scenario))
@@ -777,30 +775,30 @@ def generate() -> None:
     (ROOT / "compose" / "plan" / "plan.json").write_text(json.dumps(by_hand.sim_plan(), indent=1) + "\n")
     readme = ROOT / "README.md"
     results = app.stored_results(lambda cell: True)
-    readme.write_text(with_results(readme.read_text(), results))
+    readme.write_text(with_results(readme.read_text(), results, claims(results)))
     (ROOT / "results" / "reference" / "README.md").write_text(reference_page(results))
     page = ROOT / "images" / "PARAMETERS.md"
     known = [item for item, _ in app.catalogue.implementations().values() if item.speaks_quic]
     page.write_text(with_parameters(page.read_text(), known, results))
     docs = ROOT / "docs"
-    there = [file.name for file in (docs / "figures").glob("*.svg")]
-    (docs / "documents.md").write_text(documents.page(results, figures_markdown(there)))
-    (docs / "picoquic.md").write_text(bounds.page(results))
+    for name, text in pages(results, {file.name for file in (docs / "figures").glob("*.svg")}).items():
+        (docs / name).write_text(text)
 
 
 @cli.command(hidden=True)
 def figures() -> None:
-    """Draw the figures of docs/documents.md from the reference runs."""
+    """Draw the studies' figures from the reference runs."""
     from harness.plots.render import figures as figures_of
     from harness.plots.render import svg
     from harness.plots.stored import find_drawings
-    from harness.reports.documents.figures import FIGURES
+    from harness.studies.pages import figures as figures_of_studies
 
     app = _app(ROOT / "results" / "reference")
     folder = ROOT / "docs" / "figures"
     folder.mkdir(parents=True, exist_ok=True)
-    results = app.stored_results(lambda cell: cell.scenario.name in {one.scenario for one in FIGURES})
-    for one in FIGURES:
+    shown = figures_of_studies()
+    results = app.stored_results(lambda cell: cell.scenario.name in {one.scenario for one in shown})
+    for one in shown:
         chosen = [result for result in results if one.is_of(result)]
         for drawing in find_drawings(app.store, chosen, app.stored_results, (), None):
             for made in figures_of(drawing.run, drawing.partner, (one.plot,)):

@@ -8,7 +8,6 @@ from harness.errors import InputError
 from harness.model import Implementation
 from harness.reports import CellResult, compare_views, defaults, grid, vocabulary
 from harness.reports.compare import comparisons
-from harness.reports.documents.satellite import claim
 from harness.reports.markdown import report, summary
 
 #: Scenarios whose tables stand in the README itself.
@@ -26,11 +25,11 @@ def between(text: str, name: str, content: str, page: str) -> str:
     return f"{before}{begin}\n{content}{end}{after}"
 
 
-def with_results(text: str, results: Sequence[CellResult]) -> str:
-    """The README's text with its results section made anew. InputError when the markers are missing."""
+def with_results(text: str, results: Sequence[CellResult], claims: str) -> str:
+    """The README's text with its results section made anew, the studies' claims below. InputError without markers."""
     shown = [result for result in results if result.cell.scenario.name in SHOWN]
     everyone = [result for result in results if result.cell.scenario.name == EVERYONE]
-    content = f"{summary(results)}\n{grid.markdown(everyone)}\n{report(shown)}\n{claim(results)}"
+    content = f"{summary(results)}\n{grid.markdown(everyone)}\n{report(shown)}\n{claims}"
     return between(text, "results", content, "the README")
 
 

@@ -8,10 +8,8 @@ import pytest
 from typer.main import get_command
 
 from harness.cli import ROOT, _app, cli
-from harness.reports import documents
-from harness.reports.documents import bounds
-from harness.reports.documents.figures import figures_markdown
 from harness.reports.readme import reference_page, with_parameters, with_results
+from harness.studies.pages import claims, pages
 
 README = (ROOT / "README.md").read_text()
 
@@ -19,15 +17,14 @@ README = (ROOT / "README.md").read_text()
 def test_the_results_are_those_of_the_reference_runs() -> None:
     app = _app(ROOT / "results" / "reference")
     results = app.stored_results(lambda cell: True)
-    assert with_results(README, results) == README, "run 'make generate'"
+    assert with_results(README, results, claims(results)) == README, "run 'make generate'"
     page = (ROOT / "results" / "reference" / "README.md").read_text()
     assert reference_page(results) == page, "run 'make generate'"
     images = (ROOT / "images" / "PARAMETERS.md").read_text()
     known = [item for item, _ in app.catalogue.implementations().values() if item.speaks_quic]
     assert with_parameters(images, known, results) == images, "run 'make generate'"
-    figures = figures_markdown(file.name for file in (ROOT / "docs" / "figures").glob("*.svg"))
-    assert documents.page(results, figures) == (ROOT / "docs" / "documents.md").read_text(), "run 'make generate'"
-    assert bounds.page(results) == (ROOT / "docs" / "picoquic.md").read_text(), "run 'make generate'"
+    made = pages(results, {file.name for file in (ROOT / "docs" / "figures").glob("*.svg")})
+    assert made == {name: (ROOT / "docs" / name).read_text() for name in made}, "run 'make generate'"
 
 
 def test_every_command_in_the_readme_exists() -> None:
