@@ -113,8 +113,8 @@ class Red(Part):
 
 Queue = Annotated[DropTail | Red, Field(discriminator="discipline")]
 
-#: RED in its short form ("RED 1 BDP"): thresholds as parts of the limit (as in seed 001's notebook), the largest
-#: probability and the weight (Floyd & Jacobson 1993, and Floyd's notes on it).
+#: RED in its short form ("RED 1 BDP"): thresholds as parts of the limit (as in the notebook behind scenarios/queue),
+#: the largest probability and the weight (Floyd & Jacobson 1993, and Floyd's notes on it).
 RED_MIN, RED_MAX, RED_PROBABILITY, RED_WQ = Decimal("0.3"), Decimal("0.8"), "10 %", 0.002
 
 
@@ -611,6 +611,8 @@ class Implementation(Part):
     """A Git repository that the build clones; where it is not reached, it cannot be built."""
     build_time: Duration = Duration.parse("60 s")
     """Time of a build on two cores, for the estimate."""
+    tested: bool = False
+    """Whether the authors of its manifest have run it; what is said of others is what their sources say."""
     roles: Annotated[tuple[Role, ...], Field(min_length=1)] = ("client", "server")
     """Roles it can play."""
     protocols: Annotated[tuple[Protocol, ...], Field(min_length=1)] = ("h3", "hq-interop")

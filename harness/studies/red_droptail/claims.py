@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SOURCE = "Congestion Control at the Router Level, a notebook on a fork of mahimahi"
+SOURCE = "S. Shanks, Congestion Control at the Router Level (a notebook on a fork of mahimahi)"
 
 
 @dataclass(frozen=True)
