@@ -195,17 +195,20 @@ class Catalogue:
             for word in (*(setting.values or ()), *([] if setting.default is None else [setting.default]))
         )
 
-    def find_scenarios(self, words: Iterable[str]) -> list[Scenario]:
-        """Scenarios by file, folder or name (`satellite/medium`, `satellite`); in the order given."""
+    def find_scenarios(self, words: Iterable[str], instead: Iterable[str] = ()) -> list[Scenario]:
+        """Scenarios by file, folder or name (`satellite/medium`, `satellite`); in the order given.
+
+        `instead`: what may stand where a scenario does; InputError for a word that nothing is called names the nearest.
+        """
         known = {self.scenario_name(file): file for file in self.scenario_files()}
         found: dict[str, Scenario] = {}
         for word in words:
-            for file in self._files_of(word, known):
+            for file in self._files_of(word, known, instead):
                 scenario = self.scenario(file)
                 found.setdefault(scenario.name, scenario)
         return list(found.values())
 
-    def _files_of(self, word: str, known: Mapping[str, Path]) -> list[Path]:
+    def _files_of(self, word: str, known: Mapping[str, Path], instead: Iterable[str]) -> list[Path]:
         path = Path(word)
         name = word.strip("/").removeprefix(SCENARIOS + "/").removesuffix(".yaml")
         if word in ("all", SCENARIOS, SCENARIOS + "/"):
@@ -223,7 +226,7 @@ class Catalogue:
         if path.is_dir() and (files := sorted(path.rglob("*.yaml"))):
             return files
         families = {other.rpartition("/")[0] for other in known}
-        raise InputError(f"no scenario '{word}'", did_you_mean(name, {*known, *families} - {""}))
+        raise InputError(f"no scenario '{word}'", did_you_mean(name, {*known, *families, *instead} - {""}))
 
     def implementation_files(self) -> list[Path]:
         """All image.yaml files, sorted by name."""

@@ -1,7 +1,7 @@
 """Studies: what one paper, or somebody's own tests, claim, beside what stored runs show.
 
 A study is one folder here: `claims.py` has the source's figures as data, `page.py` a function from stored results to
-Markdown, and the folder's `__init__.py` names both in a `STUDY`. `studies.pages` finds it; nothing else is touched.
+Markdown, and the folder's `__init__.py` names both in a `STUDY`. `studies.registry` finds it; nothing else is touched.
 A study builds on this module, on `harness.reports` and on what is below them, and on no other study.
 """
 

@@ -16,7 +16,7 @@ from harness.reports import CellResult, flow_metrics
 from harness.reports.markdown import line
 from harness.studies import SHARED
 from harness.studies.in_sequence_satellite.page import claim, satellite
-from harness.studies.pages import figures, pages, studies
+from harness.studies.registry import figures, studies, study_pages
 from harness.studies.red_droptail.page import queues
 from tests.examples import ROOT, SIM, catalogue, images
 
@@ -113,7 +113,7 @@ def links() -> list[CellResult]:
 def test_the_page(snapshot: SnapshotAssertion) -> None:
     droptail, red = queue("droptail", [4.0, 4.1, 4.2, 4.3]), queue("red", [4.5, 4.6, 4.7, 4.8])
     fair = [*pair("quiche", "ngtcp2", 3.0), *pair("quiche", "quiche", 4.6), *pair("ngtcp2", "quiche", 4.5)]
-    made = pages(
+    made = study_pages(
         [
             *medium("picoquic", 2.2, 3.8, 19.3),
             *medium("quiche", 5.9, 7.7, 24.6),
@@ -173,7 +173,7 @@ def test_a_study_is_a_folder_with_its_source() -> None:
 def test_figures_are_named_after_what_they_show() -> None:
     files = [one.file for one in figures()]
     assert len(set(files)) == len(files)
-    shown = pages([], set(files[:1]))[SHARED]
+    shown = study_pages([], set(files[:1]))[SHARED]
     assert shown.count("](figures/") == 1
     assert shown.index("## Bandwidth sharing") < shown.index(files[0]) < shown.index("## UDP background")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import _app
+from harness.cli.environment import open_app
 from harness.engines.images import Build, Images
 from harness.errors import EngineError
 from tests.examples import ROOT
@@ -22,7 +22,7 @@ WHEEL, HEADER = "requirements.txt", "src/picoquic.h"
 def changed(warm: Harness, tmp_path: Path) -> Callable[[str, str, str], str]:
     """Build the image with a text of one of its files replaced, and return what the build ends with."""
     images = Images(ROOT / "images", tmp_path / "state")
-    real = images.of(*_app().catalogue.implementations()["picoquic"])
+    real = images.of(*open_app().catalogue.implementations()["picoquic"])
     assert real is not None
 
     def build(file: str, text: str, other: str) -> str:
@@ -53,7 +53,7 @@ def test_another_layout_stops_the_build(changed: Callable[[str, str, str], str])
 
 def picoquic(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the program of the image alone."""
-    build = _app().images.of(*_app().catalogue.implementations()["picoquic"])
+    build = open_app().images.of(*open_app().catalogue.implementations()["picoquic"])
     assert build is not None
     asked = [word for name, value in environment.items() for word in ("--env", f"{name}={value}")]
     return subprocess.run(

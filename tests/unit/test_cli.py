@@ -1,13 +1,18 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from harness import cli
 from harness.campaign import UnbuiltError
+from harness.cli import main
+from harness.cli.entry import COMMANDS, HIDDEN
+from harness.cli.exits import INTERRUPTED, USAGE, exit_code
 from harness.errors import EngineError
 from harness.outcome import Outcome, Run, Verdict
 from harness.reports import CellResult
@@ -17,7 +22,7 @@ from tests.examples import ROOT, catalogue, cell
 def _run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, str, str]:
     monkeypatch.setattr("sys.argv", ["harness", *words])
     with pytest.raises(SystemExit) as caught:
-        cli.main()
+        main()
     out, err = capsys.readouterr()
     code = caught.value.code
     return (code if isinstance(code, int) else 0 if code is None else 1), out, err
@@ -34,7 +39,68 @@ BAD = [
     (("plan", "satellite/medium", "--vary", "path.down.los=1%"), "nothing is called", "path.down.loss"),
     (("plan", "satellite/medium", "--vary", "pacing=on", "--vary", "pacing=off"), "given twice", "separated by commas"),
     (("schema", "scenery"), "no schema 'scenery'", "scenario"),
+    (("report", "metrix"), "no scenario 'metrix'", "metrics"),
+    (("report", "metrics", "satelite/medium"), "no scenario 'satelite/medium'", "satellite/medium"),
 ]
+
+
+TABLES = ("metrics", "parameters", "defaults")
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_table_of_the_report_is_a_command_with_a_help_of_its_own(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, table: str
+) -> None:
+    code, out, _ = _run(capsys, monkeypatch, "report", table, "--help")
+    assert code == 0
+    assert f"Usage: harness report {table} [OPTIONS]" in out
+    assert ("--clients" in out) is (table == "metrics")
+    assert "--grid" not in out
+    code, out, _ = _run(capsys, monkeypatch, "report", "--help")
+    assert code == 0
+    assert "--grid" in out and table in out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("report", "metrics", "dumbbell/alone", "--json"),
+        ("report", "--json", "metrics", "dumbbell/alone"),
+        ("report", "--clients", "metrics", "--json", "metrics", "dumbbell/alone"),
+    ],
+)
+def test_options_stand_on_either_side_of_a_table_s_name(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    code, out, _ = _run(capsys, monkeypatch, *words, "--store", str(tmp_path))
+    assert code == 0
+    assert json.loads(out) == {"schema": 1, "cells": []}
+    # Without a table's name the words are scenarios, and options stand where they like, too.
+    rest = [word for word in words if word != "metrics" and word != "--clients"]
+    code, out, _ = _run(capsys, monkeypatch, *rest, "--store", str(tmp_path))
+    assert code == 0
+    assert json.loads(out)["cells"] == []
+
+
+def test_what_a_table_does_not_know_is_wrong_usage(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _run(capsys, monkeypatch, "report", "parameters", "satellite/medium")[0] == USAGE
+    assert _run(capsys, monkeypatch, "report", "parameters", "--grid")[0] == USAGE
+
+
+def test_the_help_waits_for_nothing_heavy_and_shows_the_commands_in_order() -> None:
+    """What draws, computes or parses takes longer to import than everything else together."""
+    said = "import sys; from harness.cli import main\ntry: main()\nfinally: print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run(
+        [sys.executable, "-c", said, "--help"], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert done.returncode == 0
+    heavy = {"polars", "altair", "numpy", "scipy", "pydantic", "yaml", "cryptography", "jinja2"}
+    assert not heavy & set(done.stderr.split())
+    shown = re.findall(r"^[│ ] ([a-z]+) ", done.stdout, flags=re.MULTILINE)
+    assert shown == list(COMMANDS)
+    assert not set(HIDDEN) & set(shown)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +114,7 @@ def test_a_divergence_of_what_it_cannot_be_of(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], message: str
 ) -> None:
     code, out, err = _run(capsys, monkeypatch, *words)
-    assert (code, out) == (cli.USAGE, "")
+    assert (code, out) == (USAGE, "")
     assert message in err
 
 
@@ -59,7 +125,7 @@ def test_a_fault_of_the_harness_is_one_line_a_log_and_an_exit_code_of_its_own(
         raise KeyError("nobody expects this")
 
     monkeypatch.setattr("harness.catalogue.Catalogue.implementations", fail)
-    monkeypatch.setattr(cli, "ROOT", tmp_path)
+    monkeypatch.setattr("harness.cli.faults.ROOT", tmp_path)
     code, out, err = _run(capsys, monkeypatch, "list")
     assert (code, out) == (70, "")
     first, second = err.splitlines()
@@ -81,7 +147,7 @@ def test_how_to_go_on_can_be_pasted_into_a_shell(
     monkeypatch.setattr("harness.app.App.run", interrupt)
     given = ["satellite/medium", "--set", "client.initial_rtt=100 ms", "--store", str(tmp_path / f"a {'long ' * 40}")]
     code, _, err = _run(capsys, monkeypatch, "run", *given, "--fresh")
-    assert code == cli.INTERRUPTED
+    assert code == INTERRUPTED
     line = err.splitlines()[-1]
     assert shlex.split(line) == ["harness", "run", *given]
 
@@ -117,7 +183,7 @@ def test_whose_processor_is_asked_for_is_one_of_two_words(
 ) -> None:
     monkeypatch.setenv("HARNESS_CPU", "amd")
     code, _, err = _run(capsys, monkeypatch, "list")
-    assert code == cli.USAGE
+    assert code == USAGE
     assert "HARNESS_CPU: 'amd' is neither 'lab' nor 'host'" in err
 
 
@@ -214,4 +280,4 @@ def _result(status: str, outcomes: tuple[str, ...]) -> CellResult:
     ],
 )
 def test_exit_codes_are_never_a_count(results: list[tuple[str, tuple[str, ...]]], strict: bool, code: int) -> None:
-    assert cli._exit_code([_result(*item) for item in results], strict=strict) == code
+    assert exit_code([_result(*item) for item in results], strict=strict) == code

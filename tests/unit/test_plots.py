@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 import vl_convert
 
-from harness import cli
+from harness.cli import main
 from harness.errors import EngineError, InputError
 from harness.judge import judge
 from harness.outcome import Cell
@@ -441,7 +441,7 @@ def _command(
 ) -> tuple[int | str | None, str, str]:
     monkeypatch.setattr("sys.argv", ["harness", "plot", *words])
     with pytest.raises(SystemExit) as caught:
-        cli.main()
+        main()
     out, err = capsys.readouterr()
     return caught.value.code, out, err
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from harness import cli
+from harness.cli import main
 from harness.errors import EngineError
 from harness.judge import judge
 from harness.model import Flow
@@ -179,7 +179,7 @@ def _command(
     where = ["dumbbell/link-sharing", "--clients", "ngtcp2", "--servers", "ngtcp2", "--store", str(folder)]
     monkeypatch.setattr("sys.argv", ["harness", "run", *where, *words])
     with pytest.raises(SystemExit) as caught:
-        cli.main()
+        main()
     out, err = capsys.readouterr()
     return caught.value.code, out, err.replace("\n", " ")
 

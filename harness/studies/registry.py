@@ -37,7 +37,7 @@ def claims(results: Sequence[CellResult]) -> str:
     return "\n".join(filter(None, made))
 
 
-def pages(results: Sequence[CellResult], there: Collection[str]) -> dict[str, str]:
+def study_pages(results: Sequence[CellResult], there: Collection[str]) -> dict[str, str]:
     """File below docs/ → its text. `there`: the files of figures that have been drawn."""
     parts: dict[str, list[str]] = {SHARED: [_HEAD]}
     for study in studies().values():

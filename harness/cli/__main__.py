@@ -1,0 +1,5 @@
+"""`python -m harness.cli`, for whoever has no script `harness` on their path."""
+
+from harness.cli.entry import main
+
+main()

@@ -1,0 +1,46 @@
+"""`harness compare`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from harness.cli.consoles import paper, print_json, print_text
+from harness.cli.environment import open_app
+from harness.cli.exits import FAILED
+from harness.cli.options import AsJson, AsMarkdown, Clients, Servers, StoredScenarios, StoreFolder
+from harness.cli.words import stored_cells
+from harness.errors import InputError
+
+
+def compare(
+    scenarios: StoredScenarios = None,
+    clients: Clients = "all",
+    servers: Servers = "all",
+    store: StoreFolder = None,
+    within: Annotated[str, typer.Option(help="Difference of the medians up to which the engines agree.")] = "3%",
+    markdown: AsMarkdown = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compare the two engines over stored runs of the same cells: medians, differences, and what explains them.
+
+    The exit code is 1 when engines disagree and nothing measured explains it.
+    """
+    from harness.reports import compare_views
+    from harness.reports.compare import comparisons
+    from harness.units import Percentage
+
+    try:
+        tolerance = Percentage.parse(within).fraction
+    except ValueError as error:
+        raise InputError(f"--within {within}: {error}", "for example 3%") from error
+    compared = comparisons(stored_cells(open_app(store), scenarios, clients, servers), within=tolerance)
+    if as_json:
+        print_json(compare_views.report(compared))
+    elif markdown:
+        print_text(compare_views.markdown(compared))
+    else:
+        compare_views.show(compared, paper())
+    if any(item.within is False and item.reason == "not_explained" for item in compared):
+        raise typer.Exit(FAILED)

@@ -1,0 +1,43 @@
+"""Where text goes: data to stdout, talk to stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from rich.console import Console
+
+from harness.errors import HarnessError
+
+
+def console() -> Console:
+    """Where talk goes."""
+    return Console(stderr=True, highlight=False)
+
+
+def paper() -> Console:
+    """Where tables go; wide enough for them where there is no terminal that says otherwise."""
+    made = Console(highlight=False)
+    return made if made.is_terminal else Console(highlight=False, width=max(made.width, 180))
+
+
+def print_json(content: dict[str, Any]) -> None:
+    """Print data on stdout."""
+    sys.stdout.write(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def print_text(text: str) -> None:
+    """Print text on stdout as it is, and end its last line."""
+    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+
+
+def complain(error: HarnessError) -> None:
+    """Say what went wrong, and what to do about it."""
+    talk = console()
+    lines = error.message.splitlines() or [""]
+    talk.print(f"error: {lines[0]}", style="red", soft_wrap=True, markup=False)
+    for line in lines[1:]:
+        talk.print(f"       {line}", soft_wrap=True, markup=False)
+    if error.hint:
+        talk.print(f"hint: {error.hint}", soft_wrap=True, markup=False)

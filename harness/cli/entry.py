@@ -1,0 +1,92 @@
+"""All commands as one program, and what becomes of what they raise."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from harness.cli.bench import bench
+from harness.cli.check import check
+from harness.cli.clean import clean
+from harness.cli.compare import compare
+from harness.cli.consoles import complain
+from harness.cli.divergence import divergence
+from harness.cli.exits import FAULT, INTERRUPTED
+from harness.cli.explain import explain
+from harness.cli.faults import fault
+from harness.cli.figures import figures
+from harness.cli.generate import generate
+from harness.cli.images import images
+from harness.cli.judge import judge
+from harness.cli.keep import keep
+from harness.cli.lab import lab
+from harness.cli.list import list_
+from harness.cli.measure import measure
+from harness.cli.plan import plan
+from harness.cli.plot import plot
+from harness.cli.report import reports
+from harness.cli.run import run
+from harness.cli.schema import schema
+from harness.cli.validate import validate
+from harness.errors import HarnessError
+
+#: Name → command, in the order of the help. A Typer has commands below it.
+COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {
+    "list": list_, "images": images, "validate": validate, "explain": explain, "schema": schema, "plan": plan,
+    "run": run, "report": reports, "compare": compare, "plot": plot, "measure": measure, "judge": judge, "lab": lab,
+    "clean": clean, "check": check, "divergence": divergence, "bench": bench,
+}  # fmt: skip
+#: For whoever works on the repository; the help does not show them.
+HIDDEN: dict[str, Callable[..., None]] = {"keep": keep, "generate": generate, "figures": figures}
+
+
+class _InOrder(TyperGroup):
+    """Typer lists commands first and then those that have commands below them."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*COMMANDS, *HIDDEN]
+
+
+cli = typer.Typer(
+    name="harness",
+    cls=_InOrder,
+    help="QUIC over long, lossy and shared paths: real implementations, real queues, verdicts.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=True,
+)
+for _name, _command in COMMANDS.items():
+    if isinstance(_command, typer.Typer):
+        cli.add_typer(_command, name=_name)
+    else:
+        cli.command(_name)(_command)
+for _name, _command in HIDDEN.items():
+    cli.command(_name, hidden=True)(_command)
+
+
+def main() -> None:
+    """Entry point: errors become one message, a hint and an exit code."""
+    # Who cancels a job, or closes its terminal, wants what Ctrl-C does: nothing left behind.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
+    try:
+        cli()
+    except HarnessError as error:
+        if os.environ.get("HARNESS_DEBUG"):
+            raise
+        complain(error)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except Exception as error:
+        if os.environ.get("HARNESS_DEBUG"):
+            raise
+        complain(fault(error))
+        sys.exit(FAULT)

@@ -1,0 +1,22 @@
+"""`harness measure`."""
+
+from __future__ import annotations
+
+from harness.cli.consoles import console
+from harness.cli.environment import open_app
+from harness.cli.options import Clients, Servers, StoredScenarios, StoreFolder
+from harness.cli.words import stored_cells
+
+
+def measure(
+    scenarios: StoredScenarios = None, clients: Clients = "all", servers: Servers = "all", store: StoreFolder = None
+) -> None:
+    """Measure stored runs again from their artefacts. Needs no Docker."""
+    app = open_app(store)
+    count = 0
+    for result in stored_cells(app, scenarios, clients, servers, every=True):
+        for run, _ in result.runs:
+            if (app.store.folder(run.cell.key, run.repetition) / "sim").is_dir():
+                app.measure(run)
+                count += 1
+    console().print(f"{count} runs measured")

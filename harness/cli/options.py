@@ -1,0 +1,53 @@
+"""The arguments and options that several commands have."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class KernelChoice(StrEnum):
+    """Whose queues a simulator uses."""
+
+    AUTO = "auto"
+    HOST = "host"
+    LAB = "lab"
+
+
+class EngineChoice(StrEnum):
+    """What runs a cell."""
+
+    COMPOSE = "compose"
+    VIRTUAL = "virtual"
+
+
+Scenarios = Annotated[list[str], typer.Argument(help="Scenario files, folders or names (satellite/medium, satellite).")]
+StoredScenarios = Annotated[list[str] | None, typer.Argument(help="Scenarios; all stored ones without.")]
+Clients = Annotated[str, typer.Option(help="Client implementations, separated by commas, or 'all'.")]
+Servers = Annotated[str, typer.Option(help="Server implementations, separated by commas, or 'all'.")]
+OneClient = Annotated[str, typer.Option(help="Client implementation.")]
+OneServer = Annotated[str, typer.Option(help="Server implementation.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+AsMarkdown = Annotated[bool, typer.Option("--markdown", help="Print Markdown on stdout.")]
+StoreFolder = Annotated[Path | None, typer.Option("--store", help="Folder of the results.")]
+Manifests = Annotated[list[Path] | None, typer.Option("--manifest", help="A further image.yaml, from anywhere.")]
+Kernel = Annotated[KernelChoice, typer.Option("--sim-kernel", help="Whose queues: auto, host or lab.")]
+OnEngine = Annotated[EngineChoice, typer.Option("--engine", help="compose (real time) or virtual (virtual time).")]
+Repeat = Annotated[int | None, typer.Option(help="Repetitions per cell, instead of the scenario's.", min=1)]
+Seed = Annotated[int, typer.Option(help="Seed of the emulated loss.", min=0)]
+Fresh = Annotated[bool, typer.Option(help="Run again what is stored.")]
+Strict = Annotated[bool, typer.Option(help="Inconclusive is a failure (exit code 4).")]
+Every = Annotated[bool, typer.Option("--every", help="Also cells that newer ones of other bits replace.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", help="What holds in every cell: NAME=VALUE (client.X, server.X, X for both, path.forward.X)."
+    ),
+]
+Vary = Annotated[
+    list[str] | None, typer.Option("--vary", help="A cell for each value: NAME=VALUE,VALUE… (names as for --set).")
+]
+Zip = Annotated[bool, typer.Option("--zip", help="Pair the values of several --vary instead of all with all.")]

@@ -1,0 +1,66 @@
+"""`harness plan`."""
+
+from __future__ import annotations
+
+from harness.cli.consoles import console, print_json, print_text
+from harness.cli.environment import open_app
+from harness.cli.options import (
+    AsJson,
+    Clients,
+    EngineChoice,
+    Kernel,
+    KernelChoice,
+    Manifests,
+    OnEngine,
+    Repeat,
+    Scenarios,
+    Seed,
+    Servers,
+    Settings,
+    StoreFolder,
+    Vary,
+    Zip,
+)
+from harness.cli.words import jobs_of, request_of
+
+
+def plan(
+    scenarios: Scenarios,
+    clients: Clients = "all",
+    servers: Servers = "all",
+    repeat: Repeat = None,
+    seed: Seed = 1,
+    engine: OnEngine = EngineChoice.COMPOSE,
+    sim_kernel: Kernel = KernelChoice.AUTO,
+    settings: Settings = None,
+    vary: Vary = None,
+    zipped: Zip = False,
+    store: StoreFolder = None,
+    manifest: Manifests = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the runs a request amounts to, which of them are stored, and how long the rest takes."""
+    from harness.lab import expected_seconds
+    from harness.plan import runs
+    from harness.reports import json_report
+
+    app = open_app(store, manifest)
+    request = request_of(app, scenarios, clients, servers, repeat, seed, engine, sim_kernel, settings, vary, zipped)
+    matrix = app.matrix(request, lambda event: None, pull=False)
+    planned = runs(matrix, request.repetitions)
+    done = app.stored(planned, frozenset({"infrastructure"}))
+    seconds = sum(expected_seconds(item.cell) for item in planned if (item.cell.key, item.repetition) not in done)
+    if as_json:
+        print_json(json_report.plan(planned, done, seconds))
+        return
+    for item in planned:
+        state = "stored" if (item.cell.key, item.repetition) in done else "to run"
+        cell = item.cell
+        extra = " ".join(f"{name}={value}" for name, value in cell.parameters.items())
+        pair = f"{cell.client.name}→{cell.server.name}"
+        print_text(f"{cell.key} {item.repetition:3} {state:7} {cell.scenario.name} {pair} {extra}".rstrip())
+    beside = jobs_of(None, engine)
+    minutes = f"about {seconds / beside / 60:.0f} min to run" + (f", {beside} at a time" if beside > 1 else "")
+    console().print(
+        f"{len(matrix)} cells, {len(planned)} runs, {len(done)} stored, {minutes} (builds not counted)", soft_wrap=True
+    )

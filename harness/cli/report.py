@@ -1,0 +1,101 @@
+"""`harness report` and the tables that are commands below it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from harness.cli.consoles import paper, print_json, print_text
+from harness.cli.environment import ROOT, open_app
+from harness.cli.options import AsJson, AsMarkdown, Clients, Every, Servers, StoredScenarios, StoreFolder
+from harness.cli.subcommands import WithSubcommands
+from harness.cli.words import stored_cells
+
+reports = typer.Typer(cls=WithSubcommands, invoke_without_command=True)
+
+
+@reports.callback()
+def report(
+    scenarios: StoredScenarios = None,
+    clients: Clients = "all",
+    servers: Servers = "all",
+    store: StoreFolder = None,
+    every: Every = False,
+    markdown: AsMarkdown = False,
+    grid: Annotated[
+        bool, typer.Option("--grid", help="Clients down, servers across: a figure or a reason a pair.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print the verdicts of stored runs; needs no Docker. The commands below print other tables."""
+    from harness.reports import grid as grid_report
+    from harness.reports import json_report, table
+    from harness.reports import markdown as markdown_report
+
+    tables = [command.name or "" for command in reports.registered_commands]
+    results = stored_cells(open_app(store), scenarios, clients, servers, every=every, instead=tables)
+    if as_json:
+        print_json(json_report.report(results))
+    elif markdown:
+        print_text(grid_report.markdown(results) if grid else markdown_report.report(results))
+    elif grid:
+        grid_report.show(results, paper())
+    else:
+        table.show(results, paper())
+
+
+@reports.command("metrics")
+def metrics(
+    scenarios: StoredScenarios = None,
+    clients: Clients = "all",
+    servers: Servers = "all",
+    store: StoreFolder = None,
+    every: Every = False,
+    markdown: AsMarkdown = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print the metrics of flows, bottleneck and network of stored runs with several flows."""
+    from harness.reports import flow_metrics
+
+    results = stored_cells(open_app(store), scenarios, clients, servers, every=every)
+    if as_json:
+        print_json(flow_metrics.report(results))
+    elif markdown:
+        print_text(flow_metrics.markdown(results))
+    else:
+        flow_metrics.show(results, paper())
+
+
+@reports.command("parameters")
+def parameters(markdown: AsMarkdown = False, as_json: AsJson = False) -> None:
+    """Print the vocabulary of parameters."""
+    from harness.reports import vocabulary
+
+    if as_json:
+        print_json(vocabulary.report())
+    elif markdown:
+        print_text(vocabulary.markdown())
+    else:
+        vocabulary.show(paper())
+
+
+@reports.command("defaults")
+def defaults(store: StoreFolder = None, markdown: AsMarkdown = False, as_json: AsJson = False) -> None:
+    """Print the defaults in force of every implementation, confirmed by stored runs where these show them."""
+    from harness.reports import defaults as view
+
+    results = [
+        result
+        for folder in ([store] if store else [ROOT / "results", ROOT / "results" / "checks"])
+        for result in open_app(folder).stored_results(lambda cell: True, every=True)
+    ]
+    catalogue = open_app().catalogue
+    known = [item for item, _ in catalogue.implementations().values() if item.parameters and item.speaks_quic]
+    made = view.defaults(known, view.observations(results))
+    if as_json:
+        print_json(view.report(made))
+    elif markdown:
+        print_text(view.markdown(made))
+    else:
+        view.show(made, paper())

@@ -1,0 +1,67 @@
+"""What is generated into the repository: schemas, compose/, and the pages and figures about the reference runs.
+
+Nothing here writes: `harness generate` and `harness figures` do, and a test holds the files against these texts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from harness.app import App
+from harness.catalogue import json_schema
+from harness.engines.compose_file import compose_text
+from harness.lab import build_lab
+from harness.model import Implementation, Scenario
+from harness.reports.by_hand import open_cell
+from harness.reports.readme import reference_page, with_parameters, with_results
+from harness.studies.registry import claims, figures, study_pages
+
+
+def pages(app: App) -> dict[Path, str]:
+    """File → its text, of a checkout whose store has the reference runs."""
+    return model_pages(app) | result_pages(app)
+
+
+def model_pages(app: App) -> dict[Path, str]:
+    """What follows from the model and the scenarios alone."""
+    root = app.places.root
+    by_hand = build_lab(open_cell(app.catalogue.find_scenarios(["satellite/medium"])[0]), 0)
+    return {
+        root / "scenarios" / "schema.json": json_schema(Scenario),
+        root / "images" / "schema.json": json_schema(Implementation),
+        root / "compose" / "lab.yaml": compose_text(by_hand),
+        root / "compose" / "plan" / "plan.json": json.dumps(by_hand.sim_plan(), indent=1) + "\n",
+    }
+
+
+def result_pages(app: App) -> dict[Path, str]:
+    """The pages with tables of runs. Of README.md and images/PARAMETERS.md only the marked parts change."""
+    root = app.places.root
+    results = app.stored_results(lambda cell: True)
+    known = [item for item, _ in app.catalogue.implementations().values() if item.speaks_quic]
+    readme, parameters = root / "README.md", root / "images" / "PARAMETERS.md"
+    drawn = {file.name for file in (root / "docs" / "figures").glob("*.svg")}
+    return {
+        readme: with_results(readme.read_text(encoding="utf-8"), results, claims(results)),
+        root / "results" / "reference" / "README.md": reference_page(results),
+        parameters: with_parameters(parameters.read_text(encoding="utf-8"), known, results),
+        **{root / "docs" / name: text for name, text in study_pages(results, drawn).items()},
+    }
+
+
+def drawings(app: App) -> Iterator[tuple[Path, str]]:
+    """The studies' figures, one after the other: file, SVG."""
+    from harness.plots.render import figures as figures_of
+    from harness.plots.render import svg
+    from harness.plots.stored import find_drawings
+
+    folder = app.places.root / "docs" / "figures"
+    shown = figures()
+    results = app.stored_results(lambda cell: cell.scenario.name in {one.scenario for one in shown})
+    for one in shown:
+        chosen = [result for result in results if one.is_of(result)]
+        for drawing in find_drawings(app.store, chosen, app.stored_results, (), None):
+            for made in figures_of(drawing.run, drawing.partner, (one.plot,)):
+                yield folder / one.file, svg(made)
