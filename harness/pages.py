@@ -15,7 +15,13 @@ from harness.engines.compose_file import compose_text
 from harness.lab import build_lab
 from harness.model import Implementation, Scenario
 from harness.reports.by_hand import open_cell
-from harness.reports.readme import reference_page, with_parameters, with_results
+from harness.reports.readme import (
+    reference_page,
+    with_implementations,
+    with_parameters,
+    with_results,
+    with_verdicts,
+)
 from harness.studies.registry import claims, figures, study_pages
 
 
@@ -37,14 +43,15 @@ def model_pages(app: App) -> dict[Path, str]:
 
 
 def result_pages(app: App) -> dict[Path, str]:
-    """The pages with tables of runs. Of README.md and images/PARAMETERS.md only the marked parts change."""
+    """The pages with tables of runs. Of README.md, docs/results.md and images/PARAMETERS.md only marked parts change."""
     root = app.places.root
     results = app.stored_results(lambda cell: True)
     known = [item for item, _ in app.catalogue.implementations().values() if item.speaks_quic]
-    readme, parameters = root / "README.md", root / "images" / "PARAMETERS.md"
+    readme, page, parameters = (root / name for name in ("README.md", "docs/results.md", "images/PARAMETERS.md"))
     drawn = {file.name for file in (root / "docs" / "figures").glob("*.svg")}
     return {
-        readme: with_results(readme.read_text(encoding="utf-8"), results, claims(results)),
+        readme: with_implementations(with_verdicts(readme.read_text(encoding="utf-8"), results), known),
+        page: with_results(page.read_text(encoding="utf-8"), results, claims(results)),
         root / "results" / "reference" / "README.md": reference_page(results),
         parameters: with_parameters(parameters.read_text(encoding="utf-8"), known, results),
         **{root / "docs" / name: text for name, text in study_pages(results, drawn).items()},
