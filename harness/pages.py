@@ -43,7 +43,7 @@ def model_pages(app: App) -> dict[Path, str]:
 
 
 def result_pages(app: App) -> dict[Path, str]:
-    """The pages with tables of runs. Of README.md, docs/results.md and images/PARAMETERS.md only marked parts change."""
+    """The pages with tables of runs. In README.md, docs/results.md and images/PARAMETERS.md marked parts change."""
     root = app.places.root
     results = app.stored_results(lambda cell: True)
     known = [item for item, _ in app.catalogue.implementations().values() if item.speaks_quic]

@@ -1,4 +1,4 @@
-"""The defaults in force of every implementation (N. Kuhn's table of parameters has the same rows), and whether stored runs confirm them.
+"""The defaults in force of every implementation, and whether stored runs confirm them.
 
 A default is what the manifest states. It is confirmed by what runs showed in which the parameter was not set.
 """
@@ -19,7 +19,7 @@ from harness.outcome import Observation
 from harness.parameters import PARAMETERS, ParameterValue, Role
 from harness.reports import CellResult
 
-#: The columns: those of N. Kuhn's slides (studies/in_sequence_satellite), and the others of the vocabulary that have defaults worth a column.
+#: The columns: those of N. Kuhn's table of parameters (studies/in_sequence_satellite), and others worth a column.
 SHOWN = (
     "max_udp_payload", "initial_cwnd", "initial_rtt", "ack_ratio", "max_ack_delay", "ack_delay_exponent",
     "congestion_control", "connection_window", "stream_window",

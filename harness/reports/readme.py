@@ -36,8 +36,8 @@ def with_implementations(text: str, implementations: Sequence[Implementation]) -
     tested = [item.name for item in implementations if item.tested]
     others = [item.name for item in implementations if not item.tested]
     content = (
-        f"Built here and tested ({len(tested)}): {', '.join(tested)}.\n"
-        f"By manifest alone, never run by us ({len(others)}): {', '.join(others)}.\n"
+        f"* Built here and tested ({len(tested)}): {', '.join(tested)}.\n"
+        f"* By manifest alone, never run by us ({len(others)}): {', '.join(others)}.\n"
     )
     return between(text, "implementations", content, "the README")
 

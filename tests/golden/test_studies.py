@@ -16,8 +16,8 @@ from harness.reports import CellResult, flow_metrics
 from harness.reports.markdown import line
 from harness.studies import SHARED
 from harness.studies.in_sequence_satellite.page import claim, satellite
-from harness.studies.registry import figures, studies, study_pages
 from harness.studies.red_droptail.page import queues
+from harness.studies.registry import figures, studies, study_pages
 from tests.examples import ROOT, SIM, catalogue, images
 
 KNOWN = {name: one for name, (one, _) in catalogue().implementations().items()}

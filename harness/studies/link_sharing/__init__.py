@@ -17,7 +17,5 @@ STUDY = Study(
     source=SOURCE,
     text=sharing,
     place=2,
-    figures=tuple(
-        Figure("dumbbell/link-sharing", "ngtcp2", plot, caption, _RENO) for plot, caption in _PLOTS.items()
-    ),
+    figures=tuple(Figure("dumbbell/link-sharing", "ngtcp2", plot, caption, _RENO) for plot, caption in _PLOTS.items()),
 )
