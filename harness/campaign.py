@@ -18,8 +18,9 @@ from harness.errors import EngineError
 from harness.events import BuildEnded, BuildStarted, Listener, RunStarted, RunsWait
 from harness.outcome import Cell
 from harness.plan import PlannedRun
-from harness.reports import CellResult, counted
+from harness.results import CellResult
 from harness.schedule import LANES, Step, Work, awaited, next_run, next_step, seconds_left
+from harness.text import counted
 
 #: Seconds after which the main thread looks up: a signal that another thread was given does not wake it.
 PULSE = 0.5

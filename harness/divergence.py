@@ -13,6 +13,7 @@ from harness.errors import EngineError, ResultError
 from harness.events import Listener, PhaseStarted
 from harness.outcome import Cell, Run
 from harness.plan import PlannedRun
+from harness.provenance import Provenance
 from harness.runner import run_once
 from harness.store import RUN, Store, read_run
 from harness.traces.calls import first_other_call, read_calls
@@ -41,7 +42,7 @@ def repeated(
     Runs and traces are left in `folder`: that of the first, and of the one that was compared last. HarnessError when
     the ground failed.
     """
-    made = app.made(cell, listen)
+    made = app.inventory.made(cell, listen)
     first, place = _run(app, made, folder / "first", options, listen)
     divergence, number = Divergence(), 1
     while divergence.identical and number < times:
@@ -58,7 +59,9 @@ def _run(app: App, cell: Cell, folder: Path, options: Options, listen: Listener)
     trace, store = folder / TRACE, Store(folder)
     core = min(os.sched_getaffinity(0))
     engine = VirtualEngine(app.places.cache, [core], options.log_limit, options.stall, trace=trace.resolve())
-    run, _ = run_once(PlannedRun(cell, 0), engine, store, {}, lambda phase: listen(PhaseStarted(cell, 0, phase)))
+    run, _ = run_once(
+        PlannedRun(cell, 0), engine, store, Provenance(), lambda phase: listen(PhaseStarted(cell, 0, phase))
+    )
     if not trace.exists():
         raise EngineError("the lab kernel wrote no trace of its system calls", f"see {folder}")
     return run, store.folder(cell.key, 0)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from harness.model import GilbertElliott, Link, Red
 from harness.path.arithmetic import size_bytes
-from harness.path.program import red_burst, red_log_weight
+from harness.path.red import red_burst, red_log_weight
 from harness.units import Duration, Percentage
 
 Floats = NDArray[np.float64]

@@ -67,6 +67,10 @@ class Cell(Fact):
     parameters: dict[str, ParameterValue]
     """Parameters asked for, as role.NAME; they are demands, not wishes."""
     seed: int
+    compiled: str = ""
+    """Digest of the lab that the cell amounts to (`harness.plan.compiled`)."""
+    engine_code: str = ""
+    """Digest of the engine's code (`harness.engines.code`)."""
     host_cpu: bool = False
     """In virtual time: endpoints are to see the host's processor, also where the lab's own could be had."""
     others: dict[str, Contestant] = {}
@@ -155,12 +159,18 @@ class Run(Fact):
     """In virtual time: SHA-256 of the lab kernel's file."""
     captures: dict[str, str] = {}
     """SHA-256 of the captures, by side: left, right."""
+    trail: str = ""
+    """Of the left capture (see `harness.traces.trail`): where another run parts from this one can be told by it."""
     random: dict[str, RandomBytes] = {}
     """In virtual time: the random bytes each endpoint was given."""
     effective: dict[str, ParameterValue] = {}
     """Parameters as set, those chosen by the harness included."""
     image_ids: dict[str, str] = {}
     """Image ID per role and for the simulator."""
+    contents: dict[str, str] = {}
+    """Digest of what was really in each image (see `harness.engines.contents`), by the names of `image_ids`."""
+    commit: str = ""
+    """Commit of the project that ran it, with + behind it where files had been changed; empty where it is not known."""
     host: dict[str, Any] = {}
     """Kernel, CPU model and count, load, steal share, memory, engine versions."""
     warnings: tuple[str, ...] = ()

@@ -45,7 +45,7 @@ def model_pages(app: App) -> dict[Path, str]:
 def result_pages(app: App) -> dict[Path, str]:
     """The pages with tables of runs. In README.md, docs/results.md and images/PARAMETERS.md marked parts change."""
     root = app.places.root
-    results = app.stored_results(lambda cell: True)
+    results = app.results.find(lambda cell: True)
     known = [item for item, _ in app.catalogue.implementations().values() if item.speaks_quic]
     readme, page, parameters = (root / name for name in ("README.md", "docs/results.md", "images/PARAMETERS.md"))
     drawn = {file.name for file in (root / "docs" / "figures").glob("*.svg")}
@@ -66,9 +66,9 @@ def drawings(app: App) -> Iterator[tuple[Path, str]]:
 
     folder = app.places.root / "docs" / "figures"
     shown = figures()
-    results = app.stored_results(lambda cell: cell.scenario.name in {one.scenario for one in shown})
+    results = app.results.find(lambda cell: cell.scenario.name in {one.scenario for one in shown})
     for one in shown:
         chosen = [result for result in results if one.is_of(result)]
-        for drawing in find_drawings(app.store, chosen, app.stored_results, (), None):
+        for drawing in find_drawings(app.store, chosen, app.results.find, (), None):
             for made in figures_of(drawing.run, drawing.partner, (one.plot,)):
                 yield folder / one.file, svg(made)

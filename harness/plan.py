@@ -1,7 +1,7 @@
 """Scenarios × implementations × parameters × repetitions → runs to do. Pure.
 
-A cell's key is the hash of what was asked for and of whom (results/README.md). Resume, cache, shard and merge
-are then one mechanism: `plan − store`.
+A cell's key is the hash of the lab it amounts to and of whose bits play in it (results/README.md). Resume, cache,
+shard and merge are then one mechanism: `plan − store`.
 """
 
 from __future__ import annotations
@@ -12,27 +12,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from harness.arguments import endpoint_arguments, interop_testcase
-from harness.lab import LAB_VERSION
+from harness.arguments import UnsupportedError
+from harness.lab import build_lab
 from harness.model import Implementation, Scenario
 from harness.outcome import Cell, Contestant, EngineName, Image, SimKernel
 from harness.parameters import ROLES, ParameterValue, Role
 from harness.sweep import Combine, Point, points
-
-#: Parts of a scenario that do not change what happens in a run, only what is read from it.
-_ONLY_READ = {
-    "title",
-    "description",
-    "references",
-    "objectives",
-    "repetitions",
-    "milestones",
-    "name",
-    "vary",
-    "combine",
-    "clients",
-    "servers",
-}
 
 
 @dataclass(frozen=True)
@@ -65,30 +50,53 @@ class PlannedRun:
 
 
 def cell_key(cell: Cell) -> str:
-    """16 hexadecimal digits of BLAKE2b over the canonical JSON of what the cell's runs depend on."""
-    scenario = cell.scenario.model_dump(mode="json", by_alias=True, exclude=_ONLY_READ)
-    client_words, server_words = endpoint_arguments(cell)
-    flows = [] if not cell.others else [
-        [cell.image(role, flow).identity, words]
-        for flow in range(len(cell.scenario.flows))
-        for role, words in zip(ROLES, endpoint_arguments(cell, flow), strict=True)
-    ]  # fmt: skip
+    """16 hexadecimal digits of BLAKE2b over what the cell's runs depend on.
+
+    The lab it amounts to, who plays in it, the identities of the images, the engine's code, and what was asked of
+    the endpoints, which a run must show. No titles, objectives or other words.
+    """
+    players = [(role, flow) for flow in range(len(cell.scenario.flows)) for role in ROLES]
     content = {
-        "lab": LAB_VERSION,
-        "scenario": scenario,
-        "client": [cell.client.name, cell.client_image.identity, client_words, cell.client.session],
-        "server": [cell.server.name, cell.server_image.identity, server_words],
-        "testcase": interop_testcase(cell),
+        "lab": cell.compiled,
+        "players": [[cell.implementation(*one).name, cell.image(*one).identity] for one in players],
         "sim": cell.sim_image.identity,
-        "sim_kernel": cell.sim_kernel,
-        "engine": cell.engine,
-        "parameters": cell.parameters,
-        "seed": cell.seed,
-        **({"flows": flows} if flows else {}),
-        **({"host_cpu": True} if cell.host_cpu else {}),
+        "engine": [cell.engine, cell.engine_code],
+        "asked": cell.parameters,
     }
+    return _digest(content)
+
+
+def compiled(cell: Cell) -> str:
+    """Digest of the lab that a cell amounts to: path program, hosts, flows, what each endpoint is told, seed.
+
+    Where somebody in it does not offer what is asked, there is no lab; then of what was asked, and why not.
+    """
+    try:
+        lab = build_lab(cell, 0)
+    except UnsupportedError as error:
+        asked = cell.scenario.model_dump(
+            mode="json", by_alias=True, include={"path", "flows", "ip_version", "protocol"}
+        )
+        who = [cell.client.name, cell.server.name, error.role, error.reason, error.detail]
+        return _digest({"unsupported": who, "asked": asked, "parameters": cell.parameters})
+    content = lab.model_dump(mode="json", exclude={"name", "sim_image", "effective"})
+    # What is shown to people, and names of images, whose bits are in the key by identity.
+    for flow in content["flows"]:
+        del flow["label"]
+    for host in content["hosts"]:
+        del host["image"]
+    return _digest(content)
+
+
+def _digest(content: Mapping[str, object]) -> str:
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def keyed(cell: Cell) -> Cell:
+    """A cell with the digest of its lab, and its key."""
+    made = cell.model_copy(update={"compiled": compiled(cell)})
+    return made.model_copy(update={"key": cell_key(made)})
 
 
 def points_of(request: Request) -> list[Point]:
@@ -119,13 +127,14 @@ def cells(
     sim_image: Image,
     others: Mapping[str, Implementation] | None = None,
     *,
+    engine_code: str = "",
     host_cpu: bool = False,
 ) -> list[Cell]:
     """The matrix, in the order scenario, parameters, client, server.
 
     `images` maps names to images, `others` the names that flows give to implementations. A scenario whose flows
-    name all the clients, or all the servers, has one cell for all of the matrix's. `host_cpu`: see `Cell`; it is of no
-    account in real time.
+    name all the clients, or all the servers, has one cell for all of the matrix's. `engine_code`, `host_cpu`: see
+    `Cell`; the latter is of no account in real time.
     """
     made = []
     for point in points_of(request):
@@ -145,10 +154,11 @@ def cells(
                 sim_kernel=request.sim_kernel,
                 parameters=dict(point.parameters),
                 seed=request.seed,
+                engine_code=engine_code,
                 host_cpu=host_cpu and request.engine == "virtual",
                 others=cast,
             )
-            made.append(cell.model_copy(update={"key": cell_key(cell)}))
+            made.append(keyed(cell))
     return made
 
 

@@ -29,8 +29,9 @@ from harness.events import (
     Warned,
 )
 from harness.outcome import Cell
-from harness.reports import beyond_the_pair, counted
 from harness.reports.table import verdict_text
+from harness.results import beyond_the_pair
+from harness.text import counted
 
 #: Longest silence without a terminal, seconds.
 SILENCE = 30.0

@@ -6,19 +6,28 @@ import datetime
 import os
 import platform
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from harness.arguments import UnsupportedError
-from harness.engines import Engine, EngineResult, Progress
+from harness.engines import Engine, Progress
+from harness.engines.contents import Contents
 from harness.engines.folder import file_digest
-from harness.lab import build_lab, transferred_bytes
+from harness.estimate import transferred_bytes
+from harness.lab import build_lab
 from harness.metrics import measure_with_series
 from harness.outcome import Cell, MeasuredRun, Outcome, Run
 from harness.plan import PlannedRun
+from harness.provenance import Provenance
 from harness.store import Store, disk_error
+from harness.traces import pcap
+from harness.traces.trail import trail
+
+#: A run's captures, by side, in its folder.
+CAPTURES = {side: f"sim/trace_node_{side}.pcap" for side in ("left", "right")}
 
 
 def space_needed(cell: Cell) -> int:
@@ -59,24 +68,26 @@ def _lines(file: str) -> list[str]:
 
 def capture_digests(folder: Path) -> dict[str, str]:
     """SHA-256 of a run's captures, by side; nothing of one that is not there."""
-    files = {side: folder / "sim" / f"trace_node_{side}.pcap" for side in ("left", "right")}
-    return {side: file_digest(file) for side, file in files.items() if file.exists()}
+    return {side: file_digest(folder / file) for side, file in CAPTURES.items() if (folder / file).exists()}
 
 
-def _unsupported(planned: PlannedRun, error: UnsupportedError) -> Run:
+def _unsupported(planned: PlannedRun, error: UnsupportedError, provenance: Provenance) -> Run:
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     outcome = Outcome(status="unsupported", role=error.role, reason=error.reason, detail=error.detail)
-    return Run(cell=planned.cell, repetition=planned.repetition, outcome=outcome, started_at=now)
+    return Run(
+        cell=planned.cell, repetition=planned.repetition, outcome=outcome, started_at=now, commit=provenance.commit
+    )
 
 
 def run_once(
-    planned: PlannedRun, engine: Engine, store: Store, versions: dict[str, str], progress: Progress
+    planned: PlannedRun, engine: Engine, store: Store, provenance: Provenance, progress: Progress
 ) -> tuple[Run, MeasuredRun | None]:
     """Execute one planned run and store it. EngineError when the ground failed; the run is then not stored."""
     store.require_space(space_needed(planned.cell))
     partial = store.begin(planned.cell.key, planned.repetition)
     try:
-        run, measured, series = _execute(planned, engine, partial, versions, progress)
+        run, measured, series, contents = _execute(planned, engine, partial, provenance, progress)
+        store.keep_contents(contents)
         store.finish(partial, run, measured, series)
     except OSError as error:
         store.abandon(partial)
@@ -88,32 +99,21 @@ def run_once(
 
 
 def _execute(
-    planned: PlannedRun, engine: Engine, folder: Path, versions: dict[str, str], progress: Progress
-) -> tuple[Run, MeasuredRun | None, pl.DataFrame | None]:
+    planned: PlannedRun, engine: Engine, folder: Path, provenance: Provenance, progress: Progress
+) -> tuple[Run, MeasuredRun | None, pl.DataFrame | None, Collection[Contents]]:
     try:
         lab = build_lab(planned.cell, planned.repetition)
     except UnsupportedError as error:
-        return _unsupported(planned, error), None, None
+        return _unsupported(planned, error, provenance), None, None, ()
     started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     before, begun = cpu_times(), time.monotonic()
     result = engine.run(lab, folder, progress)
     wall = time.monotonic() - begun
-    host = host_facts(before, cpu_times(), versions)
-    run = _run_of(planned, result, started, wall, host, dict(lab.effective), capture_digests(folder))
     progress("measure")
-    return run, *measure_with_series(folder, run)
-
-
-def _run_of(
-    planned: PlannedRun,
-    result: EngineResult,
-    started: str,
-    wall: float,
-    host: dict[str, Any],
-    effective: dict[str, Any],
-    captures: dict[str, str],
-) -> Run:
-    return Run(
+    contents = provenance.contents(
+        result.image_ids, {"sim": lab.sim_image, **{one.name: one.image for one in lab.hosts}}
+    )
+    run = Run(
         cell=planned.cell,
         repetition=planned.repetition,
         outcome=result.outcome,
@@ -125,10 +125,22 @@ def _run_of(
         sim_kernel=result.sim_kernel,
         cpu=result.cpu,
         lab_kernel=result.lab_kernel,
-        captures=captures,
+        captures=capture_digests(folder),
+        trail=_trail(folder) if engine.name == "virtual" else "",
         random=result.random,
-        effective=effective,
+        effective=dict(lab.effective),
         image_ids=result.image_ids,
-        host=host,
+        contents={name: one.digest for name, one in contents.items()},
+        commit=provenance.commit,
+        host=host_facts(before, cpu_times(), dict(provenance.versions)),
         warnings=result.warnings,
     )
+    return run, *measure_with_series(folder, run), contents.values()
+
+
+def _trail(folder: Path) -> str:
+    try:
+        return trail(pcap.parse((folder / CAPTURES["left"]).read_bytes()))
+    except (OSError, ValueError):
+        # Measuring says what the capture lacks.
+        return ""

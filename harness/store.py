@@ -4,6 +4,7 @@ Layout (documented in results/README.md)::
 
     runs/<cell key>/<repetition>/run.json, measured.json, series.parquet, artefacts …
     runs/<cell key>/replaced/<time>-<repetition>/   what a fresh run stood in for
+    images/<digest>.json                            what was in an image that runs name
     partial/<owner>-<cell key>-<repetition>/        a run in progress
 
 A run's folder is renamed into place when it is finished, so a crash of anything loses no finished run and
@@ -15,15 +16,19 @@ from __future__ import annotations
 import errno
 import itertools
 import json
+import os
 import shutil
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 from pydantic import ValidationError
 
+from harness.engines.contents import Contents
 from harness.engines.owner import lives, owner
 from harness.errors import EngineError, ResultError
 from harness.outcome import MeasuredRun, Run
@@ -118,6 +123,13 @@ class Store:
         except (OSError, pl.exceptions.PolarsError) as error:
             raise ResultError(f"{file}: no series: {error}", "remove it and measure the run again") from error
 
+    def contents(self, digest: str) -> Contents | None:
+        """What was in an image, by the digest that runs name; None where it is not known."""
+        try:
+            return Contents(**json.loads((self.root / "images" / f"{digest}.json").read_bytes()))
+        except (OSError, ValueError, TypeError):
+            return None
+
     # --- writing
 
     def require_space(self, needed: int) -> None:
@@ -168,6 +180,16 @@ class Store:
             unfinished = folder / f"{MEASURED}.new"
             unfinished.write_text(measured.model_dump_json(by_alias=True, indent=1))
             unfinished.replace(folder / MEASURED)
+
+    def keep_contents(self, contents: Iterable[Contents]) -> None:
+        """Write what is in images, each once, for the runs that name it by its digest."""
+        for one in contents:
+            file = self.root / "images" / f"{one.digest}.json"
+            if not file.exists():
+                file.parent.mkdir(parents=True, exist_ok=True)
+                unfinished = file.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
+                unfinished.write_text(json.dumps(asdict(one), indent=1))
+                unfinished.replace(file)
 
     def keep(self, run: Run, measured: MeasuredRun | None, series: pl.DataFrame | None = None) -> Path:
         """Keep a run's figures without its artefacts, in place of an earlier copy. For results/reference.

@@ -10,7 +10,7 @@ from harness.metrics import VERSION
 from harness.model import Implementation, Scenario
 from harness.outcome import LinkProof, MeasuredRun, Measurement, Observation, Outcome, Run, Transfer
 from harness.plan import Request, cells
-from harness.reports import CellResult
+from harness.results import CellResult
 from tests.examples import SIM, catalogue, images, implementation
 
 #: A server that remembers, untold, and a client that resumes.

@@ -8,7 +8,7 @@ from pathlib import Path
 from harness.judge import judge
 from harness.model import Scenario
 from harness.outcome import Cell, EngineName, LinkProof, MeasuredRun, Measurement, Outcome, Run, Status, Transfer
-from harness.reports import CellResult
+from harness.results import CellResult
 from tests.examples import cell, scenario
 
 Pair = tuple[Run, MeasuredRun | None]

@@ -26,8 +26,8 @@ from harness.fidelity import (
     tail_drop,
 )
 from harness.model import GilbertElliott, Link, Path
+from harness.path import PathProgram, compile_path
 from harness.path.arithmetic import burst_bytes, queue_bytes
-from harness.path.program import PathProgram, compile_path
 
 #: Layer-2 size of the packets, bytes, as in the published comparison of layouts.
 FRAME = 1250

@@ -56,4 +56,4 @@ def parts(one: Run, other: Run) -> tuple[str, ...]:
 
 def _here(app: App, role: Role) -> Sequence[Implementation]:
     """Who can play a role on this machine."""
-    return app.catalogue.find_implementations("all", role, app.absent())
+    return app.catalogue.find_implementations("all", role, app.inventory.absent())

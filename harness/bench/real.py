@@ -19,6 +19,7 @@ from harness.model import Implementation, Scenario
 from harness.outcome import Image
 from harness.path.arithmetic import FRAME
 from harness.plan import PlannedRun, Request, cells
+from harness.provenance import Provenance
 from harness.runner import run_once
 from harness.store import Store
 from harness.traces.counters import read_counters
@@ -118,13 +119,14 @@ class RealTime(Session):
 
     def _overhead(self) -> None:
         """Wall time of a cell minus its transfer, and where it goes."""
-        engine, store, versions = ComposeEngine(self.app.places.cache), Store(self.folder / "store"), daemon()
+        engine, store = ComposeEngine(self.app.places.cache), Store(self.folder / "store")
+        provenance = Provenance(daemon())
         cell = self.cell(scenario("overhead", "50 Mbit/s", "10 Mbit/s", size="2 MB"))
         overheads: list[float] = []
         phases: dict[str, list[float]] = {}
         for repetition in range(5):
             begun = time.monotonic()
-            run, measured = run_once(PlannedRun(cell, repetition), engine, store, versions, lambda phase: None)
+            run, measured = run_once(PlannedRun(cell, repetition), engine, store, provenance, lambda phase: None)
             wall = time.monotonic() - begun
             transfer = measured.value("completion") if measured else None
             if transfer is None:
@@ -144,10 +146,11 @@ class RealTime(Session):
 
     def _large(self) -> None:
         """The 250/3 Mbit/s case to its end, its link proof, and the time its analysis takes."""
-        engine, store, versions = ComposeEngine(self.app.places.cache), Store(self.folder / "store"), daemon()
+        engine, store = ComposeEngine(self.app.places.cache), Store(self.folder / "store")
+        provenance = Provenance(daemon())
         large = self.app.catalogue.find_scenarios(["satellite/large"])[0]
         cell = self.cell(large)
-        run, measured = run_once(PlannedRun(cell, 0), engine, store, versions, lambda phase: None)
+        run, measured = run_once(PlannedRun(cell, 0), engine, store, provenance, lambda phase: None)
         link = measured.link if measured else None
         self.console.print(
             f"satellite/large, ngtcp2→ngtcp2: {run.outcome.status} {run.outcome.detail}; link "

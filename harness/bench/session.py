@@ -92,6 +92,6 @@ class Session(ABC):
             parameters={f"server.{name}": value for name, value in parameters.items()},
         )  # fmt: skip
         cell = self.app.matrix(request, lambda event: None, pull=False)[0]
-        for build in self.app.builds_of(cell):
+        for build in self.app.inventory.builds_of(cell):
             self.app.images.make(build, self.announce)
         return cell

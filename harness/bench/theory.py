@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from harness.bench.links import Experiment, Row, symmetric
 from harness.engines.gauge import Arrivals, Passage, Stream, Train, Trial
 from harness.model import FRAME_HEADER, MTU, Scenario
-from harness.path.program import PathProgram, compile_path
+from harness.path import PathProgram, compile_path
 from harness.queueing import Inputs, Sizes, lindley, poisson_arrivals, wait_estimate
 
 Floats = NDArray[np.float64]

@@ -19,6 +19,7 @@ from harness.bench.theory import RENO_LOSS, RENO_SEGMENT, RENO_TIMER, reno_scena
 from harness.engines.virtual import VirtualEngine
 from harness.outcome import Cell, MeasuredRun, Run
 from harness.plan import PlannedRun
+from harness.provenance import Provenance
 from harness.reno import mathis, padhye
 from harness.runner import run_once
 from harness.store import Store
@@ -86,7 +87,7 @@ class VirtualTime(Session):
         return VirtualEngine(self.app.places.cache, self._cores[:jobs])
 
     def _measured(self, cell: Cell, engine: VirtualEngine, repetition: int = 0) -> tuple[Run, MeasuredRun | None]:
-        return run_once(PlannedRun(cell, repetition), engine, self._store, {}, lambda phase: None)
+        return run_once(PlannedRun(cell, repetition), engine, self._store, Provenance(), lambda phase: None)
 
     def _speed(self) -> None:
         cell = self.cell(scenario("speed", *RATES, delay=DELAY, size=SIZE), "virtual")

@@ -21,7 +21,7 @@ from harness.model import Implementation, Scenario
 from harness.outcome import Cell, proven_outcome
 from harness.parameters import ParameterValue, Role, Setting, other
 from harness.plan import Request
-from harness.reports import CellResult
+from harness.results import CellResult
 
 #: What others are checked against, in order of preference: known to work, and their qlog tells what a peer sent.
 REFERENCES = ("quic-go", "ngtcp2")
@@ -135,7 +135,7 @@ class _Subject:
             yield contract.transfer(run, role, protocol)
             if role not in seen:
                 seen.add(role)
-                yield from contract.refusals(self._app.made(cell, listen), role, engine)
+                yield from contract.refusals(self._app.inventory.made(cell, listen), role, engine)
                 if run.outcome.status == "completed":
                     folder = results[cell.key].folders[-1]
                     given = virtual_certificates(self._app.places.cache) / "cert.pem"

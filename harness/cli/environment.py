@@ -17,7 +17,7 @@ REFERENCE = ROOT / "results" / "reference"
 
 
 def open_app(store: Path | None = None, manifests: list[Path] | None = None) -> App:
-    """This checkout with a store (results/ without) and further implementations."""
+    """The checkout, with a store (results/ without) and further implementations."""
     from harness.app import App, Places
 
     state = Path(os.environ.get("HARNESS_STATE") or ROOT / ".state")

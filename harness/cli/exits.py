@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from harness.reports import CellResult
+    from harness.results import CellResult
 
 MET, FAILED, USAGE, INFRASTRUCTURE, UNDECIDED, FAULT, INTERRUPTED = 0, 1, 2, 3, 4, os.EX_SOFTWARE, 130
 

@@ -26,7 +26,7 @@ def images(
     chosen, absent = contestants(app, ",".join(names or ["all"]), generators=True)
     talk = Talk(console())
     with talk:
-        made = app.make_images(sorted(chosen), talk)
+        made = app.inventory.make(sorted(chosen), talk)
     if as_json:
         print_json(listing.images_json(made))
     else:

@@ -22,7 +22,5 @@ def judge(
     results = stored_cells(open_app(store), scenarios, clients, servers)
     for item in results:
         verdict = item.verdict
-        print_text(
-            f"{verdict.status:12} {item.cell.scenario.name} {item.name}: {verdict.reason}: {verdict.sentence}"
-        )
+        print_text(f"{verdict.status:12} {item.cell.scenario.name} {item.name}: {verdict.reason}: {verdict.sentence}")
     raise typer.Exit(exit_code(results, strict=strict))

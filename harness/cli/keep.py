@@ -33,7 +33,7 @@ def keep(
         for run, measured in result.runs:
             kept.store.keep(run, measured, app.store.series(run.cell.key, run.repetition) if series else None)
             count += 1
-    newest = {result.cell.key for result in kept.stored_results(lambda cell: True)}
+    newest = {result.cell.key for result in kept.results.find(lambda cell: True)}
     replaced = set(kept.store.cell_keys()) - newest
     for key in replaced:
         kept.store.drop(key)

@@ -14,9 +14,9 @@ def list_(as_json: AsJson = False, manifest: Manifests = None) -> None:
     app = open_app(manifests=manifest)
     scenarios = [app.catalogue.scenario(file) for file in app.catalogue.scenario_files()]
     entries = [
-        listing.Entry(item, here, None if here else app.why_absent(item))
+        listing.Entry(item, here, None if here else app.inventory.why_absent(item))
         for item, _ in app.catalogue.implementations().values()
-        for here in [app.is_here(item)]
+        for here in [app.inventory.has(item)]
     ]
     if as_json:
         print_json(json_report.catalogue(scenarios, entries))

@@ -17,6 +17,6 @@ def measure(
     for result in stored_cells(app, scenarios, clients, servers, every=True):
         for run, _ in result.runs:
             if (app.store.folder(run.cell.key, run.repetition) / "sim").is_dir():
-                app.measure(run)
+                app.results.measure(run)
                 count += 1
     console().print(f"{count} runs measured")

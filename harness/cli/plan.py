@@ -40,7 +40,7 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Print the runs a request amounts to, which of them are stored, and how long the rest takes."""
-    from harness.lab import expected_seconds
+    from harness.estimate import expected_seconds
     from harness.plan import runs
     from harness.reports import json_report
 
@@ -48,7 +48,7 @@ def plan(
     request = request_of(app, scenarios, clients, servers, repeat, seed, engine, sim_kernel, settings, vary, zipped)
     matrix = app.matrix(request, lambda event: None, pull=False)
     planned = runs(matrix, request.repetitions)
-    done = app.stored(planned, frozenset({"infrastructure"}))
+    done = app.results.done(planned, frozenset({"infrastructure"}))
     seconds = sum(expected_seconds(item.cell) for item in planned if (item.cell.key, item.repetition) not in done)
     if as_json:
         print_json(json_report.plan(planned, done, seconds))

@@ -28,7 +28,10 @@ def report(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print the verdicts of stored runs; needs no Docker. The commands below print other tables."""
+    """Print the verdicts of stored runs; needs no Docker.
+
+    The commands below print other tables.
+    """
     from harness.reports import grid as grid_report
     from harness.reports import json_report, table
     from harness.reports import markdown as markdown_report
@@ -88,7 +91,7 @@ def defaults(store: StoreFolder = None, markdown: AsMarkdown = False, as_json: A
     results = [
         result
         for folder in ([store] if store else [ROOT / "results", ROOT / "results" / "checks"])
-        for result in open_app(folder).stored_results(lambda cell: True, every=True)
+        for result in open_app(folder).results.find(lambda cell: True, every=True)
     ]
     catalogue = open_app().catalogue
     known = [item for item, _ in catalogue.implementations().values() if item.parameters and item.speaks_quic]

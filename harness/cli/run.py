@@ -37,7 +37,7 @@ from harness.errors import reason
 if TYPE_CHECKING:
     from harness.app import App
     from harness.events import Listener
-    from harness.reports import CellResult
+    from harness.results import CellResult
 
 
 def run(
@@ -116,7 +116,7 @@ def _draw_figures(app: App, results: list[CellResult], processes: int, listen: L
         from harness.plots.missing import draw_missing
 
         made = draw_missing(
-            app.store, chosen, app.stored_results, target, app.places.cache, processes,
+            app.store, chosen, app.results.find, target, app.places.cache, processes,
             lambda text: talk.print(text, soft_wrap=True),
         )  # fmt: skip
     except KeyboardInterrupt:

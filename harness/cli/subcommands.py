@@ -23,8 +23,9 @@ class WithSubcommands(TyperGroup):
             ctx.allow_interspersed_args = True
             return super().parse_args(ctx, args)
         super().parse_args(ctx, [])
-        ctx.args = [words[0], *args[: len(args) - len(words)], *words[1:]]
-        return ctx.args
+        left = [words[0], *args[: len(args) - len(words)], *words[1:]]
+        ctx.args = left
+        return left
 
     def invoke(self, ctx: Any) -> Any:
         """Call the command that was named, or what the group itself does."""

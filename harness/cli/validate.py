@@ -16,7 +16,7 @@ def validate(
     files: Annotated[list[Path] | None, typer.Argument(help="Files; all of the repository's without.")] = None,
 ) -> None:
     """Check scenario and image files without running anything."""
-    from harness.app import validate as check
+    from harness.validation import validate as check
 
     app = open_app()
     problems = check(app.catalogue, files or [])

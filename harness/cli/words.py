@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from harness.model import Implementation
     from harness.outcome import Cell
     from harness.plan import Request
-    from harness.reports import CellResult
+    from harness.results import CellResult
 
 
 def request_of(
@@ -41,7 +41,7 @@ def request_of(
                 "--sim-kernel host: virtual time needs the lab kernel", "leave it out, or use --engine compose"
             )
         kernel = KernelChoice.LAB
-    absent = app.absent() if "all" in (clients, servers) else {}
+    absent = app.inventory.absent() if "all" in (clients, servers) else {}
     if absent:
         console().print(f"left out of 'all', not built here ('harness list' says why): {', '.join(absent)}")
     return Request(
@@ -103,12 +103,12 @@ def stored_cells(
             and (servers == "all" or cell.server.name in servers.split(","))
         )
 
-    return app.stored_results(wanted, every=every)
+    return app.results.find(wanted, every=every)
 
 
 def contestants(app: App, words: str, *, generators: bool = False) -> tuple[dict[str, Implementation], dict[str, str]]:
     """Implementations by name, whatever they play, and those that 'all' leaves out: name → why."""
-    absent = app.absent() if words == "all" else {}
+    absent = app.inventory.absent() if words == "all" else {}
     if generators and words == "all":
         return {name: one for name, (one, _) in app.catalogue.implementations().items() if name not in absent}, absent
     roles = [app.catalogue.find_implementations(words, role, absent) for role in ("client", "server")]

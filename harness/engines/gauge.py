@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from harness.engines.docker import tail
 from harness.engines.guest import LAB, STALL, Guest
 from harness.errors import EngineError
-from harness.path.program import PathProgram
+from harness.path import PathProgram
 
 _INIT = ["/usr/bin/python3", "-S", "-m", "simulator.gauge"]
 #: When a gauge's clock starts, ns since the epoch: any time will do, but the same always.

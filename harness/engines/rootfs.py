@@ -40,10 +40,20 @@ class RootFs:
     stop_signal: int
 
 
+def exported_folder(cache: Path, image_id: str) -> Path:
+    """Where the files of an image are, if it was exported; `image_id`: sha256:…."""
+    return _place(cache, image_id) / "rootfs"
+
+
+def _place(cache: Path, image_id: str) -> Path:
+    return cache.resolve() / "rootfs" / image_id.removeprefix("sha256:")[:24]
+
+
 class RootFileSystems:
     """The exported images of one cache folder."""
 
     def __init__(self, cache: Path) -> None:
+        self._cache = cache
         self._folder = cache.resolve() / "rootfs"
 
     def known(self, reference: str) -> RootFs | None:
@@ -68,8 +78,7 @@ class RootFileSystems:
         return self._export(reference, image)
 
     def _export(self, reference: str, image: dict[str, Any]) -> RootFs:
-        identity = str(image["Id"]).removeprefix("sha256:")
-        folder = self._folder / identity[:24]
+        folder = _place(self._cache, str(image["Id"]))
         if (folder / "image.json").exists():
             made = _read(folder / "image.json")
             if made.reference == reference:

@@ -18,7 +18,7 @@ from harness.metrics.view import RunView
 from harness.model import FRAME_HEADER, Link
 from harness.outcome import DirectionProof, LinkProof
 from harness.path.arithmetic import FRAME, bucket_share
-from harness.path.program import COLD_GAP
+from harness.path.bottleneck import COLD_GAP
 from harness.traces.counters import total
 
 #: Delay above (or, for rounding of µs captures and clock reads, hardly below) what was asked, ns.

@@ -12,8 +12,9 @@ from pathlib import Path
 from harness.errors import reason
 from harness.plots.render import PAGE, Format, names_on, write
 from harness.plots.stored import Search, Subject, find_subjects, folder_name
-from harness.reports import CellResult, counted
+from harness.results import CellResult
 from harness.store import Store
+from harness.text import counted
 
 #: What is drawn without being asked for: PNGs take as long as everything else together.
 FORMATS = (Format.SVG, Format.HTML)

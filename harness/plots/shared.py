@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from harness.model import Scenario
-from harness.reports import CellResult
+from harness.results import CellResult
 
 
 def is_shared(scenario: Scenario) -> bool:

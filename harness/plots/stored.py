@@ -11,7 +11,7 @@ from harness.errors import InputError, did_you_mean
 from harness.outcome import Cell, MeasuredRun, Run
 from harness.plots.pairs import beside, is_red
 from harness.plots.view import Drawn
-from harness.reports import CellResult
+from harness.results import CellResult
 from harness.store import MEASURED, RUN, SERIES, Store
 
 Span = tuple[float, float]

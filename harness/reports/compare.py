@@ -14,8 +14,8 @@ from harness.model import Scenario
 from harness.outcome import Direction, EngineName
 from harness.parameters import ParameterValue
 from harness.path.arithmetic import bucket_share
-from harness.reports import CellResult
 from harness.reports.compare_figures import CpuRole, CpuUse, Side, cores_of, cpu_of, difference_of, kind_of, side_of
+from harness.results import CellResult
 from harness.stats import ENOUGH
 
 #: Median difference that counts as none, as a part of the real-time median.
@@ -98,7 +98,7 @@ def comparisons(
 ) -> list[Comparison]:
     """Compare the engines point by point, one entry per metric, in order of scenario, client and server.
 
-    `results` hold at most one cell per point and engine, as `App.stored_results` gives them; `metrics` are those of
+    `results` hold at most one cell per point and engine, as `StoredResults.find` gives them; `metrics` are those of
     `default_metrics` without; `within` is a part (0.03 for 3 %). What cannot be compared is an entry too. Raises
     ValueError for a negative tolerance, and for a second cell of the same point and engine.
     """

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harness.outcome import Direction, EngineName, Interval, MeasuredRun, Run, Transfer, proven_outcome
-from harness.reports import CellResult
+from harness.results import CellResult
 from harness.stats import interval
 
 CpuRole = Literal["client", "server", "sim"]

@@ -17,7 +17,7 @@ from rich.table import Table
 from harness.model import Implementation
 from harness.outcome import Observation
 from harness.parameters import PARAMETERS, ParameterValue, Role
-from harness.reports import CellResult
+from harness.results import CellResult
 
 #: The columns: those of N. Kuhn's table of parameters (studies/in_sequence_satellite), and others worth a column.
 SHOWN = (

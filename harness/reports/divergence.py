@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from harness.outcome import RandomBytes
-from harness.reports import counted
+from harness.text import counted
 from harness.traces.calls import Call, CallDivergence
 from harness.traces.divergence import Divergence, Packet, PacketDivergence
 

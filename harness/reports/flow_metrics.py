@@ -11,8 +11,9 @@ from rich.table import Table
 
 from harness.lab import flow_label
 from harness.outcome import Interval, flow_prefix
-from harness.reports import CellResult, counted
 from harness.reports.markdown import line
+from harness.results import CellResult
+from harness.text import counted
 
 #: Rows of the tables in their order: (metric, unit). What no run has is left out.
 FLOW = (

@@ -8,9 +8,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from harness.reports import CellResult, by_scenario
+from harness.reports import by_scenario
 from harness.reports.parameters import asked
 from harness.reports.table import SYMBOLS
+from harness.results import CellResult
 
 #: What a pair's figure is.
 METRIC = "completion"

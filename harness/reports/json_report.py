@@ -10,9 +10,9 @@ from typing import Any
 from harness.model import Scenario
 from harness.outcome import LinkProof
 from harness.plan import PlannedRun
-from harness.reports import CellResult
 from harness.reports.listing import Entry
 from harness.reports.resumed import seed_of
+from harness.results import CellResult
 
 SCHEMA = 1
 

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from harness.errors import HarnessError
+from harness.engines.building import MadeImage
 from harness.model import Implementation, Scenario
 from harness.parameters import PARAMETERS, Role
 
@@ -40,20 +40,6 @@ class Entry:
         if self.here:
             return "here"
         return f"not built yet (about {self.implementation.build_time})"
-
-
-@dataclass(frozen=True)
-class MadeImage:
-    """One image after a build."""
-
-    reference: str
-    size: int
-    """Bytes, all layers together."""
-    seconds: float
-    was_there: bool
-    """Nothing had to be built."""
-    error: HarnessError | None = None
-    """Why there is none."""
 
 
 def _parameters(entry: Entry) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from harness.reports import CellResult, by_scenario, effort, effort_of
+from harness.reports import by_scenario, effort, effort_of
 from harness.reports.parameters import asked
 from harness.reports.resumed import footnotes, marked, seed_of
 from harness.reports.table import SYMBOLS, asked_and_seen, columns, interval_text, reference_lines
+from harness.results import CellResult
 
 
 def line(cells: Sequence[str]) -> str:

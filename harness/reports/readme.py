@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from harness.errors import InputError
 from harness.model import Implementation
-from harness.reports import CellResult, compare_views, defaults, grid, vocabulary
+from harness.reports import compare_views, defaults, grid, vocabulary
 from harness.reports.compare import comparisons
 from harness.reports.markdown import report, summary
+from harness.results import CellResult
 
 #: The scenario that `make run` runs: its verdicts stand in the README, its tables on the page of results.
 SHOWN = "satellite/medium"

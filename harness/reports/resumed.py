@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from harness.model import Flow
 from harness.outcome import Cell
-from harness.reports import CellResult
+from harness.results import CellResult
 
 #: What stands behind a repeat's figures that rest on an earlier connection, and begins the line that says so.
 MARK = "†"

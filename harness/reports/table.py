@@ -12,9 +12,10 @@ from harness.model import Objective, Scenario
 from harness.outcome import Cell, Interval, flow_prefix
 from harness.parameters import PARAMETERS
 from harness.path import ack_limited_time, ideal_time, slow_start_time
-from harness.reports import CellResult, by_scenario, effort, is_absence
+from harness.reports import by_scenario, effort
 from harness.reports.parameters import Asked, asked
 from harness.reports.resumed import footnotes, marked, seed_of
+from harness.results import CellResult, is_absence
 from harness.units import Size
 
 _ACK_RATIO = "client.ack_ratio"

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from harness.reports import CellResult
 from harness.reports.parameters import sort_key
+from harness.results import CellResult
 
 #: The page that studies share which have none of their own.
 SHARED = "documents.md"

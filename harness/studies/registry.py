@@ -7,7 +7,7 @@ import pkgutil
 from collections.abc import Collection, Sequence
 from functools import cache
 
-from harness.reports import CellResult
+from harness.results import CellResult
 from harness.studies import SHARED, Figure, Study
 
 _HEAD = (

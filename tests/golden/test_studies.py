@@ -12,8 +12,9 @@ from harness.judge import judge
 from harness.metrics import VERSION
 from harness.outcome import LinkProof, MeasuredRun, Measurement, Outcome, Run
 from harness.plan import Request, cells, named, points_of
-from harness.reports import CellResult, flow_metrics
+from harness.reports import flow_metrics
 from harness.reports.markdown import line
+from harness.results import CellResult
 from harness.studies import SHARED
 from harness.studies.in_sequence_satellite.page import claim, satellite
 from harness.studies.red_droptail.page import queues

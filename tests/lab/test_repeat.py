@@ -17,7 +17,7 @@ from harness.engines.virtual import HOST_CPU
 from harness.model import Implementation
 from harness.outcome import Cell, MeasuredRun, Run
 from harness.plan import Request
-from harness.reports import CellResult
+from harness.results import CellResult
 from tests.examples import ROOT
 from tests.lab.conftest import LINKS, Harness, Manifest, build_image
 from tests.lab.test_flows import DUMBBELL, POISSON, QUIC

@@ -27,7 +27,7 @@ from harness.engines.images import Images
 from harness.engines.rootfs import RootFileSystems
 from harness.errors import EngineError
 from harness.model import Path as EmulatedPath
-from harness.path.program import PathProgram, compile_path
+from harness.path import PathProgram, compile_path
 from tests.examples import ROOT, link
 
 #: Layouts A and F of the published comparison (kernel 6.1.192 and 7.2.13, virtual time): ms and Mbit/s.

@@ -12,9 +12,9 @@ from harness.judge import judge
 from harness.metrics import measure
 from harness.metrics.delivery import FILE, PACKETS
 from harness.outcome import MeasuredRun, Run, proven_outcome
-from harness.reports import CellResult
 from harness.reports.json_report import report
 from harness.reports.markdown import report as markdown
+from harness.results import CellResult
 from harness.store import read_run
 
 DATA = Path(__file__).parent / "data"

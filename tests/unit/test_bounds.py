@@ -9,7 +9,7 @@ import pytest
 
 from harness.cli.environment import REFERENCE, open_app
 from harness.model import Scenario
-from harness.reports import CellResult
+from harness.results import CellResult
 from harness.studies.picoquic_bounds.claims import NOTES
 from harness.studies.picoquic_bounds.page import FOLDER, bounds, held, row, simulated_rate
 from harness.units import Rate
@@ -165,7 +165,7 @@ def test_the_paths_are_told() -> None:
 def test_no_note_outlives_its_reason() -> None:
     """Every note stands on the page that is made from the reference runs, where they have its test."""
     assert {FOLDER + test.replace("_", "-") for test in NOTES} <= {one.name for one in ALL}
-    stored = open_app(REFERENCE).stored_results(lambda cell: cell.scenario.name.startswith(FOLDER))
+    stored = open_app(REFERENCE).results.find(lambda cell: cell.scenario.name.startswith(FOLDER))
     for one in held(stored):
         if one.test in NOTES:
             assert row(one)[WHY] == NOTES[one.test].text, f"the note on {one.test} explains nothing: take it out"

@@ -15,7 +15,7 @@ from harness.cli.entry import COMMANDS, HIDDEN
 from harness.cli.exits import INTERRUPTED, USAGE, exit_code
 from harness.errors import EngineError
 from harness.outcome import Outcome, Run, Verdict
-from harness.reports import CellResult
+from harness.results import CellResult
 from tests.examples import ROOT, catalogue, cell
 
 
@@ -92,9 +92,7 @@ def test_what_a_table_does_not_know_is_wrong_usage(
 def test_the_help_waits_for_nothing_heavy_and_shows_the_commands_in_order() -> None:
     """What draws, computes or parses takes longer to import than everything else together."""
     said = "import sys; from harness.cli import main\ntry: main()\nfinally: print(*sys.modules, file=sys.stderr)"
-    done = subprocess.run(
-        [sys.executable, "-c", said, "--help"], capture_output=True, text=True, check=False, cwd=ROOT
-    )
+    done = subprocess.run([sys.executable, "-c", said, "--help"], capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0
     heavy = {"polars", "altair", "numpy", "scipy", "pydantic", "yaml", "cryptography", "jinja2"}
     assert not heavy & set(done.stderr.split())
@@ -192,7 +190,7 @@ def test_bad_input_is_one_error_with_a_hint_and_exit_2(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], message: str, hint: str
 ) -> None:
     # Nothing here needs Docker: the words are wrong before it would be asked.
-    monkeypatch.setattr("harness.app.App.absent", lambda self: {})
+    monkeypatch.setattr("harness.app.inventory.Inventory.absent", lambda self: {})
     code, out, err = _run(capsys, monkeypatch, *words)
     assert code == 2
     assert out == ""
@@ -237,7 +235,7 @@ def test_infrastructure_is_exit_3(capsys: pytest.CaptureFixture[str], monkeypatc
     def refuse(*_: object, **__: object) -> None:
         raise EngineError("the disk is full: /x", "free space")
 
-    monkeypatch.setattr("harness.app.App.stored_results", refuse)
+    monkeypatch.setattr("harness.app.stored.StoredResults.find", refuse)
     code, _, err = _run(capsys, monkeypatch, "report")
     assert code == 3
     assert "error: the disk is full: /x\nhint: free space" in err
@@ -251,7 +249,7 @@ def test_a_failed_build_costs_its_runs_and_not_the_table(
             "1 image could not be built (quiche): 7 runs left out", "the reason is above", [_result("pass", ())]
         )
 
-    monkeypatch.setattr("harness.app.App.absent", lambda self: {})
+    monkeypatch.setattr("harness.app.inventory.Inventory.absent", lambda self: {})
     monkeypatch.setattr("harness.app.App.run", refuse)
     code, out, err = _run(capsys, monkeypatch, "run", "satellite/medium", "--no-figures")
     assert code == 3

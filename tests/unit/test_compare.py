@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 
 from harness.outcome import DirectionProof, Image, LinkProof, MeasuredRun
-from harness.reports import CellResult
 from harness.reports.compare import BOUND, Comparison, comparisons, default_metrics
 from harness.reports.compare_views import markdown, report, show
+from harness.results import CellResult
 from tests.comparisons import completions, repeating, result, run
 from tests.examples import cell, implementation, link, path, scenario
 

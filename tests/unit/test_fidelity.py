@@ -20,7 +20,7 @@ from harness.fidelity import (
     tail_drop,
 )
 from harness.model import GilbertElliott, Link
-from harness.path.program import compile_path
+from harness.path import compile_path
 from harness.units import Duration, Percentage
 from tests.examples import link, path
 

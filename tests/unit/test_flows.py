@@ -10,7 +10,8 @@ from pydantic import ValidationError
 
 from harness.arguments import UnsupportedError
 from harness.errors import InputError
-from harness.lab import Lab, build_lab, served_size
+from harness.lab import Lab, build_lab
+from harness.lab.endpoints import served_size
 from harness.model import Flow, Implementation, Scenario
 from harness.outcome import Cell
 from harness.plan import Request, cells, named, points_of

@@ -6,22 +6,25 @@ from pathlib import Path
 
 import pytest
 
-from harness.app import App, Options, Places, _Ground
+from harness.app import App, Options, Places
+from harness.app.attempts import Attempts
+from harness.app.ground import CheckoutGround
 from harness.engines.compose import ComposeEngine
 from harness.engines.images import Build
 from harness.engines.quiet import Patience
-from harness.events import RunFinished, Warned
+from harness.events import Listener, RunFinished, Warned
 from harness.metrics import VERSION
 from harness.outcome import Cell, LinkProof, MeasuredRun, Outcome, Run
 from harness.plan import PlannedRun, Request
+from harness.provenance import Provenance
 from tests.examples import ROOT
 
 
 @pytest.fixture
 def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> App:
     """A checkout on a machine that has no image yet."""
-    monkeypatch.setattr("harness.app.inspect_image", lambda reference: None)
-    monkeypatch.setattr("harness.engines.images.inspect_image", lambda reference: None)
+    for module in ("harness.app.inventory", "harness.app.ground", "harness.engines.images"):
+        monkeypatch.setattr(f"{module}.inspect_image", lambda reference: None)
     return App(Places(ROOT, tmp_path / "store", tmp_path / "state", tmp_path / "cache"))
 
 
@@ -31,8 +34,14 @@ def _cell(app: App, client: str, server: str) -> Cell:
     return app.matrix(request, lambda event: None, pull=False)[0]
 
 
-def _ground(app: App) -> _Ground:
-    return _Ground(app, ComposeEngine(app.places.cache), Options(), {}, lambda event: None)
+def _attempts(app: App, options: Options, patience: Patience, listen: Listener) -> Attempts:
+    return Attempts(ComposeEngine(app.places.cache), app.store, app.results, options, patience, Provenance(), listen)
+
+
+def _ground(app: App) -> CheckoutGround:
+    return CheckoutGround(
+        app.images, app.inventory, app.contents, _attempts(app, Options(), Patience(0), lambda event: None)
+    )
 
 
 @pytest.mark.parametrize(("lacks", "simulators"), [(True, {"sim", "lab-kernel"}), (False, {"sim"})])
@@ -79,7 +88,7 @@ def test_the_answer_of_the_kernel_is_asked_for_once_and_changes_what_is_needed(
 
 
 def test_what_is_there_is_not_built(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.app.inspect_image", lambda reference: {})
+    monkeypatch.setattr("harness.app.ground.inspect_image", lambda reference: {})
     asked: list[bool] = []
     # The kernel was not asked yet, though the image that asks is there: so it is asked now.
     monkeypatch.setattr(app.images, "settle_sim", lambda announce: asked.append(True))
@@ -98,7 +107,7 @@ def test_of_what_is_stored_only_what_is_planned_counts(app: App) -> None:
         app.store.finish(app.store.begin(cell.key, repetition), run, measured)
     planned = [PlannedRun(cell, repetition) for repetition in range(4)]
     # The first has not been measured, and nobody asks for the last.
-    assert app.stored(planned, frozenset({"infrastructure"})) == {(cell.key, 2), (cell.key, 3)}
+    assert app.results.done(planned, frozenset({"infrastructure"})) == {(cell.key, 2), (cell.key, 3)}
 
 
 @pytest.mark.parametrize(
@@ -123,12 +132,11 @@ def test_a_spoilt_run_waits_for_the_machine_and_is_tried_a_few_times(
         app.store.finish(app.store.begin(item.cell.key, 0), run, measured)
         return run, measured
 
-    monkeypatch.setattr("harness.app.run_once", run_once)
+    monkeypatch.setattr("harness.app.attempts.run_once", run_once)
     events: list[object] = []
     item = PlannedRun(_cell(app, "ngtcp2", "ngtcp2"), 0)
     patience = Patience(seconds, lambda: next(held_up), lambda seconds: None)
-    engine = ComposeEngine(app.places.cache)
-    assert app.run_until_proven(engine, item, Options(patience=seconds), patience, {}, events.append) == 7.0
+    assert _attempts(app, Options(patience=seconds), patience, events.append).run(item) == 7.0
     warned = [event.text for event in events if isinstance(event, Warned)]
     assert len(warned) == len(said)
     assert all(words in text for words, text in zip(said, warned, strict=True))

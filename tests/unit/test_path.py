@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from harness.lab import build_lab
 from harness.model import Flow
-from harness.path import burst_bytes, compile_path, ideal_time, queue_bytes, slow_start_time
+from harness.path import PathProgram, burst_bytes, compile_path, ideal_time, queue_bytes, slow_start_time
 from harness.path.arithmetic import curve_rate
-from harness.path.program import PathProgram, red_burst, red_log_weight
+from harness.path.red import red_burst, red_log_weight
 from harness.units import Duration, Rate, Size
 from tests.examples import ROOT, cell, link, path, scenario
 

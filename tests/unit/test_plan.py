@@ -4,8 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.lab import build_lab
+from harness.model import Flow
 from harness.outcome import EngineName
-from harness.plan import Request, cells, runs
+from harness.plan import Request, cells, keyed, runs
+from harness.units import Duration, Size
 from tests.examples import SIM, cell, images, implementation, scenario
 
 
@@ -44,13 +46,16 @@ def test_the_key_changes_with_what_changes_the_run() -> None:
             "return": {"rate": "10 Mbit/s", "delay": "325 ms"},
         }
     )
+    repeated = scenario(flows=[Flow(download=Size.parse("10 MB"), repeat_after=Duration.parse("10 s"))])
     different = [
         cell(lossy),
         cell(seed=2),
         cell(sim_kernel="lab"),
         cell(parameters={"server.congestion_control": "reno"}),
         cell(client=implementation("gamma")),
-        cell(client=implementation("alpha", session=True)),
+        cell(repeated, client=implementation("alpha", session=True)),
+        cell(repeated),
+        keyed(base.model_copy(update={"engine_code": "other"})),
         cell(client=implementation("alpha", protocols=("hq-interop",))),
     ]
     keys = {item.key for item in different}
@@ -65,6 +70,8 @@ def test_the_key_stays_when_only_words_and_judgements_change() -> None:
         cell(scenario(objectives=[])),
         cell(scenario(repetitions=9)),
         cell(client=implementation("alpha", colour="#123456", notes="n")),
+        # Nothing is remembered where nothing is repeated.
+        cell(client=implementation("alpha", session=True)),
     ]
     assert {item.key for item in same} == {base.key}
 

@@ -25,7 +25,7 @@ from harness.plots.registry import plots
 from harness.plots.render import Format, figure, figures, has_letters, write
 from harness.plots.stored import find_drawings, folder_name
 from harness.plots.view import Drawn
-from harness.reports import CellResult
+from harness.results import CellResult
 from harness.store import Store
 from tests.drawings import drawn_of, link_sharing, link_sharing_run, red_and_droptail, run_of
 

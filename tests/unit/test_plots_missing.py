@@ -20,7 +20,7 @@ from harness.plots.render import write as whole
 from harness.plots.shared import is_shared, with_figures
 from harness.plots.stored import find_subjects
 from harness.plots.view import Drawn
-from harness.reports import CellResult
+from harness.results import CellResult
 from harness.store import MEASURED, Store
 from tests.drawings import link_sharing_run, red_and_droptail
 from tests.examples import scenario

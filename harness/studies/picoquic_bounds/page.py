@@ -10,10 +10,10 @@ from itertools import groupby
 
 from harness.model import Link, Objective, Path
 from harness.outcome import Interval
-from harness.reports import CellResult
 from harness.reports.markdown import line
 from harness.reports.resumed import marked, seed_of
 from harness.reports.table import interval_text
+from harness.results import CellResult
 from harness.studies import stored_of
 from harness.studies.picoquic_bounds.claims import ABSENT, NOTES, Figures
 from harness.units import Duration, Percentage, Rate

@@ -8,9 +8,9 @@ from scipy.stats import mannwhitneyu
 
 from harness.lab import flow_label
 from harness.outcome import flow_prefix
-from harness.reports import CellResult
 from harness.reports.flow_metrics import text
 from harness.reports.markdown import line
+from harness.results import CellResult
 from harness.studies import stored_of
 from harness.studies.red_droptail.claims import NOTEBOOK
 

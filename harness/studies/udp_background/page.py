@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.outcome import Interval
-from harness.reports import CellResult
 from harness.reports.flow_metrics import number, percentage, text
 from harness.reports.markdown import line
+from harness.results import CellResult
 from harness.stats import interval
 from harness.studies import stored_of
 from harness.studies.udp_background.claims import LINK, NETWORK, TCP, UDP, Reported

@@ -1,0 +1,109 @@
+"""Wires the stages: catalogue, plan, engine, store, measure, judge. The only module that knows them all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from harness.app.attempts import Attempts
+from harness.app.engines import docker_versions, engine_of, remove_orphans
+from harness.app.ground import CheckoutGround
+from harness.app.inventory import Inventory
+from harness.app.lock import machine_lock
+from harness.app.options import Options, Places
+from harness.app.stored import StoredResults
+from harness.campaign import Campaign, LostRuns, UnbuiltError, lost_runs
+from harness.catalogue import Catalogue
+from harness.engines.code import engine_code
+from harness.engines.contents import KnownContents
+from harness.engines.folder import prepare_folder
+from harness.engines.images import Images
+from harness.engines.quiet import Patience
+from harness.engines.rootfs import RootFileSystems
+from harness.engines.served import serve
+from harness.events import Listener, PlanMade, Warned
+from harness.lab import build_lab
+from harness.outcome import Cell, EngineName
+from harness.plan import Request, cells, named, points_of, runs
+from harness.provenance import Provenance, commit_of
+from harness.results import CellResult
+from harness.store import Store
+
+
+class App:
+    """One repository checkout, its images and its store."""
+
+    def __init__(self, places: Places, manifests: Sequence[Path] = ()) -> None:
+        self.places = places
+        self.catalogue = Catalogue(places.root, tuple(manifests))
+        self.store = Store(places.store)
+        self.results = StoredResults(self.store)
+        self.images = Images(places.root / "images", places.state)
+        self.exported = RootFileSystems(places.cache)
+        self.contents = KnownContents(places.cache)
+        self.inventory = Inventory(self.catalogue, self.images, self.exported)
+
+    def matrix(self, request: Request, listen: Listener, *, pull: bool) -> list[Cell]:
+        """The cells of a request."""
+        swept = points_of(request)
+        others = {name: self.inventory.named(name) for name in named(swept)}
+        # Those whose roles the flows all fill themselves are not needed.
+        open_roles = {role for point in swept for role in point.scenario.open_roles}
+        asked = [
+            *(request.clients if "client" in open_roles else ()), *(request.servers if "server" in open_roles else ()),
+        ]  # fmt: skip
+        contestants = {item.name: item for item in asked} | others
+        images = {name: self.inventory.image_of(item, listen, pull=pull) for name, item in contestants.items()}
+        sim = self.images.sim(request.sim_kernel)
+        code = engine_code(request.engine)
+        return cells(request, images, sim, others, engine_code=code, host_cpu=self.places.host_cpu)
+
+    def provenance(self, versions: Mapping[str, str]) -> Provenance:
+        """What the records of a command's runs say of where they come from; `versions`: of Docker and Compose."""
+        return Provenance(versions, commit_of(self.places.root), self.contents)
+
+    def run(self, request: Request, options: Options, listen: Listener) -> list[CellResult]:
+        """Do what of the plan is not in the store, and return all its cells.
+
+        Raises HarnessError; UnbuiltError, which has the cells, when all was done that did not need an image that could
+        not be built.
+        """
+        return self.run_cells(self.matrix(request, listen, pull=True), request.repetitions, options, listen)
+
+    def run_cells(
+        self, matrix: Sequence[Cell], repetitions: int | None, options: Options, listen: Listener
+    ) -> list[CellResult]:
+        """Do what of these cells, all of one engine, is not in the store, and return them. Raises as `run` does."""
+        engine: EngineName = "virtual" if any(cell.engine == "virtual" for cell in matrix) else "compose"
+        real_time = engine == "compose"
+        removed = [*remove_orphans(self.places.cache, required=real_time), *self.store.remove_orphans()]
+        if removed:
+            listen(Warned(f"removed what an ended harness had left: {', '.join(removed)}"))
+        provenance = self.provenance(docker_versions(required=real_time))
+        planned = runs(matrix, repetitions)
+        done = set() if options.fresh else self.results.done(planned, options.retry)
+        todo = [item for item in planned if (item.cell.key, item.repetition) not in done]
+        attempts = Attempts(
+            engine_of(engine, self.places.cache, options), self.store, self.results, options,
+            Patience(options.patience), provenance, listen,
+        )  # fmt: skip
+        ground = CheckoutGround(self.images, self.inventory, self.contents, attempts)
+        campaign = Campaign(todo, options.jobs, ground, listen)
+        listen(PlanMade(len(todo), len(planned) - len(todo), len(matrix), campaign.seconds()))
+        lost: list[LostRuns] = []
+        if todo:
+            self.places.state.mkdir(parents=True, exist_ok=True)
+            with machine_lock(engine):
+                lost = campaign.work()
+        results = [self.results.of(cell, repetitions or cell.scenario.repetitions) for cell in matrix]
+        if lost:
+            raise UnbuiltError(*lost_runs(lost, self.places.state / "builds"), results)
+        return results
+
+    def write_lab(self, request: Request, folder: Path, listen: Listener) -> None:
+        """Write the first cell of a request as a lab that works by hand, with its images and files made."""
+        cell = self.inventory.made(self.matrix(request, listen, pull=True)[0], listen)
+        lab = build_lab(cell, 0)
+        serve(lab, self.places.cache)
+        folder.mkdir(parents=True, exist_ok=True)
+        prepare_folder(lab, folder.resolve(), self.places.cache.resolve())

@@ -1,0 +1,43 @@
+"""The engine that a campaign runs on, and what it finds on this machine."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from harness.app.options import Options
+from harness.engines import Engine
+from harness.engines.compose import ComposeEngine
+from harness.engines.docker import daemon
+from harness.engines.virtual import VirtualEngine
+from harness.errors import EngineError
+from harness.outcome import EngineName
+
+
+def engine_of(name: EngineName, cache: Path, options: Options) -> Engine:
+    """An engine for as many runs side by side as the options say."""
+    if name == "compose":
+        return ComposeEngine(cache, options.log_limit)
+    cores = sorted(os.sched_getaffinity(0))
+    # More runs than cores share them in turn.
+    cores = [cores[index % len(cores)] for index in range(options.jobs)]
+    return VirtualEngine(cache, cores, options.log_limit, options.stall)
+
+
+def docker_versions(*, required: bool) -> dict[str, str]:
+    """Versions of Docker and Compose; without the daemon nothing, where it is not required."""
+    try:
+        return daemon()
+    except EngineError:
+        if required:
+            raise
+        return {}
+
+
+def remove_orphans(cache: Path, *, required: bool) -> list[str]:
+    """Remove what runs of harness processes that no longer live have left; in Docker too, if that is `required`."""
+    removed = VirtualEngine(cache, []).remove_orphans()
+    with suppress(*(() if required else (EngineError,))):
+        removed = [*removed, *ComposeEngine(cache).remove_orphans()]
+    return removed

@@ -1,0 +1,103 @@
+"""What a campaign of one engine works with: images, and attempts at its runs."""
+
+from __future__ import annotations
+
+import os
+from contextlib import nullcontext, suppress
+
+from harness.app.attempts import Attempts
+from harness.app.inventory import Inventory
+from harness.engines.contents import KnownContents
+from harness.engines.docker import inspect_image
+from harness.engines.images import Build, Images
+from harness.engines.precedence import runs_come_first
+from harness.errors import EngineError
+from harness.estimate import expected_seconds
+from harness.outcome import Cell
+from harness.plan import PlannedRun
+from harness.schedule import Step
+
+
+class CheckoutGround:
+    """The ground of a campaign (see `harness.campaign.Ground`) in one checkout."""
+
+    def __init__(self, images: Images, inventory: Inventory, contents: KnownContents, attempts: Attempts) -> None:
+        self._images = images
+        self._inventory = inventory
+        self._contents = contents
+        self._attempts = attempts
+        self._real_time = attempts.engine.name == "compose"
+        self._builds: dict[str, Build] = {}
+        """Reference → what may have to be built."""
+        self._present: dict[str, bool] = {}
+
+    def needs(self, cell: Cell) -> tuple[frozenset[str], list[Step]]:
+        """See `harness.campaign.Ground`."""
+        images = self._images
+        if cell.sim_kernel == "auto" and not images.sim_settled and self._is_here(images.sim_build("host")):
+            # To ask the host's kernel takes a moment where the image that asks is there.
+            images.settle_sim(_silent)
+        builds = self._inventory.builds_of(cell)
+        if cell.sim_kernel == "auto" and not images.sim_settled:
+            assumed = images.sim_build("auto")
+            builds = [build for build in builds if build.reference != assumed.reference]
+            builds += images.builds_before_settling()
+        every = {build.reference: build for needed in builds for build in self._with_missing_below(needed)}
+        self._builds |= every
+        steps = [
+            Step(reference, build.name, build.seconds, frozenset(below.reference for below in build.on.values()))
+            for reference, build in every.items()
+        ]
+        return frozenset(build.reference for build in builds), steps
+
+    def _is_here(self, build: Build) -> bool:
+        if build.reference not in self._present:
+            self._present[build.reference] = inspect_image(build.reference) is not None
+        return self._present[build.reference]
+
+    def _with_missing_below(self, build: Build) -> list[Build]:
+        if self._is_here(build):
+            return []
+        return [*(one for below in build.on.values() for one in self._with_missing_below(below)), build]
+
+    def make(self, step: Step, *, beside: bool) -> bool:
+        """See `harness.campaign.Ground`."""
+        # Runs in real time keep half of the cores free of compilers; to those in virtual time company does nothing.
+        jobs = max(1, (os.cpu_count() or 1) // 2) if beside and self._real_time else None
+        images, build = self._images, self._builds[step.reference]
+        open_question = not images.sim_settled and step.reference == images.sim_build("host").reference
+        if open_question:
+            images.settle_sim(_silent)
+        # Where the question was settled by a file that is older than the image, there is none of it yet.
+        images.make(build, _silent, jobs)
+        self._look_into(build)
+        self._present[step.reference] = True
+        return open_question
+
+    def _look_into(self, build: Build) -> None:
+        """Learn what is in an image that was built, before a run is to record it."""
+        with suppress(EngineError, OSError):
+            if self._real_time and (image := inspect_image(build.reference)) is not None:
+                self._contents.of(build.reference, image["Id"])
+
+    def ready(self, cell: Cell) -> Cell:
+        """See `harness.campaign.Ground`."""
+        return self._inventory.made(cell, self._attempts.listen)
+
+    def run(self, item: PlannedRun) -> float:
+        """See `harness.campaign.Ground`."""
+        with runs_come_first() if self._real_time else nullcontext():
+            return self._attempts.run(item)
+
+    def expected(self, cell: Cell) -> float:
+        """See `harness.campaign.Ground`."""
+        return expected_seconds(cell)
+
+    def cancel(self) -> None:
+        """See `harness.campaign.Ground`."""
+        self._images.cancel()
+        self._attempts.engine.cancel()
+
+
+def _silent(name: str, seconds: float) -> None:
+    """Nobody is told of a build that a campaign tells of itself."""

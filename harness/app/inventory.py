@@ -1,0 +1,120 @@
+"""Which images this machine has for the implementations, which it lacks and why, and making them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+from harness.catalogue import Catalogue
+from harness.engines.building import MadeImage, make_side_by_side
+from harness.engines.docker import inspect_image
+from harness.engines.images import Announce, Build, Images
+from harness.engines.rootfs import RootFileSystems
+from harness.engines.upstream import missing
+from harness.errors import EngineError, InputError, did_you_mean
+from harness.events import ImageStarted, Listener
+from harness.model import Implementation
+from harness.outcome import Cell, Image
+
+
+class Inventory:
+    """The images of one checkout on this machine."""
+
+    def __init__(self, catalogue: Catalogue, images: Images, exported: RootFileSystems) -> None:
+        self._catalogue = catalogue
+        self._images = images
+        self._exported = exported
+
+    @cached_property
+    def _known(self) -> dict[str, tuple[Implementation, Path]]:
+        """The implementations, read once: the estimate asks for them for every run."""
+        return self._catalogue.implementations()
+
+    def named(self, name: str) -> Implementation:
+        """The implementation that a flow names. InputError where there is none."""
+        if name not in self._known:
+            raise InputError(
+                f"a flow names '{name}', and there is no such implementation", did_you_mean(name, self._known)
+            )
+        return self._known[name][0]
+
+    # --- what there is
+
+    def absent(self) -> dict[str, str]:
+        """Implementations that are neither here nor can be made here: name → why."""
+        return {
+            name: why
+            for name, (one, _) in self._known.items()
+            if one.elsewhere and not self.has(one) and (why := self.why_absent(one))
+        }
+
+    def why_absent(self, implementation: Implementation) -> str | None:
+        """Why an implementation that is not here cannot be made here; None when it can."""
+        try:
+            return missing(implementation)
+        except EngineError as error:
+            return f"it has not been used yet, and the Docker daemon does not answer: {error.message}"
+
+    def has(self, implementation: Implementation) -> bool:
+        """Whether the image is on this machine; without the Docker daemon only what was exported is."""
+        reference = implementation.image
+        try:
+            image = self._images.image_of(implementation, self._known[implementation.name][1])
+            if image is not None:
+                reference = image.reference
+                # A published image is found only if it is present; of one that is built the name is known before.
+                if implementation.image is not None or inspect_image(reference) is not None:
+                    return True
+        except EngineError:
+            pass
+        return reference is not None and self._exported.known(reference) is not None
+
+    def image_of(self, implementation: Implementation, listen: Listener, *, pull: bool) -> Image:
+        """The image of an implementation for a cell's key; one that is published is pulled if it may be."""
+        try:
+            image = self._images.image_of(implementation, self._known[implementation.name][1])
+        except EngineError:
+            known = None if implementation.image is None else self._exported.known(implementation.image)
+            if known is None:
+                raise
+            image = Image(reference=known.reference, identity=known.identity, id=known.id)
+        if image is not None:
+            return image
+        assert implementation.image is not None
+        if not pull:
+            return Image(reference=implementation.image, identity=f"not-present:{implementation.image}")
+        return self._images.pull(implementation.image, _announcing(listen))
+
+    def builds_of(self, cell: Cell) -> list[Build]:
+        """The images a cell needs that are built here; in virtual time not those that were exported already."""
+        players = dict.fromkeys([cell.client.name, cell.server.name, *cell.others])
+        made = [self._images.of(*self._known[name]) for name in players]
+        needed = [self._images.sim_build(cell.sim_kernel), *(build for build in made if build is not None)]
+        if cell.engine == "virtual":
+            return [build for build in needed if self._exported.known(build.reference) is None]
+        return needed
+
+    # --- making
+
+    def made(self, cell: Cell, listen: Listener) -> Cell:
+        """A cell whose images are there."""
+        announce = _announcing(listen)
+        if cell.sim_kernel == "auto":
+            self._images.settle_sim(announce)
+        made = cell.model_copy(update={"sim_image": self._images.sim(cell.sim_kernel)})
+        for build in self.builds_of(made):
+            self._images.make(build, announce)
+        return made
+
+    def make(self, names: Sequence[str], listen: Listener) -> dict[str, MadeImage]:
+        """Build the simulator and these implementations, side by side. Name → what came of it."""
+        announce = _announcing(listen)
+        self._images.settle_sim(announce)
+        builds = {name: self._images.of(*self._known[name]) for name in names}
+        wanted = {name: build for name, build in builds.items() if build is not None}
+        return make_side_by_side(self._images, self._images.sim_build("lab"), wanted, announce)
+
+
+def _announcing(listen: Listener) -> Announce:
+    return lambda name, seconds: listen(ImageStarted(name, seconds))

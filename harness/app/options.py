@@ -1,0 +1,44 @@
+"""What a checkout and a campaign are told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.engines.guest import STALL
+from harness.engines.quiet import PATIENCE
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where things are."""
+
+    root: Path
+    store: Path
+    state: Path
+    """Logs of builds, what a probe found."""
+    cache: Path
+    """Served files and certificates."""
+    host_cpu: bool = False
+    """Endpoints in virtual time see the host's processor, also where the lab's own could be had."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a plan is worked on."""
+
+    fresh: bool = False
+    """Run again what is stored."""
+    retry: frozenset[str] = frozenset({"infrastructure"})
+    """Outcomes that do not count as done."""
+    attempts: int = 3
+    """How often a run is tried while its link is not the one asked for."""
+    patience: float = PATIENCE
+    """Seconds that runs may wait, in all, for a machine that keeps time before they are tried again; with 0 they are
+    not."""
+    log_limit: int = 2 << 30
+    """Bytes an endpoint may write to its logs."""
+    jobs: int = 1
+    """Runs side by side; more than one only in virtual time, where they cannot disturb each other."""
+    stall: float = STALL
+    """CPU seconds a virtual clock may stand still."""

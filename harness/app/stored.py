@@ -1,0 +1,77 @@
+"""The stored runs of cells, as results: measured by today's code where that is possible, and judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from harness.judge import judge
+from harness.metrics import VERSION, measure_with_series
+from harness.outcome import Cell, MeasuredRun, Run, proven_outcome
+from harness.plan import PlannedRun
+from harness.results import CellResult
+from harness.store import Store
+
+
+class StoredResults:
+    """What one store knows of cells."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def of(self, cell: Cell, repetitions: int | None = None) -> CellResult:
+        """The cell with its stored runs (the first `repetitions` of them) and its verdict."""
+        found = [run for run in self._store.runs(cell.key) if repetitions is None or run.repetition < repetitions]
+        pairs = tuple((run, self.measured(run)) for run in found)
+        folders = tuple(self._store.folder(cell.key, run.repetition) for run in found)
+        verdict = judge(cell.scenario, pairs, [str(folder) for folder in folders])
+        return CellResult(cell, pairs, verdict, folders)
+
+    def find(self, wanted: Callable[[Cell], bool], *, every: bool = False) -> list[CellResult]:
+        """Results of all stored cells that are wanted; of cells that differ only in their bits, the newest."""
+        newest: dict[object, tuple[str, Cell]] = {}
+        for key in self._store.cell_keys():
+            found = self._store.runs(key)
+            if not found or not wanted(found[-1].cell):
+                continue
+            cell, at = found[-1].cell, found[-1].started_at
+            point = key if every else _point(cell)
+            if point not in newest or newest[point][0] <= at:
+                newest[point] = (at, cell)
+        return [self.of(cell) for _, cell in sorted(newest.values(), key=lambda item: _order(item[1]))]
+
+    def done(self, planned: Iterable[PlannedRun], retry: frozenset[str]) -> set[tuple[str, int]]:
+        """(key, repetition) of the planned runs that are stored with an outcome that is not to be tried again."""
+        wanted = {(item.cell.key, item.repetition) for item in planned}
+        return {
+            (key, run.repetition)
+            for key in {key for key, _ in wanted}
+            for run in self._store.runs(key)
+            if (key, run.repetition) in wanted and proven_outcome(run, self.measured(run)).status not in retry
+        }
+
+    def measured(self, run: Run) -> MeasuredRun | None:
+        """What was measured of a run; measured again when newer code can, and its artefacts are there."""
+        stored = self._store.measured(run.cell.key, run.repetition)
+        folder = self._store.folder(run.cell.key, run.repetition)
+        if (stored is not None and stored.version >= VERSION) or not (folder / "sim").is_dir():
+            return stored
+        return self.measure(run)
+
+    def measure(self, run: Run) -> MeasuredRun:
+        """Measure a stored run again and keep the result."""
+        folder = self._store.folder(run.cell.key, run.repetition)
+        measured, series = measure_with_series(folder, run)
+        self._store.write_measured(folder, measured, series)
+        return measured
+
+
+def _point(cell: Cell) -> tuple[object, ...]:
+    """What a person takes for the same cell, whatever the bits."""
+    return (
+        cell.scenario.name, cell.client.name, cell.server.name, cell.engine, cell.seed, cell.host_cpu,
+        tuple(sorted(cell.parameters.items())),
+    )  # fmt: skip
+
+
+def _order(cell: Cell) -> tuple[str, str, str, str]:
+    return (cell.scenario.name, cell.engine, cell.client.name, cell.server.name)

@@ -1,0 +1,190 @@
+"""A store in columns: many runs in a few files that polars and pandas open in a line. For what is kept and published.
+
+It holds what a folder of runs does but for their artefacts, is read like one, and is written as a whole.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+
+import polars as pl
+from pydantic import BaseModel
+
+from harness.columns.tables import TABLES, Entry, Row, Rows, images_frame, read_cell, read_measured, read_run
+from harness.engines.contents import Contents
+from harness.errors import ResultError
+from harness.model import Implementation, Scenario
+from harness.outcome import Cell, MeasuredRun, Run
+
+#: By this file a folder is known to hold a store in columns.
+MARK = "runs.parquet"
+
+
+def is_columnar(root: Path) -> bool:
+    """Whether a folder holds a store in columns."""
+    return (root / MARK).is_file()
+
+
+class Columns:
+    """The runs of a store in columns. Its files are read when they are asked for first, each once.
+
+    What cannot be read is a ResultError. A run's folder is a name only: there are no artefacts.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def folder(self, key: str, repetition: int) -> Path:
+        """What a run is called by: where it was, in a folder of runs."""
+        return self.root / "runs" / key / str(repetition)
+
+    def cell_keys(self) -> list[str]:
+        """Keys of all cells that have runs."""
+        return sorted(self._runs)
+
+    def run(self, key: str, repetition: int) -> Run | None:
+        """A finished run, or None."""
+        row = self._runs.get(key, {}).get(repetition)
+        if row is None:
+            return None
+        try:
+            return read_run(row, self._cell(key), self._of("transfers", key, repetition))
+        except (ValueError, KeyError) as error:
+            raise self._unreadable(key, repetition, error) from error
+
+    def runs(self, key: str) -> list[Run]:
+        """All finished runs of a cell, by repetition."""
+        return [run for number in sorted(self._runs.get(key, {})) if (run := self.run(key, number)) is not None]
+
+    def measured(self, key: str, repetition: int) -> MeasuredRun | None:
+        """What was measured of a run, or None."""
+        row = self._runs.get(key, {}).get(repetition)
+        if row is None:
+            return None
+        try:
+            return read_measured(
+                row, *(self._of(table, key, repetition) for table in ("measurements", "observations", "links"))
+            )
+        except (ValueError, KeyError) as error:
+            raise self._unreadable(key, repetition, error) from error
+
+    def series(self, key: str, repetition: int) -> pl.DataFrame | None:
+        """The series of a run (see `harness.metrics.series`), or None."""
+        found = self._series.get((key, repetition))
+        return None if found is None else found.drop("key", "repetition")
+
+    def contents(self, digest: str) -> Contents | None:
+        """What was in an image, by the digest that runs name; None where it is not known."""
+        return self._contents.get(digest)
+
+    def every_contents(self) -> list[Contents]:
+        """What was in all images that are known."""
+        return list(self._contents.values())
+
+    def entries(self) -> list[Entry]:
+        """All runs, with what was measured of them."""
+        return [
+            Entry(run, self.measured(key, run.repetition), self.series(key, run.repetition))
+            for key in self.cell_keys()
+            for run in self.runs(key)
+        ]
+
+    # --- rows
+
+    def _table(self, name: str) -> pl.DataFrame:
+        file = self.root / f"{name}.parquet"
+        try:
+            return pl.read_parquet(file)
+        except (OSError, pl.exceptions.PolarsError) as error:
+            raise ResultError(f"{file}: cannot be read: {error}", "take it from the project's history again") from error
+
+    def _unreadable(self, key: str, repetition: int, error: Exception) -> ResultError:
+        return ResultError(
+            f"{self.root}: run {key}/{repetition} is none of this format: {error}", "use the harness that wrote it"
+        )
+
+    @cached_property
+    def _runs(self) -> dict[str, dict[int, Row]]:
+        found: dict[str, dict[int, Row]] = {}
+        for row in self._table("runs").iter_rows(named=True):
+            found.setdefault(row["key"], {})[row["repetition"]] = row
+        return found
+
+    @cached_property
+    def _rows_of(self) -> dict[str, dict[tuple[str, int], list[Row]]]:
+        """Table → run → its rows."""
+        found: dict[str, dict[tuple[str, int], list[Row]]] = {}
+        for table in ("transfers", "measurements", "observations", "links"):
+            rows = found.setdefault(table, {})
+            for row in self._table(table).iter_rows(named=True):
+                rows.setdefault((row["key"], row["repetition"]), []).append(row)
+        return found
+
+    def _of(self, table: str, key: str, repetition: int) -> list[Row]:
+        return self._rows_of[table].get((key, repetition), [])
+
+    @cached_property
+    def _definitions(self) -> dict[str, BaseModel]:
+        models: Mapping[str, type[BaseModel]] = {"scenario": Scenario, "implementation": Implementation}
+        try:
+            return {
+                row["hash"]: models[row["kind"]].model_validate_json(row["content"])
+                for row in self._table("definitions").iter_rows(named=True)
+            }
+        except (ValueError, KeyError) as error:
+            raise ResultError(f"{self.root}: a definition is none of this format: {error}") from error
+
+    @cached_property
+    def _cells(self) -> dict[str, Row]:
+        return {row["key"]: row for row in self._table("cells").iter_rows(named=True)}
+
+    @cached_property
+    def _made_cells(self) -> dict[str, Cell]:
+        return {}
+
+    def _cell(self, key: str) -> Cell:
+        if key not in self._made_cells:
+            self._made_cells[key] = read_cell(self._cells[key], self._definitions)
+        return self._made_cells[key]
+
+    @cached_property
+    def _series(self) -> dict[tuple[str, int], pl.DataFrame]:
+        parts = self._table("series").partition_by("key", "repetition", as_dict=True, maintain_order=True)
+        return {(str(key), int(repetition)): frame for (key, repetition), frame in parts.items()}
+
+    @cached_property
+    def _contents(self) -> dict[str, Contents]:
+        found: dict[str, Contents] = {}
+        for row in self._table("images").iter_rows(named=True):
+            one = found.setdefault(row["digest"], Contents(row["digest"], {}, {}))
+            (one.packages if row["kind"] == "package" else one.programs)[row["name"]] = row["version"]
+        return found
+
+
+def write_columns(root: Path, entries: Iterable[Entry], contents: Iterable[Contents]) -> None:
+    """Write a store in columns, in place of what is there. OSError.
+
+    All files are written beside the old ones first, and then renamed in a row. The same runs give the same bytes.
+    """
+    root.mkdir(parents=True, exist_ok=True)
+    rows, series = Rows(), list[pl.DataFrame]()
+    for entry in sorted(entries, key=lambda one: (one.run.cell.key, one.run.repetition)):
+        rows.add(entry)
+        if entry.series is not None:
+            place = pl.lit(entry.run.cell.key).alias("key"), pl.lit(entry.run.repetition, pl.Int64).alias("repetition")
+            series.append(entry.series.select(*place, "flow", "name", "t", "value"))
+    frames = dict(rows.frames())
+    frames["images"] = images_frame(contents)
+    frames["series"] = pl.concat(series) if series else pl.DataFrame(schema=TABLES["series"])
+    unfinished = {name: root / f".{name}.{os.getpid()}" for name in frames}
+    try:
+        for name, frame in frames.items():
+            frame.write_parquet(unfinished[name], compression="zstd", compression_level=19, statistics=False)
+        for name, file in unfinished.items():
+            file.replace(root / f"{name}.parquet")
+    finally:
+        for file in unfinished.values():
+            file.unlink(missing_ok=True)

@@ -1,0 +1,211 @@
+"""The tables of a store in columns, and how runs become their rows (results/README.md documents them).
+
+A scenario or a manifest stands there once, under the hash of its content; a cell names it by that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+from pydantic import BaseModel
+
+from harness.columns.sheet import Sheet
+from harness.engines.contents import Contents
+from harness.model import Implementation, Scenario
+from harness.outcome import (
+    Cell,
+    DirectionProof,
+    LinkProof,
+    MeasuredRun,
+    Measurement,
+    Observation,
+    Outcome,
+    Run,
+    Transfer,
+)
+
+Row = dict[str, Any]
+
+_DEFINITIONS: dict[str, pl.DataType] = {
+    "hash": pl.String(),
+    "kind": pl.String(),
+    "name": pl.String(),
+    "content": pl.String(),
+}
+_CELL = Sheet(Cell, without=("scenario", "client", "server", "others"))
+_OUTCOME = Sheet(Outcome)
+_RUN = Sheet(Run, without=("cell", "outcome", "transfers"))
+_MEASURED = Sheet(MeasuredRun, without=("measurements", "observed", "link"))
+_LINK = Sheet(LinkProof, without=("to_client", "to_server"))
+_DIRECTION = Sheet(DirectionProof)
+_TRANSFER, _MEASUREMENT, _OBSERVATION = Sheet(Transfer), Sheet(Measurement), Sheet(Observation)
+_KEY = {"key": pl.String(), "repetition": pl.Int64()}
+_DIRECTIONS = ("to_client", "to_server")
+#: What stands before the columns of what belongs to a run, in its row.
+_OF_OUTCOME, _OF_MEASURED, _OF_LINK = "outcome_", "measured_", "link_"
+
+#: Table → column → type. A table is a file of that name.
+TABLES: dict[str, dict[str, pl.DataType]] = {
+    "definitions": _DEFINITIONS,
+    "cells": {
+        **_CELL.schema,
+        "scenario": pl.String(), "scenario_hash": pl.String(),
+        "client": pl.String(), "client_hash": pl.String(),
+        "server": pl.String(), "server_hash": pl.String(),
+        "others": pl.String(),
+    },
+    "runs": {
+        "key": pl.String(),
+        **_RUN.schema,
+        **{_OF_OUTCOME + name: dtype for name, dtype in _OUTCOME.schema.items()},
+        "measured": pl.Boolean(),
+        **{_OF_MEASURED + name: dtype for name, dtype in _MEASURED.schema.items()},
+        "link": pl.Boolean(),
+        **{_OF_LINK + name: dtype for name, dtype in _LINK.schema.items()},
+    },
+    "transfers": _KEY | _TRANSFER.schema,
+    "measurements": _KEY | _MEASUREMENT.schema,
+    "observations": _KEY | _OBSERVATION.schema,
+    "links": _KEY | {"direction": pl.String()} | _DIRECTION.schema,
+    "images": {"digest": pl.String(), "kind": pl.String(), "name": pl.String(), "version": pl.String()},
+    "series": _KEY | {"flow": pl.Int16(), "name": pl.String(), "t": pl.Float64(), "value": pl.Float64()},
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One run with what was measured of it."""
+
+    run: Run
+    measured: MeasuredRun | None
+    series: pl.DataFrame | None = None
+    """Columns flow, name, t, value (see `harness.metrics.series`)."""
+
+
+@dataclass
+class Rows:
+    """The rows of all tables but series, as they are collected."""
+
+    definitions: dict[str, Row] = field(default_factory=dict)
+    cells: dict[str, Row] = field(default_factory=dict)
+    others: dict[str, list[Row]] = field(
+        default_factory=lambda: {name: [] for name in ("runs", "transfers", "measurements", "observations", "links")}
+    )
+
+    def add(self, entry: Entry) -> None:
+        """The rows of one run."""
+        run, measured = entry.run, entry.measured
+        self.cells.setdefault(run.cell.key, self._cell(run.cell))
+        place = {"key": run.cell.key, "repetition": run.repetition}
+        self.others["runs"].append(_run_row(run, measured))
+        self.others["transfers"] += [place | _TRANSFER.row(one) for one in run.transfers]
+        if measured is not None:
+            self.others["measurements"] += [place | _MEASUREMENT.row(one) for one in measured.measurements]
+            self.others["observations"] += [place | _OBSERVATION.row(one) for one in measured.observed]
+            if measured.link is not None:
+                self.others["links"] += [
+                    place | {"direction": name} | _DIRECTION.row(getattr(measured.link, name)) for name in _DIRECTIONS
+                ]
+
+    def _cell(self, cell: Cell) -> Row:
+        others = {
+            name: {"implementation": self._define(one.implementation), "image": one.image.model_dump(mode="json")}
+            for name, one in sorted(cell.others.items())
+        }
+        parts: dict[str, Scenario | Implementation] = {
+            "scenario": cell.scenario,
+            "client": cell.client,
+            "server": cell.server,
+        }
+        row = _CELL.row(cell) | {"others": json.dumps(others)}
+        for name, part in parts.items():
+            row |= {name: part.name, f"{name}_hash": self._define(part)}
+        return row
+
+    def _define(self, part: Scenario | Implementation) -> str:
+        """The hash of a definition, which is kept under it."""
+        content = json.dumps(part.model_dump(mode="json", by_alias=True), sort_keys=True, ensure_ascii=False)
+        digest = hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
+        kind = "scenario" if isinstance(part, Scenario) else "implementation"
+        self.definitions.setdefault(digest, {"hash": digest, "kind": kind, "name": part.name, "content": content})
+        return digest
+
+    def frames(self) -> Iterator[tuple[str, pl.DataFrame]]:
+        """Each table, in an order that does not depend on the order in which runs came."""
+        yield "definitions", _frame("definitions", self.definitions.values()).sort("kind", "name", "hash")
+        yield "cells", _frame("cells", self.cells.values()).sort("key")
+        for name, rows in self.others.items():
+            # What is in order within a run stays so.
+            yield name, _frame(name, rows).sort("key", "repetition", maintain_order=True)
+
+
+def images_frame(contents: Iterable[Contents]) -> pl.DataFrame:
+    """What was in the images that runs name: a row for each package and each program."""
+    rows = [
+        {"digest": one.digest, "kind": kind, "name": name, "version": version}
+        for one in sorted(contents, key=lambda one: one.digest)
+        for kind, things in (("package", one.packages), ("program", one.programs))
+        for name, version in sorted(things.items())
+    ]
+    return _frame("images", rows)
+
+
+def _frame(table: str, rows: Iterable[Row]) -> pl.DataFrame:
+    return pl.DataFrame(list(rows), schema=TABLES[table])
+
+
+def _run_row(run: Run, measured: MeasuredRun | None) -> Row:
+    row: Row = {"key": run.cell.key, **_RUN.row(run)} | _prefixed(_OF_OUTCOME, _OUTCOME.row(run.outcome))
+    row["measured"] = measured is not None
+    row["link"] = measured is not None and measured.link is not None
+    if measured is not None:
+        row |= _prefixed(_OF_MEASURED, _MEASURED.row(measured))
+        if measured.link is not None:
+            row |= _prefixed(_OF_LINK, _LINK.row(measured.link))
+    return row
+
+
+def _prefixed(prefix: str, row: Row) -> Row:
+    return {prefix + name: value for name, value in row.items()}
+
+
+def _stripped(prefix: str, row: Row) -> Row:
+    return {name.removeprefix(prefix): value for name, value in row.items() if name.startswith(prefix)}
+
+
+def read_cell(row: Row, definitions: Mapping[str, BaseModel]) -> Cell:
+    """A cell of its row; `definitions`: hash → scenario or implementation. Raises ValueError, KeyError."""
+    others = {
+        name: {"implementation": definitions[one["implementation"]], "image": one["image"]}
+        for name, one in json.loads(row["others"]).items()
+    }
+    parts = {name: definitions[row[f"{name}_hash"]] for name in ("scenario", "client", "server")}
+    return Cell.model_validate({**_CELL.fields(row), **parts, "others": others})
+
+
+def read_run(row: Row, cell: Cell, transfers: Iterable[Row]) -> Run:
+    """A run of its rows. Raises ValueError."""
+    content = _RUN.fields(row)
+    content["outcome"] = _OUTCOME.record(_stripped(_OF_OUTCOME, row))
+    content["transfers"] = tuple(_TRANSFER.record(one) for one in transfers)
+    return Run.model_validate({**content, "cell": cell})
+
+
+def read_measured(
+    row: Row, measurements: Iterable[Row], observations: Iterable[Row], links: Iterable[Row]
+) -> MeasuredRun | None:
+    """What was measured of a run, of its rows; None where nothing was. Raises ValueError."""
+    if not row["measured"]:
+        return None
+    content = _MEASURED.fields(_stripped(_OF_MEASURED, row))
+    if row["link"]:
+        directions = {one["direction"]: _DIRECTION.record(one) for one in links}
+        content["link"] = LinkProof.model_validate({**_LINK.fields(_stripped(_OF_LINK, row)), **directions})
+    content["measurements"] = tuple(_MEASUREMENT.record(one) for one in measurements)
+    content["observed"] = tuple(_OBSERVATION.record(one) for one in observations)
+    return MeasuredRun.model_validate(content)

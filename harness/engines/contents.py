@@ -1,0 +1,198 @@
+"""What is really in an image: its packages and programs, and one digest of all its files.
+
+An image's identity is that of its recipe. Two machines that build the same recipe on different days get other packages
+from the distribution; the digest here tells such images apart, whatever the times and layers of their builds, and the
+lists say by what.
+
+Left out, since they differ between builds of the same packages: times, owners, caches, logs, Python's compiled files,
+which carry the times of their sources, and what Docker writes into every container.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import tarfile
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from harness.engines.docker import docker, failure, start
+from harness.engines.rootfs import exported_folder
+
+#: Folders whose files are left out, and single files, from the root.
+_LEFT_OUT = (
+    "dev", "proc", "sys", "run", "tmp", "var/cache", "var/log", "var/lib/apt", "var/tmp", "root/.cache",
+    ".dockerenv", "etc/hostname", "etc/hosts", "etc/resolv.conf", "etc/mtab", "etc/machine-id",
+    "var/lib/dpkg/available", "var/lib/dpkg/lock", "var/lib/dpkg/lock-frontend", "var/lib/dpkg/triggers",
+)  # fmt: skip
+_STATUS = "var/lib/dpkg/status"
+_LISTS = "var/lib/dpkg/info"
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What an image holds."""
+
+    digest: str
+    """BLAKE2b of the names, kinds, execute bits and contents of all files that count, hexadecimal."""
+    packages: dict[str, str]
+    """Debian package → version."""
+    programs: dict[str, str]
+    """Path of an executable file or shared object that no package brought → BLAKE2b of it."""
+
+
+@dataclass(frozen=True)
+class _Entry:
+    path: str
+    """From the root, without a slash before it."""
+    kind: str
+    """file or link."""
+    executable: bool
+    content: str
+    """Digest of a file, target of a link."""
+
+
+def contents_of(entries: Iterable[_Entry], status: str, lists: str) -> Contents:
+    """What those files amount to; `status`: dpkg's status file, `lists`: all its lists of files, one path a line."""
+    kept = sorted((entry for entry in entries if counts(entry.path)), key=lambda entry: entry.path)
+    digest = hashlib.blake2b(digest_size=16)
+    for entry in kept:
+        digest.update(f"{entry.path}\0{entry.kind}\0{int(entry.executable)}\0{entry.content}\n".encode())
+    owned = {_resolved(line.strip("/")) for line in lists.splitlines()}
+    programs = {
+        f"/{entry.path}": entry.content
+        for entry in kept
+        if entry.kind == "file" and (entry.executable or ".so" in PurePosixPath(entry.path).suffixes)
+        and _resolved(entry.path) not in owned
+    }  # fmt: skip
+    return Contents(digest.hexdigest(), _packages(status), programs)
+
+
+def counts(path: str) -> bool:
+    """Whether a file says what an image is."""
+    parts = PurePosixPath(path).parts
+    if "__pycache__" in parts:
+        return False
+    return not any(parts[: len(left.split("/"))] == tuple(left.split("/")) for left in _LEFT_OUT)
+
+
+def _resolved(path: str) -> str:
+    """A path as it is behind Debian's links of the root's folders into usr: dpkg knows some files by either name."""
+    first, _, rest = path.partition("/")
+    return f"usr/{first}/{rest}" if first in ("bin", "sbin", "lib", "lib64") and rest else path
+
+
+def _packages(status: str) -> dict[str, str]:
+    found = {}
+    for paragraph in status.split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in paragraph.splitlines() if ": " in line and line[0] != " ")
+        if fields.get("Status", "").endswith(" installed"):
+            found[fields["Package"]] = fields.get("Version", "")
+    return dict(sorted(found.items()))
+
+
+def exported_contents(reference: str) -> Contents:
+    """What an image of Docker's holds, from its export: a few seconds. EngineError when Docker does not give it."""
+    container = docker("create", reference).stdout.strip()
+    try:
+        with start(["export", container], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as export:
+            assert export.stdout is not None
+            # Popen's pipe is one of text; its bytes are below.
+            found = _of_tar(export.stdout.buffer)  # type: ignore[attr-defined]
+        if export.returncode != 0:
+            raise failure(f"exporting the image {reference}", "docker export failed")
+        return found
+    finally:
+        docker("rm", "--force", container, check=False)
+
+
+def _of_tar(stream: IO[bytes]) -> Contents:
+    entries: dict[str, _Entry] = {}
+    status, lists = "", list[str]()
+    with tarfile.open(fileobj=stream, mode="r|", bufsize=_BLOCK) as archive:
+        for member in archive:
+            path = member.name.removeprefix("./").strip("/")
+            if member.issym():
+                entries[path] = _Entry(path, "link", False, member.linkname)
+            elif member.islnk():
+                target = entries.get(member.linkname.removeprefix("./").strip("/"))
+                if target is not None:
+                    entries[path] = _Entry(path, target.kind, target.executable, target.content)
+            elif member.isfile():
+                content = archive.extractfile(member)
+                assert content is not None
+                if path == _STATUS or (path.startswith(f"{_LISTS}/") and path.endswith(".list")):
+                    data = content.read()
+                    text = data.decode(errors="replace")
+                    status, lists = (text, lists) if path == _STATUS else (status, [*lists, text])
+                    digest = _digest([data])
+                else:
+                    digest = _digest(iter(lambda file=content: file.read(_BLOCK), b""))  # type: ignore[misc]
+                entries[path] = _Entry(path, "file", bool(member.mode & 0o111), digest)
+        # What stands behind the archive's end must be read, or Docker sees a pipe that breaks.
+        while stream.read(_BLOCK):
+            pass
+    return contents_of(entries.values(), status, "\n".join(lists))
+
+
+def folder_contents(root: Path) -> Contents:
+    """What an exported root file system holds. Raises OSError."""
+    status = _text(root / _STATUS)
+    lists = "\n".join(_text(file) for file in sorted((root / _LISTS).glob("*.list")))
+    return contents_of(_of_folder(root), status, lists)
+
+
+def _text(file: Path) -> str:
+    return file.read_text(errors="replace") if file.exists() else ""
+
+
+def _of_folder(root: Path) -> Iterator[_Entry]:
+    for folder, folders, files in os.walk(root):
+        place = Path(folder)
+        for name in [*files, *(name for name in folders if (place / name).is_symlink())]:
+            file = place / name
+            path = file.relative_to(root).as_posix()
+            if file.is_symlink():
+                yield _Entry(path, "link", False, str(file.readlink()))
+            elif counts(path) and file.is_file():
+                with file.open("rb") as content:
+                    digest = _digest(iter(lambda file=content: file.read(_BLOCK), b""))  # type: ignore[misc]
+                yield _Entry(path, "file", bool(file.stat().st_mode & 0o111), digest)
+
+
+def _digest(blocks: Iterable[bytes]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for block in blocks:
+        digest.update(block)
+    return digest.hexdigest()
+
+
+class KnownContents:
+    """The contents of images by their ID, each looked through once: `<cache>/contents/<image ID>.json`."""
+
+    def __init__(self, cache: Path) -> None:
+        self._cache = cache
+
+    def of(self, reference: str, image_id: str) -> Contents:
+        """What an image holds, from where it was exported to, else from Docker. EngineError, OSError.
+
+        `image_id`: sha256:….
+        """
+        file = self._cache / "contents" / f"{image_id.removeprefix('sha256:')[:24]}.json"
+        try:
+            return Contents(**json.loads(file.read_bytes()))
+        except (OSError, ValueError, TypeError):
+            pass
+        rootfs = exported_folder(self._cache, image_id)
+        found = folder_contents(rootfs) if rootfs.is_dir() else exported_contents(reference)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = file.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
+        unfinished.write_text(json.dumps(asdict(found), indent=1))
+        unfinished.replace(file)
+        return found

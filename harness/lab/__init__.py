@@ -1,0 +1,22 @@
+"""Cell → Lab: hosts, addresses, simulator plan, flows. Pure; both engines build what it says.
+
+Addresses and names are those of the published network simulator (quic-network-simulator): client
+193.167.0.100, server 193.167.100.100, the simulator at .2 of both networks. Further flows count up from
+there. A second lab on the same machine takes another slot, with the third byte shifted.
+"""
+
+from harness.lab.build import SERVERS, build_lab, flow_label, run_seed
+from harness.lab.spec import SERVER_PORT, SERVER_WAIT, Host, Lab, LabFlow, Network
+
+__all__ = [
+    "SERVERS",
+    "SERVER_PORT",
+    "SERVER_WAIT",
+    "Host",
+    "Lab",
+    "LabFlow",
+    "Network",
+    "build_lab",
+    "flow_label",
+    "run_seed",
+]

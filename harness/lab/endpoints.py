@@ -1,0 +1,105 @@
+"""The hosts of a flow, and what their endpoints are told: addresses, environment, what to serve or to send."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from harness.arguments import Given, interop_testcase
+from harness.lab.spec import SERVER_PORT, Host
+from harness.model import ConstantRate, Flow, Path, Poisson, Traffic, UniformGaps
+from harness.outcome import Cell
+from harness.parameters import Role
+from harness.units import Size
+
+
+def _traffic(flow: Flow, seed: int, words: list[str]) -> str:
+    """TRAFFIC of the generator: what it sends, for how long or how much, and what its sender is told, as JSON."""
+    if flow.stop is not None:
+        extent: dict[str, float] = {"seconds": (flow.stop.value - flow.start.value) / 1e9}
+    else:
+        assert flow.download is not None
+        extent = {"size": flow.download.bytes}
+    return json.dumps(
+        {
+            "kind": flow.kind,
+            "sender": flow.sender,
+            **extent,
+            "traffic": _figures(flow.traffic),
+            "seed": seed,
+            "words": words,
+        }
+    )
+
+
+def _figures(traffic: Traffic) -> dict[str, Any]:
+    """A model of traffic in base units: bytes, bit/s, seconds."""
+    figures: dict[str, Any] = {"model": traffic.model}
+    if isinstance(traffic, ConstantRate | Poisson):
+        figures |= {"rate": traffic.rate.value, "packet": [traffic.packet.bytes] * 2}
+    elif isinstance(traffic, UniformGaps):
+        packet, gap = traffic.packet, traffic.gap
+        figures |= {"packet": [size.bytes for size in packet], "gap": [one.seconds for one in gap]}
+    return figures
+
+
+def _environment(cell: Cell, role: Role, index: int, given: dict[Role, Given], seed: int) -> dict[str, str]:
+    flow = cell.scenario.flows[index]
+    host = "server6" if cell.scenario.ip_version == 6 else "server4"
+    environment = {"ROLE": role, "TESTCASE": interop_testcase(cell, index)}
+    if flow.kind == "quic":
+        file = served_name(flow, cell.scenario.path)
+        environment |= {
+            "REQUESTS": f"https://{host}:{SERVER_PORT}/{file}" if role == "client" else "",
+            "PROTOCOLS": "",
+            "SSLKEYLOGFILE": "/logs/keys.log",
+            "QLOGDIR": "/logs/qlog/",
+        }
+    else:
+        words = given[flow.sender].words
+        environment |= {"PEER": host, "TRAFFIC": _traffic(flow, (seed + index * 104_729) % 2**31, words)}
+    environment |= {f"{role.upper()}_PARAMS": " ".join(given[role].words), **given[role].environment}
+    if role == "client" and flow.repeat_after is not None and cell.implementation("client", index).session:
+        environment["SESSION_DIR"] = "/session"
+    return environment
+
+
+def served_size(flow: Flow, path: Path) -> Size:
+    """What a server holds ready for a QUIC flow: the file, or more than can pass before the flow is cut off."""
+    if flow.download is not None:
+        return flow.download
+    assert flow.stop is not None
+    rates = [path.to_client.rate.value]
+    for change in path.changes:
+        side = change.forward if path.terminal == "client" else change.return_
+        rates.append(0 if side is None or side.rate is None else side.rate.value)
+    seconds = flow.stop.seconds - flow.start.seconds
+    return Size(math.ceil(max(rates) * seconds / 8 / 10**6 + 1) * 10**6)
+
+
+def served_name(flow: Flow, path: Path) -> str:
+    """The name of the file a QUIC flow downloads."""
+    return f"{served_size(flow, path).label()}.bin"
+
+
+def pair(cell: Cell, given: dict[Role, Given], index: int, slot: int, seed: int) -> tuple[Host, Host]:
+    """Client and server of a flow."""
+    number = 100 + index
+    left, right = f"193.167.{slot}.{number}", f"193.167.{100 + slot}.{number}"
+    left6, right6 = f"fd00:cafe:cafe:{slot}::{number}", f"fd00:cafe:cafe:{100 + slot}::{number}"
+    servers = {"server4": (right,), "server6": (right6,), "server46": (right, right6)}
+    clients = {"client4": (left,), "client6": (left6,), "client46": (left, left6)}
+    client = Host(
+        name=f"client{index}", role="client", flow=index, image=cell.image("client", index).reference,
+        ipv4=left, ipv6=left6,
+        hosts={"sim": (f"193.167.{slot}.2",), **servers},
+        environment=_environment(cell, "client", index, given, seed),
+    )  # fmt: skip
+    server = Host(
+        name=f"server{index}", role="server", flow=index, image=cell.image("server", index).reference,
+        ipv4=right, ipv6=right6,
+        hosts={"sim": (f"193.167.{100 + slot}.2",), **servers, **clients},
+        environment=_environment(cell, "server", index, given, seed),
+    )  # fmt: skip
+    return client, server

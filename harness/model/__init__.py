@@ -1,0 +1,47 @@
+"""What a person writes down: scenarios, paths, links, queues, flows, objectives, implementations.
+
+Everything here is frozen and validated, and does no I/O. The JSON Schema that editors use is generated
+from these classes (`harness schema`), so their docstrings are its documentation.
+"""
+
+from harness.model.flow import GENERATOR, Flow, FlowKind
+from harness.model.frame import FRAME_HEADER, MTU
+from harness.model.implementation import Implementation, Protocol
+from harness.model.loss import GilbertElliott
+from harness.model.objective import Objective
+from harness.model.part import NAME, Part
+from harness.model.path import Change, Link, LinkChange, Path, Service
+from harness.model.queue import DropTail, Queue, Red
+from harness.model.scenario import MAXIMUM_ACCESS_DELAYS, MAXIMUM_FLOWS, Scenario
+from harness.model.traffic import GENERATOR_LIMIT, Bulk, ConstantRate, Poisson, Traffic, UniformGaps
+
+__all__ = [
+    "FRAME_HEADER",
+    "GENERATOR",
+    "GENERATOR_LIMIT",
+    "MAXIMUM_ACCESS_DELAYS",
+    "MAXIMUM_FLOWS",
+    "MTU",
+    "NAME",
+    "Bulk",
+    "Change",
+    "ConstantRate",
+    "DropTail",
+    "Flow",
+    "FlowKind",
+    "GilbertElliott",
+    "Implementation",
+    "Link",
+    "LinkChange",
+    "Objective",
+    "Part",
+    "Path",
+    "Poisson",
+    "Protocol",
+    "Queue",
+    "Red",
+    "Scenario",
+    "Service",
+    "Traffic",
+    "UniformGaps",
+]

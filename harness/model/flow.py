@@ -1,0 +1,107 @@
+"""One client with one server: when, how much, which way."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from harness.model.frame import MTU
+from harness.model.part import NAME, Part, short_or
+from harness.model.traffic import GENERATOR_LIMIT, Bulk, ConstantRate, Poisson, Traffic, UniformGaps
+from harness.parameters import ParameterValue, Role, WrittenValue, canonical_value
+from harness.units import Duration, Size
+
+FlowKind = Literal["quic", "tcp", "udp"]
+#: What plays flows of TCP and UDP unless a flow names something else: this kernel's, driven by a generator.
+GENERATOR = "linux"
+
+
+class Flow(Part):
+    """One client and one server, each a host of its own. Data flows from the server to the client unless told."""
+
+    kind: FlowKind = "quic"
+    """Transport. TCP is the kernel's own, UDP has no congestion control."""
+    download: Size | None = None
+    """Size of the file, or of what a TCP flow transfers in its direction; or stop."""
+    start: Duration = Duration(0)
+    """When the client starts, counted from the moment the path is up."""
+    stop: Duration | None = None
+    """When the flow is cut off, on the clock of `start`; what it transfers has no end of its own."""
+    repeat_after: Duration | None = None
+    """Download once more in a new connection, this long after the first ended (session tickets kept)."""
+    traffic: Annotated[Traffic, Field(json_schema_extra=short_or("'bulk': as much as the transport takes"))] = Bulk()
+    """What the sender sends, and when: 'bulk', or a model with its figures."""
+    direction: Literal["to_client", "to_server"] = "to_client"
+    """Where data goes. QUIC endpoints serve downloads only."""
+    client: Annotated[str, Field(pattern=NAME)] | None = None
+    """The implementation at the client, instead of the matrix's."""
+    server: Annotated[str, Field(pattern=NAME)] | None = None
+    """The implementation at the server, instead of the matrix's."""
+    access_delay: Duration = Duration(0)
+    """Further one-way delay of this flow alone, in both directions, beyond the bottleneck."""
+    parameters: dict[str, WrittenValue] = {}
+    """Endpoint parameters of this flow alone, as client.NAME or server.NAME."""
+
+    @field_validator("traffic", mode="before")
+    @classmethod
+    def _short_traffic(cls, value: object) -> object:
+        return {"model": value} if isinstance(value, str) else value
+
+    @field_validator("parameters")
+    @classmethod
+    def _canonical(cls, value: dict[str, ParameterValue]) -> dict[str, ParameterValue]:
+        return {name: canonical_value(name, item) for name, item in value.items()}
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if (self.download is None) == (self.stop is None):
+            raise ValueError("give exactly one of download (a size) and stop (a time)")
+        if self.stop is not None and self.stop.value <= self.start.value:
+            raise ValueError(f"stops at {self.stop}, before it starts at {self.start}")
+        if self.stop is not None and self.repeat_after is not None:
+            raise ValueError("what is cut off at a time is not repeated: leave out stop or repeat_after")
+        if self.kind == "quic":
+            if not isinstance(self.traffic, Bulk) or self.direction != "to_client":
+                raise ValueError("QUIC endpoints serve files: their flows are downloads in bulk")
+            return self
+        if self.repeat_after is not None:
+            raise ValueError(f"a flow of {self.kind} is not repeated: leave out repeat_after")
+        if self.kind == "udp" and self.download is not None:
+            raise ValueError("a flow of udp has a stop, no size: what is lost is not sent again, so it has no end")
+        if self.kind == "tcp":
+            if self.download is not None and not self.download.bytes:
+                raise ValueError("a flow of tcp with a size transfers something")
+            if not isinstance(self.traffic, Bulk | ConstantRate):
+                raise ValueError("the traffic of a tcp flow is bulk or cbr")
+        elif isinstance(self.traffic, Bulk):
+            raise ValueError("the traffic of a udp flow is cbr, poisson or uniform")
+        else:
+            self._within_the_generator(self.traffic)
+        return self
+
+    def _within_the_generator(self, traffic: ConstantRate | Poisson | UniformGaps) -> None:
+        sizes = traffic.packet if isinstance(traffic, UniformGaps) else (traffic.packet,)
+        smallest, largest = min(size.bytes for size in sizes), max(size.bytes for size in sizes)
+        if not smallest >= 16 or largest > MTU - 48:
+            raise ValueError(f"a datagram of the generator has a payload of 16 to {MTU - 48} B")
+        frequency = traffic.rate.value / 8 / (sum(size.bytes for size in sizes) / len(sizes))
+        if frequency > GENERATOR_LIMIT:
+            raise ValueError(
+                f"{traffic.rate} are {frequency:.0f} datagrams/s, and the generator sends at most {GENERATOR_LIMIT}"
+            )
+
+    def implementation(self, role: Role) -> str | None:
+        """The implementation this flow names for a role; None where it is the matrix's."""
+        named = self.client if role == "client" else self.server
+        return named if named is not None or self.kind == "quic" else GENERATOR
+
+    @property
+    def file(self) -> Size | None:
+        """The file that a QUIC client downloads to its end; None for what is cut off at a time or generated."""
+        return self.download if self.kind == "quic" else None
+
+    @property
+    def sender(self) -> Role:
+        """Who sends the data."""
+        return "server" if self.direction == "to_client" else "client"

@@ -1,0 +1,98 @@
+"""A contestant, as its manifest (image.yaml) describes it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from harness.model.part import NAME, Part
+from harness.parameters import ROLES, ParameterName, Role, RoleSettings, Setting
+from harness.units import Duration
+
+Protocol = Literal["h3", "hq-interop", "tcp", "udp"]
+
+
+class Implementation(Part):
+    """A contestant: an image that follows the interop endpoint contract."""
+
+    schema_: Annotated[Literal[1], Field(alias="schema")] = 1
+    """Version of this format."""
+    name: Annotated[str, Field(pattern=NAME)]
+    """Short name, used on the command line."""
+    title: str = ""
+    """Name shown to people."""
+    project: str = ""
+    """Home page."""
+    licence: str = ""
+    """Licence of the implementation."""
+    version: str = ""
+    """Version of the implementation inside the image."""
+    image: str | None = None
+    """A published image, by name; pulled when it is not present."""
+    build: str | None = None
+    """Folder of the Dockerfile, relative to this file, instead of `image`."""
+    upstream_image: str | None = None
+    """A published image that the build starts from; where no registry is reached, it cannot be built."""
+    upstream_repository: str | None = None
+    """A Git repository that the build clones; where it is not reached, it cannot be built."""
+    build_time: Duration = Duration.parse("60 s")
+    """Time of a build on two cores, for the estimate."""
+    tested: bool = False
+    """Whether the authors of its manifest have run it; what is said of others is what their sources say."""
+    roles: Annotated[tuple[Role, ...], Field(min_length=1)] = ("client", "server")
+    """Roles it can play."""
+    protocols: Annotated[tuple[Protocol, ...], Field(min_length=1)] = ("h3", "hq-interop")
+    """Application protocols it speaks over QUIC; tcp and udp of a generator of background traffic."""
+    colour: Annotated[str, Field(pattern=r"^#[0-9a-fA-F]{6}$")] = "#777777"
+    """Its colour in every plot."""
+    marker: str = "circle"
+    """Its marker in every plot."""
+    session: bool = False
+    """Whether its client keeps session tickets in SESSION_DIR and resumes from them."""
+    parameters: dict[ParameterName, RoleSettings] = {}
+    """Normalised parameters: per role how they are set, which values it takes, and the default in force."""
+    extensions: tuple[Literal["ack_frequency"], ...] = ()
+    """Extensions it negotiates; ack_frequency lets a peer set its ACK ratio (draft-ietf-quic-ack-frequency)."""
+    notes: str = ""
+    """Anything a reader should know."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.image is None) == (self.build is None):
+            raise ValueError("give exactly one of image (a published image) and build (a folder with a Dockerfile)")
+        return self
+
+    @field_validator("parameters", mode="before")
+    @classmethod
+    def _named(cls, value: object) -> object:
+        """Tell each entry its name, which decides how its values are written."""
+        if not isinstance(value, dict):
+            return value
+        return {key: {**item, "parameter": key} if isinstance(item, dict) else item for key, item in value.items()}
+
+    @model_validator(mode="after")
+    def _roles_it_plays(self) -> Self:
+        for name, settings in self.parameters.items():
+            # What was written without a role is the same for both, and holds for those there are.
+            for role in ROLES:
+                if role not in self.roles and settings.of(role) is not None and settings.client != settings.server:
+                    raise ValueError(f"parameters.{name} has a {role}, but roles names none")
+        if self.build is None and (self.upstream_image or self.upstream_repository):
+            raise ValueError("upstream_image and upstream_repository say what a build needs; there is no build")
+        return self
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether it needs a published image or a repository."""
+        return bool(self.image or self.upstream_image or self.upstream_repository)
+
+    @property
+    def speaks_quic(self) -> bool:
+        """Whether it belongs into a matrix."""
+        return bool({"h3", "hq-interop"} & set(self.protocols))
+
+    def setting(self, role: Role, name: str) -> Setting | None:
+        """How it sets a parameter in a role, with the default in force; None where nothing is known."""
+        settings = self.parameters.get(name)
+        return settings.of(role) if settings is not None and role in self.roles else None

@@ -1,0 +1,186 @@
+"""The emulated path: two links, and how they change while they are in use."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from harness.model.frame import FRAME_HEADER, MTU
+from harness.model.loss import GilbertElliott
+from harness.model.part import Part, short_or
+from harness.model.queue import DropTail, Queue, Red, short_red
+from harness.units import Duration, Percentage, QueueSize, Rate, Size
+
+
+class Service(Part):
+    """When the bottleneck serves its queue, where that is not at a constant rate: one packet an opportunity."""
+
+    process: Literal["poisson"]
+    """Exponential gaps between opportunities, with a full packet of the path's MTU at the link's rate as their mean."""
+    cold_start: Duration = Duration(0)
+    """At first one opportunity every 100 ms, for so long (mahimahi's Poisson traces have 5 s of it)."""
+    period: Duration | None = None
+    """The cold start comes again every so often, as where a trace is played in a loop."""
+
+    @model_validator(mode="after")
+    def _shorter(self) -> Self:
+        if self.period is not None and self.period.value <= self.cold_start.value:
+            raise ValueError(f"the cold start of {self.cold_start} comes again after {self.period}, before it is over")
+        return self
+
+
+class Link(Part):
+    """One direction of the path: first the bottleneck queue, then delay, jitter and loss."""
+
+    rate: Rate
+    """Layer-2 rate of the bottleneck (frames with their 14-byte Ethernet header); with a service process its mean."""
+    service: Service | None = None
+    """When packets leave the queue; by default at the rate, evenly."""
+    delay: Duration
+    """One-way propagation delay."""
+    jitter: Duration = Duration(0)
+    """Uniform variation of the delay, ±; it may reorder packets."""
+    loss: Percentage | GilbertElliott = Percentage(0)
+    """Random loss after the queue: a percentage (iid), or a Gilbert–Elliott model."""
+    queue: Annotated[
+        Queue,
+        Field(
+            json_schema_extra=short_or("a drop-tail queue: '50 kB', '25 packets', '100 ms', '1 BDP'; or 'RED 1 BDP'")
+        ),
+    ] = DropTail(size=QueueSize.parse("1 BDP"))
+    """The bottleneck's queue: a size (drop-tail), 'RED' and a limit (thresholds at 0.3 and 0.8 of it, 10 % at most,
+    wq 0.002), or a discipline with its parameters."""
+    burst: Size | None = None
+    """Token bucket of the bottleneck (tc tbf burst), with either engine; by default none in virtual time, where packets
+    leave one after the other, and in real time what late timers need."""
+
+    @field_validator("rate")
+    @classmethod
+    def _some_rate(cls, value: Rate) -> Rate:
+        if value.value < 1000:
+            raise ValueError("a link needs at least 1 kbit/s")
+        return value
+
+    @field_validator("queue", mode="before")
+    @classmethod
+    def _short_queue(cls, value: object) -> object:
+        if isinstance(value, str):
+            word, _, limit = value.partition(" ")
+            value = short_red(limit) if word == "RED" else {"size": value}
+        return {"discipline": "droptail", **value} if isinstance(value, dict) else value
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.jitter > self.delay:
+            raise ValueError(f"jitter {self.jitter} exceeds the delay {self.delay}")
+        if self.burst is not None and self.burst.bytes < MTU + FRAME_HEADER:
+            raise ValueError(f"burst {self.burst} is below one frame ({MTU + FRAME_HEADER} B): tbf would drop frames")
+        if self.service is not None and self.burst is not None:
+            raise ValueError("a link with a service process has no token bucket: leave out burst")
+        if self.service is not None and self.held.unit != "packets":
+            raise ValueError("behind a service process the queue's limit counts packets: write '20 packets'")
+        return self
+
+    @property
+    def held(self) -> QueueSize:
+        """The hard limit of the queue."""
+        return self.queue.limit if isinstance(self.queue, Red) else self.queue.size
+
+    @property
+    def mean_loss(self) -> float:
+        """Share of packets the random loss takes in the long run."""
+        return self.loss.fraction if isinstance(self.loss, Percentage) else self.loss.mean
+
+
+class LinkChange(Part):
+    """New values for one direction; what is not named stays."""
+
+    rate: Rate | None = None
+    """New rate. A queue given in bytes, or derived from the first rate's BDP, keeps its bytes."""
+    delay: Duration | None = None
+    """New one-way delay, for packets that enter from now on."""
+    loss: Percentage | GilbertElliott | None = None
+    """New random loss."""
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if self.rate is None and self.delay is None and self.loss is None:
+            raise ValueError("a change needs at least one of rate, delay and loss")
+        return self
+
+
+class Change(Part):
+    """A change of the path while it is in use."""
+
+    at: Duration
+    """When, counted from the client's first datagram at the simulator."""
+    forward: LinkChange | None = None
+    """Towards the terminal."""
+    return_: Annotated[LinkChange | None, Field(alias="return")] = None
+    """From the terminal."""
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if self.forward is None and self.return_ is None:
+            raise ValueError("a change needs a direction: forward, return or both")
+        return self
+
+
+class Path(Part):
+    """A path with two directions. `forward` leads to the terminal, `return` leads away from it."""
+
+    forward: Link
+    """Towards the terminal (the satellite user's side)."""
+    return_: Annotated[Link, Field(alias="return")]
+    """From the terminal."""
+    terminal: Literal["client", "server"] = "client"
+    """Which endpoint sits at the terminal; 'server' makes a download an upload from the terminal."""
+    mtu: Annotated[int, Field(ge=1280, le=MTU)] = MTU
+    """IP MTU of every interface, bytes; 1280 is the least that IPv6 allows (RFC 8200 §5)."""
+    changes: tuple[Change, ...] = ()
+    """Changes over time, in order."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        times = [change.at for change in self.changes]
+        if times != sorted(set(times)):
+            raise ValueError("changes must be in order of time, each at a time of its own")
+        if any(link.service is not None for link in (self.forward, self.return_)) and any(
+            side is not None and side.rate is not None
+            for change in self.changes
+            for side in (change.forward, change.return_)
+        ):
+            raise ValueError("a path with a service process keeps its rate")
+        return self
+
+    @model_validator(mode="after")
+    def _thresholds(self) -> Self:
+        for name, link in (("forward", self.forward), ("return", self.return_)):
+            queue = link.queue
+            if not isinstance(queue, Red):
+                continue
+            low, high, limit = (
+                size.bytes_at(link.rate, self.rtt, MTU + FRAME_HEADER) for size in (queue.min, queue.max, queue.limit)
+            )
+            if not 0 < low < high <= limit:
+                raise ValueError(
+                    f"{name}.queue: RED needs min below max, and max within the limit: min {low} B, max {high} B, "
+                    f"limit {limit} B"
+                )
+        return self
+
+    @property
+    def rtt(self) -> Duration:
+        """Round-trip propagation delay at the start."""
+        return self.forward.delay + self.return_.delay
+
+    @property
+    def to_client(self) -> Link:
+        """The direction server to client."""
+        return self.forward if self.terminal == "client" else self.return_
+
+    @property
+    def to_server(self) -> Link:
+        """The direction client to server."""
+        return self.return_ if self.terminal == "client" else self.forward

@@ -1,0 +1,92 @@
+"""A case: what to emulate, what to do, what to demand."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from harness.model.flow import Flow
+from harness.model.objective import Objective
+from harness.model.part import NAME, Part
+from harness.model.path import Path
+from harness.parameters import ROLES, ParameterValue, Role, WrittenNumber, WrittenValue, canonical_value
+from harness.units import Duration, Size
+
+#: Flows that a lab can hold: what is left of its networks' addresses.
+MAXIMUM_FLOWS = 50
+#: Different access delays among the flows of a scenario: the classes of sch_prio, less that of everyone else.
+MAXIMUM_ACCESS_DELAYS = 14
+
+
+class Scenario(Part):
+    """What to emulate, what to do, what to demand."""
+
+    schema_: Annotated[Literal[1], Field(alias="schema")] = 1
+    """Version of this format."""
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._/-]*$")] = "unnamed"
+    """Folder and file name below scenarios/; filled in by the catalogue."""
+    title: str
+    """One line for people."""
+    description: str = ""
+    """What the case stands for, and what was chosen where its source is silent."""
+    references: tuple[str, ...] = ()
+    """Where the case and its numbers come from."""
+    path: Path
+    """The emulated path."""
+    flows: Annotated[tuple[Flow, ...], Field(min_length=1, max_length=MAXIMUM_FLOWS)]
+    """The clients, each with its server; all share the path."""
+    clients: tuple[Annotated[str, Field(pattern=NAME)], ...] = ()
+    """Who the clients are where the command line names nobody; everybody by default."""
+    servers: tuple[Annotated[str, Field(pattern=NAME)], ...] = ()
+    """Who the servers are where the command line names nobody; everybody by default."""
+    protocol: Literal["auto", "h3", "hq-interop"] = "auto"
+    """Application protocol; auto takes h3 where both ends speak it, else hq-interop."""
+    ip_version: Literal[4, 6] = 4
+    """IP version of the transfers."""
+    timeout: Duration = Duration.parse("120 s")
+    """How long one transfer may take."""
+    repetitions: Annotated[int, Field(ge=1, le=1000)] = 1
+    """How often each cell runs unless the command line says otherwise."""
+    milestones: tuple[Size, ...] = tuple(Size.parse(size) for size in ("2 MB", "10 MB", "100 MB"))
+    """Amounts of the file whose arrival is timed."""
+    objectives: tuple[Objective, ...] = ()
+    """Demands; a source's open ones are absent, not invented."""
+    parameters: dict[str, WrittenValue] = {}
+    """Endpoint parameters, as client.NAME or server.NAME."""
+    vary: dict[str, tuple[WrittenNumber, ...]] = {}
+    """A sweep: NAME → values. NAME is client.X, server.X, X alone for both roles, or path.forward.rate and its like."""
+    combine: Literal["product", "zip"] = "product"
+    """How several sweeps go together: every value with every other, or the first with the first and so on."""
+
+    @field_validator("parameters")
+    @classmethod
+    def _canonical(cls, value: dict[str, ParameterValue]) -> dict[str, ParameterValue]:
+        return {name: canonical_value(name, item) for name, item in value.items()}
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        known = {f"milestone_{size.label()}" for size in self.milestones_within()}
+        for objective in self.objectives:
+            base = objective.metric.removeprefix("repeat_")
+            if base.startswith("milestone_") and base not in known:
+                raise ValueError(f"objective on {objective.metric}, but the milestones are {', '.join(sorted(known))}")
+            if objective.metric.startswith("repeat_") and all(flow.repeat_after is None for flow in self.flows):
+                raise ValueError(f"objective on {objective.metric}, but no flow has repeat_after")
+        delays = {flow.access_delay for flow in self.flows} - {Duration(0)}
+        if len(delays) > MAXIMUM_ACCESS_DELAYS:
+            raise ValueError(f"{len(delays)} different access delays, but a path has room for {MAXIMUM_ACCESS_DELAYS}")
+        for number, flow in enumerate(self.flows):
+            if flow.stop is not None and flow.stop.value - flow.start.value > self.timeout.value:
+                raise ValueError(f"flow {number} runs until {flow.stop}, longer than the timeout of {self.timeout}")
+        return self
+
+    def milestones_within(self) -> list[Size]:
+        """The milestones that the largest of the files has."""
+        sizes = [flow.file for flow in self.flows if flow.file is not None]
+        return [size for size in self.milestones if sizes and size <= max(sizes)]
+
+    @property
+    def open_roles(self) -> set[Role]:
+        """Roles that the matrix's implementations play in some flow; the others are all named by the flows."""
+        return {role for role in ROLES for flow in self.flows if flow.implementation(role) is None}

@@ -1,0 +1,66 @@
+"""What a sender sends, and when."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from harness.model.part import Part
+from harness.units import Duration, Rate, Size
+
+#: Datagrams that the generator can send in a second, in real time, on one core: it keeps time up to 30,000 here.
+GENERATOR_LIMIT = 20_000
+
+
+class Bulk(Part):
+    """As much as the transport takes."""
+
+    model: Literal["bulk"] = "bulk"
+
+
+class ConstantRate(Part):
+    """Equal amounts at equal times; what the transport does not take in time follows as soon as it does."""
+
+    model: Literal["cbr"]
+    rate: Rate
+    """Of the payload."""
+    packet: Size = Size.parse("1200 B")
+    """UDP payload of a datagram; TCP cuts its own segments."""
+
+
+class Poisson(Part):
+    """Datagrams of one size with exponential gaps."""
+
+    model: Literal["poisson"]
+    rate: Rate
+    """Mean rate of the UDP payload."""
+    packet: Size = Size.parse("1200 B")
+    """UDP payload of a datagram."""
+
+
+class UniformGaps(Part):
+    """Datagrams with sizes and gaps drawn from uniform distributions."""
+
+    model: Literal["uniform"]
+    packet: tuple[Size, Size]
+    """UDP payload of a datagram: smallest, largest."""
+    gap: tuple[Duration, Duration]
+    """Time between two datagrams: shortest, longest."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.packet[0].bytes > self.packet[1].bytes or self.gap[0].value > self.gap[1].value:
+            raise ValueError("ranges go from the smallest to the largest value")
+        if not self.gap[1].value:
+            raise ValueError("a gap is longer than nothing")
+        return self
+
+    @property
+    def rate(self) -> Rate:
+        """Mean rate of the UDP payload."""
+        size, gap = sum(one.bytes for one in self.packet) / 2, sum(one.seconds for one in self.gap) / 2
+        return Rate(round(size * 8 / gap))
+
+
+Traffic = Annotated[Bulk | ConstantRate | Poisson | UniformGaps, Field(discriminator="model")]

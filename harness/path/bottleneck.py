@@ -1,0 +1,168 @@
+"""What a packet meets on its way in: the bottleneck's queue, and what serves it."""
+
+from __future__ import annotations
+
+from harness.model import DropTail, Link, Red
+from harness.path.arithmetic import FRAME, Server, burst_bytes, curve_rate, opportunity_gap, queue_bytes, size_bytes
+from harness.path.program import Command, Side
+from harness.path.red import red_burst
+from harness.units import Duration, Rate
+
+#: TCP port on which the simulator says that the path is up.
+READY_PORT = 57832
+#: Ahead of a queue with a service process: cuts super-packets and never holds one back (tc tbf rate, burst).
+UNLIMITED = ("10gbit", 2 * FRAME)
+#: Quantiles of the exponential distribution for netem (images/sim/exponential.py), and what tc is told as mean and
+#: deviation, in mean gaps: they give the table the range from nothing to ten mean gaps.
+_EXPONENTIAL, _CENTRE, _DEVIATION = "exponential", 5.0, 1.25
+#: The kernel cuts a slot's deviation to what 32 bits hold, ns.
+_LARGEST_DEVIATION = (1 << 31) - 1
+#: One opportunity every so often during a cold start (the traces of Pantheon's --cold-start).
+COLD_GAP = Duration.parse("100 ms")
+#: For how long a cold start comes again.
+HORIZON = Duration.parse("10 min")
+
+
+def _slot(verb: str, link: Link, device: str, limit: int, mtu: int, seed: int, *, cold: bool) -> Command:
+    """The server of a queue with a service process: one packet when an opportunity comes (netem's slots).
+
+    As net/sched/sch_netem.c has it (netem_dequeue, get_slot_next): when a packet leaves, the gap to the next
+    opportunity is drawn; a packet that comes to a queue which has been empty beyond that one draws a new gap from
+    then on. With exponential gaps, which have no memory, both are what a Poisson process that runs all the time and
+    wastes opportunities on an empty queue does. What differs from mahimahi: an opportunity is one packet of any size,
+    not 1504 bytes; in a cold start a packet that comes to an empty queue waits 100 ms, where it would wait for what
+    is left of them; gaps are not whole milliseconds; and a timer that is late, in real time, makes a gap longer for
+    good, by 0.1 ms in the lab kernel, which is 2 % of the mean gap at 2.64 Mbit/s. A change seeds the process anew, so
+    that it repeats itself from period to period, as a trace in a loop does, and begins with an opportunity. The limit
+    counts the packet in service.
+    """
+    gap = opportunity_gap(link, mtu).value
+    # A change cannot take the table away, so a cold start has it too: with a deviation of nothing, almost.
+    mean, deviation = (COLD_GAP.value, 1) if cold else (round(_CENTRE * gap), round(_DEVIATION * gap))
+    if deviation > _LARGEST_DEVIATION:
+        raise ValueError(f"netem has no Poisson process as slow as {link.rate}: its gaps end at 10 × 1.7 s")
+    parent = "10:1" if isinstance(link.queue, Red) else "1:"
+    return (
+        "tc", "qdisc", verb, "dev", device, "parent", parent, "handle", "20:", "netem", "limit", str(limit),
+        "slot", "distribution", _EXPONENTIAL, f"{mean}ns", f"{deviation}ns", "packets", "1", "seed", str(seed),
+    )  # fmt: skip
+
+
+def tbf(verb: str, device: str, rate: Rate, burst: int, limit: int) -> Command:
+    """A token bucket at a constant rate, with a drop-tail queue of bytes of its own."""
+    return (
+        "tc", "qdisc", verb, "dev", device, "root", "handle", "1:", "tbf",
+        "rate", f"{rate.value}bit", "burst", str(burst), "limit", str(limit),
+    )  # fmt: skip
+
+
+def curve(verb: str, device: str, rate: Rate) -> Command:
+    """The first half of a serial server: one class of hfsc, which may have the link's rate and no more.
+
+    net/sched/sch_hfsc.c: a packet leaves the queue when all before it have been sent, as far as the upper limit goes
+    (update_vf: rtsc_y2x of the bytes so far), and an idle link saves nothing up (init_vf: rtsc_min). So the packet in
+    service is outside the queue, as at a device that transmits, and its own time is the egress's (`transmission`).
+    A real-time curve (rt) would ignore the upper limit. tbf with a bucket of one frame keeps the same times with
+    that egress, but lets as many bytes out of the queue ahead of their time: twenty ACKs in place of one packet.
+    """
+    rate_curve = ("rate", f"{curve_rate(rate)}bit")
+    return (
+        "tc", "class", verb, "dev", device, "parent", "1:", "classid", "1:1", "hfsc",
+        "ls", *rate_curve, "ul", *rate_curve,
+    )  # fmt: skip
+
+
+def _queue(link: Link, device: str, rtt: Duration, parent: str = "1:") -> Command:
+    """The queue behind `parent`."""
+    child = ("tc", "qdisc", "add", "dev", device, "parent", parent, "handle", "10:")
+    queue = link.queue
+    if isinstance(queue, DropTail):
+        if queue.size.unit == "packets":
+            return (*child, "pfifo", "limit", str(round(queue.size.amount)))
+        return (*child, "bfifo", "limit", str(queue_bytes(link, rtt)))
+    limit, low, high = (size_bytes(size, link, rtt) for size in (queue.limit, queue.min, queue.max))
+    average = queue.average_packet.bytes
+    burst = queue.burst if queue.burst is not None else red_burst(queue.wq or 0.002, low, average)
+    words = [
+        "red", "limit", str(limit), "min", str(low), "max", str(high), "avpkt", str(average),
+        "burst", str(burst), "bandwidth", f"{link.rate.value}bit", "probability", f"{queue.probability.fraction:g}",
+    ]  # fmt: skip
+    return (*child, *words, *(["ecn"] if queue.ecn else []))
+
+
+def redirect(side: Side, device: str) -> tuple[Command, ...]:
+    """Everything that enters goes through the bottleneck, but what endpoints say to their neighbours alone.
+
+    No router forwards that: IPv6's multicast reports and solicitations (RFC 3810, RFC 4861), which a kernel sends at
+    times of its own, and what asks the simulator whether the path is up. A report of 110 bytes would hold up the flows'
+    packets by 0.18 ms at 5 Mbit/s.
+    """
+    where = ("tc", "filter", "add", "dev", side, "parent", "ffff:", "protocol")
+    mirred = ("action", "mirred", "egress", "redirect", "dev", device)
+    everything = ("u32", "match", "u32", "0", "0", *mirred)
+    rules = (
+        (*where, "ip", "prio", "1", "u32", "match", "ip", "protocol", "6", "0xff",
+         "match", "ip", "dport", str(READY_PORT), "0xffff", "action", "pass"),
+        (*where, "ip", "prio", "2", *everything),
+        (*where, "ipv6", "prio", "3", "u32", "match", "ip6", "dst", "ff00::/8", "action", "pass"),
+        (*where, "ipv6", "prio", "4", *everything),
+    )  # fmt: skip
+    return (
+        ("ip", "link", "add", device, "type", "ifb"),
+        ("ip", "link", "set", "dev", device, "up"),
+        ("tc", "qdisc", "add", "dev", side, "handle", "ffff:", "ingress"),
+        *rules,
+    )
+
+
+def bottleneck(link: Link, device: str, rtt: Duration, mtu: int, seed: int, server: Server) -> tuple[Command, ...]:
+    """The queue of one direction and what serves it.
+
+    Below hfsc, too, RED sees neither idle times nor the packet in service: nothing asks an empty queue for a packet.
+    With a service process: tbf, which takes whatever its child lets go; RED, if asked for, which sees all that waits
+    as the backlog of its child; and the server. tbf peeks, so that RED does not take the time between opportunities
+    for idle. RED must then hand over the very packet that was peeked at (net/sched/sch_red.c, red_dequeue:
+    qdisc_dequeue_peeked); the lab kernel's does, but on an older one netem's first packet never leaves.
+    """
+    if link.service is not None:
+        return _behind_a_process(link, device, rtt, mtu, seed)
+    burst = burst_bytes(link, server)
+    if burst is None:
+        root = ("tc", "qdisc", "add", "dev", device, "root", "handle", "1:", "hfsc")
+        # A default class would do, but tc then writes counters that are no JSON (iproute2, tc/q_hfsc.c).
+        everything = ("protocol", "all", "matchall", "classid", "1:1")
+        into_class = ("tc", "filter", "add", "dev", device, "parent", "1:", *everything)
+        return (root, curve("add", device, link.rate), into_class, _queue(link, device, rtt, "1:1"))
+    bucket = tbf("add", device, link.rate, burst, queue_bytes(link, rtt))
+    # A queue that counts bytes is tbf's own.
+    own = isinstance(link.queue, DropTail) and link.queue.size.unit != "packets"
+    return (bucket,) if own else (bucket, _queue(link, device, rtt))
+
+
+def _behind_a_process(link: Link, device: str, rtt: Duration, mtu: int, seed: int) -> tuple[Command, ...]:
+    assert link.service is not None
+    rate, burst = UNLIMITED
+    limit = round(link.held.amount)
+    ahead = ("tc", "qdisc", "add", "dev", device, "root", "handle", "1:", "tbf", "rate", rate, "burst", str(burst),
+             "limit", str(limit * FRAME))  # fmt: skip
+    cold = bool(link.service.cold_start.value)
+    # A drop-tail queue is the server's own.
+    discipline = (_queue(link, device, rtt),) if isinstance(link.queue, Red) else ()
+    return (ahead, *discipline, _slot("add", link, device, limit, mtu, seed, cold=cold))
+
+
+def cold_starts(link: Link, device: str, mtu: int, seed: int) -> list[tuple[int, Command]]:
+    """When (ns) a service process leaves its cold start and enters it again, and with which command."""
+    service = link.service
+    if service is None or not service.cold_start.value:
+        return []
+    limit = round(link.held.amount)
+    made, begin = [], 0
+    while begin < HORIZON.value:
+        if begin:
+            made.append((begin, _slot("change", link, device, limit, mtu, seed, cold=True)))
+        made.append((begin + service.cold_start.value, _slot("change", link, device, limit, mtu, seed, cold=False)))
+        if service.period is None:
+            break
+        begin += service.period.value
+    return made

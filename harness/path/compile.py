@@ -1,0 +1,155 @@
+"""The pure function that makes a path program of a path."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from harness.model import MTU, DropTail, Link, LinkChange, Path
+from harness.path.arithmetic import Server, burst_bytes, queue_bytes
+from harness.path.bottleneck import bottleneck, cold_starts, curve, redirect, tbf
+from harness.path.egress import Access, egress_of, egress_room, is_serial, netem, netem_places, transmission
+from harness.path.program import Command, LinkProgram, LinkState, PathChange, PathProgram, Side, TimedCommands
+from harness.units import Duration
+
+#: Seeds of service processes lie so far from those of the netems behind them.
+_SLOT_SEED = 100
+
+
+def _figures(link: Link, device: str, ingress: Side, egress: Side, rtt: Duration, server: Server) -> LinkProgram:
+    packets = link.held.unit == "packets" and (isinstance(link.queue, DropTail) or link.service is not None)
+    return LinkProgram(
+        device=device,
+        ingress=ingress,
+        egress=egress,
+        rate_bps=link.rate.value,
+        delay_ns=link.delay.value,
+        jitter_ns=link.jitter.value,
+        burst_bytes=burst_bytes(link, server),
+        limit_bytes=None if packets else queue_bytes(link, rtt),
+        limit_packets=round(link.held.amount) if packets else None,
+        discipline=link.queue.discipline,
+        service="constant" if link.service is None else link.service.process,
+        mean_loss=link.mean_loss,
+    )
+
+
+def _apply(link: Link, change: LinkChange | None) -> Link:
+    """The link after a change. Its queue keeps the bytes it had."""
+    if change is None:
+        return link
+    new: dict[str, object] = {
+        name: value
+        for name in ("rate", "delay", "loss")
+        if (value := getattr(change, name)) is not None
+    }  # fmt: skip
+    return link.model_copy(update=new)
+
+
+def _changed(
+    before: Link,
+    after: Link,
+    device: str,
+    egress: Side,
+    limit: int,
+    room: int,
+    access: Access,
+    seed: int,
+    server: Server,
+) -> list[Command]:
+    """The commands of a change. A packet that a serial server has begun keeps the end it was given."""
+    commands: list[Command] = []
+    burst = burst_bytes(after, server)
+    if after.rate != before.rate and burst is None:
+        # The egress first: a change lets the packet at the head of the queue go.
+        commands.append(transmission("change", after, egress, room))
+        commands.append(curve("change", device, after.rate))
+    elif after.rate != before.rate and burst is not None:
+        commands.append(tbf("change", device, after.rate, burst, limit))
+    if after.delay != before.delay or after.loss != before.loss:
+        commands.extend(
+            netem("change", after, egress, place, more, seed + 2 * band)
+            for band, (place, more) in enumerate(netem_places(access, is_serial(after, server)))
+        )
+    return commands
+
+
+def _state(before: Link, after: Link, server: Server) -> LinkState | None:
+    if before == after:
+        return None
+    return LinkState(
+        rate_bps=after.rate.value if after.rate != before.rate else None,
+        delay_ns=after.delay.value if after.delay != before.delay else None,
+        burst_bytes=burst_bytes(after, server) if after.rate != before.rate else None,
+        mean_loss=after.mean_loss if after.loss != before.loss else None,
+    )
+
+
+_DIRECTIONS: tuple[tuple[Literal["to_client", "to_server"], Side, Side], ...] = (
+    ("to_client", "right", "left"),
+    ("to_server", "left", "right"),
+)
+
+
+def compile_path(path: Path, server: Server, seed: int = 1, access: Access | None = None) -> PathProgram:
+    """The program of a path. `seed` makes netem's loss and service times repeat, packet for packet.
+
+    `server`: what serves a queue at a constant rate where the path asks for no token bucket (`burst`) of its own.
+    `access`: addresses of endpoints with an access delay of their own. ValueError for a queue that tc cannot express.
+    """
+    rtt, access = path.rtt, access or {}
+    links = {"to_client": path.to_client, "to_server": path.to_server}
+    # Queues are sized once: a change of rate keeps the bytes.
+    limits = {name: queue_bytes(link, rtt) for name, link in links.items()}
+    seeds = {"to_client": seed, "to_server": seed + 1}
+    states = {name: _states(path, name) for name in links}
+    rooms = {name: egress_room(states[name], access) for name in links}
+    setup: list[Command] = []
+    if path.mtu != MTU:
+        setup.extend(("ip", "link", "set", "dev", side, "mtu", str(path.mtu)) for side in ("left", "right"))
+    timed: list[tuple[int, Command]] = []
+    for name, ingress, egress in _DIRECTIONS:
+        link = links[name]
+        setup.extend(redirect(ingress, name))
+        setup.extend(bottleneck(link, name, rtt, path.mtu, seeds[name] + _SLOT_SEED, server))
+        setup.extend(egress_of(link, egress, access, seeds[name], rooms[name], is_serial(link, server)))
+        timed.extend(cold_starts(link, name, path.mtu, seeds[name] + _SLOT_SEED))
+    figures = {name: _figures(links[name], name, ingress, egress, rtt, server) for name, ingress, egress in _DIRECTIONS}
+    timeline = []
+    for index, change in enumerate(path.changes):
+        new: dict[str, LinkState | None] = {}
+        for name, _, egress in _DIRECTIONS:
+            before, after = states[name][index : index + 2]
+            commands = _changed(
+                before, after, name, egress, limits[name], rooms[name], access, seeds[name], server
+            )  # fmt: skip
+            timed.extend((change.at.value, command) for command in commands)
+            new[name] = _state(before, after, server)
+        timeline.append(PathChange(at=change.at.seconds, to_client=new["to_client"], to_server=new["to_server"]))
+    return PathProgram(setup=tuple(setup), changes=_together(timed), links=figures, timeline=tuple(timeline))
+
+
+def inexpressible(path: Path) -> str:
+    """Why tc cannot express a path, for one engine or the other; empty when it can for both."""
+    for server in get_args(Server):
+        try:
+            compile_path(path, server)
+        except (ValueError, ArithmeticError) as error:
+            return str(error)
+    return ""
+
+
+def _states(path: Path, name: str) -> list[Link]:
+    """One direction of the link, at first and after each change."""
+    towards_terminal = (name == "to_client") == (path.terminal == "client")
+    states = [path.to_client if name == "to_client" else path.to_server]
+    for change in path.changes:
+        states.append(_apply(states[-1], change.forward if towards_terminal else change.return_))
+    return states
+
+
+def _together(timed: list[tuple[int, Command]]) -> tuple[TimedCommands, ...]:
+    """Commands in order of time, those of one moment together."""
+    moments: dict[int, list[Command]] = {}
+    for at_ns, command in sorted(timed, key=lambda item: item[0]):
+        moments.setdefault(at_ns, []).append(command)
+    return tuple(TimedCommands(at_ns=at_ns, commands=tuple(commands)) for at_ns, commands in moments.items())

@@ -1,0 +1,106 @@
+"""What a packet meets on its way out: its own time at a serial link, then delay, jitter and loss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
+
+from harness.model import GilbertElliott, Link
+from harness.path.arithmetic import Server, burst_bytes, netem_limit
+from harness.path.program import Command, Side
+from harness.units import Duration, Percentage
+
+Access = Mapping[str, Duration]
+"""Addresses of endpoints with an access delay of their own → the delay."""
+
+
+def _percent(fraction: float) -> str:
+    return f"{fraction * 100:.9f}".rstrip("0").rstrip(".") + "%"
+
+
+def _nanoseconds(duration: Duration) -> str:
+    return f"{duration.value}ns"
+
+
+def _loss(loss: Percentage | GilbertElliott, seed: int) -> list[str]:
+    if isinstance(loss, Percentage):
+        words = ["loss", "random", _percent(loss.fraction)] if loss.value else []
+    else:
+        # tc: gemodel p r 1-h 1-k, where 1-h is the loss in the bad state and 1-k in the good one.
+        chances = (loss.good_to_bad, loss.bad_to_good, loss.loss_in_bad, loss.loss_in_good)
+        words = ["loss", "gemodel", *(_percent(chance.fraction) for chance in chances)]
+    return [*words, "seed", str(seed)] if words else []
+
+
+def netem(verb: str, link: Link, side: Side, place: Command, more: Duration, seed: int) -> Command:
+    """Delay and loss at one place of the egress; `more`: an access delay on top of the link's own."""
+    delay = ["delay", _nanoseconds(link.delay + more)]
+    if link.jitter.value:
+        delay.append(_nanoseconds(link.jitter))
+    return (
+        "tc", "qdisc", verb, "dev", side, *place, "netem",
+        "limit", str(netem_limit(link.model_copy(update={"delay": link.delay + more}))), *delay,
+        *_loss(link.loss, seed),
+    )  # fmt: skip
+
+
+def is_serial(link: Link, server: Server) -> bool:
+    """Whether the link sends one packet after the other, each in its own time."""
+    return link.service is None and burst_bytes(link, server) is None
+
+
+def _top(serial: bool) -> tuple[Command, str]:
+    """Place and handle of what delays: the egress's root, or below the netem that takes a packet's time."""
+    return (("parent", "1:", "handle", "2:"), "2:") if serial else (("root", "handle", "1:"), "1:")
+
+
+def netem_places(access: Access, serial: bool) -> list[tuple[Command, Duration]]:
+    """Where the netems of an egress are, and their access delays: the top alone, or the classes of a prio."""
+    delays = sorted(set(access.values()))
+    place, top = _top(serial)
+    if not delays:
+        return [(place, Duration(0))]
+    return [
+        (("parent", f"{top}{band:x}", "handle", f"{band + 0x10:x}:"), delay)
+        for band, delay in enumerate((Duration(0), *delays), 1)
+    ]
+
+
+def transmission(verb: str, link: Link, side: Side, limit: int) -> Command:
+    """The second half of a serial server: a packet leaves after its own time, and behind the one before.
+
+    net/sched/sch_netem.c, netem_enqueue: max(now, when the last leaves) + length/rate, in ns. It keeps the order of
+    packets, which jitter and a falling delay do not, so that it is no part of the netem that delays.
+    """
+    return (
+        "tc", "qdisc", verb, "dev", side, "root", "handle", "1:", "netem", "limit", str(limit),
+        "rate", f"{link.rate.value}bit",
+    )  # fmt: skip
+
+
+def egress_room(states: Sequence[Link], access: Access) -> int:
+    """Packets that the egress of one direction may hold in any state of the path; a netem counts those inside it."""
+    more = max([Duration(0), *access.values()])
+    most = {"rate": max(link.rate for link in states), "delay": max(link.delay for link in states) + more}
+    return netem_limit(states[0].model_copy(update=most))
+
+
+def egress_of(link: Link, side: Side, access: Access, seed: int, room: int, serial: bool) -> tuple[Command, ...]:
+    """A serial server's transmission; then delay, jitter and loss of one direction, with its flows' access delays."""
+    ahead = (transmission("add", link, side, room),) if serial else ()
+    places = netem_places(access, serial)
+    netems = tuple(netem("add", link, side, place, more, seed + 2 * band) for band, (place, more) in enumerate(places))
+    if len(places) == 1:
+        return (*ahead, *netems)
+    bands = {delay: band for band, (_, delay) in enumerate(places, 1)}
+    place, top = _top(serial)
+    prio = ("tc", "qdisc", "add", "dev", side, *place, "prio", "bands", str(len(places)), "priomap", *["0"] * 16)
+    filters = []
+    for address, delay in access.items():
+        version = ip_address(address).version
+        protocol, order, match, bits = ("ip", "1", "ip", "32") if version == 4 else ("ipv6", "2", "ip6", "128")
+        filters.append(
+            ("tc", "filter", "add", "dev", side, "parent", top, "protocol", protocol, "prio", order, "u32",
+             "match", match, "dst", f"{address}/{bits}", "flowid", f"{top}{bands[delay]:x}")
+        )  # fmt: skip
+    return (*ahead, prio, *netems, *filters)

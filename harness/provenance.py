@@ -1,0 +1,54 @@
+"""Where a run's bits come from, for its record: the project's commit, the engine's versions, what is in the images."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.engines.contents import Contents, KnownContents
+from harness.errors import EngineError
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What is the same for all runs of a command."""
+
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Of Docker and Compose, where they were used."""
+    commit: str = ""
+    """See `commit_of`."""
+    images: KnownContents | None = None
+
+    def contents(self, ids: Mapping[str, str], references: Mapping[str, str]) -> dict[str, Contents]:
+        """What is in the images of a run, by their names in it; without those of which it cannot be learnt.
+
+        `ids`, `references`: name → image ID, and what the image is called.
+        """
+        if self.images is None:
+            return {}
+        found = {}
+        for name, identity in ids.items():
+            if name in references:
+                try:
+                    found[name] = self.images.of(references[name], identity)
+                except (EngineError, OSError):
+                    # A run is worth keeping without; its record then says less.
+                    continue
+        return found
+
+
+def commit_of(root: Path) -> str:
+    """The commit of a checkout, with + behind it where files that git knows were changed; empty where git says none."""
+    try:
+        commit = _git(root, "rev-parse", "HEAD")
+        changed = _git(root, "status", "--porcelain", "--untracked-files=no")
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return commit + ("+" if changed else "")
+
+
+def _git(root: Path, *words: str) -> str:
+    command = ["git", "-C", str(root), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()

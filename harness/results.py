@@ -1,0 +1,111 @@
+"""What is known of a cell: its runs, what was measured of them, and the verdict. Reports, plots and studies read it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from harness.arguments import endpoint_parameters
+from harness.outcome import Cell, Interval, MeasuredRun, Measurement, Run, Verdict, proven_outcome
+from harness.stats import interval
+
+_ABSENCE = re.compile(r" of flows? [\d, ]+: left out, | leave out \d+ of \d+ samples ")
+
+
+def is_absence(warning: str) -> bool:
+    """Whether a run's warning says only which metrics of its flows there are not (`metrics.shared_flow.left_out`)."""
+    return _ABSENCE.search(warning) is not None
+
+
+def beyond_the_pair(cell: Cell) -> str:
+    """What was asked of the path and of single flows, in brackets; empty for nothing."""
+    pair = endpoint_parameters(cell.parameters)
+    asked = [f"{name}={value}" for name, value in cell.parameters.items() if name not in pair]
+    return f" ({', '.join(asked)})" if asked else ""
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """Everything known of one cell."""
+
+    cell: Cell
+    runs: tuple[tuple[Run, MeasuredRun | None], ...]
+    verdict: Verdict
+    folders: tuple[Path, ...]
+    """Folder of each run."""
+
+    @cached_property
+    def outcomes(self) -> dict[str, int]:
+        """How often each outcome happened."""
+        return dict(sorted(Counter(proven_outcome(run, measured).status for run, measured in self.runs).items()))
+
+    @cached_property
+    def measurements(self) -> dict[str, list[Measurement]]:
+        """Name → the measurement of each run that completed, or got as far as that before it timed out."""
+        found: dict[str, list[Measurement]] = {}
+        for run, measured in self.runs:
+            if measured is not None and proven_outcome(run, measured).status in ("completed", "timed_out"):
+                for measurement in measured.measurements:
+                    found.setdefault(measurement.name, []).append(measurement)
+        return dict(sorted(found.items()))
+
+    def interval(self, name: str) -> Interval | None:
+        """Median and interval of a measurement, or None where it was not made."""
+        values = [measurement.value for measurement in self.measurements.get(name, [])]
+        return interval(values) if values else None
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """Client and server, each with the parameters that were asked of it."""
+        names = {"client": self.cell.client.name, "server": self.cell.server.name}
+        for full, value in sorted(endpoint_parameters(self.cell.parameters).items()):
+            role, _, name = full.partition(".")
+            names[role] += f" {name}={value}"
+        return names["client"], names["server"]
+
+    @property
+    def name(self) -> str:
+        """The cell for people: the pair, and what was asked of the path and of single flows."""
+        return "→".join(self.pair) + beyond_the_pair(self.cell)
+
+    @property
+    def absences(self) -> dict[str, int]:
+        """Why metrics of flows are missing or lack samples, in a sentence each → in how many runs."""
+        texts = [text for _, measured in self.runs if measured is not None for text in measured.warnings]
+        return dict(Counter(text for text in texts if is_absence(text)))
+
+    @property
+    def last(self) -> tuple[Run, MeasuredRun | None, Path] | None:
+        """The last run, with its folder."""
+        if not self.runs:
+            return None
+        run, measured = self.runs[-1]
+        return run, measured, self.folders[-1]
+
+    @property
+    def reproduction(self) -> str:
+        """One line for a shell that makes the last run again; empty where there is none.
+
+        In real time it brings the lab up by hand, from the run's own files; virtual time has no such lab.
+        """
+        if self.last is None:
+            return ""
+        run, _, folder = self.last
+        if self.cell.engine == "virtual":
+            return _same_again(self.cell, run.repetition)
+        if not (folder / "compose.yaml").exists():
+            return ""
+        place = ["--env-file", str(folder / "cell.env"), "-f", str(folder / "compose.yaml")]
+        return shlex.join(["docker", "compose", *place, "up", "--abort-on-container-exit"])
+
+
+def _same_again(cell: Cell, repetition: int) -> str:
+    words = ["harness", "run", cell.scenario.name, "--clients", cell.client.name, "--servers", cell.server.name]
+    words += ["--engine", cell.engine, "--seed", str(cell.seed), "--repeat", str(repetition + 1)]
+    for name, value in sorted(cell.parameters.items()):
+        words += ["--set", f"{name}={value}"]
+    return ("HARNESS_CPU=host " if cell.host_cpu else "") + shlex.join([*words, "--fresh"])

@@ -1,0 +1,55 @@
+"""Checks all files of a checkout, one by one and against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from harness.catalogue import MANIFEST, Catalogue, load
+from harness.errors import HarnessError, InputError
+from harness.model import Implementation
+
+
+def validate(catalogue: Catalogue, files: Sequence[Path]) -> list[HarnessError]:
+    """Load every scenario and image file (or just `files`); the errors found."""
+    problems: list[HarnessError] = []
+
+    def attempt(read: Callable[[], object]) -> None:
+        try:
+            read()
+        except InputError as error:
+            problems.append(error)
+
+    if files:
+        for file in files:
+            attempt(lambda file=file: _load_any(catalogue, file))  # type: ignore[misc]
+        return problems
+    for file in catalogue.scenario_files():
+        attempt(lambda file=file: catalogue.scenario(file))  # type: ignore[misc]
+    for file in catalogue.implementation_files():
+        attempt(lambda file=file: _load_any(catalogue, file))  # type: ignore[misc]
+    if not problems:
+        attempt(catalogue.implementations)
+        problems += _like_coloured(catalogue)
+    return problems
+
+
+def _like_coloured(catalogue: Catalogue) -> list[HarnessError]:
+    """Manifests whose colour another has too: in a plot nobody could tell them apart."""
+    owners: dict[str, str] = {}
+    problems: list[HarnessError] = []
+    for name, (one, folder) in catalogue.implementations().items():
+        other = owners.setdefault(one.colour.lower(), name)
+        if other != name:
+            problems.append(
+                InputError(
+                    f"{folder / MANIFEST}: colour {one.colour} is that of {other}", "choose one that no image has"
+                )
+            )
+    return problems
+
+
+def _load_any(catalogue: Catalogue, file: Path) -> object:
+    if file.name == MANIFEST:
+        return load(file, Implementation)
+    return catalogue.scenario(file)

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from harness.columns import Columns, is_columnar, write_columns
+from harness.columns.tables import TABLES, Entry
+from harness.engines.contents import Contents
+from harness.errors import ResultError
+from harness.outcome import (
+    Cell,
+    Contestant,
+    DirectionProof,
+    LinkProof,
+    MeasuredRun,
+    Measurement,
+    Observation,
+    Outcome,
+    RandomBytes,
+    Run,
+    Transfer,
+)
+from tests.examples import cell, images, implementation
+
+ROOT = Path(__file__).resolve().parents[2]
+_WORDS = st.text(st.characters(codec="utf-8"), max_size=12)
+_NUMBERS = st.floats(allow_nan=False, width=64)
+
+
+@st.composite
+def _entries(draw: st.DrawFn) -> Entry:
+    """A run with everything in it that a run can have."""
+    other = Contestant(implementation=implementation("gamma"), image=images("gamma")["gamma"])
+    one = cell().model_copy(update={"others": {"gamma": other} if draw(st.booleans()) else {}})
+    run = Run(
+        cell=one,
+        repetition=draw(st.integers(0, 3)),
+        outcome=Outcome(
+            status=draw(st.sampled_from(("completed", "crashed"))),
+            role=draw(st.sampled_from((None, "client", "sim"))),
+            exit_code=draw(st.none() | st.integers(0, 255)),
+            detail=draw(_WORDS),
+            log_tail=tuple(draw(st.lists(_WORDS, max_size=2))),
+        ),
+        started_at="2026-11-21T00:00:00+00:00",
+        transfers=tuple(
+            Transfer(flow=flow, index=0, size=10, started_ns=10**18, ended_ns=draw(st.integers(0, 2**62)))
+            for flow in range(draw(st.integers(0, 2)))
+        ),
+        phases=draw(st.dictionaries(_WORDS, st.floats(0, 9), max_size=2)),
+        virtual=draw(st.none() | st.floats(0, 1e6)),
+        cpu=draw(st.sampled_from((None, "lab", "host"))),
+        captures=draw(st.dictionaries(st.sampled_from(("left", "right")), _WORDS)),
+        random={"client0": RandomBytes(bytes=3, digest="d")} if draw(st.booleans()) else {},
+        effective={"client.initial_cwnd": draw(st.integers(0, 9)), "server.congestion_control": draw(_WORDS)},
+        host={"cpus": 2, "cpu": draw(_WORDS)},
+        warnings=tuple(draw(st.lists(_WORDS, max_size=2))),
+    )
+    if draw(st.booleans()):
+        return Entry(run, None)
+    measured = MeasuredRun(
+        version=draw(st.integers(0, 99)),
+        measurements=tuple(
+            Measurement(name=draw(_WORDS), value=draw(_NUMBERS | st.just(math.inf)), unit="s")
+            for _ in range(draw(st.integers(0, 3)))
+        ),
+        observed=tuple(
+            Observation(role="client", parameter="initial_cwnd", value=value, unit="1", source=draw(_WORDS))
+            for value in draw(st.lists(_NUMBERS | _WORDS, max_size=2))
+        ),
+        link=draw(
+            st.none()
+            | st.builds(
+                LinkProof,
+                valid=st.booleans(),
+                problems=st.lists(_WORDS, max_size=2).map(tuple),
+                to_client=st.builds(DirectionProof, packets=st.integers(0, 9), rate_mbps=st.none() | _NUMBERS),
+                changes_late_ms=st.lists(_NUMBERS, max_size=2).map(tuple),
+                steal=st.none() | st.floats(0, 1),
+            )
+        ),
+        warnings=tuple(draw(st.lists(_WORDS, max_size=2))),
+    )
+    return Entry(run, measured)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25, deadline=None)
+@given(made=st.lists(_entries(), max_size=3, unique_by=lambda one: one.run.repetition))
+def test_what_is_written_reads_back(tmp_path: Path, made: list[Entry]) -> None:
+    write_columns(tmp_path, made, [])
+    back = Columns(tmp_path).entries()
+    assert [(one.run, one.measured) for one in back] == [
+        # A key has one cell: the first run's.
+        (one.run.model_copy(update={"cell": _first(made)}), one.measured)
+        for one in sorted(made, key=lambda one: one.run.repetition)
+    ]
+
+
+def _first(made: list[Entry]) -> Cell:
+    return min(made, key=lambda one: one.run.repetition).run.cell
+
+
+def _entry(repetition: int = 0, *, series: bool = False) -> Entry:
+    run = Run(cell=cell(), repetition=repetition, outcome=Outcome(status="completed"), started_at="")
+    frame = pl.DataFrame(
+        {"flow": [0, -1], "name": ["throughput", "queue"], "t": [0.0, 0.5], "value": [1.0, 2.0]},
+        schema={"flow": pl.Int16, "name": pl.String, "t": pl.Float64, "value": pl.Float64},
+    )
+    return Entry(run, MeasuredRun(version=1), frame if series else None)
+
+
+def test_a_store_in_columns_answers_as_one_of_folders_does(tmp_path: Path) -> None:
+    assert not is_columnar(tmp_path)
+    known = Contents("d1", {"openssl": "3.5.1"}, {"/usr/local/bin/server": "abcd"})
+    write_columns(tmp_path, [_entry(2), _entry(0, series=True)], [known])
+    assert is_columnar(tmp_path)
+    store, key = Columns(tmp_path), cell().key
+    assert store.cell_keys() == [key]
+    assert [run.repetition for run in store.runs(key)] == [0, 2]
+    assert store.run(key, 1) is None
+    assert store.run("other", 0) is None
+    assert store.measured(key, 2) == MeasuredRun(version=1)
+    assert store.measured(key, 1) is None
+    kept, made = store.series(key, 0), _entry(series=True).series
+    assert kept is not None
+    assert made is not None
+    assert kept.equals(made)
+    assert store.series(key, 2) is None
+    assert store.contents("d1") == known
+    assert store.contents("d2") is None
+
+
+def test_the_same_runs_give_the_same_bytes_in_whatever_order_they_come(tmp_path: Path) -> None:
+    entries = [_entry(number, series=number == 0) for number in range(3)]
+    for name, made in (("one", entries), ("other", entries[::-1])):
+        write_columns(tmp_path / name, made, [])
+    for table in TABLES:
+        assert (tmp_path / "one" / f"{table}.parquet").read_bytes() == (
+            tmp_path / "other" / f"{table}.parquet"
+        ).read_bytes()
+    assert {file.name for file in (tmp_path / "one").iterdir()} == {f"{table}.parquet" for table in TABLES}
+
+
+def test_a_file_that_is_older_than_a_field_gives_its_default(tmp_path: Path) -> None:
+    write_columns(tmp_path, [_entry()], [])
+    file = tmp_path / "runs.parquet"
+    pl.read_parquet(file).drop("trail", "contents", "outcome_log_tail").write_parquet(file)
+    assert Columns(tmp_path).runs(cell().key) == [_entry().run]
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1 and something else"])
+def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
+    write_columns(tmp_path, [_entry()], [])
+    (tmp_path / "measurements.parquet").write_bytes(content)
+    with pytest.raises(ResultError, match=r"measurements\.parquet"):
+        Columns(tmp_path).measured(cell().key, 0)

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from harness.engines import contents
+from harness.engines.contents import Contents, KnownContents, folder_contents
+
+_STATUS = """Package: openssl
+Status: install ok installed
+Version: 3.5.1-1
+Description: a
+ b: c
+
+Package: gone
+Status: deinstall ok config-files
+Version: 1
+"""
+_FILES = {
+    "var/lib/dpkg/status": _STATUS,
+    "var/lib/dpkg/info/openssl.list": "/.\n/usr/bin/openssl\n/lib/x/libssl.so.3\n",
+    "usr/bin/openssl": "program",
+    "usr/lib/x/libssl.so.3": "library",
+    "usr/local/bin/server": "ours",
+    "opt/data.txt": "data",
+    "var/log/dpkg.log": "today",
+    "usr/lib/python3/__pycache__/a.pyc": "compiled today",
+    "etc/hostname": "a",
+}
+_PROGRAMS = {"usr/bin/openssl", "usr/local/bin/server"}
+
+
+def _tree(root: Path, files: dict[str, str] | None = None) -> Path:
+    for name, content in (_FILES if files is None else files).items():
+        file = root / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content)
+        file.chmod(0o755 if name in _PROGRAMS else 0o644)
+    (root / "lib").symlink_to("usr/lib")
+    os.link(root / "usr/local/bin/server", root / "usr/local/bin/alias")
+    return root
+
+
+def _tar(root: Path) -> io.BytesIO:
+    """The tree as `docker export` gives it, other times and owners included."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        for path in sorted(root.rglob("*"), reverse=True):
+            member = archive.gettarinfo(str(path), str(path.relative_to(root)))
+            member.mtime, member.uid = 7, 1000
+            archive.addfile(member, path.open("rb") if member.isfile() else None)
+    stream.seek(0)
+    return stream
+
+
+def test_packages_and_programs_that_no_package_brought(tmp_path: Path) -> None:
+    found = folder_contents(_tree(tmp_path))
+    assert found.packages == {"openssl": "3.5.1-1"}
+    assert set(found.programs) == {"/usr/local/bin/server", "/usr/local/bin/alias"}
+
+
+def test_an_export_and_the_folder_it_fills_are_the_same(tmp_path: Path) -> None:
+    root = _tree(tmp_path)
+    assert contents._of_tar(_tar(root)) == folder_contents(root)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "same"),
+    [
+        ("usr/local/bin/server", "our5", False),
+        ("opt/data.txt", "other", False),
+        ("opt/more.txt", "", False),
+        ("var/lib/dpkg/status", _STATUS.replace("3.5.1-1", "3.5.1-2"), False),
+        ("var/log/dpkg.log", "tomorrow", True),
+        ("usr/lib/python3/__pycache__/a.pyc", "compiled tomorrow", True),
+        ("etc/hostname", "b", True),
+        ("var/cache/ldconfig/aux-cache", "inodes", True),
+    ],
+)
+def test_what_makes_another_image(tmp_path: Path, name: str, content: str, same: bool) -> None:
+    one = folder_contents(_tree(tmp_path / "one"))
+    other = folder_contents(_tree(tmp_path / "other", _FILES | {name: content}))
+    assert (one.digest == other.digest) == same
+
+
+def test_an_execute_bit_does(tmp_path: Path) -> None:
+    root = _tree(tmp_path)
+    before = folder_contents(root)
+    (root / "opt/data.txt").chmod(0o755)
+    assert folder_contents(root).digest != before.digest
+
+
+def test_an_image_is_looked_into_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def export(reference: str) -> Contents:
+        asked.append(reference)
+        return Contents("d", {}, {})
+
+    monkeypatch.setattr(contents, "exported_contents", export)
+    known = KnownContents(tmp_path)
+    assert known.of("example/a:1", "sha256:0123") == known.of("example/a:1", "sha256:0123") == Contents("d", {}, {})
+    assert asked == ["example/a:1"]
+    # A damaged note of it is no answer.
+    next((tmp_path / "contents").iterdir()).write_text("{")
+    assert known.of("example/a:1", "sha256:0123").digest == "d"
+    assert len(asked) == 2
+
+
+def test_an_exported_image_needs_no_docker(tmp_path: Path) -> None:
+    root = _tree(tmp_path / "rootfs" / "0123" / "rootfs")
+    assert KnownContents(tmp_path).of("example/a:1", "sha256:0123") == folder_contents(root)

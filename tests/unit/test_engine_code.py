@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.engines import code
+from harness.engines.code import BESIDE, MODULES, engine_code, statements
+
+_SOURCE = '''"""What it is."""
+
+import os
+
+#: A limit.
+LIMIT = 3  # of them
+
+
+class One:
+    """One."""
+
+    text: str
+    """What it says."""
+
+    def answer(self) -> str:
+        """An answer."""
+        return "# no comment"
+'''
+
+
+def test_words_are_left_out_and_nothing_else() -> None:
+    assert statements(_SOURCE) == (
+        'import os\nLIMIT = 3\nclass One:\n    text: str\n    def answer(self) -> str:\n        return "# no comment"'
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "same"),
+    [
+        ("What it is.", "What it does.", True),
+        ("#: A limit.", "#: The most.", True),
+        ("# of them", "# of those", True),
+        ("LIMIT = 3", "LIMIT = 4", False),
+        ("# no comment", "# a comment", False),
+    ],
+)
+def test_words_cost_no_keys(old: str, new: str, same: bool) -> None:
+    assert (statements(_SOURCE.replace(old, new)) == statements(_SOURCE)) == same
+
+
+def test_the_engines_have_keys_of_their_own() -> None:
+    assert engine_code("compose") != engine_code("virtual")
+
+
+def test_every_module_of_the_engines_is_said_to_count_or_not() -> None:
+    there = {file.stem for file in Path(code.__file__).parent.glob("*.py")}
+    counting = {name for modules in MODULES.values() for name in modules}
+    assert counting | set(BESIDE) == there
+    assert not counting & set(BESIDE)
