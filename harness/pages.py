@@ -6,7 +6,7 @@ Nothing here writes: `harness generate` and `harness figures` do, and a test hol
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from harness.app import App
@@ -14,11 +14,13 @@ from harness.catalogue import json_schema
 from harness.engines.compose_file import compose_text
 from harness.lab import build_lab
 from harness.model import Implementation, Scenario
+from harness.plots.pairs import beside, is_red
 from harness.reports import documents
 from harness.reports.by_hand import open_cell
 from harness.reports.documents import bounds
 from harness.reports.documents.figures import FIGURES, figures_markdown
 from harness.reports.readme import reference_page, with_parameters, with_results
+from harness.results import CellResult
 
 
 def pages(app: App) -> dict[Path, str]:
@@ -54,6 +56,14 @@ def result_pages(app: App) -> dict[Path, str]:
     }
 
 
+def behind_figures(results: Sequence[CellResult]) -> set[str]:
+    """Names of the runs whose series the figures of docs/documents.md are drawn from."""
+    drawn = [result for result in results if any(one.is_of(result) for one in FIGURES)]
+    reds = [result.cell for result in drawn if is_red(result.cell)]
+    partners = [result for result in results if any(beside(red, result.cell) for red in reds)]
+    return {result.runs[0][0].name for result in (*drawn, *partners) if result.runs}
+
+
 def drawings(app: App) -> Iterator[tuple[Path, str]]:
     """The figures of docs/documents.md, one after the other: file, SVG."""
     from harness.plots.render import figures, svg
@@ -63,6 +73,6 @@ def drawings(app: App) -> Iterator[tuple[Path, str]]:
     results = app.results.find(lambda cell: cell.scenario.name in {one.scenario for one in FIGURES})
     for one in FIGURES:
         chosen = [result for result in results if one.is_of(result)]
-        for drawing in find_drawings(app.store, chosen, app.results.find, (), None):
+        for drawing in find_drawings(app.stored, chosen, app.results.find, (), None):
             for made in figures(drawing.run, drawing.partner, (one.plot,)):
                 yield folder / one.file, svg(made)
