@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -65,6 +65,15 @@ def show(results: Sequence[CellResult], console: Console) -> None:
 
 def markdown(results: Sequence[CellResult]) -> str:
     """The same for a page."""
+    return _markdown(results, lambda result: _entry(result).replace("_", " "))
+
+
+def verdicts(results: Sequence[CellResult]) -> str:
+    """The same, each pair with the symbol of its verdict."""
+    return _markdown(results, lambda result: f"{SYMBOLS[result.verdict.status][0]} {_entry(result).replace('_', ' ')}")
+
+
+def _markdown(results: Sequence[CellResult], entry: Callable[[CellResult], str]) -> str:
     made = []
     for title, cells in _groups(results):
         servers, rows = _rows(cells)
@@ -75,8 +84,7 @@ def markdown(results: Sequence[CellResult]) -> str:
             "| --- |" + " ---: |" * len(servers),
         ]
         for client, found in rows:
-            entries = ["–" if one is None else marked(_entry(one).replace("_", " "), one) for one in found]
-            lines.append(f"| {client} | " + " | ".join(entries) + " |")
+            lines.append(f"| {client} | " + " | ".join("–" if one is None else marked(entry(one), one) for one in found) + " |")
         lines += ["", text] if (text := note(cells)) else []
         made.append("\n".join(lines) + "\n")
     return "\n".join(made)
