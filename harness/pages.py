@@ -15,6 +15,7 @@ from harness.engines.compose_file import compose_text
 from harness.lab import build_lab
 from harness.model import Implementation, Scenario
 from harness.plots.pairs import beside, is_red
+from harness.reference import Reference
 from harness.reports.by_hand import open_cell
 from harness.reports.readme import (
     reference_page,
@@ -47,7 +48,8 @@ def model_pages(app: App) -> dict[Path, str]:
 def result_pages(app: App) -> dict[Path, str]:
     """The pages with tables of runs. In README.md, docs/results.md and images/PARAMETERS.md marked parts change."""
     root = app.places.root
-    results = app.results.find(lambda cell: True)
+    reference = Reference(app, root / "results" / "reference")
+    results = reference.standing(app.results.find(lambda cell: True), lambda event: None)
     known = [item for item, _ in app.catalogue.implementations().values() if item.speaks_quic]
     readme, page, parameters = (root / name for name in ("README.md", "docs/results.md", "images/PARAMETERS.md"))
     drawn = {file.name for file in (root / "docs" / "figures").glob("*.svg")}

@@ -84,7 +84,8 @@ def _markdown(results: Sequence[CellResult], entry: Callable[[CellResult], str])
             "| --- |" + " ---: |" * len(servers),
         ]
         for client, found in rows:
-            lines.append(f"| {client} | " + " | ".join("–" if one is None else marked(entry(one), one) for one in found) + " |")
+            entries = ["–" if one is None else marked(entry(one), one) for one in found]
+            lines.append(f"| {client} | " + " | ".join(entries) + " |")
         lines += ["", text] if (text := note(cells)) else []
         made.append("\n".join(lines) + "\n")
     return "\n".join(made)
