@@ -34,8 +34,10 @@ check: setup
 	.venv/bin/lint-imports
 	$(HARNESS) validate
 
+# Nothing of the machine but its CPU time is asked for, so that every core takes a share; tests of a file stay together,
+# and so do what they read and compute in common.
 unit: setup
-	.venv/bin/pytest -q -m "not lab"
+	.venv/bin/pytest -q -m "not lab" -n auto --dist loadfile
 
 # Real kernel, real endpoints, real transfers. Builds the images it needs.
 lab: setup

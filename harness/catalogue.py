@@ -83,15 +83,32 @@ def read_yaml(file: Path) -> tuple[Any, _Positions]:
         raise InputError(f"{file}: cannot be read: {error}") from error
     positions = _Positions(file)
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        node, data = _parsed(text)
         if node is None:
             raise InputError(f"{file}:1:1: the file is empty", "see scenarios/ and images/ for examples")
         positions.walk(node)
-        return yaml.safe_load(text), positions
+        return data, positions
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = Place(file, mark.line + 1, mark.column + 1) if mark else Place(file)
         raise InputError(f"{place}: not valid YAML: {error.problem}", "check indentation, colons and quotes") from error
+
+
+def _parsed(text: str) -> tuple[yaml.Node | None, Any]:
+    """The nodes of a YAML text and its plain data. Raises YAMLError."""
+    try:
+        # libyaml takes a tenth of the time. What it says of errors is less: they are read again, for people.
+        loader: Any = _FAST(text)
+        node = loader.get_single_node()
+        return node, None if node is None else loader.construct_document(node)
+    except yaml.YAMLError:
+        if _FAST is yaml.SafeLoader:
+            raise
+        return yaml.compose(text, Loader=yaml.SafeLoader), yaml.safe_load(text)
+
+
+#: Not every build of PyYAML has libyaml.
+_FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def _field_names(model: type[BaseModel]) -> set[str]:
@@ -233,7 +250,11 @@ class Catalogue:
         return [*sorted((self.root / IMAGES).glob(f"*/{MANIFEST}")), *self.manifests]
 
     def implementations(self) -> dict[str, tuple[Implementation, Path]]:
-        """Name → (implementation, folder of its manifest). InputError when two share a name."""
+        """Name → (implementation, folder of its manifest), read once. InputError when two share a name."""
+        return dict(self._implementations)
+
+    @cached_property
+    def _implementations(self) -> dict[str, tuple[Implementation, Path]]:
         found: dict[str, tuple[Implementation, Path]] = {}
         for file in self.implementation_files():
             implementation = load(file, Implementation)

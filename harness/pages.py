@@ -15,12 +15,17 @@ from harness.engines.compose_file import compose_text
 from harness.lab import build_lab
 from harness.model import Implementation, Scenario
 from harness.plots.pairs import beside, is_red
-from harness.reports import documents
+from harness.reference import Reference
 from harness.reports.by_hand import open_cell
-from harness.reports.documents import bounds
-from harness.reports.documents.figures import FIGURES, figures_markdown
-from harness.reports.readme import reference_page, with_parameters, with_results
+from harness.reports.readme import (
+    reference_page,
+    with_implementations,
+    with_parameters,
+    with_results,
+    with_verdicts,
+)
 from harness.results import CellResult
+from harness.studies.registry import claims, figures, study_pages
 
 
 def pages(app: App) -> dict[Path, str]:
@@ -41,38 +46,41 @@ def model_pages(app: App) -> dict[Path, str]:
 
 
 def result_pages(app: App) -> dict[Path, str]:
-    """The pages with tables of runs. Of README.md and images/PARAMETERS.md only the marked parts change."""
+    """The pages with tables of runs. In README.md, docs/results.md and images/PARAMETERS.md marked parts change."""
     root = app.places.root
-    results = app.results.find(lambda cell: True)
+    reference = Reference(app, root / "results" / "reference")
+    results = reference.standing(app.results.find(lambda cell: True), lambda event: None)
     known = [item for item, _ in app.catalogue.implementations().values() if item.speaks_quic]
-    readme, parameters = root / "README.md", root / "images" / "PARAMETERS.md"
-    drawn = [file.name for file in (root / "docs" / "figures").glob("*.svg")]
+    readme, page, parameters = (root / name for name in ("README.md", "docs/results.md", "images/PARAMETERS.md"))
+    drawn = {file.name for file in (root / "docs" / "figures").glob("*.svg")}
     return {
-        readme: with_results(readme.read_text(encoding="utf-8"), results),
+        readme: with_implementations(with_verdicts(readme.read_text(encoding="utf-8"), results), known),
+        page: with_results(page.read_text(encoding="utf-8"), results, claims(results)),
         root / "results" / "reference" / "README.md": reference_page(results),
         parameters: with_parameters(parameters.read_text(encoding="utf-8"), known, results),
-        root / "docs" / "documents.md": documents.page(results, figures_markdown(drawn)),
-        root / "docs" / "picoquic.md": bounds.page(results),
+        **{root / "docs" / name: text for name, text in study_pages(results, drawn).items()},
     }
 
 
 def behind_figures(results: Sequence[CellResult]) -> set[str]:
-    """Names of the runs whose series the figures of docs/documents.md are drawn from."""
-    drawn = [result for result in results if any(one.is_of(result) for one in FIGURES)]
+    """Names of the runs whose series the studies' figures are drawn from."""
+    drawn = [result for result in results if any(one.is_of(result) for one in figures())]
     reds = [result.cell for result in drawn if is_red(result.cell)]
     partners = [result for result in results if any(beside(red, result.cell) for red in reds)]
     return {result.runs[0][0].name for result in (*drawn, *partners) if result.runs}
 
 
 def drawings(app: App) -> Iterator[tuple[Path, str]]:
-    """The figures of docs/documents.md, one after the other: file, SVG."""
-    from harness.plots.render import figures, svg
+    """The studies' figures, one after the other: file, SVG."""
+    from harness.plots.render import figures as figures_of
+    from harness.plots.render import svg
     from harness.plots.stored import find_drawings
 
     folder = app.places.root / "docs" / "figures"
-    results = app.results.find(lambda cell: cell.scenario.name in {one.scenario for one in FIGURES})
-    for one in FIGURES:
+    shown = figures()
+    results = app.results.find(lambda cell: cell.scenario.name in {one.scenario for one in shown})
+    for one in shown:
         chosen = [result for result in results if one.is_of(result)]
         for drawing in find_drawings(app.stored, chosen, app.results.find, (), None):
-            for made in figures(drawing.run, drawing.partner, (one.plot,)):
+            for made in figures_of(drawing.run, drawing.partner, (one.plot,)):
                 yield folder / one.file, svg(made)

@@ -38,6 +38,8 @@ class Implementation(Part):
     """A Git repository that the build clones; where it is not reached, it cannot be built."""
     build_time: Duration = Duration.parse("60 s")
     """Time of a build on two cores, for the estimate."""
+    tested: bool = False
+    """Whether the authors of its manifest have run it; what is said of others is what their sources say."""
     roles: Annotated[tuple[Role, ...], Field(min_length=1)] = ("client", "server")
     """Roles it can play."""
     protocols: Annotated[tuple[Protocol, ...], Field(min_length=1)] = ("h3", "hq-interop")

@@ -16,13 +16,13 @@ _HEIGHT = 150
 
 @plot("Queue, congestion windows and round-trip time", *_NEEDS)
 def queue_window_rtt(run: Drawn) -> Chart | None:
-    """Queue (kB), cwnd (packets) and sRTT (ms) of one run (seed 001's three pictures above each other)."""
+    """Queue (kB), cwnd (packets) and sRTT (ms) of one run (the notebook's three pictures above each other)."""
     return _columns(run)
 
 
 @plot_of_pair("RED beside DropTail", *_NEEDS, note="left RED, right DropTail; the axes are the same")
 def red_beside_droptail(red: Drawn, droptail: Drawn) -> Chart | None:
-    """The same of two runs that differ in the discipline of the queue alone (seed 001)."""
+    """The same of two runs that differ in the discipline of the queue alone."""
     return _columns(red, droptail)
 
 

@@ -1,4 +1,4 @@
-"""The defaults in force of every implementation (seed 004's parameter table), and whether stored runs confirm them.
+"""The defaults in force of every implementation, and whether stored runs confirm them.
 
 A default is what the manifest states. It is confirmed by what runs showed in which the parameter was not set.
 """
@@ -19,7 +19,7 @@ from harness.outcome import Observation
 from harness.parameters import PARAMETERS, ParameterValue, Role
 from harness.results import CellResult
 
-#: The columns: seed 004's, and the others of the vocabulary that have defaults worth a column.
+#: The columns: those of N. Kuhn's table of parameters (studies/in_sequence_satellite), and others worth a column.
 SHOWN = (
     "max_udp_payload", "initial_cwnd", "initial_rtt", "ack_ratio", "max_ack_delay", "ack_delay_exponent",
     "congestion_control", "connection_window", "stream_window",
@@ -33,6 +33,8 @@ class Default:
     """One parameter of one implementation in one role."""
 
     implementation: str
+    tested: bool
+    """Whether anybody has run it who wrote its manifest."""
     role: Role
     parameter: str
     stated: ParameterValue | None
@@ -105,13 +107,15 @@ def _default(item: Implementation, role: Role, name: str, found: Sequence[Observ
         told = [answer for answer in agreeing if answer is not None]
         confirmed = sum(told) * 2 >= len(told) if told else None
     note = "" if setting is None else " ".join(setting.note.split())
-    return Default(item.name, role, name, stated, observed, len(found), confirmed, note)
+    return Default(item.name, item.tested, role, name, stated, observed, len(found), confirmed, note)
 
 
 def _rows(made: Sequence[Default]) -> list[tuple[str, Role, list[Default]]]:
+    """(name, role, its defaults); a name tells where nobody has run what it stands for."""
     rows: dict[tuple[str, Role], list[Default]] = {}
     for one in made:
-        rows.setdefault((one.implementation, one.role), []).append(one)
+        name = one.implementation + ("" if one.tested else " (never run)")
+        rows.setdefault((name, one.role), []).append(one)
     return [(name, role, cells) for (name, role), cells in rows.items()]
 
 

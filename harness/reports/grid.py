@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -12,6 +12,7 @@ from harness.reports import by_scenario
 from harness.reports.parameters import asked
 from harness.reports.table import SYMBOLS
 from harness.results import CellResult
+from harness.standing import marked, note
 
 #: What a pair's figure is.
 METRIC = "completion"
@@ -64,6 +65,15 @@ def show(results: Sequence[CellResult], console: Console) -> None:
 
 def markdown(results: Sequence[CellResult]) -> str:
     """The same for a page."""
+    return _markdown(results, lambda result: _entry(result).replace("_", " "))
+
+
+def verdicts(results: Sequence[CellResult]) -> str:
+    """The same, each pair with the symbol of its verdict."""
+    return _markdown(results, lambda result: f"{SYMBOLS[result.verdict.status][0]} {_entry(result).replace('_', ' ')}")
+
+
+def _markdown(results: Sequence[CellResult], entry: Callable[[CellResult], str]) -> str:
     made = []
     for title, cells in _groups(results):
         servers, rows = _rows(cells)
@@ -74,7 +84,8 @@ def markdown(results: Sequence[CellResult]) -> str:
             "| --- |" + " ---: |" * len(servers),
         ]
         for client, found in rows:
-            entries = ["–" if one is None else _entry(one).replace("_", " ") for one in found]
+            entries = ["–" if one is None else marked(entry(one), one) for one in found]
             lines.append(f"| {client} | " + " | ".join(entries) + " |")
+        lines += ["", text] if (text := note(cells)) else []
         made.append("\n".join(lines) + "\n")
     return "\n".join(made)

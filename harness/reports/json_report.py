@@ -100,6 +100,7 @@ def catalogue(scenarios: Sequence[Scenario], entries: Sequence[Entry]) -> dict[s
                 "title": entry.implementation.title,
                 "version": entry.implementation.version,
                 "licence": entry.implementation.licence,
+                "tested": entry.implementation.tested,
                 "roles": list(entry.implementation.roles),
                 "protocols": list(entry.implementation.protocols),
                 "source": entry.implementation.image or "built here",

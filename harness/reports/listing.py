@@ -13,6 +13,9 @@ from harness.builds import MadeImage
 from harness.model import Implementation, Scenario
 from harness.parameters import PARAMETERS, Role
 
+#: What stands above those whose manifests do not say `tested`.
+UNTESTED = "by manifest alone: never run by those who wrote it"
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -53,10 +56,17 @@ def _parameters(entry: Entry) -> str:
 
 
 def show(scenarios: Sequence[Scenario], entries: Sequence[Entry], console: Console) -> None:
-    """Print the scenarios and the implementations."""
+    """Print the scenarios and the implementations, those apart that were never run."""
     for scenario in scenarios:
         console.print(f"{scenario.name:32} {scenario.title}", markup=False, soft_wrap=True)
-    table = Table(title="implementations", title_justify="left", header_style="bold")
+    for title, tested in (("implementations", True), (UNTESTED, False)):
+        found = [entry for entry in entries if entry.implementation.tested == tested]
+        if found:
+            console.print(_table(title, found))
+
+
+def _table(title: str, entries: Sequence[Entry]) -> Table:
+    table = Table(title=title, title_justify="left", header_style="bold")
     for heading in ("name", "version", "licence"):
         table.add_column(heading, no_wrap=True)
     table.add_column("roles")
@@ -69,7 +79,7 @@ def show(scenarios: Sequence[Scenario], entries: Sequence[Entry], console: Conso
             item.name, item.version, item.licence, ", ".join(item.roles), ", ".join(item.protocols),
             _parameters(entry), entry.state,
         )  # fmt: skip
-    console.print(table)
+    return table
 
 
 def images_json(made: Mapping[str, MadeImage]) -> dict[str, Any]:

@@ -8,12 +8,11 @@ from harness.errors import InputError
 from harness.model import Implementation
 from harness.reports import compare_views, defaults, grid, vocabulary
 from harness.reports.compare import comparisons
-from harness.reports.documents.satellite import claim
 from harness.reports.markdown import report, summary
 from harness.results import CellResult
 
-#: Scenarios whose tables stand in the README itself.
-SHOWN = ("satellite/medium",)
+#: The scenario that `make run` runs: its verdicts stand in the README, its tables on the page of results.
+SHOWN = "satellite/medium"
 #: The scenario in which everyone meets everyone; it stands there as a grid.
 EVERYONE = "interop/medium-10mb"
 
@@ -27,12 +26,29 @@ def between(text: str, name: str, content: str, page: str) -> str:
     return f"{before}{begin}\n{content}{end}{after}"
 
 
-def with_results(text: str, results: Sequence[CellResult]) -> str:
-    """The README's text with its results section made anew. InputError when the markers are missing."""
-    shown = [result for result in results if result.cell.scenario.name in SHOWN]
+def with_verdicts(text: str, results: Sequence[CellResult]) -> str:
+    """The README's text with its table of verdicts made anew. InputError when the markers are missing."""
+    shown = [result for result in results if result.cell.scenario.name == SHOWN and result.cell.engine == "virtual"]
+    return between(text, "verdicts", grid.verdicts(shown), "the README")
+
+
+def with_implementations(text: str, implementations: Sequence[Implementation]) -> str:
+    """The README's text with the names of the implementations made anew, the tested ones first. InputError likewise."""
+    tested = [item.name for item in implementations if item.tested]
+    others = [item.name for item in implementations if not item.tested]
+    content = (
+        f"* Built here and tested ({len(tested)}): {', '.join(tested)}.\n"
+        f"* By manifest alone, never run by us ({len(others)}): {', '.join(others)}.\n"
+    )
+    return between(text, "implementations", content, "the README")
+
+
+def with_results(text: str, results: Sequence[CellResult], claims: str) -> str:
+    """The text of docs/results.md with its tables made anew, the studies' claims below. InputError likewise."""
+    shown = [result for result in results if result.cell.scenario.name == SHOWN]
     everyone = [result for result in results if result.cell.scenario.name == EVERYONE]
-    content = f"{summary(results)}\n{grid.markdown(everyone)}\n{report(shown)}\n{claim(results)}"
-    return between(text, "results", content, "the README")
+    content = f"{summary(results)}\n{grid.markdown(everyone)}\n{report(shown)}\n{claims}"
+    return between(text, "results", content, "docs/results.md")
 
 
 def with_parameters(text: str, implementations: Sequence[Implementation], results: Sequence[CellResult]) -> str:

@@ -6,7 +6,7 @@ import math
 
 from syrupy.assertion import SnapshotAssertion
 
-from harness.reports.documents import bounds
+from harness.studies.picoquic_bounds.page import bounds
 from tests.bounds import results, scenario
 
 
@@ -24,4 +24,4 @@ def test_the_page(snapshot: SnapshotAssertion) -> None:
         *results(scenario("satellite-seeded"), [4.8], [4.5], figures={"repeat_first_byte": 0.6}, start=5.02),
         *results(scenario("bdp-reno"), [7.0], [6.9]),
     ]
-    assert bounds.page(made) == snapshot
+    assert bounds(made) == snapshot

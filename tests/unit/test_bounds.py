@@ -9,9 +9,9 @@ import pytest
 
 from harness.cli.environment import REFERENCE, open_app
 from harness.model import Scenario
-from harness.reports.documents.bound_notes import NOTES
-from harness.reports.documents.bounds import FOLDER, held, page, row, simulated_rate
 from harness.results import CellResult
+from harness.studies.picoquic_bounds.claims import NOTES
+from harness.studies.picoquic_bounds.page import FOLDER, bounds, held, row, simulated_rate
 from harness.units import Rate
 from tests.bounds import results, scenario
 from tests.examples import catalogue
@@ -82,8 +82,8 @@ def test_the_count() -> None:
         *results(scenario("satellite-bbr1"), [6.9], [6.6]),
         *results(scenario("satellite-cubic"), [6.9], [6.9]),
     ]
-    assert "Of 3 bounds, 1 hold as they stand, and 2 like for like.\n" in page(made)
-    assert "No runs are stored." in page([]) and "hold as they stand" not in page([])
+    assert "Of 3 bounds, 1 hold as they stand, and 2 like for like.\n" in bounds(made)
+    assert "No runs are stored." in bounds([]) and "hold as they stand" not in bounds([])
 
 
 def test_the_figures() -> None:

@@ -326,7 +326,7 @@ def test_a_recorded_run(tmp_path: Path) -> None:
     assert value["mean_queue_delay"] > 0 and "jain_means" not in value
 
 
-# --- the figures of CCPerf's experiment 93 (seed 003): formulas that give its network's figures from its flows'
+# --- the figures of CCPerf's experiment 93: formulas that give its network's figures from its flows'
 
 THROUGHPUT = (8.68, 6.59, 6.82, 7.90, 7.89, 7.86)
 UTILITY = (2.11, 1.75, 1.74, 2.06, 2.06, 2.05)

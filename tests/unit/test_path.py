@@ -19,7 +19,7 @@ from tests.examples import ROOT, cell, link, path, scenario
 
 MEGABYTES = [Size.parse(f"{n} MB") for n in (2, 10, 100)]
 
-#: draft-kuhn-quic-4-sat paths: rates, and seconds for 2, 10 and 100 MB (satellite.md §1.3; IW 12,000 B).
+#: The paths of draft-kuhn-quic-4-sat-06 §4.2: rates, seconds for 2, 10 and 100 MB by slow start from 12,000 B, by rate.
 REFERENCE = [
     ("50 Mbit/s", [5.9, 7.8, 22.2], [1.6, 2.9, 17.3]),
     ("250 Mbit/s", [5.9, 7.3, 10.9], [1.4, 1.6, 4.5]),
@@ -101,7 +101,7 @@ def test_the_egress_of_a_serial_link_has_room_for_every_state_of_the_path() -> N
 
 
 def test_red_weights_are_those_of_iproute2() -> None:
-    # links.md §2.5: min 15000, max 40000: bursts that give Wlog 9, by avpkt.
+    # By tc_red_eval_ewma of iproute2: min 15000, max 40000: bursts that give Wlog 9, by avpkt.
     for average, first, last in ((1000, 91, 125), (1280, 79, 108), (1400, 75, 103), (1500, 72, 99)):
         fitting = [burst for burst in range(20, 200) if red_log_weight(15_000, burst, average) == 9]
         assert (fitting[0], fitting[-1]) == (first, last)

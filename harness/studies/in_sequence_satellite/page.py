@@ -7,19 +7,8 @@ from collections.abc import Sequence
 from harness.reports import by_scenario
 from harness.reports.markdown import line
 from harness.results import CellResult
+from harness.studies.in_sequence_satellite.claims import CLAIM, CLAIMS
 from harness.text import counted
-
-#: Scenario → what the document says of it (N. Kuhn, CNES slides: picoquic and h2o servers, picoquic and curl clients).
-CLAIMS = {
-    "satellite/medium": "only picoquic with picoquic meets them; the h2o server does not, the curl client never does",
-    "satellite/large": "not measured",
-    "satellite/large-lossy": "only picoquic with picoquic meets them",
-}
-_CLAIM = (
-    "The document behind these cases (N. Kuhn, *Updates on QUIC over in-sequence paths with different "
-    "characteristics*)\nfound that, of its picoquic and curl clients with its picoquic and h2o servers, only a "
-    "picoquic client with a\npicoquic server meets the objectives."
-)
 
 
 def satellite(results: Sequence[CellResult]) -> str:
@@ -27,7 +16,7 @@ def satellite(results: Sequence[CellResult]) -> str:
     lines = [
         "## QUIC over a GEO satellite, against objectives",
         "",
-        _CLAIM,
+        CLAIM,
         "",
         line(["case", "engine", "document", "pairs here", "meet every objective here", "miss one"]),
         line(["---", "---", "---", "---:", "---", "---:"]),
@@ -49,7 +38,7 @@ def claim(results: Sequence[CellResult]) -> str:
         met = [result for result in mine if result.verdict.status == "pass"]
         names = ", ".join(f"{one.cell.client.name} → {one.cell.server.name}" for one in met) or "none"
         said.append(f"of {counted(len(mine), 'pair')} in {_ENGINES[engine]} by {names}")
-    return f"{_CLAIM} Here they are met, {'; '.join(said)}.\n" if said else ""
+    return f"{CLAIM} Here they are met, {'; '.join(said)}.\n" if said else ""
 
 
 _ENGINES = {"compose": "real time", "virtual": "virtual time"}

@@ -10,12 +10,12 @@ from itertools import groupby
 
 from harness.model import Link, Objective, Path
 from harness.outcome import Interval
-from harness.reports.documents.bound_notes import ABSENT, NOTES, Figures
-from harness.reports.documents.found import stored_of
 from harness.reports.markdown import line
 from harness.reports.resumed import marked, seed_of
 from harness.reports.table import interval_text
 from harness.results import CellResult
+from harness.studies import stored_of
+from harness.studies.picoquic_bounds.claims import ABSENT, NOTES, Figures
 from harness.units import Duration, Percentage, Rate
 
 #: Where the scenarios are; the rest of a name is upstream's, with hyphens.
@@ -142,7 +142,7 @@ def held(results: Sequence[CellResult]) -> list[Held]:
     return made
 
 
-def page(results: Sequence[CellResult]) -> str:
+def bounds(results: Sequence[CellResult]) -> str:
     """The whole page."""
     made = held(results)
     lines = [

@@ -1,39 +1,21 @@
-"""RED beside DropTail, and what seed 001 says of them."""
+"""RED beside DropTail, and what the notebook says of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from scipy.stats import mannwhitneyu
 
 from harness.lab import flow_label
 from harness.outcome import flow_prefix
-from harness.reports.documents.found import stored_of
 from harness.reports.flow_metrics import text
 from harness.reports.markdown import line
 from harness.results import CellResult
+from harness.studies import stored_of
+from harness.studies.red_droptail.claims import NOTEBOOK
 
 #: Probability of such a difference by chance below which it counts as one.
 SIGNIFICANT = 0.05
-
-
-@dataclass(frozen=True)
-class Notebook:
-    """One comparison of seed 001: throughput (bytes/s) and RTT (ms) of single runs."""
-
-    case: str
-    sender: str
-    droptail: tuple[float, float]
-    red: tuple[float, float]
-
-
-#: Seed 001. Its last "RED" ran with queue_type droptail.
-NOTEBOOK = (
-    Notebook("low", "reno", (10910.0, 238.67), (11496.67, 224.01)),
-    Notebook("low", "cubic", (14479.33, 255.04), (17792.67, 236.58)),
-    Notebook("high", "cubic", (15660.0, 444.20), (36924.67, 468.50)),
-)
 
 
 def queues(results: Sequence[CellResult]) -> str:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from harness.reports.documents.found import stored_of
 from harness.reports.flow_metrics import number, text
 from harness.reports.markdown import line
 from harness.results import CellResult
 from harness.stats import harm
+from harness.studies import stored_of
 from harness.text import counted
 
 #: Beyond so many times the harm that a sender does to itself, a competitor's is shown in bold: this lab's own bound.
 UNACCEPTABLE = 1.25
+
+
+def contests(results: Sequence[CellResult]) -> str:
+    """Both parts."""
+    return f"{fairness(results)}\n\n{links(results)}"
 
 
 def fairness(results: Sequence[CellResult]) -> str:

@@ -1,33 +1,17 @@
-"""Shares of three flows that come and go, beside those of seed 000 (INET)."""
+"""Shares of three flows that come and go, beside those of INET's QUIC showcase."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.reports.documents.found import stored_of
 from harness.reports.flow_metrics import number, percentage, text
 from harness.reports.markdown import line
 from harness.results import CellResult
-
-#: INET's fair shares of 10 Mbit/s in the five phases of its showcase, Mbit/s for each active flow (seed 000).
-SHOWCASE = (10.0, 5.0, 10 / 3, 5.0, 10.0)
-#: The showcase's scenarios: name → what differs from the document.
-SHARING = {
-    "dumbbell/link-sharing": "NewReno, as in the document",
-    "dumbbell/sharing-cubic": "CUBIC",
-    "dumbbell/sharing-bbr": "BBR",
-    "dumbbell/sharing-mixed": "a different stack behind each flow",
-}
+from harness.studies import stored_of
+from harness.studies.link_sharing.claims import CAUSES, SHARING, SHOWCASE
 
 #: Jain's index of the three flows below which, and share of packets dropped above which, what happened is spelt out.
 FAIR, FEW = 0.95, 0.1
-#: What is known of a server's congestion control where its flows do not share.
-CAUSES = {
-    ("quinn", "bbr"): "BBR version 1 keeps two bandwidth-delay products in flight a flow, whatever is lost",
-    ("msquic", "bbr"): "BBR version 1 keeps two bandwidth-delay products in flight a flow, whatever is lost",
-    ("msquic", "cubic"): "not explained: its window, once small, grows by half a round trip until the queue overflows",
-    ("ngtcp2 + quiche + quinn", "bbr"): "quinn's BBR (version 1) does not answer the loss that the others give way to",
-}
 
 
 def sharing(results: Sequence[CellResult]) -> str:

@@ -12,13 +12,14 @@ from harness.judge import judge
 from harness.metrics import VERSION
 from harness.outcome import LinkProof, MeasuredRun, Measurement, Outcome, Run
 from harness.plan import Request, cells, named, points_of
-from harness.reports import documents, flow_metrics
-from harness.reports.documents.figures import FIGURES, figures_markdown
-from harness.reports.documents.queues import queues
-from harness.reports.documents.satellite import claim, satellite
+from harness.reports import flow_metrics
 from harness.reports.markdown import line
 from harness.results import CellResult
-from tests.examples import SIM, catalogue, images
+from harness.studies import SHARED
+from harness.studies.in_sequence_satellite.page import claim, satellite
+from harness.studies.red_droptail.page import queues
+from harness.studies.registry import figures, studies, study_pages
+from tests.examples import ROOT, SIM, catalogue, images
 
 KNOWN = {name: one for name, (one, _) in catalogue().implementations().items()}
 
@@ -113,7 +114,7 @@ def links() -> list[CellResult]:
 def test_the_page(snapshot: SnapshotAssertion) -> None:
     droptail, red = queue("droptail", [4.0, 4.1, 4.2, 4.3]), queue("red", [4.5, 4.6, 4.7, 4.8])
     fair = [*pair("quiche", "ngtcp2", 3.0), *pair("quiche", "quiche", 4.6), *pair("ngtcp2", "quiche", 4.5)]
-    page = documents.page(
+    made = study_pages(
         [
             *medium("picoquic", 2.2, 3.8, 19.3),
             *medium("quiche", 5.9, 7.7, 24.6),
@@ -127,8 +128,9 @@ def test_the_page(snapshot: SnapshotAssertion) -> None:
             *fair,
             *links(),
         ],
-        {"sharing": "![x](figures/x.svg)\n"},
+        {"link-sharing-ngtcp2-reno-drop_rate.svg"},
     )
+    page = made[SHARED]
     assert page == snapshot
     assert "RED has more" in page
     # 0.3 of 9.3, times three.
@@ -162,12 +164,19 @@ def test_one_run_tells_nothing() -> None:
     assert "one run tells nothing" in queues([*queue("droptail", [4.0]), *queue("red", [5.0])])
 
 
+def test_a_study_is_a_folder_with_its_source() -> None:
+    folders = {file.parent.name for file in (ROOT / "harness" / "studies").glob("*/__init__.py")}
+    assert set(studies()) == folders
+    assert all(study.source for study in studies().values())
+    assert {study.page for study in studies().values()} == {SHARED, "picoquic.md"}
+
+
 def test_figures_are_named_after_what_they_show() -> None:
-    files = [one.file for one in FIGURES]
+    files = [one.file for one in figures()]
     assert len(set(files)) == len(files)
-    shown = figures_markdown(files[:1])
-    assert list(shown) == ["sharing"]
-    assert files[0] in shown["sharing"]
+    shown = study_pages([], set(files[:1]))[SHARED]
+    assert shown.count("](figures/") == 1
+    assert shown.index("## Bandwidth sharing") < shown.index(files[0]) < shown.index("## UDP background")
 
 
 def test_tables_of_flows(snapshot: SnapshotAssertion) -> None:

@@ -1,0 +1,17 @@
+"""What the slides say: N. Kuhn (CNES), picoquic and h2o servers, picoquic and curl clients, against objectives."""
+
+from __future__ import annotations
+
+SOURCE = "N. Kuhn, Updates on QUIC over in-sequence paths with different characteristics"
+#: Scenario → what the document says of it.
+CLAIMS = {
+    "satellite/medium": "only picoquic with picoquic meets them; the h2o server does not, the curl client never does",
+    "satellite/large": "not measured",
+    "satellite/large-lossy": "only picoquic with picoquic meets them",
+}
+#: All of it in a sentence.
+CLAIM = (
+    "The document behind these cases (N. Kuhn, *Updates on QUIC over in-sequence paths with different "
+    "characteristics*)\nfound that, of its picoquic and curl clients with its picoquic and h2o servers, only a "
+    "picoquic client with a\npicoquic server meets the objectives."
+)

@@ -1,0 +1,21 @@
+"""The shares of INET's showcase, the scenarios that repeat it, and why flows do not share where they do not."""
+
+from __future__ import annotations
+
+SOURCE = "INET 4.6, showcase QUIC Bandwidth Sharing on a Bottleneck Link"
+#: INET's fair shares of 10 Mbit/s in the five phases of its showcase, Mbit/s for each active flow.
+SHOWCASE = (10.0, 5.0, 10 / 3, 5.0, 10.0)
+#: The showcase's scenarios: name → what differs from the document.
+SHARING = {
+    "dumbbell/link-sharing": "NewReno, as in the document",
+    "dumbbell/sharing-cubic": "CUBIC",
+    "dumbbell/sharing-bbr": "BBR",
+    "dumbbell/sharing-mixed": "a different stack behind each flow",
+}
+#: What is known of a server's congestion control where its flows do not share.
+CAUSES = {
+    ("quinn", "bbr"): "BBR version 1 keeps two bandwidth-delay products in flight a flow, whatever is lost",
+    ("msquic", "bbr"): "BBR version 1 keeps two bandwidth-delay products in flight a flow, whatever is lost",
+    ("msquic", "cubic"): "not explained: its window, once small, grows by half a round trip until the queue overflows",
+    ("ngtcp2 + quiche + quinn", "bbr"): "quinn's BBR (version 1) does not answer the loss that the others give way to",
+}
