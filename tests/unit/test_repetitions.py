@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from harness.cli.words import repetitions_of
 from harness.errors import InputError
@@ -15,6 +18,7 @@ from harness.judge import judge
 from harness.outcome import Cell
 from harness.plan import PlannedRun, UntilDecided, cell_key, runs
 from harness.repetitions import Repetitions
+from harness.reports import table
 from harness.results import CellResult
 from harness.stats import COVERAGE, decisive, interval
 from tests.comparisons import Pair, run
@@ -128,6 +132,23 @@ def test_in_virtual_time_what_chance_has_no_part_in_is_not_repeated() -> None:
 def test_without_objectives_there_is_nothing_to_decide() -> None:
     one = scenario(objectives=[], repetitions=3)
     assert World(_runs(*[8.0] * 20), UntilDecided(), made(one=one)).rounds() == [3]
+
+
+def _printed(*seconds: float) -> str:
+    pairs = _runs(*seconds)
+    console = Console(width=160, file=io.StringIO())
+    console.print(
+        table.render([CellResult(made(), tuple(pairs), judge(IN_TIME, pairs), (Path("/runs"),) * len(pairs))])
+    )
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_the_table_counts_verdicts_of_one_run() -> None:
+    said = "1 verdict of 1 on n = 1: one run decides, with no interval around it (--repeat auto"
+    assert said in _printed(8)
+    assert said in _printed(12)
+    assert "n = 1" not in _printed(8, 8.1)
 
 
 def test_numbers_are_as_they_were() -> None:
