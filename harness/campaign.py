@@ -256,13 +256,16 @@ class Campaign:
                 thread.join()
 
     def _next(self) -> tuple[int, PlannedRun] | None:
-        """The next run and its number, as soon as there is one that can start; None when none is left."""
+        """The next run and its number, as soon as there is one that can start; None when none is left.
+
+        None is left only when none is under way either: its end may bring on more.
+        """
         said = ""
         with self._changed:
             while True:
                 if self._broken is not None:
                     raise self._broken
-                if not self._open:
+                if not self._open and not self._running:
                     return None
                 taken = self._take()
                 if taken is not None:
@@ -317,11 +320,6 @@ class Campaign:
             try:
                 while (taken := self._next()) is not None:
                     pool.submit(run, *taken)
-                with self._changed:
-                    while self._running and self._broken is None:
-                        self._changed.wait(PULSE)
-                if self._broken is not None:
-                    raise self._broken
             except BaseException:
                 # The pool waits for its threads: they end because of this.
                 self._abandon()

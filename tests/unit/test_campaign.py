@@ -138,6 +138,8 @@ def test_runs_begin_with_what_is_there_and_the_rest_is_built_beside() -> None:
 def test_a_cell_whose_runs_have_ended_may_need_more(jobs: int) -> None:
     ground, events = FakeGround([]), list[Event]()
     todo, asked = _todo("ab"), list[str]()
+    # By the time it ends, nothing else is left to begin.
+    ground.during["a→b #0"] = lambda: time.sleep(0.2)
 
     def further(one: Cell) -> list[PlannedRun]:
         pair = f"{one.client.name}→{one.server.name}"

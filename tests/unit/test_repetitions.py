@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Literal
 
@@ -12,17 +13,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from harness.app import App, Options, Places
 from harness.cli.words import repetitions_of
 from harness.errors import InputError
+from harness.events import Event, PlanMade, RunStarted
 from harness.judge import judge
+from harness.metrics import VERSION
 from harness.outcome import Cell
 from harness.plan import PlannedRun, UntilDecided, cell_key, runs
 from harness.repetitions import Repetitions
 from harness.reports import table
 from harness.results import CellResult
+from harness.schedule import Step
 from harness.stats import COVERAGE, decisive, interval
+from harness.store import Store
 from tests.comparisons import Pair, run
-from tests.examples import cell, scenario
+from tests.examples import ROOT, cell, scenario
 
 IN_TIME = scenario(objectives=[{"metric": "completion", "at_most": "10 s"}])
 
@@ -175,3 +181,72 @@ def test_what_repeat_may_say() -> None:
             repetitions_of(text)
     with pytest.raises(InputError, match="fewer than 6"):
         repetitions_of("auto:5")
+
+
+class StoringGround:
+    """Runs that end at once, as written, in a store."""
+
+    def __init__(self, store: Store, seconds: Sequence[float]) -> None:
+        self._store, self._seconds = store, seconds
+        self.ran: list[int] = []
+
+    def needs(self, one: Cell) -> tuple[frozenset[str], list[Step]]:
+        return frozenset(), []
+
+    def make(self, step: Step, *, beside: bool) -> bool:
+        raise AssertionError("nothing is built")
+
+    def ready(self, one: Cell) -> Cell:
+        return one
+
+    def expected(self, one: Cell) -> float:
+        return 1.0
+
+    def cancel(self) -> None:
+        """Nothing goes on beside."""
+
+    def run(self, item: PlannedRun) -> float:
+        done, measured = run(completion=self._seconds[item.repetition])
+        done = done.model_copy(update={"cell": item.cell, "repetition": item.repetition})
+        partial = self._store.begin(item.cell.key, item.repetition)
+        self._store.finish(partial, done, measured and measured.model_copy(update={"version": VERSION}))
+        self.ran.append(item.repetition)
+        return 1.0
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_campaign_goes_on_with_a_cell_and_the_next_with_what_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
+) -> None:
+    app = App(Places(ROOT, tmp_path / "store", tmp_path / "state", tmp_path / "cache"))
+    # Of nine the interval leaves out the one that was late.
+    ground = StoringGround(app.store, [8, 8.1, 11, *[8.0 + number / 100 for number in range(17)]])
+    for name, fake in {
+        "remove_orphans": lambda cache, required: [],
+        "docker_versions": lambda required: {},
+        "engine_of": lambda *given: None,
+        "machine_lock": lambda engine: nullcontext(),
+        "CheckoutGround": lambda *given: ground,
+    }.items():
+        monkeypatch.setattr(f"harness.app.checkout.{name}", fake)
+    events: list[Event] = []
+    one = made()
+
+    def work(asked: int | UntilDecided | None, *, fresh: bool = False) -> CellResult:
+        events.clear()
+        ground.ran.clear()
+        (result,) = app.run_cells([one], asked, Options(jobs=jobs, fresh=fresh), events.append)
+        return result
+
+    assert work(3).verdict.status == "inconclusive"
+    result = work(UntilDecided())
+    assert (result.verdict.status, len(result.runs)) == ("pass", 9)
+    assert sorted(ground.ran) == [3, 4, 5, 6, 7, 8]
+    assert [(event.to_run, event.stored, event.more) for event in events if isinstance(event, PlanMade)] == [
+        (3, 3, True)
+    ]
+    assert work(UntilDecided()).verdict.status == "pass"
+    assert (ground.ran, [event for event in events if isinstance(event, RunStarted)]) == ([], [])
+    # What is run again is run until it is decided again.
+    assert len(work(UntilDecided(), fresh=True).runs) == 9
+    assert sorted(ground.ran) == list(range(9))
