@@ -250,7 +250,11 @@ class Catalogue:
         return [*sorted((self.root / IMAGES).glob(f"*/{MANIFEST}")), *self.manifests]
 
     def implementations(self) -> dict[str, tuple[Implementation, Path]]:
-        """Name → (implementation, folder of its manifest). InputError when two share a name."""
+        """Name → (implementation, folder of its manifest), read once. InputError when two share a name."""
+        return dict(self._implementations)
+
+    @cached_property
+    def _implementations(self) -> dict[str, tuple[Implementation, Path]]:
         found: dict[str, tuple[Implementation, Path]] = {}
         for file in self.implementation_files():
             implementation = load(file, Implementation)

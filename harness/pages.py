@@ -6,7 +6,7 @@ Nothing here writes: `harness generate` and `harness figures` do, and a test hol
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from harness.app import App
@@ -14,6 +14,8 @@ from harness.catalogue import json_schema
 from harness.engines.compose_file import compose_text
 from harness.lab import build_lab
 from harness.model import Implementation, Scenario
+from harness.plots.pairs import beside, is_red
+from harness.reference import Reference
 from harness.reports.by_hand import open_cell
 from harness.reports.readme import (
     reference_page,
@@ -22,6 +24,7 @@ from harness.reports.readme import (
     with_results,
     with_verdicts,
 )
+from harness.results import CellResult
 from harness.studies.registry import claims, figures, study_pages
 
 
@@ -45,7 +48,8 @@ def model_pages(app: App) -> dict[Path, str]:
 def result_pages(app: App) -> dict[Path, str]:
     """The pages with tables of runs. In README.md, docs/results.md and images/PARAMETERS.md marked parts change."""
     root = app.places.root
-    results = app.results.find(lambda cell: True)
+    reference = Reference(app, root / "results" / "reference")
+    results = reference.standing(app.results.find(lambda cell: True), lambda event: None)
     known = [item for item, _ in app.catalogue.implementations().values() if item.speaks_quic]
     readme, page, parameters = (root / name for name in ("README.md", "docs/results.md", "images/PARAMETERS.md"))
     drawn = {file.name for file in (root / "docs" / "figures").glob("*.svg")}
@@ -56,6 +60,14 @@ def result_pages(app: App) -> dict[Path, str]:
         parameters: with_parameters(parameters.read_text(encoding="utf-8"), known, results),
         **{root / "docs" / name: text for name, text in study_pages(results, drawn).items()},
     }
+
+
+def behind_figures(results: Sequence[CellResult]) -> set[str]:
+    """Names of the runs whose series the studies' figures are drawn from."""
+    drawn = [result for result in results if any(one.is_of(result) for one in figures())]
+    reds = [result.cell for result in drawn if is_red(result.cell)]
+    partners = [result for result in results if any(beside(red, result.cell) for red in reds)]
+    return {result.runs[0][0].name for result in (*drawn, *partners) if result.runs}
 
 
 def drawings(app: App) -> Iterator[tuple[Path, str]]:
@@ -69,6 +81,6 @@ def drawings(app: App) -> Iterator[tuple[Path, str]]:
     results = app.results.find(lambda cell: cell.scenario.name in {one.scenario for one in shown})
     for one in shown:
         chosen = [result for result in results if one.is_of(result)]
-        for drawing in find_drawings(app.store, chosen, app.results.find, (), None):
+        for drawing in find_drawings(app.stored, chosen, app.results.find, (), None):
             for made in figures_of(drawing.run, drawing.partner, (one.plot,)):
                 yield folder / one.file, svg(made)

@@ -28,6 +28,14 @@ def beyond_the_pair(cell: Cell) -> str:
     return f" ({', '.join(asked)})" if asked else ""
 
 
+def point_of(cell: Cell) -> tuple[object, ...]:
+    """What a person takes for the same cell, whatever the bits."""
+    return (
+        cell.scenario.name, cell.client.name, cell.server.name, cell.engine, cell.seed, cell.host_cpu,
+        tuple(sorted(cell.parameters.items())),
+    )  # fmt: skip
+
+
 @dataclass(frozen=True)
 class CellResult:
     """Everything known of one cell."""
@@ -37,6 +45,8 @@ class CellResult:
     verdict: Verdict
     folders: tuple[Path, ...]
     """Folder of each run."""
+    older: tuple[str, ...] = ()
+    """What of it is not of today, in words (see `harness.standing`); empty where all is, or nobody asked."""
 
     @cached_property
     def outcomes(self) -> dict[str, int]:

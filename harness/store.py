@@ -23,7 +23,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import polars as pl
 from pydantic import ValidationError
@@ -63,6 +63,36 @@ def _current(content: dict[str, Any]) -> dict[str, Any]:
 def read_run(text: bytes) -> Run:
     """A run from its JSON. Raises ValueError."""
     return Run.model_validate(_current(json.loads(text)))
+
+
+class StoreReader(Protocol):
+    """Runs that are kept, in whatever form, for who reads them. What cannot be read is a ResultError."""
+
+    root: Path
+
+    def folder(self, key: str, repetition: int) -> Path:
+        """Where a run is, or what it is called by where only its figures are kept."""
+        ...
+
+    def cell_keys(self) -> list[str]:
+        """Keys of all cells that have runs."""
+        ...
+
+    def runs(self, key: str) -> list[Run]:
+        """All finished runs of a cell, by repetition."""
+        ...
+
+    def measured(self, key: str, repetition: int) -> MeasuredRun | None:
+        """What was measured of a run, or None."""
+        ...
+
+    def series(self, key: str, repetition: int) -> pl.DataFrame | None:
+        """The series of a run (see `harness.metrics.series`), or None."""
+        ...
+
+    def contents(self, digest: str) -> Contents | None:
+        """What was in an image, by the digest that runs name; None where it is not known."""
+        ...
 
 
 class Store:
@@ -190,23 +220,6 @@ class Store:
                 unfinished = file.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
                 unfinished.write_text(json.dumps(asdict(one), indent=1))
                 unfinished.replace(file)
-
-    def keep(self, run: Run, measured: MeasuredRun | None, series: pl.DataFrame | None = None) -> Path:
-        """Keep a run's figures without its artefacts, in place of an earlier copy. For results/reference.
-
-        With series, those of the first repetition only: one is drawn, and they are what is large. Without white space:
-        most of a run's file says who played, and is the same in all of a cell's.
-        """
-        folder = self.folder(run.cell.key, run.repetition)
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        self.write_measured(folder, measured, series if run.repetition == 0 else None)
-        (folder / RUN).write_text(run.model_dump_json(by_alias=True))
-        return folder
-
-    def drop(self, key: str) -> None:
-        """Remove a cell with all its runs. For results/reference."""
-        shutil.rmtree(self.root / "runs" / key)
 
     def abandon(self, partial: Path) -> None:
         """Drop a run in progress."""

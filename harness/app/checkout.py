@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 
 from harness.app.attempts import Attempts
@@ -14,6 +14,7 @@ from harness.app.options import Options, Places
 from harness.app.stored import StoredResults
 from harness.campaign import Campaign, LostRuns, UnbuiltError, lost_runs
 from harness.catalogue import Catalogue
+from harness.columns import Columns, is_columnar
 from harness.engines.code import engine_code
 from harness.engines.contents import KnownContents
 from harness.engines.folder import prepare_folder
@@ -21,13 +22,14 @@ from harness.engines.images import Images
 from harness.engines.quiet import Patience
 from harness.engines.rootfs import RootFileSystems
 from harness.engines.served import serve
+from harness.errors import InputError
 from harness.events import Listener, PlanMade, Warned
 from harness.lab import build_lab
-from harness.outcome import Cell, EngineName
-from harness.plan import Request, cells, named, points_of, runs
+from harness.outcome import Cell, Contestant, EngineName
+from harness.plan import Request, cells, keyed, named, points_of, runs
 from harness.provenance import Provenance, commit_of
 from harness.results import CellResult
-from harness.store import Store
+from harness.store import Store, StoreReader
 
 
 class App:
@@ -37,7 +39,10 @@ class App:
         self.places = places
         self.catalogue = Catalogue(places.root, tuple(manifests))
         self.store = Store(places.store)
-        self.results = StoredResults(self.store)
+        columnar = is_columnar(places.store)
+        self.stored: StoreReader = Columns(places.store) if columnar else self.store
+        """What is read: the store, or the columns where that is what its folder holds."""
+        self.results = StoredResults(self.stored, None if columnar else self.store)
         self.images = Images(places.root / "images", places.state)
         self.exported = RootFileSystems(places.cache)
         self.contents = KnownContents(places.cache)
@@ -58,6 +63,21 @@ class App:
         code = engine_code(request.engine)
         return cells(request, images, sim, others, engine_code=code, host_cpu=self.places.host_cpu)
 
+    def today(self, cell: Cell) -> Cell:
+        """A stored cell as it would be run now: today's manifests, images, simulator and engine, the same scenario.
+
+        InputError where somebody in it is no longer there.
+        """
+        known = {name: self.inventory.named(name) for name in {cell.client.name, cell.server.name, *cell.others}}
+        images = {name: self.inventory.image_of(one, lambda event: None, pull=False) for name, one in known.items()}
+        others = {name: Contestant(implementation=known[name], image=images[name]) for name in cell.others}
+        content = {
+            "client": known[cell.client.name], "client_image": images[cell.client.name],
+            "server": known[cell.server.name], "server_image": images[cell.server.name],
+            "others": others, "sim_image": self.images.sim(cell.sim_kernel), "engine_code": engine_code(cell.engine),
+        }  # fmt: skip
+        return keyed(cell.model_copy(update=content))
+
     def provenance(self, versions: Mapping[str, str]) -> Provenance:
         """What the records of a command's runs say of where they come from; `versions`: of Docker and Compose."""
         return Provenance(versions, commit_of(self.places.root), self.contents)
@@ -71,9 +91,22 @@ class App:
         return self.run_cells(self.matrix(request, listen, pull=True), request.repetitions, options, listen)
 
     def run_cells(
-        self, matrix: Sequence[Cell], repetitions: int | None, options: Options, listen: Listener
+        self,
+        matrix: Sequence[Cell],
+        repetitions: int | None,
+        options: Options,
+        listen: Listener,
+        elsewhere: Set[tuple[str, int]] = frozenset(),
     ) -> list[CellResult]:
-        """Do what of these cells, all of one engine, is not in the store, and return them. Raises as `run` does."""
+        """Do what of these cells, all of one engine, is not in the store, and return them. Raises as `run` does.
+
+        `elsewhere`: (key, repetition) of runs that need not be made, since they are kept in another store.
+        """
+        if self.stored is not self.store:
+            raise InputError(
+                f"{self.store.root} holds reference runs in columns, and no run is written there",
+                "leave --store out; 'harness keep' takes runs over",
+            )
         engine: EngineName = "virtual" if any(cell.engine == "virtual" for cell in matrix) else "compose"
         real_time = engine == "compose"
         removed = [*remove_orphans(self.places.cache, required=real_time), *self.store.remove_orphans()]
@@ -81,7 +114,7 @@ class App:
             listen(Warned(f"removed what an ended harness had left: {', '.join(removed)}"))
         provenance = self.provenance(docker_versions(required=real_time))
         planned = runs(matrix, repetitions)
-        done = set() if options.fresh else self.results.done(planned, options.retry)
+        done = set() if options.fresh else elsewhere | self.results.done(planned, options.retry)
         todo = [item for item in planned if (item.cell.key, item.repetition) not in done]
         attempts = Attempts(
             engine_of(engine, self.places.cache, options), self.store, self.results, options,

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
+from harness.builds import MadeImage
 from harness.catalogue import Catalogue
-from harness.engines.building import MadeImage, make_side_by_side
+from harness.engines.building import make_side_by_side
 from harness.engines.docker import inspect_image
 from harness.engines.images import Announce, Build, Images
 from harness.engines.rootfs import RootFileSystems

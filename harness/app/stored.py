@@ -8,15 +8,17 @@ from harness.judge import judge
 from harness.metrics import VERSION, measure_with_series
 from harness.outcome import Cell, MeasuredRun, Run, proven_outcome
 from harness.plan import PlannedRun
-from harness.results import CellResult
-from harness.store import Store
+from harness.results import CellResult, point_of
+from harness.store import Store, StoreReader
 
 
 class StoredResults:
     """What one store knows of cells."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StoreReader, own: Store | None) -> None:
+        """`own`: the same store where it is one that runs are written to, else None."""
         self._store = store
+        self._own = own
 
     def of(self, cell: Cell, repetitions: int | None = None) -> CellResult:
         """The cell with its stored runs (the first `repetitions` of them) and its verdict."""
@@ -34,7 +36,7 @@ class StoredResults:
             if not found or not wanted(found[-1].cell):
                 continue
             cell, at = found[-1].cell, found[-1].started_at
-            point = key if every else _point(cell)
+            point = key if every else point_of(cell)
             if point not in newest or newest[point][0] <= at:
                 newest[point] = (at, cell)
         return [self.of(cell) for _, cell in sorted(newest.values(), key=lambda item: _order(item[1]))]
@@ -53,24 +55,17 @@ class StoredResults:
         """What was measured of a run; measured again when newer code can, and its artefacts are there."""
         stored = self._store.measured(run.cell.key, run.repetition)
         folder = self._store.folder(run.cell.key, run.repetition)
-        if (stored is not None and stored.version >= VERSION) or not (folder / "sim").is_dir():
+        if self._own is None or (stored is not None and stored.version >= VERSION) or not (folder / "sim").is_dir():
             return stored
-        return self.measure(run)
-
-    def measure(self, run: Run) -> MeasuredRun:
-        """Measure a stored run again and keep the result."""
-        folder = self._store.folder(run.cell.key, run.repetition)
-        measured, series = measure_with_series(folder, run)
-        self._store.write_measured(folder, measured, series)
-        return measured
+        return measure_again(self._own, run)
 
 
-def _point(cell: Cell) -> tuple[object, ...]:
-    """What a person takes for the same cell, whatever the bits."""
-    return (
-        cell.scenario.name, cell.client.name, cell.server.name, cell.engine, cell.seed, cell.host_cpu,
-        tuple(sorted(cell.parameters.items())),
-    )  # fmt: skip
+def measure_again(store: Store, run: Run) -> MeasuredRun:
+    """Measure a stored run anew from its artefacts, and keep the result."""
+    folder = store.folder(run.cell.key, run.repetition)
+    measured, series = measure_with_series(folder, run)
+    store.write_measured(folder, measured, series)
+    return measured
 
 
 def _order(cell: Cell) -> tuple[str, str, str, str]:

@@ -30,20 +30,24 @@ from harness.cli.list import list_
 from harness.cli.measure import measure
 from harness.cli.plan import plan
 from harness.cli.plot import plot
+from harness.cli.reference import reference
 from harness.cli.report import reports
 from harness.cli.run import run
 from harness.cli.schema import schema
 from harness.cli.validate import validate
+from harness.cli.verify import verify
 from harness.errors import HarnessError
 
 #: Name → command, in the order of the help. A Typer has commands below it.
 COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {
     "list": list_, "images": images, "validate": validate, "explain": explain, "schema": schema, "plan": plan,
     "run": run, "report": reports, "compare": compare, "plot": plot, "measure": measure, "judge": judge, "lab": lab,
-    "clean": clean, "check": check, "divergence": divergence, "bench": bench,
+    "clean": clean, "check": check, "divergence": divergence, "verify": verify, "bench": bench,
 }  # fmt: skip
 #: For whoever works on the repository; the help does not show them.
-HIDDEN: dict[str, Callable[..., None]] = {"keep": keep, "generate": generate, "figures": figures}
+HIDDEN: dict[str, Callable[..., None]] = {
+    "keep": keep, "reference": reference, "generate": generate, "figures": figures,
+}  # fmt: skip
 
 
 class _InOrder(TyperGroup):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,29 +13,42 @@ from harness.cli.environment import REFERENCE, open_app
 from harness.cli.options import Clients, Scenarios, Servers, StoreFolder
 from harness.cli.words import stored_cells
 
+if TYPE_CHECKING:
+    from harness.outcome import Run
+
+
+class SeriesChoice(StrEnum):
+    """Of which runs the series are kept: they are what is large."""
+
+    FIGURES = "figures"
+    FIRST = "first"
+    NONE = "none"
+
 
 def keep(
     scenarios: Scenarios,
     clients: Clients = "all",
     servers: Servers = "all",
     store: StoreFolder = None,
-    into: Annotated[Path, typer.Option(help="Store that keeps them.")] = REFERENCE,
+    into: Annotated[Path, typer.Option(help="Store in columns that takes them; made if there is none.")] = REFERENCE,
     series: Annotated[
-        bool, typer.Option(help="With the series of first repetitions, from which figures are drawn.")
-    ] = True,
+        SeriesChoice,
+        typer.Option(help="Whose series go along: those behind the pages' figures, every cell's first run's, none."),
+    ] = SeriesChoice.FIGURES,
 ) -> None:
-    """Keep the figures of stored runs, without their artefacts, as the runs behind the README's tables.
+    """Take stored runs over into the reference: all but their artefacts, in a few files.
 
     Cells that differ from a kept one only in their bits, and are older, are dropped.
     """
-    app, kept = open_app(store), open_app(into)
-    count = 0
-    for result in stored_cells(app, scenarios, clients, servers):
-        for run, measured in result.runs:
-            kept.store.keep(run, measured, app.store.series(run.cell.key, run.repetition) if series else None)
-            count += 1
-    newest = {result.cell.key for result in kept.results.find(lambda cell: True)}
-    replaced = set(kept.store.cell_keys()) - newest
-    for key in replaced:
-        kept.store.drop(key)
-    console().print(f"kept {count} runs in {into}, dropped {len(replaced)} cells that others replace")
+    from harness.columns.keep import keep as take_over
+    from harness.pages import behind_figures
+
+    app = open_app(store)
+    results = stored_cells(app, scenarios, clients, servers)
+    drawn = behind_figures(results) if series == SeriesChoice.FIGURES else set()
+
+    def with_series(run: Run) -> bool:
+        return run.name in drawn or (series == SeriesChoice.FIRST and run.repetition == 0)
+
+    kept = take_over(into, results, app.stored, with_series)
+    console().print(f"kept {kept.runs} runs in {into}, dropped {kept.replaced} cells that others replace")

@@ -36,6 +36,7 @@ StoreFolder = Annotated[Path | None, typer.Option("--store", help="Folder of the
 Manifests = Annotated[list[Path] | None, typer.Option("--manifest", help="A further image.yaml, from anywhere.")]
 Kernel = Annotated[KernelChoice, typer.Option("--sim-kernel", help="Whose queues: auto, host or lab.")]
 OnEngine = Annotated[EngineChoice, typer.Option("--engine", help="compose (real time) or virtual (virtual time).")]
+Jobs = Annotated[int | None, typer.Option(help="Runs side by side, in virtual time only; one per core without.", min=1)]
 Repeat = Annotated[int | None, typer.Option(help="Repetitions per cell, instead of the scenario's.", min=1)]
 Seed = Annotated[int, typer.Option(help="Seed of the emulated loss.", min=0)]
 Fresh = Annotated[bool, typer.Option(help="Run again what is stored.")]

@@ -17,6 +17,7 @@ from harness.cli.options import (
     Clients,
     EngineChoice,
     Fresh,
+    Jobs,
     Kernel,
     KernelChoice,
     Manifests,
@@ -47,9 +48,7 @@ def run(
     repeat: Repeat = None,
     seed: Seed = 1,
     engine: OnEngine = EngineChoice.COMPOSE,
-    jobs: Annotated[
-        int | None, typer.Option(help="Runs side by side, in virtual time only; one per core without.", min=1)
-    ] = None,
+    jobs: Jobs = None,
     sim_kernel: Kernel = KernelChoice.AUTO,
     settings: Settings = None,
     vary: Vary = None,

@@ -37,7 +37,7 @@ class _Column:
 
     def write(self, value: Any) -> dict[str, Any]:
         if self.kind == "json":
-            return {self.field: None if value is None else json.dumps(value, sort_keys=True, ensure_ascii=False)}
+            return {self.field: None if value is None else json.dumps(value, ensure_ascii=False)}
         if self.kind == "either":
             word = isinstance(value, str)
             return {self.field: None if word else value, self.field + _WORD: value if word else None}

@@ -129,7 +129,8 @@ class Rows:
 
     def _define(self, part: Scenario | Implementation) -> str:
         """The hash of a definition, which is kept under it."""
-        content = json.dumps(part.model_dump(mode="json", by_alias=True), sort_keys=True, ensure_ascii=False)
+        # In its own order: what people are shown follows it.
+        content = json.dumps(part.model_dump(mode="json", by_alias=True), ensure_ascii=False)
         digest = hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
         kind = "scenario" if isinstance(part, Scenario) else "implementation"
         self.definitions.setdefault(digest, {"hash": digest, "kind": kind, "name": part.name, "content": content})

@@ -5,26 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
+from harness.builds import MadeImage
 from harness.engines.docker import inspect_image
 from harness.engines.images import Announce, Build, Images
 from harness.errors import EngineError
 from harness.schedule import LANES
-
-
-@dataclass(frozen=True)
-class MadeImage:
-    """One image after a build."""
-
-    reference: str
-    size: int
-    """Bytes, all layers together."""
-    seconds: float
-    was_there: bool
-    """Nothing had to be built."""
-    error: EngineError | None = None
-    """Why there is none."""
 
 
 def make_side_by_side(

@@ -1,7 +1,8 @@
 """A digest of the code that runs a lab, for cells' keys: another engine makes other runs, and says so by itself.
 
 What a module does is hashed, not what it says: comments, docstrings and empty lines are left out, so that better words
-cost nobody a night of runs. The simulator is an image, and has its own identity.
+cost nobody a night of runs. The simulator is an image, and has its own identity; it holds what both engines share
+(`simulator.lifecycle`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _FOLDER = Path(__file__).parent
 #: Modules of this package on which it depends what happens in a run.
 _BOTH = ("certificates", "conclusion", "folder", "served")
 MODULES: dict[EngineName, tuple[str, ...]] = {
-    "compose": (*_BOTH, "compose", "compose_file", "held", "sampler"),
+    "compose": (*_BOTH, "compose", "compose_file", "conductor", "held", "project", "sampler"),
     "virtual": (*_BOTH, "guest", "rootfs", "virtual"),
 }
 #: Those on which it does not: what makes images, keeps company away, names what is there, cleans up.

@@ -9,9 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from harness.engines.compose import compose
 from harness.engines.docker import PREFIX
 from harness.engines.folder import diary, prepare_folder
+from harness.engines.project import compose
 from harness.errors import EngineError
 from harness.lab import Lab
 

@@ -12,7 +12,7 @@ from harness.outcome import Cell, MeasuredRun, Run
 from harness.plots.pairs import beside, is_red
 from harness.plots.view import Drawn
 from harness.results import CellResult
-from harness.store import MEASURED, RUN, SERIES, Store
+from harness.store import MEASURED, RUN, SERIES, StoreReader
 
 Span = tuple[float, float]
 
@@ -38,7 +38,7 @@ class Subject:
     run: Stored
     partner: Stored | None = None
 
-    def files(self, store: Store) -> list[Path]:
+    def files(self, store: StoreReader) -> list[Path]:
         """What is drawn: the files of the run, and of its partner, that are there."""
         folders = [
             store.folder(one[0].cell.key, one[0].repetition) for one in (self.run, self.partner) if one is not None
@@ -46,7 +46,7 @@ class Subject:
         files = (folder / name for folder in folders for name in (RUN, MEASURED, SERIES))
         return [file for file in files if file.exists()]
 
-    def drawing(self, store: Store, span: Span | None = None) -> Drawing:
+    def drawing(self, store: StoreReader, span: Span | None = None) -> Drawing:
         """With the series, of a detail of that span. Raises ResultError."""
         return Drawing(
             _drawn(store, self.run, span), None if self.partner is None else _drawn(store, self.partner, span)
@@ -54,7 +54,7 @@ class Subject:
 
 
 def find_drawings(
-    store: Store, results: Sequence[CellResult], search: Search, asked: Sequence[str], span: Span | None
+    store: StoreReader, results: Sequence[CellResult], search: Search, asked: Sequence[str], span: Span | None
 ) -> Iterator[Drawing]:
     """The drawings of the runs asked for, each read when it is its turn. Raises HarnessError."""
     return (subject.drawing(store, span) for subject in find_subjects(results, search, asked))
@@ -78,7 +78,7 @@ def find_subjects(results: Sequence[CellResult], search: Search, asked: Sequence
     return [Subject((run, measured), _partner(run, others)) for run, measured in chosen]
 
 
-def _drawn(store: Store, stored: Stored, span: Span | None) -> Drawn:
+def _drawn(store: StoreReader, stored: Stored, span: Span | None) -> Drawn:
     run, measured = stored
     return Drawn(run, measured, store.series(run.cell.key, run.repetition), span)
 

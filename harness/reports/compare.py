@@ -31,7 +31,7 @@ BOUND = 0.7
 Reason = Literal[
     "one_engine", "no_run_counts", "not_measured",
     "within_tolerance",
-    "other_bits", "token_bucket", "cpu_bound", "receive_drops", "intervals_overlap", "not_explained",
+    "other_bits", "other_measuring", "token_bucket", "cpu_bound", "receive_drops", "intervals_overlap", "not_explained",
 ]  # fmt: skip
 Explanation = tuple[Reason, str]
 """A code, and words for people."""
@@ -167,10 +167,11 @@ def _obstacle(one: Comparison) -> list[Explanation]:
 
 def _explain(one: Comparison, engines: Mapping[EngineName, CellResult]) -> list[Explanation]:
     """What may explain the difference, the strongest first; within the tolerance only what else differs."""
-    found = _other_bits(engines)
+    assert one.compose and one.virtual
+    found = [*_other_bits(engines), *_other_measuring(one.compose, one.virtual)]
     if one.within:
         return found
-    assert one.compose and one.virtual and one.compose.interval and one.virtual.interval
+    assert one.compose.interval and one.virtual.interval
     found += _buckets(engines, one.tolerance)
     if _worse_in_real_time(one):
         found += [*_shortages(one.cpu, one.cores), *_receive_drops(one.compose, one.virtual)]
@@ -198,6 +199,14 @@ def _other_bits(engines: Mapping[EngineName, CellResult]) -> list[Explanation]:
     one, other = (engines[name] for name in ("compose", "virtual"))
     differing = [name for name, part in _parts(one).items() if part != _parts(other)[name]]
     return [("other_bits", f"not the same experiment, other {' and '.join(differing)}")] if differing else []
+
+
+def _other_measuring(compose: Side, virtual: Side) -> list[Explanation]:
+    """Versions of the measuring code, where the figures of the two engines are not all of one."""
+    if len({*compose.measured_by, *virtual.measured_by}) <= 1:
+        return []
+    sides = (f"{', '.join(map(str, side.measured_by))} ({side.engine})" for side in (compose, virtual))
+    return [("other_measuring", f"not measured by the same code, versions {' and '.join(sides)}")]
 
 
 def _buckets(engines: Mapping[EngineName, CellResult], tolerance: float) -> list[Explanation]:
@@ -233,6 +242,7 @@ def _parts(result: CellResult) -> dict[str, object]:
         "scenario": (scenario.path, scenario.flows, scenario.protocol, scenario.ip_version, scenario.timeout),
         "client image": cell.client_image.identity,
         "server image": cell.server_image.identity,
+        "simulator": cell.sim_image.identity,
         "effective parameters": last[0].effective if last else {},
     }
 

@@ -34,6 +34,10 @@ class Side:
     """Of the metric; a time that a timed-out run never reached is infinite. None where it was not measured."""
     receive_drops: float | None
     """Median of the datagrams dropped at full socket buffers of both endpoints."""
+    simulator: str
+    """Identity of the simulator, with the lab kernel."""
+    measured_by: tuple[int, ...]
+    """Versions of the measuring code behind the runs that count, in order."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,8 @@ def side_of(result: CellResult | None, metric: str) -> Side | None:
     return Side(
         engine=result.cell.engine, key=result.cell.key, outcomes=result.outcomes, counted=len(counted),
         interval=interval(values) if values else None, receive_drops=_median(drops),
+        simulator=result.cell.sim_image.identity,
+        measured_by=tuple(sorted({measured.version for _, measured in counted})),
     )  # fmt: skip
 
 

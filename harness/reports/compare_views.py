@@ -194,6 +194,8 @@ def _side(side: Side | None) -> dict[str, Any] | None:
         "high": _number(span.high) if span else None,
         "coverage": span.coverage if span else None,
         "receive_drops": side.receive_drops,
+        "simulator": side.simulator,
+        "measured_by": list(side.measured_by),
     }
 
 

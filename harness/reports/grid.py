@@ -12,6 +12,7 @@ from harness.reports import by_scenario
 from harness.reports.parameters import asked
 from harness.reports.table import SYMBOLS
 from harness.results import CellResult
+from harness.standing import marked, note
 
 #: What a pair's figure is.
 METRIC = "completion"
@@ -83,6 +84,8 @@ def _markdown(results: Sequence[CellResult], entry: Callable[[CellResult], str])
             "| --- |" + " ---: |" * len(servers),
         ]
         for client, found in rows:
-            lines.append(f"| {client} | " + " | ".join("–" if one is None else entry(one) for one in found) + " |")
+            entries = ["–" if one is None else marked(entry(one), one) for one in found]
+            lines.append(f"| {client} | " + " | ".join(entries) + " |")
+        lines += ["", text] if (text := note(cells)) else []
         made.append("\n".join(lines) + "\n")
     return "\n".join(made)

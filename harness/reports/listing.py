@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from harness.engines.building import MadeImage
+from harness.builds import MadeImage
 from harness.model import Implementation, Scenario
 from harness.parameters import PARAMETERS, Role
 

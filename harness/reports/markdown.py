@@ -10,6 +10,8 @@ from harness.reports.parameters import asked
 from harness.reports.resumed import footnotes, marked, seed_of
 from harness.reports.table import SYMBOLS, asked_and_seen, columns, interval_text, reference_lines
 from harness.results import CellResult
+from harness.standing import MARK, note
+from harness.standing import marked as marked_old
 
 
 def line(cells: Sequence[str]) -> str:
@@ -44,7 +46,7 @@ def scenario_markdown(results: Sequence[CellResult]) -> str:
             line(
                 [
                     *asked_and_seen(result, parameters),
-                    f"{result.cell.client.name} → {result.cell.server.name}",
+                    marked_old(f"{result.cell.client.name} → {result.cell.server.name}", result),
                     f"{symbol} {result.verdict.status}",
                     str(result.outcomes.get("completed", 0)),
                     *(marked(interval_text(result.interval(metric)), metric, seed) for metric, _ in made),
@@ -55,8 +57,8 @@ def scenario_markdown(results: Sequence[CellResult]) -> str:
     for name, texts in reference_lines([result.cell for result in results], [metric for metric, _ in made]):
         blank = [""] * len(parameters.varied)
         lines.append(line([*blank, f"*{name}*", "", "", *(text.removeprefix("≤ ") for text in texts), ""]))
-    for note in footnotes(results):
-        lines += ["", note]
+    for text in (*footnotes(results), note(results)):
+        lines += ["", text] if text else []
     return "\n".join(lines) + "\n"
 
 
@@ -64,21 +66,22 @@ def summary(results: Sequence[CellResult]) -> str:
     """One line a scenario and engine: how many cells got which verdict, what their runs took; and the sums."""
     groups = by_scenario(results)
     lines = [
-        line(["scenario", "engine", "cells", *SYMBOLS, "runs", "virtual s", "wall s", "times real time"]),
-        line(["---", "---", *["---:"] * (len(SYMBOLS) + 5)]),
+        line(["scenario", "engine", "cells", *SYMBOLS, "runs", "virtual s", "wall s", "times real time", MARK]),
+        line(["---", "---", *["---:"] * (len(SYMBOLS) + 6)]),
     ]
     for engine in sorted({group[0].cell.engine for group in groups}):
         mine = [group for group in groups if group[0].cell.engine == engine]
         lines += [_summaryline(f"`{group[0].cell.scenario.name}`", engine, group) for group in mine]
         if len(mine) > 1:
             lines.append(_summaryline("*all*", engine, [result for group in mine for result in group]))
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *(["", text] if (text := note(results)) else [])]) + "\n"
 
 
 def _summaryline(name: str, engine: str, results: Sequence[CellResult]) -> str:
     verdicts: Counter[str] = Counter(result.verdict.status for result in results)
     runs, virtual, wall = effort_of(results)
     speed = f"{virtual / wall:.1f}" if virtual else "–"
+    older = sum(1 for result in results if result.older)
     counts = [str(verdicts[status]) if verdicts[status] else "" for status in SYMBOLS]
     return line(
         [
@@ -90,6 +93,7 @@ def _summaryline(name: str, engine: str, results: Sequence[CellResult]) -> str:
             f"{virtual:,.0f}" if virtual else "–",
             f"{wall:,.0f}",
             speed,
+            str(older) if older else "",
         ]
     )
 

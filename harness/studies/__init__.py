@@ -54,6 +54,8 @@ class Study:
     """Who says it, and where."""
     text: Callable[[Sequence[CellResult]], str]
     """From all stored results to the study's part of its page, in Markdown."""
+    scenarios: tuple[str, ...]
+    """Those whose runs it rests on, by name or folder."""
     place: int
     """Studies with smaller numbers stand above it."""
     page: str = SHARED
@@ -62,6 +64,11 @@ class Study:
     """What is drawn below the text."""
     claim: Callable[[Sequence[CellResult]], str] | None = None
     """From all stored results to a paragraph for the page of results: the main claim, and what the runs say to it."""
+
+    def rests_on(self, result: CellResult) -> bool:
+        """Whether a cell is among those it rests on."""
+        name = result.cell.scenario.name
+        return any(name == one or name.startswith(f"{one}/") for one in self.scenarios)
 
 
 def stored_of(results: Iterable[CellResult], scenario: str) -> list[CellResult]:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from functools import cache
 
 from harness.results import CellResult
+from harness.standing import note
 from harness.studies import SHARED, Figure, Study
 
 _HEAD = (
@@ -43,5 +44,7 @@ def study_pages(results: Sequence[CellResult], there: Collection[str]) -> dict[s
     for study in studies().values():
         shown = [f"![{one.caption}](figures/{one.file})\n" for one in study.figures if one.file in there]
         drawn = "\n".join(shown) + "\n" if shown else ""
-        parts.setdefault(study.page, []).append(f"{study.text(results)}\n{drawn}")
+        older = note([result for result in results if study.rests_on(result)])
+        below = f"{drawn}{older}\n\n" if older else drawn
+        parts.setdefault(study.page, []).append(f"{study.text(results)}\n{below}")
     return {page: "\n".join(texts).rstrip() + "\n" for page, texts in parts.items()}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from harness.outcome import DirectionProof, Image, LinkProof, MeasuredRun
+from harness.outcome import DirectionProof, EngineName, Image, LinkProof, MeasuredRun
 from harness.reports.compare import BOUND, Comparison, comparisons, default_metrics
 from harness.reports.compare_views import markdown, report, show
 from harness.results import CellResult
@@ -311,6 +311,37 @@ def test_other_bits_are_said_even_within_tolerance() -> None:
     slower = scenario(timeout="60 s")
     changed = one(completions("compose", 20), completions("virtual", 15, one=slower))
     assert changed.explanation.startswith("not the same experiment, other scenario;")
+
+
+def test_another_simulator_is_no_same_experiment() -> None:
+    other = Image(reference="quic-lab/sim:x", identity="older")
+    before = cell(engine="compose").model_copy(update={"sim_image": other})
+    near = one(completions("compose", 20, of=before), completions("virtual", 20))
+    assert (near.reason, near.explanation) == ("within_tolerance", "not the same experiment, other simulator")
+    far = one(completions("compose", 20, of=before), completions("virtual", 15))
+    assert far.reason == "other_bits"
+    assert far.compose is not None and far.compose.simulator == "older"
+    assert "other simulator" in markdown([near])
+
+
+def _measured_by(version: int, engine: EngineName, *seconds: float) -> CellResult:
+    made = [run(completion=value) for value in seconds]
+    pairs = [(one, found.model_copy(update={"version": version}) if found else None) for one, found in made]
+    return result(engine, *pairs)
+
+
+def test_figures_of_other_measuring_code_are_said() -> None:
+    found = one(_measured_by(3, "compose", 20), _measured_by(4, "virtual", 15))
+    assert found.reason == "other_measuring"
+    assert found.explanation.startswith("not measured by the same code, versions 3 (compose) and 4 (virtual)")
+    [entry] = report([found])["comparisons"]
+    assert (entry["compose"]["measured_by"], entry["virtual"]["measured_by"]) == ([3], [4])
+    # Within one engine, too; and where the medians agree it is said all the same.
+    mixed = result("compose", *(pair for made in (3, 4) for pair in _measured_by(made, "compose", 20).runs))
+    assert one(mixed, _measured_by(4, "virtual", 20)).explanation == (
+        "not measured by the same code, versions 3, 4 (compose) and 4 (virtual)"
+    )
+    assert one(_measured_by(4, "compose", 20), _measured_by(4, "virtual", 20)).explanation == ""
 
 
 # --- output

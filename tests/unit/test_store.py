@@ -89,13 +89,3 @@ def test_a_full_disk_says_so(tmp_path: Path) -> None:
     assert isinstance(error, EngineError)
     assert "disk is full" in error.message
     assert error.exit_code == 3
-
-
-def test_kept_figures_report_like_the_run_they_are_of(tmp_path: Path) -> None:
-    store, kept = Store(tmp_path / "a"), Store(tmp_path / "b")
-    run, measured = _run(), MeasuredRun(version=1)
-    store.finish(store.begin(run.cell.key, 0), run, measured)
-    for _ in range(2):
-        folder = kept.keep(run, measured)
-    assert (kept.run(run.cell.key, 0), kept.measured(run.cell.key, 0)) == (run, measured)
-    assert sorted(item.name for item in folder.iterdir()) == ["measured.json", "run.json"]

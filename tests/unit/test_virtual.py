@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from simulator.container import Image, account, reason
 from simulator.ports import mac
-from simulator.world import masks, random_drawn
+from simulator.world import flows, masks, random_drawn
 
+from harness.engines import conductor
 from harness.engines import guest as guests
 from harness.engines.folder import cpu_of, kernel_of, random_bytes
 from harness.engines.guest import Guest, _Stillness, ram_folder
@@ -56,6 +57,22 @@ def test_the_guest_is_given_what_compose_gives_its_containers() -> None:
     assert (client["repeat_after"], client["file"]) == (5.0, "1MB.bin")
     # Whatever is in the file reaches a constructor of the guest's by name.
     assert Image(**client["image"]).command == ["/run"]
+
+
+def test_both_engines_give_clients_the_same_times() -> None:
+    late = {"stop": "4 s", "start": "1 s"}
+    one = scenario(flows=[{"download": "1 MB", "repeat_after": "5 s"}, {"stop": "3 s"}, late], objectives=[])
+    made = build_lab(cell(one), 0)
+    made = made.model_copy(update={"flows": (*made.flows[:2], made.flows[2].model_copy(update={"kind": "tcp"}))})
+    world = world_document(made, images(made), 1000)
+    given = flows(world["hosts"], world["client_start"])
+    assert given == conductor.flows(made)
+    assert [(flow.start, flow.stop, flow.repeat_after, flow.time_limit) for flow in given] == [
+        (0, None, 5, 5 + 120),
+        (0, 3, None, 5 + 3 + 10),
+        # A generator ends by itself; it has a while for the last of its data.
+        (1, None, None, 5 + 3 + 10),
+    ]
 
 
 def test_an_endpoint_that_is_not_root_writes_to_memory_that_is_there() -> None:

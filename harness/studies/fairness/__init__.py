@@ -3,4 +3,9 @@
 from harness.studies import Study
 from harness.studies.fairness.page import contests
 
-STUDY = Study(source="R. Ware et al., Beyond Jain's Fairness Index, HotNets 2019: harm", text=contests, place=5)
+STUDY = Study(
+    source="R. Ware et al., Beyond Jain's Fairness Index, HotNets 2019: harm",
+    text=contests,
+    scenarios=("dumbbell/alone", "dumbbell/fairness", "dumbbell/fairness-links"),
+    place=5,
+)

@@ -4,4 +4,10 @@ from harness.studies import Study
 from harness.studies.in_sequence_satellite.claims import SOURCE
 from harness.studies.in_sequence_satellite.page import claim, satellite
 
-STUDY = Study(source=SOURCE, text=satellite, place=1, claim=claim)
+STUDY = Study(
+    source=SOURCE,
+    text=satellite,
+    scenarios=("satellite/large", "satellite/large-lossy", "satellite/medium"),
+    place=1,
+    claim=claim,
+)

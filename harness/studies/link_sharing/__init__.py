@@ -16,6 +16,7 @@ _PLOTS = {
 STUDY = Study(
     source=SOURCE,
     text=sharing,
+    scenarios=("dumbbell/link-sharing", "dumbbell/sharing-bbr", "dumbbell/sharing-cubic", "dumbbell/sharing-mixed"),
     place=2,
     figures=tuple(Figure("dumbbell/link-sharing", "ngtcp2", plot, caption, _RENO) for plot, caption in _PLOTS.items()),
 )

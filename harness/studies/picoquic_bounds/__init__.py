@@ -3,4 +3,10 @@
 from harness.studies import Study
 from harness.studies.picoquic_bounds.page import bounds
 
-STUDY = Study(source="picoquic, picoquictest: the tests' longest times", text=bounds, place=6, page="picoquic.md")
+STUDY = Study(
+    source="picoquic, picoquictest: the tests' longest times",
+    text=bounds,
+    scenarios=("picoquic",),
+    place=6,
+    page="picoquic.md",
+)

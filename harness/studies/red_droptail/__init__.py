@@ -9,6 +9,7 @@ _PLOT = "red_beside_droptail"
 STUDY = Study(
     source=SOURCE,
     text=queues,
+    scenarios=("queue",),
     place=4,
     figures=(
         Figure(

@@ -14,6 +14,7 @@ _PLOTS = {
 STUDY = Study(
     source=SOURCE,
     text=background,
+    scenarios=("dumbbell/udp-background", "dumbbell/udp-background-quic"),
     place=3,
     figures=tuple(Figure("dumbbell/udp-background", "linux", plot, caption) for plot, caption in _PLOTS.items()),
 )

@@ -1,4 +1,6 @@
-"""Runs the endpoints of a virtual lab: starts, repeats, deadlines, ends. Judges nothing.
+"""Runs the endpoints of a virtual lab: processes, signals, logs and what they write. Judges nothing.
+
+When what happens is for `simulator.lifecycle` to say.
 
 What happens goes into endpoints.jsonl, one object a line: `started`, `ended`, `stopped` (cut off at its stop),
 `timed_out`, `unable` (a command that cannot be started), `overflowed` (logs beyond the limit), `failed` (the
@@ -21,6 +23,7 @@ from typing import TextIO
 
 from simulator import growth
 from simulator.container import Container
+from simulator.lifecycle import Action, CutOff, Ended, Enter, Flow, Lifecycle, Start, TimedOut
 from simulator.ports import NAMESPACES, inside
 
 #: Time to write the last of a log after the stop signal, seconds; as in the Compose file.
@@ -37,26 +40,18 @@ class Endpoint:
     role: str
     flow: int
     container: Container
-    start: float
-    """Seconds after readiness at which a client starts; 0 is at once."""
-    repeat_after: float | None
-    cut_after: float | None
-    """Seconds after readiness at which a client and its server are told to end."""
-    time_limit: float
-    """Seconds from its start in which a client must come to its own end; of no account where it is cut off."""
     file: str
     """What a client downloads; empty where nothing is."""
     folder: Path
     """Where its logs, and for a client its downloads, go."""
     index: int = 0
+    """Of the transfer that a client is at, or was last."""
     waited: int = 0
     """The process that ends as the endpoint does; 0 when it does not run."""
     first: int = 0
     """The container's first process."""
-    due: float | None = None
-    deadline: float | None = None
-    cut: float | None = None
-    done: bool = False
+    told: bool = False
+    """It was sent its stop signal."""
     sampler: int = 0
 
 
@@ -65,20 +60,22 @@ class Conductor:
     """All endpoints of a lab."""
 
     endpoints: list[Endpoint]
+    flows: list[Flow]
     out: Path
     """The run's folder."""
-    client_start: float
-    """Seconds from readiness to a client's first datagram at most."""
     log_limit: int
     sample_ns: int
     """Period at which the growth of downloads is sampled."""
     pulse: Callable[[str], None]
     """Called with a word for each phase that begins, and now and then with none."""
     _diary: TextIO = field(init=False)
-    _ready: float | None = None
-    _over: bool = False
+    _ready: bool = False
+    _broken: bool = False
+    """The ground failed: the simulator ended, a command could not be started, logs overflowed."""
 
     def __post_init__(self) -> None:
+        self._lifecycle = Lifecycle(self.flows)
+        self._by_name = {endpoint.name: endpoint for endpoint in self.endpoints}
         self._diary = (self.out / "sim" / "endpoints.jsonl").open("a", buffering=1)
         self._cpu = (self.out / "cpu.csv").open("a", buffering=1)
         self._cpu.write("t_ns,container,cpu_ns,rcvbuf_errors\n")
@@ -93,84 +90,68 @@ class Conductor:
     def run(self, agent: int, ready: int) -> None:
         """Start everything and return when the lab is over. `agent`: its process; `ready`: readable once it is."""
         self._agent = agent
-        for endpoint in self.endpoints:
-            if endpoint.start == 0:
-                self._begin(endpoint)
         next_pulse = time.monotonic()
-        while not self._over:
+        self._perform(self._lifecycle.begin(next_pulse))
+        while not self._over():
             now = time.monotonic()
             if now >= next_pulse:
                 self._look_around()
                 next_pulse = now + PULSE
-            self._start_due(now)
-            dues = [
-                value for item in self.endpoints for value in (item.due, item.deadline, item.cut) if value is not None
-            ]
-            self._sleep(max(0.0, min([next_pulse, *dues]) - time.monotonic()), ready)
-            self._reap()
+            if not self._broken:
+                self._perform(self._lifecycle.due(now))
+            if not self._over():
+                wake = self._lifecycle.wake
+                until = next_pulse if wake is None else min(next_pulse, wake)
+                self._sleep(max(0.0, until - time.monotonic()), ready)
+                self._reap()
+
+    def _over(self) -> bool:
+        return self._broken or self._lifecycle.over
 
     def _sleep(self, seconds: float, ready: int) -> None:
         """Wait for a child's end, the simulator's readiness, or the time that is due."""
-        watched = [self._wake.fileno(), *([] if self._ready is not None else [ready])]
+        watched = [self._wake.fileno(), *([] if self._ready else [ready])]
         readable, _, _ = select.select(watched, [], [], seconds)
         if self._wake.fileno() in readable:
             self._wake.recv(4096)
-        if ready in readable and self._ready is None and os.read(ready, 1):
-            self._ready = time.monotonic()
-            self.pulse("transfer")
-            for endpoint in self.endpoints:
-                if endpoint.role == "client":
-                    self._schedule(endpoint, self._ready)
+        if ready in readable and not self._ready and os.read(ready, 1):
+            self._ready = True
+            self._perform(self._lifecycle.ready(time.monotonic()))
 
-    def _schedule(self, endpoint: Endpoint, now: float) -> None:
-        if endpoint.cut_after is not None:
-            endpoint.cut = now + endpoint.cut_after
-        if endpoint.waited:
-            self._limit(endpoint, now)
-        elif not endpoint.done:
-            endpoint.due = now + endpoint.start
+    def _perform(self, actions: list[Action]) -> None:
+        """Do what the lifecycle says."""
+        for action in actions:
+            match action:
+                case Start(host, index):
+                    self._begin(self._by_name[host], index)
+                case Ended(host, _, exit_code):
+                    self._note_end(self._by_name[host], exit_code)
+                case CutOff(client, server, _):
+                    self._cut_off(self._by_name[client], self._by_name[server])
+                case TimedOut(client, _):
+                    self._write("timed_out", self._by_name[client])
+                    self._end(self._by_name[client])
+                case Enter(phase):
+                    self.pulse(phase)
 
-    def _limit(self, endpoint: Endpoint, now: float) -> None:
-        if endpoint.cut_after is None:
-            endpoint.deadline = now + self.client_start + endpoint.time_limit
-
-    def _start_due(self, now: float) -> None:
-        for endpoint in self.endpoints:
-            if endpoint.deadline is not None and now >= endpoint.deadline:
-                self._write("timed_out", endpoint)
-                self._end(endpoint)
-                self._over = True
-            if endpoint.due is not None and now >= endpoint.due:
-                endpoint.due = None
-                if endpoint.index and all(item.due is not None or item.done for item in self._clients(endpoint)):
-                    self.pulse("transfer")
-                self._begin(endpoint)
-                self._limit(endpoint, now)
-            if endpoint.cut is not None and now >= endpoint.cut and not self._over:
-                self._cut_off(endpoint)
-
-    def _clients(self, but: Endpoint) -> list[Endpoint]:
-        return [item for item in self.endpoints if item.role == "client" and item is not but]
-
-    def _cut_off(self, client: Endpoint) -> None:
-        """Tell a flow's client and server to end; how they do is of no account any more."""
-        client.cut = None
+    def _cut_off(self, client: Endpoint, server: Endpoint) -> None:
         self._write("stopped", client)
-        for endpoint in self.endpoints:
-            if endpoint.flow == client.flow:
-                endpoint.done = True
-                if endpoint.first:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(endpoint.first, endpoint.container.image.stop_signal)
+        for endpoint in (client, server):
+            self._tell(endpoint)
         self._end(client)
-        self._finish()
 
-    def _finish(self) -> None:
-        self._over = self._over or all(item.done for item in self.endpoints if item.role == "client")
+    @staticmethod
+    def _tell(endpoint: Endpoint) -> None:
+        """Send an endpoint its stop signal, once: a second one makes some programs drop what they have to write."""
+        if endpoint.first and not endpoint.told:
+            endpoint.told = True
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(endpoint.first, endpoint.container.image.stop_signal)
 
     # --- one endpoint
 
-    def _begin(self, endpoint: Endpoint) -> None:
+    def _begin(self, endpoint: Endpoint, index: int) -> None:
+        endpoint.index = index
         self._count_drops(endpoint)
         if endpoint.role == "client" and endpoint.file:
             downloads, rows = endpoint.folder / "downloads", self.out / "growth.csv"
@@ -200,6 +181,16 @@ class Conductor:
             with contextlib.suppress(FileNotFoundError):
                 place.rename(endpoint.folder / f"transfer{endpoint.index}")
 
+    def _note_end(self, endpoint: Endpoint, exit_code: int) -> None:
+        unable = self._unable(endpoint).read_text()
+        if unable:
+            self._write("unable", endpoint, message=unable)
+            self._broken = True
+            return
+        self._write("ended", endpoint, exit_code=exit_code)
+        if endpoint.role == "client":
+            self._end(endpoint)
+
     def _reap(self) -> None:
         while True:
             try:
@@ -208,48 +199,23 @@ class Conductor:
                 return
             if process == 0:
                 return
-            code = os.waitstatus_to_exitcode(status)
             if process == self._agent:
                 # It never ends by itself but in failure, and said why in its own diary.
                 self._agent = 0
-                self._over = True
+                self._broken = True
             endpoint = next((item for item in self.endpoints if item.waited == process), None)
             if endpoint is not None:
                 endpoint.waited = endpoint.first = 0
                 # Of several that end at once the first decides.
-                if not self._over:
-                    self._ended(endpoint, code)
-
-    def _ended(self, endpoint: Endpoint, code: int) -> None:
-        if endpoint.done:
-            # It was told to.
-            return
-        endpoint.deadline = None
-        unable = self._unable(endpoint).read_text()
-        if unable:
-            self._write("unable", endpoint, message=unable)
-            self._over = True
-            return
-        self._write("ended", endpoint, exit_code=code)
-        if endpoint.role == "client":
-            self._end(endpoint)
-        if code != 0 or endpoint.role == "server" or endpoint.cut is not None:
-            self._over = True
-        elif endpoint.repeat_after is not None and endpoint.index == 0:
-            endpoint.index = 1
-            endpoint.due = time.monotonic() + endpoint.repeat_after
-            self.pulse("pause")
-        else:
-            endpoint.done = True
-            self._finish()
+                if not self._over():
+                    code = os.waitstatus_to_exitcode(status)
+                    self._perform(self._lifecycle.ended(endpoint.name, code, time.monotonic()))
 
     def stop(self) -> None:
         """Ask what still runs to end, as an engine stops a container, and make sure it did."""
         running = [item for item in self.endpoints if item.waited]
         for endpoint in running:
-            if endpoint.first:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(endpoint.first, endpoint.container.image.stop_signal)
+            self._tell(endpoint)
         deadline = time.monotonic() + GRACE
         while running and time.monotonic() < deadline:
             running = [item for item in running if os.waitpid(item.waited, os.WNOHANG)[0] == 0]
@@ -271,7 +237,7 @@ class Conductor:
         for endpoint in self.endpoints:
             if _tree_size(endpoint.folder / endpoint.role) > self.log_limit:
                 self._write("overflowed", endpoint)
-                self._over = True
+                self._broken = True
                 return
 
     def _count_drops(self, endpoint: Endpoint) -> None:

@@ -20,6 +20,7 @@ from simulator.capture import HELD_BACK, Capture
 from simulator.conductor import Conductor, Endpoint
 from simulator.container import Container, Image, Mount, mount, mount_host
 from simulator.init import then_off
+from simulator.lifecycle import Flow
 from simulator.plan import read_plan
 from simulator.ports import SIM, connect, inside
 from simulator.shell import CommandError, Events
@@ -114,13 +115,21 @@ def containers(hosts: list[dict[str, Any]], folders: dict[str, str], cpu: str) -
             host["name"], image, lowers[image.rootfs], LAB / "hosts" / host["name"], host["hosts"],
             masks(cpu, image) | host["environment"], mounts,
         )  # fmt: skip
-        made.append(
-            Endpoint(
-                host["name"], host["role"], host["flow"], container, host["start"], host["repeat_after"],
-                host["cut_after"], host["time_limit"], host["file"], folder,
-            )
-        )  # fmt: skip
+        made.append(Endpoint(host["name"], host["role"], host["flow"], container, host["file"], folder))
     return made
+
+
+def flows(hosts: list[dict[str, Any]], client_start: float) -> list[Flow]:
+    """What the clients of a lab do when. `client_start`: seconds that each may take to its first datagram."""
+    servers = {host["flow"]: host["name"] for host in hosts if host["role"] == "server"}
+    return [
+        Flow(
+            host["name"], servers[host["flow"]], host["start"], host["cut_after"], host["repeat_after"],
+            client_start + host["time_limit"],
+        )
+        for host in hosts
+        if host["role"] == "client"
+    ]  # fmt: skip
 
 
 def seen_cpu() -> str:
@@ -186,7 +195,8 @@ def run(folder: str) -> None:
             capture.await_start()
     say("ready")
     agent, ready = start_agent()
-    conductor = Conductor(endpoints, OUT, world["client_start"], world["log_limit"], world["sample_ns"], say)
+    given = flows(world["hosts"], world["client_start"])
+    conductor = Conductor(endpoints, given, OUT, world["log_limit"], world["sample_ns"], say)
     try:
         conductor.run(agent, ready)
     finally:

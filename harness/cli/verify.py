@@ -1,0 +1,59 @@
+"""`harness verify`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.cli.consoles import console, paper, print_json
+from harness.cli.environment import REFERENCE, log_limit, open_app, stall
+from harness.cli.exits import FAILED, INFRASTRUCTURE
+from harness.cli.options import AsJson, EngineChoice
+from harness.cli.words import jobs_of
+from harness.errors import InputError
+
+
+def verify(
+    cells: Annotated[
+        list[str] | None, typer.Argument(help="Reference runs by KEY or KEY/REPETITION; all of virtual time without.")
+    ] = None,
+    sample: Annotated[int | None, typer.Option(help="So many cells, drawn at random.", min=1)] = None,
+    draw: Annotated[int, typer.Option("--draw", help="Which sample is drawn.", min=0)] = 1,
+    reference: Annotated[Path, typer.Option(help="The store that is verified.")] = REFERENCE,
+    as_json: AsJson = False,
+) -> None:
+    """Make reference runs of virtual time again, and say of each: identical, same figures, or where it differs.
+
+    The exit code is 1 when any differs.
+    """
+    from harness.app import Options
+    from harness.progress import Talk
+    from harness.reports import verified as view
+    from harness.verify import candidates, chosen
+    from harness.verify import verify as verified
+
+    if cells and sample is not None:
+        raise InputError("cells and --sample", "name cells, or draw a sample of them")
+    app, kept = open_app(), open_app(reference)
+    known = candidates(kept.stored)
+    if not known:
+        raise InputError(
+            f"{reference}: no run of virtual time there says what its captures were", "'make reference' makes such runs"
+        )
+    runs = chosen(known, cells or [], sample, draw)
+    options = Options(log_limit=log_limit(), jobs=jobs_of(1, EngineChoice.VIRTUAL), stall=stall())
+    with Talk(console()) as talk:
+        found = []
+        for one in verified(app, kept.stored, runs, options, talk):
+            found.append(one)
+            console().print(f"  {view.sentence(one)}", soft_wrap=True, markup=False)
+    if as_json:
+        print_json(view.report(found))
+    else:
+        view.show(found, paper())
+    if any(one.again.outcome.status == "infrastructure" for one in found):
+        raise typer.Exit(INFRASTRUCTURE)
+    if any(one.answer == "differs" for one in found):
+        raise typer.Exit(FAILED)

@@ -1,0 +1,67 @@
+"""Taking runs over into a store in columns: in place of older copies, and of older cells of the same point."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.columns import Columns, is_columnar, write_columns
+from harness.columns.tables import Entry
+from harness.engines.contents import Contents
+from harness.outcome import Run
+from harness.results import CellResult, point_of
+from harness.store import StoreReader, disk_error
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What came of it."""
+
+    runs: int
+    """Taken over."""
+    replaced: int
+    """Cells that others stand in for now."""
+
+
+def keep(root: Path, results: Sequence[CellResult], source: StoreReader, with_series: Callable[[Run], bool]) -> Kept:
+    """Take runs of `source` over into the columns below `root`. EngineError when the disk refuses.
+
+    `with_series`: whether a run's series are kept, too. A cell that differs from a newer one only in its bits goes.
+    """
+    there = Columns(root) if is_columnar(root) else None
+    entries = {_place(entry): entry for entry in (there.entries() if there else ())}
+    before = {key for key, _ in entries}
+    taken = [
+        Entry(run, measured, source.series(run.cell.key, run.repetition) if with_series(run) else None)
+        for result in results
+        for run, measured in result.runs
+    ]
+    entries |= {_place(entry): entry for entry in taken}
+    newest = _newest(list(entries.values()))
+    kept = [entry for entry in entries.values() if entry.run.cell.key in newest]
+    contents = {one.digest: one for one in (there.every_contents() if there else ())}
+    named = {digest for entry in kept for digest in entry.run.contents.values()}
+    contents |= {digest: one for digest in sorted(named) if (one := source.contents(digest)) is not None}
+    try:
+        write_columns(root, kept, _named(contents, named))
+    except OSError as error:
+        raise disk_error(error, root) from error
+    return Kept(len(taken), len((before | {key for key, _ in entries}) - newest))
+
+
+def _place(entry: Entry) -> tuple[str, int]:
+    return entry.run.cell.key, entry.run.repetition
+
+
+def _newest(entries: Sequence[Entry]) -> set[str]:
+    """Keys of the cells whose last run began last among those of their point."""
+    last: dict[object, tuple[str, str]] = {}
+    for entry in entries:
+        point, at = point_of(entry.run.cell), (entry.run.started_at, entry.run.cell.key)
+        last[point] = max(last.get(point, ("", "")), at)
+    return {key for _, key in last.values()}
+
+
+def _named(contents: dict[str, Contents], named: set[str]) -> list[Contents]:
+    return [one for digest, one in sorted(contents.items()) if digest in named]

@@ -1,0 +1,247 @@
+"""Conducts the endpoints of a lab in real time: what the lifecycle says is done with containers, their ends are noted.
+
+Its counterpart in virtual time is images/sim/simulator/conductor.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from simulator.lifecycle import Action, CutOff, Ended, Enter, Flow, Lifecycle, Start, TimedOut
+
+from harness.engines import conclusion
+from harness.engines.folder import CLIENT_START, diary
+from harness.engines.project import Death
+from harness.engines.sampler import Sampler
+from harness.lab import SERVER_WAIT, Lab
+from harness.outcome import Outcome, Transfer
+
+#: Seconds after which the simulator should have said that the path is up, or why not.
+_READY_WAIT = 2 * SERVER_WAIT + 15
+#: Seconds between two looks at what nobody gives notice of: readiness, a shell that holds a client, the size of logs.
+_LOOK_READY, _LOOK_HELD, _LOOK = 0.05, 0.001, 0.25
+
+
+class Containers(Protocol):
+    """What endpoints run in; see `harness.engines.project.Project`."""
+
+    def next_death(self, timeout: float) -> Death | None:
+        """The next container that ended, waiting so many seconds for it."""
+        ...
+
+    def release(self, service: str) -> bool:
+        """Let a client that is held go on; False while it is not there yet."""
+        ...
+
+    def start_again(self, service: str) -> None:
+        """Start a container that ended once more."""
+        ...
+
+    def tell(self, *services: str) -> None:
+        """Tell containers to end, without waiting."""
+        ...
+
+
+class Clock(Protocol):
+    """What tells the time: the module `time`."""
+
+    def monotonic(self) -> float:
+        """Seconds."""
+        ...
+
+    def time_ns(self) -> int:
+        """Time since the epoch, ns."""
+        ...
+
+
+def flows(lab: Lab) -> list[Flow]:
+    """What the clients of a lab do when."""
+    return [
+        Flow(
+            flow.client, flow.server, flow.start, flow.stop if flow.cut_off else None, flow.repeat_after,
+            CLIENT_START + lab.time_limit(flow),
+        )
+        for flow in lab.flows
+    ]  # fmt: skip
+
+
+class Conductor:
+    """The endpoints of one lab, from the moment its containers are up."""
+
+    def __init__(
+        self,
+        lab: Lab,
+        folder: Path,
+        containers: Containers,
+        sampler: Sampler,
+        enter: Callable[[str], None],
+        clock: Clock = time,
+    ) -> None:
+        """`folder`: the run's; `enter` is called with a word for each phase that begins."""
+        self.blamed = "sim"
+        """The host whose log says more about what happened."""
+        self._lab = lab
+        self._folder = folder
+        self._containers = containers
+        self._sampler = sampler
+        self._enter = enter
+        self._clock = clock
+        self._flows = {flow.client: flow for flow in lab.flows}
+        self._lifecycle = Lifecycle(flows(lab))
+        self._ready = False
+        self._held: list[str] = []
+        """Clients whose time has come, and whose shell does not listen yet."""
+        self._started_ns: dict[str, int] = {}
+        self._transfers: list[Transfer] = []
+        self._outcome: Outcome | None = None
+
+    @property
+    def transfers(self) -> list[Transfer]:
+        """The transfers that came to an end, by flow."""
+        return sorted(self._transfers, key=lambda item: (item.flow, item.index))
+
+    def begin(self) -> None:
+        """All containers were started just now."""
+        self._perform(self._lifecycle.begin(self._clock.monotonic()))
+
+    def watch(self) -> Outcome:
+        """Follow the lab until every flow is done or something ends it."""
+        begun = self._clock.monotonic()
+        while not self._over():
+            now = self._clock.monotonic()
+            if not self._ready:
+                self._look_for_ready(now, begun)
+            if self._sampler.overflowed is not None:
+                self._decide(self._sampler.overflowed, conclusion.of_logs(self._lab.host(self._sampler.overflowed)))
+            if self._outcome is None:
+                self._perform(self._lifecycle.due(now))
+                self._release()
+            if not self._over():
+                self._hear(self._until_next(now))
+        return self._outcome or Outcome(status="completed")
+
+    def _over(self) -> bool:
+        return self._outcome is not None or self._lifecycle.over
+
+    def _decide(self, blamed: str, outcome: Outcome) -> None:
+        """Something ends the run. Of several that do at once the first decides."""
+        if self._outcome is None:
+            self.blamed, self._outcome = blamed, outcome
+
+    # --- what happens
+
+    def _look_for_ready(self, now: float, begun: float) -> None:
+        if any(event["event"] == "ready" for event in diary(self._folder)):
+            self._ready = True
+            self._perform(self._lifecycle.ready(now))
+        elif now - begun > _READY_WAIT:
+            self._decide("sim", conclusion.of_simulator("", "the simulator was not ready in time"))
+
+    def _until_next(self, now: float) -> float:
+        """Seconds to wait for a death: to the next thing that is due, or that nobody gives notice of."""
+        wake = self._lifecycle.wake
+        looks = [_LOOK if self._ready else _LOOK_READY, *([_LOOK_HELD] if self._held else [])]
+        return max(_LOOK_HELD, min([*looks, *([] if wake is None else [wake - now])]))
+
+    def _hear(self, timeout: float) -> None:
+        """Wait for a container's end, and take all that have come."""
+        death = self._containers.next_death(timeout)
+        while death is not None and not self._over():
+            if death.service == "sim":
+                self._decide(*self._sim_died(death))
+                return
+            ago = (self._clock.time_ns() - death.at_ns) / 1e9
+            ended = self._lifecycle.ended(death.service, death.exit_code, self._clock.monotonic() - ago)
+            self._perform(ended, death.at_ns)
+            death = self._containers.next_death(0)
+
+    def _sim_died(self, death: Death) -> tuple[str, Outcome]:
+        said = next((event for event in reversed(diary(self._folder)) if event["event"] == "failed"), None)
+        if said is None:
+            message = f"the simulator ended with exit code {death.exit_code}"
+            return "sim", conclusion.of_simulator("", message, death.exit_code)
+        outcome = conclusion.of_simulator(said["reason"], said["message"], death.exit_code)
+        # Of the servers the first, where one did not answer.
+        return next((host.name for host in self._lab.hosts if host.role == outcome.role), "sim"), outcome
+
+    # --- what is done
+
+    def _perform(self, actions: Sequence[Action], ended_ns: int = 0) -> None:
+        """Do what the lifecycle says. `ended_ns`: when the endpoint ended whose end this answers."""
+        for action in actions:
+            match action:
+                case Start(host, index):
+                    self._start(host, index)
+                case Ended(host, index, exit_code):
+                    self._note_end(host, index, exit_code, ended_ns)
+                case CutOff(client, server, index):
+                    at_ns = self._clock.time_ns()
+                    self._containers.tell(client, server)
+                    self._record(client, index, at_ns, cut_off=True)
+                case TimedOut(client, index):
+                    self._record(client, index, self._clock.time_ns())
+                    limit = self._lab.time_limit(self._flows[client])
+                    self._decide(client, conclusion.of_timeout(self._lab.host(client), limit))
+                case Enter(phase):
+                    self._enter(phase)
+
+    def _start(self, host: str, index: int) -> None:
+        flow = self._flows.get(host)
+        if flow is None:
+            # Servers are up with everything else.
+            return
+        if index:
+            self._containers.start_again(host)
+            self._note_start(host, index)
+        elif flow.start > 0:
+            self._held.append(host)
+        else:
+            self._note_start(host, index)
+
+    def _release(self) -> None:
+        for client in [client for client in self._held if self._containers.release(client)]:
+            self._held.remove(client)
+            self._note_start(client, 0)
+
+    def _note_start(self, client: str, index: int) -> None:
+        self._started_ns[client] = self._clock.time_ns()
+        flow = self._flows[client]
+        if flow.file:
+            self._sampler.watch_download(self._folder / f"flow{flow.flow}" / "downloads", flow.flow, index)
+
+    def _note_end(self, name: str, index: int, exit_code: int, at_ns: int) -> None:
+        host = self._lab.host(name)
+        outcome = conclusion.of_exit(host, self._lab.flows[host.flow], exit_code)
+        if host.role == "client":
+            self._record(name, index, at_ns, exit_code)
+        if outcome is not None:
+            self._decide(name, outcome)
+
+    def _record(
+        self, client: str, index: int, at_ns: int, exit_code: int | None = None, *, cut_off: bool = False
+    ) -> None:
+        """Note a transfer that is over, and make room for a repeat."""
+        flow = self._flows[client]
+        if client in self._held:
+            self._held.remove(client)
+        if flow.file:
+            self._sampler.unwatch_download(flow.flow)
+            place = self._folder / f"flow{flow.flow}" / "downloads" / flow.file
+            with contextlib.suppress(FileNotFoundError):
+                place.rename(conclusion.received_file(self._folder, flow.flow, index))
+        self._transfers.append(
+            Transfer(
+                flow=flow.flow,
+                index=index,
+                size=flow.size,
+                # One that its shell held all the while was none of any length.
+                started_ns=self._started_ns.get(client, at_ns),
+                ended_ns=at_ns,
+                exit_code=exit_code,
+                cut_off=cut_off,
+            )
+        )

@@ -1,0 +1,137 @@
+"""Random loss as netem does it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.fidelity.prediction import Booleans, Floats, Integers, Prediction
+from harness.model import GilbertElliott
+from harness.units import Percentage
+
+#: The largest 32-bit number: netem's probabilities are shares of it.
+_LARGEST = (1 << 32) - 1
+
+
+@dataclass(frozen=True)
+class LossPrediction:
+    """What is expected of the losses among so many packets."""
+
+    share: Prediction
+    """Share of packets lost."""
+    run: Prediction
+    """Mean length of a run of consecutive losses, packets."""
+
+
+def _chain(loss: GilbertElliott) -> tuple[Floats, Floats, Floats]:
+    """(transition matrix, stationary distribution, loss) over the states good and bad."""
+    p, r = loss.good_to_bad.fraction, loss.bad_to_good.fraction
+    if not (p > 0 and r > 0):
+        raise ValueError("a chain that never leaves a state has no long run")
+    return (
+        np.array([[1 - p, p], [r, 1 - r]]),
+        np.array([r, p]) / (p + r),
+        np.array([loss.loss_in_good.fraction, loss.loss_in_bad.fraction]),
+    )
+
+
+def run_length_probabilities(loss: GilbertElliott, longest: int) -> Floats:
+    """P(a run of losses has length k) for k = 1 … longest. Shape (longest,).
+
+    netem's loss_gilb_ell (net/sched/sch_netem.c) decides a packet's fate by the state the packet finds, and moves
+    the state by a number of its own, so that (state, loss) is a hidden Markov chain: a run starts after a packet
+    that was not lost, and the two-state probabilities follow by matrix products.
+    """
+    move, stationary, lost = _chain(loss)
+    state = (stationary * (1 - lost)) @ move * lost
+    if state.sum() == 0:
+        raise ValueError("the chain loses nothing, or everything")
+    state = state / state.sum()
+    found = np.empty(longest)
+    for index in range(longest):
+        # The state has lost so many packets in a row; the run ends unless the next is lost, too.
+        following = state @ move * lost
+        found[index] = state.sum() - following.sum()
+        state = following
+    return found
+
+
+def gilbert_elliott(loss: GilbertElliott, packets: int) -> LossPrediction:
+    """Share and mean run length of the losses among `packets`, with their standard deviations.
+
+    Gilbert 1960, Elliott 1963. The share's variance has the chain's correlation in it: the covariance of two
+    losses j packets apart is π_g·π_b·(l_b - l_g)²·λ^j with λ = 1 - p - r, summed for a long stream. Runs are taken
+    as independent, which they are when the states lose all or nothing.
+    """
+    move, stationary, lost = _chain(loss)
+    mean = float(stationary @ lost)
+    eigenvalue = move[0, 0] + move[1, 1] - 1
+    covariance = stationary.prod() * (lost[1] - lost[0]) ** 2 * eigenvalue / (1 - eigenvalue)
+    share = Prediction(mean, float(np.sqrt((mean * (1 - mean) + 2 * covariance) / packets)))
+    start = (stationary * (1 - lost)) @ move * lost
+    chance = start.sum()
+    # Moments of a discrete phase-type distribution (M. F. Neuts, Matrix-Geometric Solutions, §2.2).
+    step = np.linalg.inv(np.eye(2) - move * lost)
+    first = (start / chance) @ step
+    length = float(first.sum())
+    square = float((2 * first @ step - first).sum())
+    runs = packets * chance
+    return LossPrediction(share, Prediction(length, float(np.sqrt(max(0.0, square - length**2) / runs))))
+
+
+class _Tausworthe:
+    """The generator that netem draws its losses from: LFSR113, as include/linux/prandom.h seeds it.
+
+    P. L'Ecuyer, Tables of Maximally-Equidistributed Combined LFSR Generators, Mathematics of Computation 68, 1999:
+    four shift registers of 31, 29, 28 and 25 bits, given here as (shift in, shift out, unused bits, step).
+    """
+
+    _REGISTERS = ((6, 13, 1, 18), (2, 27, 3, 2), (13, 21, 4, 7), (3, 12, 7, 13))
+
+    def __init__(self, seed: int) -> None:
+        word = (seed >> 32 ^ seed << 10 ^ seed) & _LARGEST
+        # A register may not have only its unused bits set.
+        self._state = [word + (1 << unused) * (word < 1 << unused) for _, _, unused, _ in self._REGISTERS]
+
+    def __call__(self) -> int:
+        """The next number, uniform over 32 bits."""
+        drawn = 0
+        for index, (into, out, unused, step) in enumerate(self._REGISTERS):
+            value = self._state[index]
+            feedback = (value << into & _LARGEST ^ value) >> out
+            self._state[index] = (value >> unused << unused) << step & _LARGEST ^ feedback
+            drawn ^= self._state[index]
+        return drawn
+
+
+def netem_losses(loss: Percentage | GilbertElliott, seed: int, packets: int) -> Booleans:
+    """Which packets netem loses with a seed, packet for packet. Shape (packets,).
+
+    net/sched/sch_netem.c since 6.6 (loss_event, loss_gilb_ell): a plain loss draws one number a packet, and
+    the model two, of which the first may move the state that the second no longer looks at. Nothing else may be
+    drawn in between, so there may be no jitter.
+    """
+    draw = _Tausworthe(seed)
+    if isinstance(loss, Percentage):
+        threshold = round(loss.fraction * _LARGEST)
+        return np.array([threshold > 0 and draw() <= threshold for _ in range(packets)], dtype=np.bool_)
+    leave_good, leave_bad, in_bad, in_good = (
+        round(chance.fraction * _LARGEST)
+        for chance in (loss.good_to_bad, loss.bad_to_good, loss.loss_in_bad, loss.loss_in_good)
+    )
+    lost = np.zeros(packets, dtype=np.bool_)
+    bad = False
+    for index in range(packets):
+        moves = draw() < (leave_bad if bad else leave_good)
+        fate = draw()
+        lost[index] = fate > _LARGEST - in_bad if bad else fate < in_good
+        bad ^= moves
+    return lost
+
+
+def loss_runs(lost: Booleans) -> Integers:
+    """Lengths of the runs of consecutive losses. Shape (runs,)."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], lost, [False]]).astype(np.int8)))
+    lengths: Integers = edges[1::2] - edges[::2]
+    return lengths

@@ -1,0 +1,185 @@
+"""The campaign behind the repository's pages: the requests it consists of, and what of them is to be run.
+
+`results/reference/campaign.yaml` holds them. A cell of the reference that today's requests would not make is not of
+today, whatever became other: a scenario, a manifest, an image, the simulator or an engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from harness.app import App, Options
+from harness.catalogue import load
+from harness.columns import Columns, is_columnar
+from harness.errors import InputError, did_you_mean
+from harness.estimate import expected_seconds
+from harness.events import Listener
+from harness.metrics import VERSION
+from harness.model import Part
+from harness.outcome import Cell, EngineName, Run, proven_outcome
+from harness.parameters import ROLES
+from harness.plan import PlannedRun, Request, runs
+from harness.results import CellResult, point_of
+from harness.standing import standing
+from harness.sweep import dimensions, is_name
+
+CAMPAIGN = "campaign.yaml"
+
+
+class Asked(Part):
+    """One request, as the words of a `harness run` would say it."""
+
+    scenarios: tuple[str, ...]
+    """Files, folders or names."""
+    clients: str = "all"
+    """Implementations, separated by commas, or all."""
+    servers: str = "all"
+    """Implementations, separated by commas, or all."""
+    pairs: Literal["all", "itself"] = "all"
+    """Every client with every server, or each with itself only."""
+    engine: EngineName = "virtual"
+    """What runs it."""
+    repeat: Annotated[int, Field(ge=1)] | None = None
+    """Repetitions per cell, instead of the scenario's."""
+    seed: Annotated[int, Field(ge=0)] = 1
+    """Seed of the emulated loss."""
+    set: Mapping[str, str] = Field(default_factory=dict)
+    """What holds in every cell: name → value."""
+    vary: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
+    """A cell for each value: name → values."""
+
+
+class Requests(Part):
+    """The campaign's file."""
+
+    schema_: Annotated[Literal[1], Field(alias="schema")] = 1
+    requests: tuple[Asked, ...]
+    """In the order in which they are worked off."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """One request with its cells."""
+
+    asked: Asked
+    cells: tuple[Cell, ...]
+    todo: tuple[PlannedRun, ...]
+    """What of them is neither in the reference nor in the store."""
+
+    @property
+    def planned(self) -> list[PlannedRun]:
+        """All its runs."""
+        return runs(self.cells, self.asked.repeat)
+
+    @property
+    def seconds(self) -> float:
+        """Rough wall time of what is to do, of one core."""
+        return sum(expected_seconds(item.cell) for item in self.todo)
+
+    @property
+    def name(self) -> str:
+        """What it is called by: its scenarios, pairs and engine."""
+        who = "each with itself" if self.asked.pairs == "itself" else f"{self.asked.clients} → {self.asked.servers}"
+        return f"{', '.join(self.asked.scenarios)} ({who}, {self.asked.engine})"
+
+
+class Reference:
+    """The reference of a checkout, and the campaign it comes from."""
+
+    def __init__(self, app: App, root: Path) -> None:
+        """`app`: whose store runs are made in; `root`: where the reference is."""
+        self._app = app
+        self.root = root
+
+    def requests(self) -> tuple[Asked, ...]:
+        """What the campaign asks for. InputError, with its place, for what it cannot ask."""
+        file = self.root / CAMPAIGN
+        if not file.exists():
+            raise InputError(f"there is no {file}", "it lists the requests that the reference consists of")
+        asked = load(file, Requests).requests
+        for number, one in enumerate(asked, 1):
+            for name in (*one.set, *one.vary):
+                if not is_name(name):
+                    message = f"{file}: request {number}: nothing is called '{name}'"
+                    raise InputError(message, did_you_mean(name, dimensions()))
+        return asked
+
+    def matrix(self, asked: Asked, listen: Listener) -> list[Cell]:
+        """The cells of one request, with today's bits. Raises InputError."""
+        app = self._app
+        absent = app.inventory.absent() if "all" in (asked.clients, asked.servers) else {}
+        request = Request(
+            scenarios=app.catalogue.find_scenarios(asked.scenarios),
+            clients=app.catalogue.find_implementations(asked.clients, "client", absent),
+            servers=app.catalogue.find_implementations(asked.servers, "server", absent),
+            everybody=frozenset(
+                role for role in ROLES if (asked.clients if role == "client" else asked.servers) == "all"
+            ),
+            engine=asked.engine,
+            sim_kernel="lab" if asked.engine == "virtual" else "auto",
+            repetitions=asked.repeat,
+            seed=asked.seed,
+            parameters=asked.set,
+            vary=asked.vary,
+        )
+        made = app.matrix(request, listen, pull=False)
+        return [cell for cell in made if asked.pairs == "all" or cell.client.name == cell.server.name]
+
+    def shares(self, engine: EngineName | None, listen: Listener) -> Iterator[Share]:
+        """Every request, or those of one engine, with its cells and what is still to do."""
+        for asked in self.requests():
+            if engine in (None, asked.engine):
+                cells = self.matrix(asked, listen)
+                planned = runs(cells, asked.repeat)
+                done = self.kept(planned) | self._app.results.done(planned, frozenset({"infrastructure"}))
+                todo = tuple(item for item in planned if (item.cell.key, item.repetition) not in done)
+                yield Share(asked, tuple(cells), todo)
+
+    def kept(self, planned: Iterable[PlannedRun]) -> set[tuple[str, int]]:
+        """(key, repetition) of the planned runs that the reference has, with what is worth keeping."""
+        if not is_columnar(self.root):
+            return set()
+        columns = Columns(self.root)
+        found = set()
+        for item in planned:
+            run = columns.run(item.cell.key, item.repetition)
+            if run is not None and self._sound(columns, run):
+                found.add((item.cell.key, item.repetition))
+        return found
+
+    def _sound(self, columns: Columns, run: Run) -> bool:
+        return proven_outcome(run, columns.measured(run.cell.key, run.repetition)).status != "infrastructure"
+
+    def work(self, share: Share, options: Options, listen: Listener) -> list[CellResult]:
+        """Do what is to do of a request, and return the cells of which something was done. Raises as `App.run` does."""
+        todo = {item.cell.key: item.cell for item in share.todo}
+        if not todo:
+            return []
+        kept = self.kept(share.planned)
+        return self._app.run_cells(list(todo.values()), share.asked.repeat, options, listen, kept)
+
+    def unkept(self, share: Share) -> list[CellResult]:
+        """Cells of a request of which the store has sound runs that the reference has not."""
+        kept = self.kept(share.planned)
+        results = [self._app.results.of(cell, share.asked.repeat or cell.scenario.repetitions) for cell in share.cells]
+        return [
+            result
+            for result in results
+            if any(
+                proven_outcome(run, measured).status != "infrastructure" and (run.cell.key, run.repetition) not in kept
+                for run, measured in result.runs
+            )
+        ]
+
+    def today(self, listen: Listener) -> dict[object, Cell]:
+        """Point → the cell that the campaign would run there today."""
+        return {point_of(cell): cell for asked in self.requests() for cell in self.matrix(asked, listen)}
+
+    def standing(self, results: list[CellResult], listen: Listener) -> list[CellResult]:
+        """Results of the reference, with what of each is not of today."""
+        return standing(results, self.today(listen), VERSION)

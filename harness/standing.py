@@ -1,0 +1,46 @@
+"""How stored cells stand to today: of today's bits and measuring code, or what of them is not. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from harness.bits import other_bits
+from harness.outcome import Cell
+from harness.results import CellResult, point_of
+
+#: What marks a row that is not of today.
+MARK = "‡"
+#: Of a cell that nobody would run today.
+NOT_ASKED = "no longer asked for"
+
+
+def standing(results: Sequence[CellResult], today: Mapping[object, Cell], version: int) -> list[CellResult]:
+    """The results with what of each is not of today.
+
+    `today`: point → the cell that would be run there now; `version`: of today's measuring code.
+    """
+    return [replace(result, older=_older(result, today.get(point_of(result.cell)), version)) for result in results]
+
+
+def _older(result: CellResult, today: Cell | None, version: int) -> tuple[str, ...]:
+    bits = (NOT_ASKED,) if today is None else other_bits(result.cell, today)
+    versions = {measured.version for _, measured in result.runs if measured is not None}
+    return (*bits, *(("the measuring code",) if versions - {version} else ()))
+
+
+def marked(text: str, result: CellResult) -> str:
+    """A row's text, with the mark where the row is not of today."""
+    return f"{text} {MARK}" if result.older else text
+
+
+def note(results: Sequence[CellResult]) -> str:
+    """How many rows are not of today, and what of them; empty where all are."""
+    older = [result for result in results if result.older]
+    if not older:
+        return ""
+    counts = Counter(what for result in older for what in result.older)
+    # What most rows differ in first; of equals by name, so that the same rows give the same text.
+    parts = ", ".join(f"{what} ({count})" for what, count in sorted(counts.items(), key=lambda one: (-one[1], one[0])))
+    return f"{MARK} {len(older)} of {len(results)} are not of today's bits. What differs: {parts}."

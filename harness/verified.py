@@ -1,0 +1,83 @@
+"""A stored run beside the same one made again: the same to the byte, the same figures, or where they part. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from harness.bits import Change, changes, other_bits
+from harness.outcome import MeasuredRun, Run
+from harness.store import StoreReader
+from harness.traces.trail import Parting, parting
+
+Answer = Literal["identical", "same figures", "differs"]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A measurement that came out differently."""
+
+    name: str
+    unit: str
+    values: tuple[float | None, float | None]
+    """In the reference, and here; None where it was not made."""
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A reference run beside the same one made here."""
+
+    reference: Run
+    again: Run
+    answer: Answer
+    at: Parting | None
+    """In which packets towards or from the client the captures part, where the reference tells."""
+    figures: tuple[Figure, ...]
+    bits: tuple[str, ...]
+    """In which parts of the key the cells differ."""
+    changed: tuple[Change, ...]
+    """What the images hold in other versions."""
+    beside: tuple[str, ...]
+    """Images whose contents differ in other files, or are not known."""
+
+
+def compared(
+    run: Run,
+    measured: MeasuredRun | None,
+    again: Run,
+    anew: MeasuredRun | None,
+    stores: tuple[StoreReader, StoreReader],
+) -> Verified:
+    """A reference run beside one made here, with what was measured of each and the stores that have them."""
+    same = bool(run.captures) and run.captures == again.captures
+    figures = other_figures(measured, anew)
+    # What was measured by other code may come out differently of equal captures.
+    answer: Answer = "identical" if same else "differs" if figures or not _ended_alike(run, again) else "same figures"
+    at = parting(run.trail, again.trail) if not same and run.trail and again.trail else None
+    changed, beside = changes(run, again, (stores[0].contents, stores[1].contents))
+    return Verified(run, again, answer, at, figures, other_bits(run.cell, again.cell), tuple(changed), tuple(beside))
+
+
+def _ended_alike(one: Run, other: Run) -> bool:
+    return (one.outcome.status, one.outcome.reason) == (other.outcome.status, other.outcome.reason)
+
+
+def other_figures(one: MeasuredRun | None, other: MeasuredRun | None) -> tuple[Figure, ...]:
+    """The measurements in which two runs differ; those of what happened in the lab, not of the CPU it took."""
+    sides = [_figures(measured) for measured in (one, other)]
+    names = sorted({*sides[0], *sides[1]})
+    both = {name: (sides[0].get(name), sides[1].get(name)) for name in names}
+    return tuple(
+        Figure(name, (pair[0] or pair[1] or ("", 0.0))[0], (_value(pair[0]), _value(pair[1])))
+        for name, pair in both.items()
+        if pair[0] != pair[1]
+    )
+
+
+def _figures(measured: MeasuredRun | None) -> dict[str, tuple[str, float]]:
+    """Name → (unit, value)."""
+    return {} if measured is None else {one.name: (one.unit, one.value) for one in measured.measurements}
+
+
+def _value(side: tuple[str, float] | None) -> float | None:
+    return None if side is None else side[1]

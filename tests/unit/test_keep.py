@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.app.stored import StoredResults
+from harness.columns import Columns
+from harness.columns.keep import keep
+from harness.engines.contents import Contents
+from harness.outcome import Cell, LinkProof, MeasuredRun, Outcome, Run
+from harness.plan import keyed
+from harness.results import point_of
+from harness.standing import NOT_ASKED, note, standing
+from harness.store import Store
+from tests.examples import cell, scenario
+
+VERSION = 7
+
+
+def _other_bits(one: Cell, **more: object) -> Cell:
+    return keyed(one.model_copy(update=more))
+
+
+def _stored(store: Store, one: Cell, repetition: int = 0, at: str = "2026-01-01", version: int = VERSION) -> Run:
+    run = Run(
+        cell=one, repetition=repetition, outcome=Outcome(status="completed"), started_at=at, contents={"sim": "d1"}
+    )
+    measured = MeasuredRun(version=version, link=LinkProof(valid=True))
+    store.finish(store.begin(one.key, repetition), run, measured)
+    return run
+
+
+def _results(store: Store, *cells: Cell) -> list[object]:
+    found = StoredResults(store, store)
+    return [found.of(one) for one in cells]
+
+
+def test_runs_are_taken_over_and_read_the_same(tmp_path: Path) -> None:
+    store, one = Store(tmp_path / "store"), cell()
+    runs = [_stored(store, one, repetition) for repetition in (0, 1)]
+    store.keep_contents([Contents("d1", {"openssl": "3"}, {}), Contents("unused", {}, {})])
+    kept = keep(tmp_path / "kept", _results(store, one), store, lambda run: False)  # type: ignore[arg-type]
+    assert (kept.runs, kept.replaced) == (2, 0)
+    columns = Columns(tmp_path / "kept")
+    assert columns.runs(one.key) == runs
+    assert [found.digest for found in columns.every_contents()] == ["d1"]
+    assert StoredResults(columns, None).of(one).verdict == StoredResults(store, store).of(one).verdict.model_copy(
+        update={"evidence": tuple(str(columns.folder(one.key, number)) for number in (0, 1))}
+    )
+
+
+def test_a_cell_of_other_bits_gives_way_to_a_newer_one_and_what_is_not_taken_stays(tmp_path: Path) -> None:
+    store, old = Store(tmp_path / "store"), cell()
+    new, beside = _other_bits(old, engine_code="new"), cell(scenario(name="test/beside"), seed=3)
+    _stored(store, old, at="2026-01-01")
+    _stored(store, beside, at="2026-01-01")
+    keep(tmp_path / "kept", _results(store, old, beside), store, lambda run: False)  # type: ignore[arg-type]
+    _stored(store, new, at="2026-01-02")
+    kept = keep(tmp_path / "kept", _results(store, new), store, lambda run: False)  # type: ignore[arg-type]
+    assert (kept.runs, kept.replaced) == (1, 1)
+    assert Columns(tmp_path / "kept").cell_keys() == sorted([new.key, beside.key])
+    # An older one does not drive out a newer one.
+    keep(tmp_path / "kept", _results(store, old), store, lambda run: False)  # type: ignore[arg-type]
+    assert Columns(tmp_path / "kept").cell_keys() == sorted([new.key, beside.key])
+
+
+def test_a_row_says_what_of_it_is_not_of_today(tmp_path: Path) -> None:
+    store, one = Store(tmp_path), cell()
+    sim = one.sim_image.model_copy(update={"identity": "another"})
+    old = _other_bits(one, sim_image=sim, engine_code="old", seed=2)
+    gone = cell(scenario(name="test/gone"), seed=4)
+    for stored, version in ((one, VERSION), (old, VERSION - 1), (gone, VERSION)):
+        _stored(store, stored, version=version)
+    now = _other_bits(one, seed=2)
+    today = {point_of(cell): cell for cell in (one, now)}
+    found = standing(_results(store, one, old, gone), today, VERSION)  # type: ignore[arg-type]
+    assert [result.older for result in found] == [
+        (),
+        ("the engine's code", "the simulator", "the measuring code"),
+        (NOT_ASKED,),
+    ]
+    said = note(found)
+    assert "2 of 3" in said
+    assert "the simulator (1)" in said
+    assert note(found[:1]) == ""

@@ -1,0 +1,271 @@
+"""The state machine both engines drive, over interleavings that no lab would show."""
+
+from __future__ import annotations
+
+import ast
+import heapq
+import itertools
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from simulator import lifecycle
+from simulator.lifecycle import Action, CutOff, Ended, Enter, Flow, Lifecycle, Start, TimedOut
+
+#: Whole and half seconds, so that many things fall on one instant.
+NEVER = 1000.0
+
+
+@dataclass
+class Script:
+    """What the endpoints of a run would do."""
+
+    flows: list[Flow]
+    ready: float
+    runs: dict[tuple[str, int], tuple[float, int]]
+    """(host, transfer) → (seconds until it ends by itself, exit code)."""
+    tardiness: float
+    """Seconds by which an engine looks late at what is due."""
+
+
+@dataclass
+class Played:
+    """One run that was played to its end."""
+
+    script: Script
+    log: list[tuple[float, Action]] = field(default_factory=list)
+    over_at: float = NEVER
+
+    def times(self, kind: type[Action]) -> dict[tuple[str, int], float]:
+        """When an action of a kind fell to a client or server and its transfer."""
+        found = {}
+        for at, action in self.log:
+            if isinstance(action, kind) and not isinstance(action, Enter):
+                host = action.client if isinstance(action, CutOff | TimedOut) else action.host
+                assert (host, action.index) not in found, "each at most once"
+                found[host, action.index] = at
+        return found
+
+
+def play(script: Script) -> Played:
+    """Do what the lifecycle says, as an engine would; ends are told in order, and before what is due then."""
+    made, life = Played(script), Lifecycle(script.flows)
+    ends: list[tuple[float, int, str, int]] = []
+    number = itertools.count()
+
+    def perform(actions: list[Action], now: float) -> None:
+        for action in actions:
+            made.log.append((now, action))
+            if isinstance(action, Start):
+                seconds, code = script.runs[action.host, action.index]
+                # A client waits for the path by itself.
+                since = max(now, script.ready) if action.host.startswith("client") else now
+                if since + seconds < NEVER:
+                    heapq.heappush(ends, (since + seconds, next(number), action.host, code))
+            elif isinstance(action, CutOff):
+                for host in (action.client, action.server):
+                    heapq.heappush(ends, (now + 0.5, next(number), host, 143))
+        if life.over and made.over_at == NEVER:
+            made.over_at = now
+
+    ready = script.ready
+    perform(life.begin(0.0), 0.0)
+    while not life.over:
+        wake = NEVER if life.wake is None else life.wake + script.tardiness
+        now = min(ends[0][0] if ends else NEVER, wake, ready)
+        assert now < NEVER, "somebody runs and nothing ends it"
+        if ready == now:
+            ready = NEVER
+            perform(life.ready(now), now)
+        elif ends and ends[0][0] == now:
+            _, _, host, code = heapq.heappop(ends)
+            perform(life.ended(host, code, now), now)
+        else:
+            before = len(made.log)
+            perform(life.due(now), now)
+            assert len(made.log) > before, "it said when to wake, and nothing was due"
+    log = list(made.log)
+    # What still ends, and what would have been due, is of no account.
+    while ends:
+        now, _, host, code = heapq.heappop(ends)
+        perform(life.ended(host, code, now), now)
+    perform(life.due(NEVER), NEVER)
+    assert made.log == log
+    assert life.wake is None
+    return made
+
+
+def _halves(least: float, most: float) -> st.SearchStrategy[float]:
+    return st.integers(int(2 * least), int(2 * most)).map(lambda value: value / 2)
+
+
+@st.composite
+def scripts(draw: st.DrawFn, tardiness: float = 0.0) -> Script:
+    flows, runs = [], {}
+    for number in range(draw(st.integers(1, 4))):
+        start = draw(st.sampled_from([0.0, 0.0, 0.5, 1.0, 2.0]))
+        lasts = draw(st.none() | _halves(0.5, 4))
+        stop = None if lasts is None else start + lasts
+        repeat_after = None if stop is not None else draw(st.none() | _halves(0, 2))
+        client, server = f"client{number}", f"server{number}"
+        flows.append(Flow(client, server, start, stop, repeat_after, draw(_halves(0.5, 4))))
+        for index in (0, 1):
+            seconds = draw(_halves(0, 5) | st.just(NEVER))
+            runs[client, index] = (seconds, draw(st.sampled_from([0, 0, 0, 1, 127])))
+        runs[server, 0] = (draw(st.just(NEVER) | st.just(NEVER) | _halves(0, 8)), draw(st.sampled_from([0, 1])))
+    return Script(flows, draw(_halves(0, 1)), runs, tardiness)
+
+
+@given(st.sampled_from([0.0, 0.25]).flatmap(scripts))
+@settings(max_examples=150)
+def test_whatever_happens_when(script: Script) -> None:
+    made = play(script)
+    _each_start_has_its_time(made)
+    _a_stop_is_kept_and_nothing_repeats_after_it(made)
+    _over_when_all_have_ended_or_one_has_failed(made)
+    if not script.tardiness:
+        _whoever_is_not_done_in_time_is_named(made)
+
+
+def _each_start_has_its_time(made: Played) -> None:
+    script = made.script
+    started, ended = made.times(Start), made.times(Ended)
+    for flow in script.flows:
+        assert started[flow.server, 0] == 0
+        first, again = started.get((flow.client, 0)), started.get((flow.client, 1))
+        due = script.ready + flow.start if flow.start else 0.0
+        _is_in_time(first, due, made)
+        if again is not None:
+            assert flow.repeat_after is not None and flow.stop is None
+        if flow.repeat_after is not None and (flow.client, 0) in ended:
+            _is_in_time(again, ended[flow.client, 0] + flow.repeat_after, made)
+
+
+def _is_in_time(started: float | None, due: float, made: Played) -> None:
+    """What was due has started then, or, if the run was over by then, never."""
+    if started is None:
+        assert due + made.script.tardiness >= made.over_at
+    else:
+        assert 0 <= started - due <= made.script.tardiness
+
+
+def _a_stop_is_kept_and_nothing_repeats_after_it(made: Played) -> None:
+    script, cut = made.script, made.times(CutOff)
+    for flow in script.flows:
+        at = cut.get((flow.client, 0))
+        if flow.stop is None:
+            assert at is None
+        elif at is not None:
+            assert 0 <= at - (script.ready + flow.stop) <= script.tardiness
+            assert (flow.client, 1) not in made.times(Start)
+            # How those end who were told to is of no account.
+            hosts = (flow.client, flow.server)
+            assert all(when <= at for (host, _), when in made.times(Ended).items() if host in hosts)
+        else:
+            assert made.over_at <= script.ready + flow.stop + script.tardiness
+
+
+def _is_fault(action: Action, script: Script) -> bool:
+    if not isinstance(action, Ended):
+        return isinstance(action, TimedOut)
+    stops = {flow.client for flow in script.flows if flow.stop is not None}
+    return action.exit_code != 0 or action.host.startswith("server") or action.host in stops
+
+
+def _over_when_all_have_ended_or_one_has_failed(made: Played) -> None:
+    faults = [action for _, action in made.log if _is_fault(action, made.script)]
+    done = {host for host, _ in made.times(CutOff)}
+    for flow in made.script.flows:
+        if (flow.client, 0 if flow.repeat_after is None else 1) in made.times(Ended):
+            done.add(flow.client)
+    if faults:
+        # The first of them ends it; several only where time is over for several at once.
+        assert all(isinstance(item, TimedOut) for item in faults[1:])
+        assert made.log[-1][1] is faults[-1]
+    else:
+        assert done == {flow.client for flow in made.script.flows}
+    assert made.over_at == made.log[-1][0]
+
+
+def _whoever_is_not_done_in_time_is_named(made: Played) -> None:
+    script = made.script
+    ended, late = made.times(Ended), made.times(TimedOut)
+    limits = {flow.client: flow.time_limit for flow in script.flows if flow.stop is None}
+    deadlines = {
+        (host, index): max(at, script.ready) + limits[host]
+        for (host, index), at in made.times(Start).items()
+        if host in limits
+    }
+    assert all(at <= deadlines[name] for name, at in ended.items() if name in deadlines)
+    # Of those that did not end, all whose time is over when the run is, and nobody else.
+    going_on = {name: at for name, at in deadlines.items() if name not in ended}
+    if late:
+        assert late == {name: at for name, at in going_on.items() if at <= made.over_at}
+    else:
+        assert all(at >= made.over_at for at in going_on.values())
+
+
+def _one(**more: float | None) -> Flow:
+    given = {"start": 0.0, "stop": None, "repeat_after": None, "time_limit": 10.0} | more
+    return Flow("client0", "server0", **given)  # type: ignore[arg-type]
+
+
+def test_an_end_at_the_last_instant_is_in_time_and_one_after_it_is_not() -> None:
+    for end, expected in ((11.0, Ended("client0", 0, 0)), (11.5, TimedOut("client0", 0))):
+        life = Lifecycle([_one()])
+        life.begin(0)
+        life.ready(1)
+        # Nobody looked in between.
+        assert life.ended("client0", 0, end) == [expected]
+        assert life.over
+
+
+def test_of_one_instant_the_time_that_is_over_comes_before_a_start() -> None:
+    later = Flow("client1", "server1", 10, None, None, 5)
+    life = Lifecycle([later, _one()])
+    life.begin(0)
+    life.ready(0)
+    assert life.due(10) == [Start("client1", 0), TimedOut("client0", 0)], "flow by flow"
+    life = Lifecycle([_one(), later])
+    life.begin(0)
+    life.ready(0)
+    assert life.due(10) == [TimedOut("client0", 0)]
+
+
+def test_phases_are_those_of_the_run_not_of_a_flow() -> None:
+    flows = [_one(repeat_after=2.0), Flow("client1", "server1", 0, 6, None, 10)]
+    life = Lifecycle(flows)
+    life.begin(0)
+    assert life.ready(1) == [Enter("transfer")]
+    assert life.ended("client0", 0, 2) == [Ended("client0", 0, 0), Enter("pause")]
+    # The other transfers all the while.
+    assert life.due(4) == [Start("client0", 1)]
+    life = Lifecycle(flows[:1])
+    life.begin(0)
+    life.ready(1)
+    life.ended("client0", 0, 2)
+    assert life.wake == 4
+    assert life.due(4) == [Enter("transfer"), Start("client0", 1)]
+
+
+def test_a_repeat_that_is_due_before_the_path_is_up_keeps_its_time() -> None:
+    life = Lifecycle([_one(repeat_after=5.0)])
+    life.begin(0)
+    life.ended("client0", 0, 1)
+    life.ready(2)
+    assert life.wake == 6
+
+
+def test_it_needs_nothing_that_the_simulator_s_image_has_not() -> None:
+    """And neither clock nor files: what it knows it is told."""
+    assert lifecycle.__file__ is not None
+    tree = ast.parse(Path(lifecycle.__file__).read_text())
+    names = {
+        (node.module or "") if isinstance(node, ast.ImportFrom) else node.names[0].name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    }
+    assert names <= {"__future__", "collections.abc", "dataclasses", "typing"}
+    assert {name.partition(".")[0] for name in names} <= sys.stdlib_module_names

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import pytest
+
+from harness.engines.contents import Contents
+from harness.errors import InputError
+from harness.outcome import MeasuredRun, Measurement, Outcome, Run
+from harness.plan import keyed
+from harness.reports import verified as view
+from harness.traces.trail import Parting
+from harness.verified import compared
+from harness.verify import chosen
+from tests.examples import cell
+
+
+class _Images:
+    """Of a store only what was in its images."""
+
+    def __init__(self, *known: Contents) -> None:
+        self._known = {one.digest: one for one in known}
+
+    def contents(self, digest: str) -> Contents | None:
+        return self._known.get(digest)
+
+
+def _run(captures: str = "same", trail: str = "2:aabb", status: str = "completed", **more: object) -> Run:
+    return Run(
+        cell=cell(),
+        repetition=0,
+        outcome=Outcome.model_validate({"status": status}),
+        started_at="",
+        captures={"left": captures, "right": captures},
+        trail=trail,
+        **more,
+    )
+
+
+def _measured(seconds: float) -> MeasuredRun:
+    return MeasuredRun(version=1, measurements=(Measurement(name="completion", value=seconds, unit="s"),))
+
+
+_NOTHING = (_Images(), _Images())
+
+
+def test_equal_captures_are_identical_whatever_else_is_other() -> None:
+    again = _run(contents={"sim": "d2"})
+    found = compared(_run(contents={"sim": "d1"}), _measured(2.0), again, _measured(2.0), _NOTHING)  # type: ignore[arg-type]
+    assert (found.answer, found.at, found.beside) == ("identical", None, ("sim",))
+    assert view.sentence(found).endswith("identical; other files in the image of sim")
+
+
+def test_other_captures_with_the_same_figures() -> None:
+    found = compared(_run(), _measured(2.0), _run("other", "2:aacc"), _measured(2.0), _NOTHING)  # type: ignore[arg-type]
+    assert (found.answer, found.at) == ("same figures", Parting(2, 2))
+
+
+def test_what_differs_is_named_with_its_place_and_its_bits() -> None:
+    one = Contents("d1", {"openssl": "3.5.1"}, {"/usr/local/bin/server": "aa"})
+    other = Contents("d2", {"openssl": "3.5.2"}, {"/usr/local/bin/server": "bb"})
+    again = _run("other", "2:ccbb", contents={"server0": "d2"}, lab_kernel="k2", cpu="host")
+    again = again.model_copy(update={"cell": keyed(again.cell.model_copy(update={"engine_code": "new"}))})
+    found = compared(
+        _run(contents={"server0": "d1"}, lab_kernel="k1", cpu="lab"),
+        _measured(2.0),
+        again,
+        _measured(2.5),
+        (_Images(one), _Images(other)),  # type: ignore[arg-type]
+    )
+    assert found.answer == "differs"
+    said = view.sentence(found)
+    for words in (
+        "differs",
+        "at packet 1 of",
+        "completion 2 there, 2.5 here (s)",
+        "other engine's code",
+        "other lab kernel",
+        "cpu host instead of lab",
+        "openssl in the image of server0: 3.5.1, here 3.5.2",
+        "/usr/local/bin/server in the image of server0",
+    ):
+        assert words in said
+    entry = view.report([found])["verified"][0]
+    assert entry["packets"] == {"first": 1, "last": 1}
+    assert entry["figures"] == [{"metric": "completion", "unit": "s", "reference": 2.0, "here": 2.5}]
+
+
+def test_a_run_that_ended_otherwise_differs() -> None:
+    found = compared(_run(), None, _run("other", status="crashed"), None, _NOTHING)  # type: ignore[arg-type]
+    assert found.answer == "differs"
+    assert "completed there, crashed here" in view.sentence(found)
+
+
+def test_a_sample_is_of_cells_and_the_same_each_time() -> None:
+    runs = [
+        Run(cell=cell(seed=seed), repetition=number, outcome=Outcome(status="completed"), started_at="")
+        for seed in range(1, 8)
+        for number in range(2)
+    ]
+    sample = chosen(runs, [], 3, seed=1)
+    assert sample == chosen(runs, [], 3, seed=1) != chosen(runs, [], 3, seed=2)
+    assert len({run.cell.key for run in sample}) == 3
+    assert {run.repetition for run in sample} == {0}
+    assert len(chosen(runs, [], 99, seed=1)) == 7
+    assert chosen(runs, [], None, seed=1) == runs
+    key = runs[0].cell.key
+    assert chosen(runs, [key], None, seed=1) == runs[:2]
+    assert chosen(runs, [f"{key}/1"], None, seed=1) == [runs[1]]
+    with pytest.raises(InputError, match="is called"):
+        chosen(runs, ["0123"], None, seed=1)
