@@ -16,6 +16,7 @@ from harness.model import Flow
 from harness.outcome import Verdict
 from harness.plots import missing
 from harness.plots.missing import Made, draw, draw_missing, figures_there
+from harness.plots.render import page_script
 from harness.plots.render import write as whole
 from harness.plots.shared import is_shared, with_figures
 from harness.plots.stored import find_subjects
@@ -121,6 +122,8 @@ def test_a_picture_that_is_gone_or_a_page_of_some_is_not_all(tmp_path: Path) -> 
 
 def test_several_processes_draw_the_same(tmp_path: Path) -> None:
     store, results = _stored(tmp_path, _bare(4))
+    # Else each of them would bundle it.
+    page_script(page_cache())
     made = draw_missing(store, results, _nothing, tmp_path / "figures", page_cache(), 2, lambda text: None)
     assert made.problems() == []
     assert made.sentence("here") == "8 figures of 4 cells in here"
