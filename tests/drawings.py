@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import polars as pl
 
@@ -91,6 +93,16 @@ def red_and_droptail(seconds: float = 20) -> tuple[Drawn, Drawn]:
     }
     one, other = (drawn_of(scenario.model_copy(update={"name": name})) for name, scenario in named.items())
     return one, other
+
+
+@cache
+def _kept() -> TemporaryDirectory[str]:
+    return TemporaryDirectory(prefix="quic-lab-test-")
+
+
+def page_cache() -> Path:
+    """A folder for the script of all pages, which takes seconds to bundle; it goes when this process ends."""
+    return Path(_kept().name)
 
 
 def series_of(one: Scenario) -> pl.DataFrame:

@@ -15,6 +15,7 @@ from typing import Any
 
 import altair as alt
 import vl_convert
+from altair.utils.schemapi import debug_mode
 from jinja2 import Environment
 from markupsafe import Markup
 
@@ -47,14 +48,14 @@ class Figure:
 
 def figure(plot: Plot, *runs: Drawn) -> Figure | None:
     """A plot of a run, or of a pair; None where what it needs is not there."""
-    with warnings.catch_warnings(), alt.data_transformers.enable("default", max_rows=None):
+    # What figures are made of does not change from run to run: the tests hold it against the schema.
+    with warnings.catch_warnings(), alt.data_transformers.enable("default", max_rows=None), debug_mode(False):
         # Panels share the parameters of the interactive page on purpose.
         warnings.filterwarnings("ignore", "Automatically deduplicated selection parameter")
         chart = plot.chart(*runs)
         if chart is None:
             return None
         places = list(dict.fromkeys(run.place for run in runs))
-        # What figures are made of does not change from run to run: the tests hold it against the schema.
         specification: dict[str, Any] = headed(chart, plot.title, [*places, plot.note]).to_dict(validate=False)
     return Figure(plot, {**specification, "config": config()})
 

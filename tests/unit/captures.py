@@ -13,6 +13,7 @@ import struct
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -149,19 +150,23 @@ def carry(link: Link, packets: Sequence[Packet], seed: int = 1) -> Carried:
     return road.result
 
 
+@cache
+def _address(first: str, flow: int) -> bytes:
+    """Of one end of a flow, as it stands in a header."""
+    return (ipaddress.ip_address(first) + flow).packed
+
+
 def frame(packet: Packet, ttl: int = 64) -> bytes:
     """Ethernet, IP and UDP headers and the payload's head, cut to 96 bytes."""
     ends = (CLIENT6, SERVER6) if packet.ipv6 else (CLIENT, SERVER)
-    client, server = (ipaddress.ip_address(end) + packet.flow for end in ends)
+    client, server = (_address(end, packet.flow) for end in ends)
     source, target = (server, client) if packet.to_client else (client, server)
     ports = (443, 50000) if packet.to_client else (50000, 443)
     udp = struct.pack(">HHHH", *ports, packet.size + 8, ttl)  # a checksum that differs on both sides
     if packet.ipv6:
-        ip = struct.pack(">IHBB", 0x60000000, packet.size + 8, 17, ttl) + source.packed + target.packed
+        ip = struct.pack(">IHBB", 0x60000000, packet.size + 8, 17, ttl) + source + target
     else:
-        ip = (
-            struct.pack(">BBHHHBBH", 0x45, 0, packet.size + 28, 0, 0x4000, ttl, 17, ttl) + source.packed + target.packed
-        )
+        ip = struct.pack(">BBHHHBBH", 0x45, 0, packet.size + 28, 0, 0x4000, ttl, 17, ttl) + source + target
     ethernet = bytes(12) + (b"\x86\xdd" if packet.ipv6 else b"\x08\x00")
     body = packet.payload + bytes(max(0, packet.size - len(packet.payload)))
     return (ethernet + ip + udp + body)[:96]

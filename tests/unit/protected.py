@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from cryptography.hazmat.primitives import hashes
@@ -23,12 +24,14 @@ def secret_size(aead: Aead) -> int:
     return 48 if aead is Aead.AES_256_GCM else 32
 
 
+@cache
 def _expand(secret: bytes, label: str, size: int) -> bytes:
     name = b"tls13 quic " + label.encode()
     info = bytes([0, size, len(name)]) + name + b"\x00"
     return HKDFExpand(hashes.SHA384() if len(secret) == 48 else hashes.SHA256(), size, info).derive(secret)
 
 
+@cache
 def _cipher(aead: Aead, key: bytes) -> AESGCM | AESCCM | ChaCha20Poly1305:
     if aead is Aead.CHACHA20_POLY1305:
         return ChaCha20Poly1305(key)

@@ -16,13 +16,14 @@ from harness.model import Flow
 from harness.outcome import Verdict
 from harness.plots import missing
 from harness.plots.missing import Made, draw, draw_missing, figures_there
+from harness.plots.render import page_script
 from harness.plots.render import write as whole
 from harness.plots.shared import is_shared, with_figures
 from harness.plots.stored import find_subjects
 from harness.plots.view import Drawn
 from harness.results import CellResult
 from harness.store import MEASURED, Store
-from tests.drawings import link_sharing_run, red_and_droptail
+from tests.drawings import link_sharing_run, page_cache, red_and_droptail
 from tests.examples import scenario
 
 SECONDS = 10.0
@@ -50,7 +51,7 @@ def _nothing(wanted: Any) -> list[CellResult]:
 
 def _drawn(folder: Path, store: Store, results: list[CellResult], said: list[str] | None = None) -> Made:
     say = (said if said is not None else []).append
-    return draw_missing(store, results, _nothing, folder / "figures", folder / "cache", 1, say)
+    return draw_missing(store, results, _nothing, folder / "figures", page_cache(), 1, say)
 
 
 # --- what is drawn
@@ -121,7 +122,9 @@ def test_a_picture_that_is_gone_or_a_page_of_some_is_not_all(tmp_path: Path) -> 
 
 def test_several_processes_draw_the_same(tmp_path: Path) -> None:
     store, results = _stored(tmp_path, _bare(4))
-    made = draw_missing(store, results, _nothing, tmp_path / "figures", tmp_path / "cache", 2, lambda text: None)
+    # Else each of them would bundle it.
+    page_script(page_cache())
+    made = draw_missing(store, results, _nothing, tmp_path / "figures", page_cache(), 2, lambda text: None)
     assert made.problems() == []
     assert made.sentence("here") == "8 figures of 4 cells in here"
 
@@ -174,7 +177,7 @@ def _command(
     results: list[CellResult],
     *words: str,
 ) -> tuple[int | str | None, str, str]:
-    monkeypatch.setenv("HARNESS_CACHE", str(folder / "cache"))
+    monkeypatch.setenv("HARNESS_CACHE", str(page_cache()))
     monkeypatch.setattr("harness.app.App.run", lambda self, request, options, listen: results)
     where = ["dumbbell/link-sharing", "--clients", "ngtcp2", "--servers", "ngtcp2", "--store", str(folder)]
     monkeypatch.setattr("sys.argv", ["harness", "run", *where, *words])
