@@ -1,5 +1,6 @@
 # The whole product in two targets: `make run` and `make test`. Everything sets up what it misses.
 
+# Repetitions of each cell; auto goes on until the intervals decide.
 REPEAT ?= 1
 SCENARIO ?= scenarios/satellite/medium.yaml
 # Names separated by commas, or all.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -78,8 +78,16 @@ class UnbuiltError(EngineError):
 class Campaign:
     """One plan, worked on once."""
 
-    def __init__(self, todo: Sequence[PlannedRun], jobs: int, ground: Ground, listen: Listener) -> None:
-        """`jobs`: runs side by side."""
+    def __init__(
+        self,
+        todo: Sequence[PlannedRun],
+        jobs: int,
+        ground: Ground,
+        listen: Listener,
+        further: Callable[[Cell], Sequence[PlannedRun]] = lambda cell: (),
+    ) -> None:
+        """`jobs`: runs side by side; `further`: what else a cell needs, asked when all its runs have ended."""
+        self._further = further
         self._jobs = jobs
         self._ground = ground
         self._listen = listen
@@ -117,6 +125,13 @@ class Campaign:
         under_way = {reference: now - since for reference, since in self._since.items()}
         running = len(self._running)
         return Work(self._steps, [needs for _, needs in self._open], under_way, running, self._begun - running)
+
+    def _go_on(self, cell: Cell) -> None:
+        """A run of a cell has ended: with the last of them the cell may need more."""
+        left = [item for item, _ in self._open] + [item for item, _ in self._running.values()]
+        if not any(item.cell.key == cell.key for item in left) and (more := self._further(cell)):
+            self._open += [(item, frozenset[str]()) for item in more]
+            self._look()
 
     def _give_up(self) -> None:
         """Drop the runs that need what there will not be."""
@@ -241,13 +256,16 @@ class Campaign:
                 thread.join()
 
     def _next(self) -> tuple[int, PlannedRun] | None:
-        """The next run and its number, as soon as there is one that can start; None when none is left."""
+        """The next run and its number, as soon as there is one that can start; None when none is left.
+
+        None is left only when none is under way either: its end may bring on more.
+        """
         said = ""
         with self._changed:
             while True:
                 if self._broken is not None:
                     raise self._broken
-                if not self._open:
+                if not self._open and not self._running:
                     return None
                 taken = self._take()
                 if taken is not None:
@@ -288,6 +306,7 @@ class Campaign:
             del self._running[number]
             self._expected += expected
             self._took += wall
+            self._go_on(item.cell)
             self._changed.notify_all()
 
     def _side_by_side(self) -> None:
@@ -301,11 +320,6 @@ class Campaign:
             try:
                 while (taken := self._next()) is not None:
                     pool.submit(run, *taken)
-                with self._changed:
-                    while self._running and self._broken is None:
-                        self._changed.wait(PULSE)
-                if self._broken is not None:
-                    raise self._broken
             except BaseException:
                 # The pool waits for its threads: they end because of this.
                 self._abandon()

@@ -17,6 +17,8 @@ class PlanMade:
     stored: int
     cells: int
     seconds: float
+    more: bool = False
+    """Cells are run until their objectives are decided: this is what is done first."""
 
 
 @dataclass(frozen=True)

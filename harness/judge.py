@@ -185,7 +185,7 @@ def _describe(verdict: ObjectiveVerdict) -> str:
 def _interval(found: Interval, unit: str) -> str:
     suffix = "" if unit == "1" else f" {unit}"
     if found.n == 1:
-        return f"{_number(found.median)}{suffix}, n=1"
+        return f"{_number(found.median)}{suffix}, n = 1 (no interval)"
     return f"median {_number(found.median)}{suffix} [{_number(found.low)}, {_number(found.high)}], n={found.n}"
 
 

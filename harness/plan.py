@@ -21,6 +21,13 @@ from harness.sweep import Combine, Point, points
 
 
 @dataclass(frozen=True)
+class UntilDecided:
+    """Repetitions until a cell's objectives are decided, but at most so many."""
+
+    most: int = 20
+
+
+@dataclass(frozen=True)
 class Request:
     """What the user asked for."""
 
@@ -31,7 +38,8 @@ class Request:
     """Roles for which nobody was named: a scenario's own choice then counts."""
     engine: EngineName = "compose"
     sim_kernel: SimKernel = "auto"
-    repetitions: int | None = None
+    repetitions: int | UntilDecided | None = None
+    """None leaves it to the scenarios."""
     seed: int = 1
     parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
     """What holds in every cell: a name of `harness.sweep.dimensions` → its value."""

@@ -134,7 +134,9 @@ class Talk:
                 self._say(f"all {event.stored} runs are stored: nothing to run (--fresh runs them again)")
             case PlanMade():
                 stored = f", {event.stored} are stored" if event.stored else ""
-                self._say(f"{event.to_run} runs of {event.cells} cells to do{stored}; about {span(event.seconds)}")
+                more = ", then more until their objectives are decided" if event.more else ""
+                runs = f"{event.to_run} runs of {event.cells} cells to do{stored}"
+                self._say(f"{runs}; about {span(event.seconds)}{more}")
             case ImageStarted():
                 self._now(f"making the image {event.name}", event.seconds)
                 self._say(f"making the image {event.name} (about {span(event.seconds)})")

@@ -51,6 +51,15 @@ def _rank(n: int) -> tuple[int, float]:
     return k, coverage
 
 
+def decisive(most: int) -> list[int]:
+    """Numbers of values, `most` at most, whose interval can be narrower than that of any fewer.
+
+    The first reaches `COVERAGE`; from each to the next the interval leaves out one more value at either end. In between
+    it can only grow: its ends are values of the same rank among more.
+    """
+    return [n for n in range(ENOUGH, most + 1) if n == ENOUGH or _rank(n)[0] > _rank(n - 1)[0]]
+
+
 def jain(values: Sequence[float]) -> float:
     """Jain's fairness index (Σx)² / (n · Σx²): 1 for equal shares, 1/n where one has all (RFC 5166 §2.3.1).
 

@@ -26,8 +26,9 @@ from harness.errors import InputError
 from harness.events import Listener, PlanMade, Warned
 from harness.lab import build_lab
 from harness.outcome import Cell, Contestant, EngineName
-from harness.plan import Request, cells, keyed, named, points_of, runs
+from harness.plan import Request, UntilDecided, cells, keyed, named, points_of
 from harness.provenance import Provenance, commit_of
+from harness.repetitions import Repetitions
 from harness.results import CellResult
 from harness.store import Store, StoreReader
 
@@ -93,7 +94,7 @@ class App:
     def run_cells(
         self,
         matrix: Sequence[Cell],
-        repetitions: int | None,
+        repetitions: int | UntilDecided | None,
         options: Options,
         listen: Listener,
         elsewhere: Set[tuple[str, int]] = frozenset(),
@@ -113,22 +114,23 @@ class App:
         if removed:
             listen(Warned(f"removed what an ended harness had left: {', '.join(removed)}"))
         provenance = self.provenance(docker_versions(required=real_time))
-        planned = runs(matrix, repetitions)
-        done = set() if options.fresh else elsewhere | self.results.done(planned, options.retry)
-        todo = [item for item in planned if (item.cell.key, item.repetition) not in done]
+        series = Repetitions(matrix, repetitions, self.results.of, lambda text: listen(Warned(text)))
+        done = set() if options.fresh else elsewhere | self.results.done(series.possible(), options.retry)
+        todo = series.first(done)
         attempts = Attempts(
             engine_of(engine, self.places.cache, options), self.store, self.results, options,
             Patience(options.patience), provenance, listen,
         )  # fmt: skip
         ground = CheckoutGround(self.images, self.inventory, self.contents, attempts)
-        campaign = Campaign(todo, options.jobs, ground, listen)
-        listen(PlanMade(len(todo), len(planned) - len(todo), len(matrix), campaign.seconds()))
+        campaign = Campaign(todo, options.jobs, ground, listen, series.further)
+        more = isinstance(repetitions, UntilDecided)
+        listen(PlanMade(len(todo), series.stored(), len(matrix), campaign.seconds(), more))
         lost: list[LostRuns] = []
         if todo:
             self.places.state.mkdir(parents=True, exist_ok=True)
             with machine_lock(engine):
                 lost = campaign.work()
-        results = [self.results.of(cell, repetitions or cell.scenario.repetitions) for cell in matrix]
+        results = [self.results.of(cell, series.reached(cell)) for cell in matrix]
         if lost:
             raise UnbuiltError(*lost_runs(lost, self.places.state / "builds"), results)
         return results

@@ -81,7 +81,7 @@ def main() -> None:
         if signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, signal.default_int_handler)
     try:
-        cli()
+        cli(prog_name="harness")
     except HarnessError as error:
         if os.environ.get("HARNESS_DEBUG"):
             raise

@@ -37,7 +37,14 @@ Manifests = Annotated[list[Path] | None, typer.Option("--manifest", help="A furt
 Kernel = Annotated[KernelChoice, typer.Option("--sim-kernel", help="Whose queues: auto, host or lab.")]
 OnEngine = Annotated[EngineChoice, typer.Option("--engine", help="compose (real time) or virtual (virtual time).")]
 Jobs = Annotated[int | None, typer.Option(help="Runs side by side, in virtual time only; one per core without.", min=1)]
-Repeat = Annotated[int | None, typer.Option(help="Repetitions per cell, instead of the scenario's.", min=1)]
+Repeat = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N|auto|auto:N",
+        help="Repetitions per cell, instead of the scenario's; with 'auto' as many as it takes until the intervals "
+        "decide the objectives (6 at least), at most N (20).",
+    ),
+]
 Seed = Annotated[int, typer.Option(help="Seed of the emulated loss.", min=0)]
 Fresh = Annotated[bool, typer.Option(help="Run again what is stored.")]
 Strict = Annotated[bool, typer.Option(help="Inconclusive is a failure (exit code 4).")]

@@ -21,7 +21,7 @@ from harness.cli.options import (
     Vary,
     Zip,
 )
-from harness.cli.words import jobs_of, request_of
+from harness.cli.words import jobs_of, repetitions_of, request_of
 
 
 def plan(
@@ -41,14 +41,20 @@ def plan(
 ) -> None:
     """Print the runs a request amounts to, which of them are stored, and how long the rest takes."""
     from harness.estimate import expected_seconds
-    from harness.plan import runs
+    from harness.plan import UntilDecided
+    from harness.repetitions import Repetitions
     from harness.reports import json_report
 
     app = open_app(store, manifest)
-    request = request_of(app, scenarios, clients, servers, repeat, seed, engine, sim_kernel, settings, vary, zipped)
+    times = repetitions_of(repeat)
+    request = request_of(app, scenarios, clients, servers, times, seed, engine, sim_kernel, settings, vary, zipped)
     matrix = app.matrix(request, lambda event: None, pull=False)
-    planned = runs(matrix, request.repetitions)
-    done = app.results.done(planned, frozenset({"infrastructure"}))
+    series = Repetitions(matrix, request.repetitions, app.results.of)
+    done = app.results.done(series.possible(), frozenset({"infrastructure"}))
+    # Of cells that go on until they are decided, what is asked for as things are.
+    series.first(done)
+    planned = [item for item in series.possible() if item.repetition < series.reached(item.cell)]
+    done &= {(item.cell.key, item.repetition) for item in planned}
     seconds = sum(expected_seconds(item.cell) for item in planned if (item.cell.key, item.repetition) not in done)
     if as_json:
         print_json(json_report.plan(planned, done, seconds))
@@ -60,7 +66,10 @@ def plan(
         pair = f"{cell.client.name}→{cell.server.name}"
         print_text(f"{cell.key} {item.repetition:3} {state:7} {cell.scenario.name} {pair} {extra}".rstrip())
     beside = jobs_of(None, engine)
+    undecided = isinstance(request.repetitions, UntilDecided) and len(done) < len(planned)
+    more = ", then more until the objectives are decided" if undecided else ""
     minutes = f"about {seconds / beside / 60:.0f} min to run" + (f", {beside} at a time" if beside > 1 else "")
     console().print(
-        f"{len(matrix)} cells, {len(planned)} runs, {len(done)} stored, {minutes} (builds not counted)", soft_wrap=True
+        f"{len(matrix)} cells, {len(planned)} runs, {len(done)} stored, {minutes} (builds not counted){more}",
+        soft_wrap=True,
     )

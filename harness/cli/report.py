@@ -15,9 +15,16 @@ from harness.cli.words import stored_cells
 reports = typer.Typer(cls=WithSubcommands, invoke_without_command=True)
 
 
+def _tables(incomplete: str = "") -> list[str]:
+    """The commands below that begin so; for a shell, too, which completes the first word."""
+    return [name for command in reports.registered_commands if (name := command.name or "").startswith(incomplete)]
+
+
 @reports.callback()
 def report(
-    scenarios: StoredScenarios = None,
+    scenarios: Annotated[
+        list[str] | None, typer.Argument(help="Scenarios; all stored ones without.", autocompletion=_tables)
+    ] = None,
     clients: Clients = "all",
     servers: Servers = "all",
     store: StoreFolder = None,
@@ -36,8 +43,7 @@ def report(
     from harness.reports import json_report, table
     from harness.reports import markdown as markdown_report
 
-    tables = [command.name or "" for command in reports.registered_commands]
-    results = stored_cells(open_app(store), scenarios, clients, servers, every=every, instead=tables)
+    results = stored_cells(open_app(store), scenarios, clients, servers, every=every, instead=_tables())
     if as_json:
         print_json(json_report.report(results))
     elif markdown:

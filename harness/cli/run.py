@@ -32,7 +32,7 @@ from harness.cli.options import (
     Vary,
     Zip,
 )
-from harness.cli.words import jobs_of, request_of
+from harness.cli.words import jobs_of, repetitions_of, request_of
 from harness.errors import reason
 
 if TYPE_CHECKING:
@@ -73,7 +73,8 @@ def run(
     from harness.reports import json_report, table
 
     app = open_app(store, manifest)
-    request = request_of(app, scenarios, clients, servers, repeat, seed, engine, sim_kernel, settings, vary, zipped)
+    times = repetitions_of(repeat)
+    request = request_of(app, scenarios, clients, servers, times, seed, engine, sim_kernel, settings, vary, zipped)
     outcomes = frozenset(word for word in retry.split(",") if word) | {"infrastructure"}
     options = Options(
         fresh=fresh, retry=outcomes, patience=patience(), log_limit=log_limit(), jobs=jobs_of(jobs, engine),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from harness.app import App
     from harness.model import Implementation
     from harness.outcome import Cell
-    from harness.plan import Request
+    from harness.plan import Request, UntilDecided
     from harness.results import CellResult
 
 
@@ -23,7 +23,7 @@ def request_of(
     scenarios: list[str],
     clients: str,
     servers: str,
-    repeat: int | None,
+    repeat: int | UntilDecided | None,
     seed: int,
     engine: EngineChoice,
     kernel: KernelChoice,
@@ -57,6 +57,29 @@ def request_of(
         vary={name: values.split(",") for name, values in _once("--vary", vary).items()},
         combine="zip" if zipped else None,
     )
+
+
+def repetitions_of(text: str | None) -> int | UntilDecided | None:
+    """What --repeat says."""
+    from harness.plan import UntilDecided
+    from harness.stats import ENOUGH
+
+    if text is None:
+        return None
+    automatic, _, bound = text.partition(":")
+    number = bound if automatic == "auto" else text
+    if text == "auto":
+        return UntilDecided()
+    if not number.isdecimal() or int(number) < 1:
+        raise InputError(f"--repeat {text}: expected a number, auto or auto:NUMBER", "for example --repeat 5")
+    if automatic != "auto":
+        return int(number)
+    if int(number) < ENOUGH:
+        raise InputError(
+            f"--repeat {text}: no interval of fewer than {ENOUGH} repetitions decides",
+            f"use --repeat auto:{ENOUGH} or more, or a plain number",
+        )
+    return UntilDecided(int(number))
 
 
 def _once(option: str, words: list[str] | None) -> dict[str, str]:

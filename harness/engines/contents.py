@@ -31,7 +31,6 @@ _LEFT_OUT = (
     "var/lib/dpkg/available", "var/lib/dpkg/lock", "var/lib/dpkg/lock-frontend", "var/lib/dpkg/triggers",
 )  # fmt: skip
 _STATUS = "var/lib/dpkg/status"
-_LISTS = "var/lib/dpkg/info"
 _BLOCK = 1 << 20
 
 
@@ -44,7 +43,7 @@ class Contents:
     packages: dict[str, str]
     """Debian package → version."""
     programs: dict[str, str]
-    """Path of an executable file or shared object that no package brought → BLAKE2b of it."""
+    """Path of an executable file or shared object → BLAKE2b of it."""
 
 
 @dataclass(frozen=True)
@@ -58,18 +57,16 @@ class _Entry:
     """Digest of a file, target of a link."""
 
 
-def contents_of(entries: Iterable[_Entry], status: str, lists: str) -> Contents:
-    """What those files amount to; `status`: dpkg's status file, `lists`: all its lists of files, one path a line."""
+def contents_of(entries: Iterable[_Entry], status: str) -> Contents:
+    """What those files amount to; `status`: dpkg's status file."""
     kept = sorted((entry for entry in entries if counts(entry.path)), key=lambda entry: entry.path)
     digest = hashlib.blake2b(digest_size=16)
     for entry in kept:
         digest.update(f"{entry.path}\0{entry.kind}\0{int(entry.executable)}\0{entry.content}\n".encode())
-    owned = {_resolved(line.strip("/")) for line in lists.splitlines()}
     programs = {
         f"/{entry.path}": entry.content
         for entry in kept
         if entry.kind == "file" and (entry.executable or ".so" in PurePosixPath(entry.path).suffixes)
-        and _resolved(entry.path) not in owned
     }  # fmt: skip
     return Contents(digest.hexdigest(), _packages(status), programs)
 
@@ -80,12 +77,6 @@ def counts(path: str) -> bool:
     if "__pycache__" in parts:
         return False
     return not any(parts[: len(left.split("/"))] == tuple(left.split("/")) for left in _LEFT_OUT)
-
-
-def _resolved(path: str) -> str:
-    """A path as it is behind Debian's links of the root's folders into usr: dpkg knows some files by either name."""
-    first, _, rest = path.partition("/")
-    return f"usr/{first}/{rest}" if first in ("bin", "sbin", "lib", "lib64") and rest else path
 
 
 def _packages(status: str) -> dict[str, str]:
@@ -114,7 +105,7 @@ def exported_contents(reference: str) -> Contents:
 
 def _of_tar(stream: IO[bytes]) -> Contents:
     entries: dict[str, _Entry] = {}
-    status, lists = "", list[str]()
+    status = ""
     with tarfile.open(fileobj=stream, mode="r|", bufsize=_BLOCK) as archive:
         for member in archive:
             path = member.name.removeprefix("./").strip("/")
@@ -127,29 +118,22 @@ def _of_tar(stream: IO[bytes]) -> Contents:
             elif member.isfile():
                 content = archive.extractfile(member)
                 assert content is not None
-                if path == _STATUS or (path.startswith(f"{_LISTS}/") and path.endswith(".list")):
+                if path == _STATUS:
                     data = content.read()
-                    text = data.decode(errors="replace")
-                    status, lists = (text, lists) if path == _STATUS else (status, [*lists, text])
-                    digest = _digest([data])
+                    status, digest = data.decode(errors="replace"), _digest([data])
                 else:
                     digest = _digest(iter(lambda file=content: file.read(_BLOCK), b""))  # type: ignore[misc]
                 entries[path] = _Entry(path, "file", bool(member.mode & 0o111), digest)
         # What stands behind the archive's end must be read, or Docker sees a pipe that breaks.
         while stream.read(_BLOCK):
             pass
-    return contents_of(entries.values(), status, "\n".join(lists))
+    return contents_of(entries.values(), status)
 
 
 def folder_contents(root: Path) -> Contents:
     """What an exported root file system holds. Raises OSError."""
-    status = _text(root / _STATUS)
-    lists = "\n".join(_text(file) for file in sorted((root / _LISTS).glob("*.list")))
-    return contents_of(_of_folder(root), status, lists)
-
-
-def _text(file: Path) -> str:
-    return file.read_text(errors="replace") if file.exists() else ""
+    status = root / _STATUS
+    return contents_of(_of_folder(root), status.read_text(errors="replace") if status.exists() else "")
 
 
 def _of_folder(root: Path) -> Iterator[_Entry]:

@@ -16,6 +16,7 @@ from harness.reports import by_scenario, effort
 from harness.reports.parameters import Asked, asked
 from harness.reports.resumed import footnotes, marked, seed_of
 from harness.results import CellResult, is_absence
+from harness.text import counted
 from harness.units import Size
 
 _ACK_RATIO = "client.ack_ratio"
@@ -191,8 +192,17 @@ def scenario_table(results: Sequence[CellResult]) -> RenderableType:
     return table
 
 
+def _rests_on_one_run(result: CellResult) -> bool:
+    """Whether one run made a cell pass or fail."""
+    found = [one.observed.n for one in result.verdict.objectives if one.observed is not None]
+    return result.verdict.status in ("pass", "fail") and max(found, default=0) == 1
+
+
 def _notes(results: Sequence[CellResult]) -> list[RenderableType]:
     lines: list[RenderableType] = [Text(f"  {line}") for line in footnotes(results)]
+    if alone := sum(_rests_on_one_run(result) for result in results):
+        said = f"{counted(alone, 'verdict')} of {len(results)} on n = 1: one run decides, with no interval around it"
+        lines.append(Text(f"  {said} (--repeat auto goes on until intervals decide)"))
     for result in results:
         who = result.name
         if result.verdict.status not in ("pass", "fail"):

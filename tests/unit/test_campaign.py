@@ -134,6 +134,26 @@ def test_runs_begin_with_what_is_there_and_the_rest_is_built_beside() -> None:
     assert not [event for event in events if isinstance(event, RunsWait)]
 
 
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_a_cell_whose_runs_have_ended_may_need_more(jobs: int) -> None:
+    ground, events = FakeGround([]), list[Event]()
+    todo, asked = _todo("ab"), list[str]()
+    # By the time it ends, nothing else is left to begin.
+    ground.during["a→b #0"] = lambda: time.sleep(0.2)
+
+    def further(one: Cell) -> list[PlannedRun]:
+        pair = f"{one.client.name}→{one.server.name}"
+        asked.append(pair)
+        more = {"a→b": [1, 2], "b→a": []}.get(pair, [])
+        return [PlannedRun(one, number) for number in more] if asked.count(pair) == 1 else []
+
+    assert Campaign(todo, jobs, ground, events.append, further).work() == []
+    assert sorted(ground.ran) == ["a→a #0", "a→b #0", "a→b #1", "a→b #2", "b→a #0", "b→b #0"]
+    # Once for each cell whose last run has ended, and not while another of its runs goes on.
+    assert sorted(asked) == ["a→a", "a→b", "a→b", "b→a", "b→b"]
+    assert max(event.of for event in events if isinstance(event, RunStarted)) == 6
+
+
 def test_a_wait_is_told_with_what_it_is_for() -> None:
     ground = FakeGround(_steps({"base": (5, ""), "a": (100, "base")}))
     ground.gates["a"], ground.go_on_when_awaited = threading.Event(), True

@@ -82,6 +82,16 @@ def test_options_stand_on_either_side_of_a_table_s_name(
     assert json.loads(out)["cells"] == []
 
 
+def test_a_shell_completes_the_names_of_tables(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("_HARNESS_COMPLETE", "complete_bash")
+    for typed, found in (("harness report me", ["metrics"]), ("harness report metrics --ma", ["--markdown"])):
+        monkeypatch.setenv("COMP_WORDS", typed)
+        monkeypatch.setenv("COMP_CWORD", str(len(typed.split()) - 1))
+        assert _run(capsys, monkeypatch)[1].split() == found
+
+
 def test_what_a_table_does_not_know_is_wrong_usage(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

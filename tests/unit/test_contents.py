@@ -22,7 +22,6 @@ Version: 1
 """
 _FILES = {
     "var/lib/dpkg/status": _STATUS,
-    "var/lib/dpkg/info/openssl.list": "/.\n/usr/bin/openssl\n/lib/x/libssl.so.3\n",
     "usr/bin/openssl": "program",
     "usr/lib/x/libssl.so.3": "library",
     "usr/local/bin/server": "ours",
@@ -57,10 +56,10 @@ def _tar(root: Path) -> io.BytesIO:
     return stream
 
 
-def test_packages_and_programs_that_no_package_brought(tmp_path: Path) -> None:
+def test_packages_programs_and_libraries(tmp_path: Path) -> None:
     found = folder_contents(_tree(tmp_path))
     assert found.packages == {"openssl": "3.5.1-1"}
-    assert set(found.programs) == {"/usr/local/bin/server", "/usr/local/bin/alias"}
+    assert set(found.programs) == {f"/{name}" for name in (*_PROGRAMS, "usr/lib/x/libssl.so.3", "usr/local/bin/alias")}
 
 
 def test_an_export_and_the_folder_it_fills_are_the_same(tmp_path: Path) -> None:
