@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 from harness.catalogue import Catalogue
@@ -67,7 +68,9 @@ def cell(
     return cells(request, images(client.name, server.name), SIM)[0]
 
 
+@cache
 def catalogue() -> Catalogue:
+    """This repository's, read once."""
     return Catalogue(ROOT)
 
 

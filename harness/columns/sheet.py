@@ -97,9 +97,10 @@ class Sheet(Generic[Record]):
         for column in self._columns:
             if column.field in row:
                 value = column.read(row)
-                default = self._model.model_fields[column.field].default
-                # None stands for a column that a file's older rows did not have.
-                yield column.field, default if value is None and column.kind in ("list", "json") else value
+                if value is None and column.kind in ("list", "json"):
+                    # None stands for a column that a file's older rows did not have.
+                    value = self._model.model_fields[column.field].default
+                yield column.field, value
 
 
 def _column(name: str, hint: Any) -> _Column:

@@ -67,7 +67,7 @@ def is_there(name: str) -> bool:
         # Made by runs.
         return True
     if first in FOLDERS:
-        return any((ROOT / f"{name.rstrip('/')}{end}").exists() for end in ("", ".py", ".yaml"))
+        return any((ROOT / f"{name.rstrip('/')}{end}").exists() for end in ("", ".py", ".yaml", ".md"))
     if first in SCENARIOS:
         return any((ROOT / "scenarios" / f"{name}{end}").exists() for end in ("", ".yaml"))
     return True
@@ -112,6 +112,20 @@ def test_no_text_names_a_page_that_is_not_here() -> None:
             found += [f"{file.relative_to(ROOT)}: {name}" for name in pages if Path(name).name not in PAGE_NAMES]
             # Sources are cited by who wrote what, not by the numbers somebody filed them under.
             found += [f"{file.relative_to(ROOT)}: {name}" for name in re.findall(r"(?i)\bseed'?s? 00\d\b", line)]
+    assert not found, found
+
+
+def test_what_comments_say_of_other_files_is_so() -> None:
+    """Paths from the root, in code and scenarios; the images' own texts are part of their identities."""
+    place = re.compile(rf"(?<![\w/.$}}])((?:{'|'.join(FOLDERS)})/[\w./-]*\w)")
+    found = []
+    for file in (*kept("*.py"), *(ROOT / "scenarios").rglob("*.yaml"), ROOT / "Makefile", ROOT / "pyproject.toml"):
+        if file != Path(__file__) and "images" not in file.relative_to(ROOT).parts:
+            found += [
+                f"{file.relative_to(ROOT)}: {name}"
+                for name in place.findall(file.read_text(encoding="utf-8"))
+                if not is_there(name)
+            ]
     assert not found, found
 
 
