@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness.catalogue import Catalogue
+from harness.metrics.objectives import mistakes
 from harness.model import Flow, Implementation, Link, Objective, Scenario
 from harness.model import Path as EmulatedPath
 from harness.outcome import Cell, Image
@@ -68,7 +69,7 @@ def cell(
 
 
 def catalogue() -> Catalogue:
-    return Catalogue(ROOT)
+    return Catalogue(ROOT, mistakes=mistakes)
 
 
 __all__ = [

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from harness.analysis.connection import Connection
+from harness.analysis.unknown import Unknown
+from harness.analysis.view import RunView
 from harness.arguments import application_protocol
-from harness.metrics.observed.connection import Connection
-from harness.metrics.registry import Caution
-from harness.metrics.view import RunView, Window
+from harness.artefacts.window import Window
 from harness.traces.connections import Opened
 from harness.traces.quic import integer
 from harness.traces.sent_frames import sent_streams
@@ -42,28 +43,28 @@ class BodyArrival:
         return Bounds(earliest, latest)
 
 
-def body_arrival(view: RunView, window: Window) -> BodyArrival | Caution:
+def body_arrival(view: RunView, window: Window) -> BodyArrival | Unknown:
     """The body of a transfer's response, or why its arrival is not known."""
     transfer = window.transfer
     if view.left is None:
-        return Caution("there is no capture at the client's side")
+        return Unknown("there is no capture at the client's side")
     if view.capture_drops:
-        return Caution(f"the captures missed {view.capture_drops} packets")
+        return Unknown(f"the captures missed {view.capture_drops} packets")
     if not view.secrets(transfer.flow):
-        return Caution("neither endpoint wrote down its TLS secrets")
+        return Unknown("neither endpoint wrote down its TLS secrets")
     found = [
         _arrival(view, window, opened, identifier)
         for opened in view.opened(window, "server")
         if (identifier := largest_stream(opened)) is not None
     ]
     if not found:
-        return Caution("the TLS secrets that were written down open no packet of the capture")
+        return Unknown("the TLS secrets that were written down open no packet of the capture")
     stream = max(found, key=lambda one: one.size)
     size = stream.size if stream.final_size is None else stream.final_size
     beyond = size - transfer.size
     whole = transfer.intact or stream.final_size is not None
     if whole and abs(beyond) > _SHARE * transfer.size + _BYTES:
-        return Caution(f"the largest stream in the captured packets has {size} B, the file {transfer.size} B")
+        return Unknown(f"the largest stream in the captured packets has {size} B, the file {transfer.size} B")
     if application_protocol(view.run.cell, transfer.flow) == "hq-interop":
         return BodyArrival(stream, 0, 0)
     beside = max(beyond, 0) if whole else None

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.metrics.view import RunView, Window
+from harness.analysis.connection_traces import traces_of
+from harness.analysis.view import RunView
+from harness.artefacts.window import Window
 from harness.parameters import ROLES, Role
 from harness.traces.capture import Capture
 from harness.traces.quic import Form
@@ -95,18 +97,20 @@ class Connection:
         return {role: self._trace(role) for role in ROLES}
 
     def _trace(self, role: Role) -> tuple[Path, Settings] | None:
-        """The trace that names the connection, or starts in its time; any, where the flow has one connection."""
-        flow, client = self.window.transfer.flow, self.sent("client")
+        """The trace of this connection with the most in it."""
         rtt_ms = None if self.rtt_ns is None else self.rtt_ns / 1e6
-        found = [(path, read_settings(path, rtt_ms)) for path in self.view.qlogs(flow, role)]
-        connection_id = b"" if client is None else client.first_destination()
-        named = [trace for trace in found if trace[1].summary.names(connection_id)]
-        alone = sum(window.transfer.flow == flow for window in self.view.windows) == 1
-        return next(iter([*named, *(trace for trace in found if alone or self._starts_here(trace[1]))]), None)
+        return next(((path, read_settings(path, rtt_ms)) for path in traces_of(self.view, self.window, role)), None)
 
-    def _starts_here(self, settings: Settings) -> bool:
-        start_ns = settings.summary.start_ns
-        return start_ns is not None and self.window.start_ns <= start_ns < self.window.end_ns
+    def behind_initial(self) -> int:
+        """Datagrams with something behind an Initial packet in the client's flight before the server's first answer.
+
+        0-RTT packets are coalesced so (RFC 9001 §4.6); in a connection without a ticket it is padding.
+        """
+        sent, answers = self.sent("client"), self.received("client")
+        if sent is None or answers is None:
+            return 0
+        flight = sent.where(sent.t_ns < answers.t_ns[0]) if len(answers) else sent
+        return int(flight.after_initial.sum())
 
     @cached_property
     def flight(self) -> Flight | None:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
-from harness.metrics.phases import Phase, phases_of
-from harness.metrics.replay import Counted, Ints, Replay, accounted, calibrated
+from harness.analysis.link_phases import LinkPhase, phases_of
+from harness.analysis.replay import Counted, Ints, Replay, accounted, calibrated
+from harness.artefacts.run import Artefacts
 from harness.traces.counters import running_total
 from harness.traces.lab import LinkSettings
 from harness.traces.matching import Passage
-
-if TYPE_CHECKING:
-    from harness.metrics.view import RunView
 
 Side = Literal["to_client", "to_server"]
 SIDES: tuple[Side, ...] = ("to_client", "to_server")
@@ -26,7 +24,7 @@ class Direction:
 
     name: Side
     asked: LinkSettings
-    phases: tuple[Phase, ...]
+    phases: tuple[LinkPhase, ...]
     passage: Passage
     replayed: Replay
 
@@ -50,27 +48,26 @@ class Direction:
         return np.where(passage.arrived, leaves, self.replayed.departure_ns) - self.replayed.own_ns
 
 
-def direction_of(view: RunView, name: Side) -> Direction | None:
+def direction_of(run: Artefacts, name: Side, passage: Passage | None) -> Direction | None:
     """One direction of a run; None without lab.json or a capture."""
-    passage = view.to_client if name == "to_client" else view.to_server
-    if view.lab is None or passage is None:
+    if run.lab is None or passage is None:
         return None
-    asked: LinkSettings = getattr(view.lab.links, name)
-    own = {flow.flow: flow.access_delay_ns for flow in view.lab.flows}
+    asked: LinkSettings = getattr(run.lab.links, name)
+    own = {flow.flow: flow.access_delay_ns for flow in run.lab.flows}
     access = np.array([own.get(flow, 0) for flow in range(max(own, default=0) + 1)], np.int64)
     passage = passage.less(access[passage.entered.flow])
-    phases = phases_of(view, name)
-    counted = Counted(_drops(view, asked.device), _drops(view, asked.egress))
+    phases = phases_of(run, name)
+    counted = Counted(_drops(run, asked.device), _drops(run, asked.egress))
     if asked.service != "constant":
         return Direction(name, asked, phases, passage, accounted(passage, phases, counted))
     return Direction(name, asked, phases, passage, calibrated(passage, phases, asked.discipline == "red", counted))
 
 
-def _drops(view: RunView, device: str) -> tuple[Ints, Ints]:
+def _drops(run: Artefacts, device: str) -> tuple[Ints, Ints]:
     """Running total of one device's drops, by its root discipline, which counts those of the disciplines inside.
 
     So do tbf (tbf_enqueue) and hfsc (hfsc_enqueue), also of RED and of a netem with slots inside them, prio
     (prio_enqueue), and a netem with others inside it (netem_dequeue).
     """
     nothing = np.zeros(0, np.int64)
-    return (nothing, nothing) if view.counters is None else running_total(view.counters, device, "drops")
+    return (nothing, nothing) if run.counters is None else running_total(run.counters, device, "drops")

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import bdtr, bdtrc
 
-from harness.metrics.replay import Fate, Replay
+from harness.analysis.replay import Fate, Replay
 from harness.model import GilbertElliott
 from harness.traces.matching import Passage
 from harness.units import Percentage

@@ -1,18 +1,15 @@
-"""One flow of a run that has several, or that is cut off; and the sentence for a metric that it has not."""
+"""One flow of a run that has several, or that is cut off; and why it has not a metric."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from harness.metrics.registry import Caution, Finding
-from harness.metrics.series import BOTTLENECK, RETURN_BOTTLENECK, RunSeries
-from harness.metrics.series.grid import BIN, Floats, Points
-from harness.metrics.series.lives import Life
-from harness.metrics.view import RunView
-from harness.outcome import Direction, Measurement, flow_prefix
+from harness.analysis.series import BOTTLENECK, RETURN_BOTTLENECK, RunSeries
+from harness.analysis.series.grid import BIN, Floats, Points
+from harness.analysis.series.lifetimes import Lifetime
+from harness.analysis.view import RunView
 from harness.traces.capture import Capture
 from harness.traces.lab import FlowAddresses
 
@@ -27,17 +24,12 @@ class SharedFlow:
     view: RunView
     series: RunSeries
     facts: FlowAddresses
-    life: Life
+    lifetime: Lifetime
 
     @property
     def number(self) -> int:
         """The flow's number."""
         return self.facts.flow
-
-    @property
-    def prefix(self) -> str:
-        """What stands before the names of its metrics."""
-        return flow_prefix(self.number, len(self.view.flows))
 
     @property
     def complete(self) -> bool:
@@ -69,14 +61,14 @@ class SharedFlow:
         return self.series.points(self.number, name)
 
     def samples(self, name: str) -> Points:
-        """The bins of one of its series that lie wholly within its life."""
-        return within(self.points(name), self.life)
+        """The bins of one of its series that lie wholly within its lifetime."""
+        return within(self.points(name), self.lifetime)
 
     def mean_rate(self, side: Capture) -> float:
-        """Mbit/s of payload at one side during its life."""
-        t_ns = side.t_ns - self.life.zero_ns
-        during = (t_ns >= self.life.start_ns) & (t_ns <= self.life.end_ns)
-        return float(side.payload[during].sum()) * 8 / self.life.seconds / 1e6 if self.life.seconds else 0.0
+        """Mbit/s of payload at one side during its lifetime."""
+        t_ns = side.t_ns - self.lifetime.zero_ns
+        during = (t_ns >= self.lifetime.start_ns) & (t_ns <= self.lifetime.end_ns)
+        return float(side.payload[during].sum()) * 8 / self.lifetime.seconds / 1e6 if self.lifetime.seconds else 0.0
 
     def capacity(self, t: Floats) -> Floats:
         """Rate of its bottleneck at each moment, Mbit/s."""
@@ -84,17 +76,11 @@ class SharedFlow:
         steps = self.series.points(link, "capacity")
         return steps.value[np.maximum(np.searchsorted(steps.t, t + 1e-9, side="right") - 1, 0)]
 
-    def measurement(self, name: str, value: float, unit: str, direction: Direction, vantage: str) -> Measurement:
-        """A measurement with the flow's prefix."""
-        return Measurement(
-            name=f"{self.prefix}{name}", value=float(value), unit=unit, direction=direction, vantage=vantage
-        )
 
-
-def within(points: Points, life: Life) -> Points:
-    """The bins of a series that lie wholly within a life."""
+def within(points: Points, lifetime: Lifetime) -> Points:
+    """The bins of a series that lie wholly within a lifetime."""
     bins = np.round(points.t / BIN).astype(np.int64)
-    chosen = (bins >= life.bins[0]) & (bins <= life.bins[1])
+    chosen = (bins >= lifetime.bins[0]) & (bins <= lifetime.bins[1])
     return Points(points.t[chosen], points.value[chosen])
 
 
@@ -104,19 +90,7 @@ def flows_of(view: RunView) -> tuple[SharedFlow, ...]:
         return ()
     series = view.series
     return tuple(
-        SharedFlow(view, series, facts, series.lives[facts.flow])
+        SharedFlow(view, series, facts, series.lifetimes[facts.flow])
         for facts in view.lab.flows
-        if facts.flow in series.lives
+        if facts.flow in series.lifetimes
     )
-
-
-def left_out(names: str, flows: Iterable[SharedFlow], why: str) -> Iterator[Finding]:
-    """The sentence for metrics that some flows have not; nothing where it is about none."""
-    numbers = [flow.number for flow in flows]
-    if numbers:
-        yield Caution(f"{names} of {called(numbers)}: left out, {why}")
-
-
-def called(numbers: Sequence[int]) -> str:
-    """Flows in a sentence: 'flow 1', 'flows 0, 2'."""
-    return f"flow {numbers[0]}" if len(numbers) == 1 else f"flows {', '.join(map(str, numbers))}"

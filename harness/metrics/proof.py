@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from harness.metrics.direction import SIDES, Direction, Side
-from harness.metrics.figures import busy_rate, idle_delay_ns, loss_probability, quantiles_ms, unqueued_delay_ns
-from harness.metrics.phases import Phase
-from harness.metrics.replay import Fate
-from harness.metrics.view import RunView
+from harness.analysis.direction import SIDES, Direction, Side
+from harness.analysis.figures import busy_rate, idle_delay_ns, loss_probability, quantiles_ms, unqueued_delay_ns
+from harness.analysis.link_phases import LinkPhase
+from harness.analysis.replay import Fate
+from harness.analysis.view import RunView
 from harness.model import FRAME_HEADER, Link
 from harness.outcome import DirectionProof, LinkProof
 from harness.path.arithmetic import FRAME, bucket_share
@@ -207,7 +207,7 @@ def _lateness_problems(view: RunView, direction: Direction) -> list[str]:
     ]
 
 
-def _allowed_lateness(view: RunView, phases: Sequence[Phase]) -> float:
+def _allowed_lateness(view: RunView, phases: Sequence[LinkPhase]) -> float:
     slowest = min(phase.rate_bps for phase in phases)
     share = LATENESS_SHARE * view.run.cell.scenario.path.rtt.seconds * 1e3 if view.run.cell.engine == "compose" else 0.0
     return max(LATENESS[view.run.cell.engine], share, 2 * FRAME * 8e3 / slowest)

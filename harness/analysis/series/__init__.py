@@ -10,20 +10,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import polars as pl
 
-from harness.metrics.series.bottleneck import bottleneck_series
-from harness.metrics.series.grid import BIN, GRID, NOTHING, Points
-from harness.metrics.series.lives import Life, lives_of, zero_of
-from harness.metrics.series.network import network_series
-from harness.metrics.series.sender import sender_series, sender_state
-from harness.metrics.series.wire import wire_series
-
-if TYPE_CHECKING:
-    from harness.metrics.view import RunView
+from harness.analysis.link import LinkView
+from harness.analysis.series.bottleneck import bottleneck_series
+from harness.analysis.series.grid import BIN, GRID, NOTHING, Points
+from harness.analysis.series.lifetimes import Lifetime, lifetimes_of, zero_of
+from harness.analysis.series.network import network_series
+from harness.analysis.series.sender import sender_series, sender_state
+from harness.analysis.series.wire import wire_series
 
 #: Instead of a flow's number: the bottleneck towards the clients, all flows together, the bottleneck the other way
 #: (only where a flow sends that way).
@@ -90,7 +88,7 @@ class RunSeries:
     """All series of a run."""
 
     frame: pl.DataFrame
-    lives: dict[int, Life]
+    lifetimes: dict[int, Lifetime]
     """Flow → when it ran; without those that sent nothing."""
     states: dict[int, pl.DataFrame]
     """Flow → what its sender told of its state (see `series.sender.sender_state`); without those that told nothing."""
@@ -107,23 +105,23 @@ class RunSeries:
         return {key: Points(rows["t"].to_numpy(), rows["value"].to_numpy()) for key, rows in parts.items()}
 
 
-def series_of(view: RunView) -> RunSeries | None:
+def series_of(view: LinkView) -> RunSeries | None:
     """The series of a run; None without lab.json, without captures, or where no client sent anything."""
     zero_ns = zero_of(view)
     if view.lab is None or zero_ns is None:
         return None
-    lives = lives_of(view, zero_ns)
+    lifetimes = lifetimes_of(view, zero_ns)
     found: dict[tuple[int, str], Points] = {}
     states: dict[int, pl.DataFrame] = {}
     for flow in view.lab.flows:
-        life = lives.get(flow.flow)
-        if life is None:
+        lifetime = lifetimes.get(flow.flow)
+        if lifetime is None:
             continue
-        made = wire_series(view, flow, life)
-        state = sender_state(view, flow, life)
+        made = wire_series(view, flow, lifetime)
+        state = sender_state(view, flow, lifetime)
         if state is not None and len(state):
             states[flow.flow] = state
-            made |= sender_series(state, life)
+            made |= sender_series(state, lifetime)
         for name, points in made.items():
             found[flow.flow, name] = points
     for number, side in ((BOTTLENECK, "to_client"), (RETURN_BOTTLENECK, "to_server")):
@@ -133,11 +131,11 @@ def series_of(view: RunView) -> RunSeries | None:
             for name, points in bottleneck_series(direction, zero_ns).items():
                 found[number, name] = points
     responsive = {flow.flow for flow in view.lab.flows if flow.kind != "udp"}
-    for name, points in network_series(found, lives, responsive).items():
+    for name, points in network_series(found, lifetimes, responsive).items():
         found[NETWORK, name] = points
     frames = [
         pl.DataFrame({"flow": np.full(len(points.t), flow, np.int16), "name": [name] * len(points.t),
                       "t": points.t, "value": points.value}, schema=SCHEMA)
         for (flow, name), points in found.items() if len(points.t)
     ]  # fmt: skip
-    return RunSeries(pl.concat(frames) if frames else pl.DataFrame(schema=SCHEMA), lives, states, zero_ns)
+    return RunSeries(pl.concat(frames) if frames else pl.DataFrame(schema=SCHEMA), lifetimes, states, zero_ns)

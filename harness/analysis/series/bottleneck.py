@@ -6,16 +6,12 @@ A packet is in the queue from its arrival at the near interface until it left th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import numpy.typing as npt
 
-from harness.metrics.replay import Fate
-from harness.metrics.series.grid import NOTHING, Ints, Points, beginnings, bin_of, grid_ns, rates, seconds, sums
-
-if TYPE_CHECKING:
-    from harness.metrics.direction import Direction
+from harness.analysis.direction import Direction
+from harness.analysis.replay import Fate
+from harness.analysis.series.grid import NOTHING, Ints, Points, beginnings, bin_of, grid_ns, rates, seconds, sums
 
 
 def bottleneck_series(direction: Direction, zero_ns: int) -> dict[str, Points]:

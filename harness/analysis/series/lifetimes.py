@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from harness.metrics.series.grid import BIN_NS
+from harness.analysis.series.grid import BIN_NS
+from harness.artefacts.run import Artefacts
 from harness.traces.capture import Capture
 from harness.traces.lab import FlowAddresses
-
-if TYPE_CHECKING:
-    from harness.metrics.view import RunView
-
 
 _NEVER = 2**62
 
 
 @dataclass(frozen=True)
-class Life:
+class Lifetime:
     """A flow from its first packet to its stop, or to the end of what it has to transfer.
 
     All times in ns since time zero but `zero_ns`.
@@ -51,7 +47,7 @@ class Life:
         return -(-self.start_ns // BIN_NS), self.end_ns // BIN_NS - 1
 
 
-def zero_of(view: RunView) -> int | None:
+def zero_of(view: Artefacts) -> int | None:
     """Time zero, ns since the epoch: the smallest, over the flows, of the client's first packet less the start."""
     if view.lab is None or view.left is None:
         return None
@@ -63,20 +59,20 @@ def zero_of(view: RunView) -> int | None:
     return min(zeros, default=None)
 
 
-def lives_of(view: RunView, zero_ns: int) -> dict[int, Life]:
+def lifetimes_of(view: Artefacts, zero_ns: int) -> dict[int, Lifetime]:
     """Flow → when it ran, of those whose payload arrived."""
     if view.lab is None or view.left is None or view.right is None:
         return {}
     found = {}
     for flow in view.lab.flows:
         ends = [transfer.ended_ns for transfer in view.run.transfers if transfer.flow == flow.flow]
-        life = _life(flow, view.left, view.right, zero_ns, max(ends, default=_NEVER) - zero_ns)
-        if life is not None:
-            found[flow.flow] = life
+        lifetime = _lifetime(flow, view.left, view.right, zero_ns, max(ends, default=_NEVER) - zero_ns)
+        if lifetime is not None:
+            found[flow.flow] = lifetime
     return found
 
 
-def _life(flow: FlowAddresses, left: Capture, right: Capture, zero_ns: int, end_ns: int) -> Life | None:
+def _lifetime(flow: FlowAddresses, left: Capture, right: Capture, zero_ns: int, end_ns: int) -> Lifetime | None:
     at_client = left.where(left.flow == flow.flow)
     at_server = right.where(right.flow == flow.flow)
     down = flow.sender == "server"
@@ -95,7 +91,7 @@ def _life(flow: FlowAddresses, left: Capture, right: Capture, zero_ns: int, end_
     last_ns = int(received.t_ns[arrived[-1]]) - zero_ns
     stop_ns = last_ns if flow.stop is None else round(flow.stop * 1e9)
     start_ns = int(at_client.t_ns[first[0]]) - zero_ns
-    return Life(flow.flow, zero_ns, start_ns, max(start_ns, min(stop_ns, end_ns)), last_ns, sent, received)
+    return Lifetime(flow.flow, zero_ns, start_ns, max(start_ns, min(stop_ns, end_ns)), last_ns, sent, received)
 
 
 def _client_port(received: Capture, down: bool) -> npt.NDArray[np.int64]:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from harness.metrics.series.grid import BIN, GRID, NOTHING, Points, beginnings
-from harness.metrics.series.lives import Life
+from harness.analysis.series.grid import BIN, GRID, NOTHING, Points, beginnings
+from harness.analysis.series.lifetimes import Lifetime
 from harness.stats import jain
 
 #: Name → the width of its steps.
@@ -15,17 +15,17 @@ _SUMMED = {"throughput": BIN, "sending_rate": BIN, "drops": BIN, "in_flight": GR
 
 
 def network_series(
-    found: Mapping[tuple[int, str], Points], lives: Mapping[int, Life], responsive: set[int]
+    found: Mapping[tuple[int, str], Points], lifetimes: Mapping[int, Lifetime], responsive: set[int]
 ) -> dict[str, Points]:
     """Sums over the flows that have a series, and jain (jain_responsive where not all flows are responsive)."""
     made = {
-        name: _sum([found[flow, name] for flow in lives if (flow, name) in found], width)
+        name: _sum([found[flow, name] for flow in lifetimes if (flow, name) in found], width)
         for name, width in _SUMMED.items()
     }
-    rates = {flow: found[flow, "throughput"] for flow in lives}
-    made["jain"] = _fairness(rates, lives, lives)
-    if 0 < len(responsive & set(lives)) < len(lives):
-        made["jain_responsive"] = _fairness(rates, lives, responsive & set(lives))
+    rates = {flow: found[flow, "throughput"] for flow in lifetimes}
+    made["jain"] = _fairness(rates, lifetimes, lifetimes)
+    if 0 < len(responsive & set(lifetimes)) < len(lifetimes):
+        made["jain_responsive"] = _fairness(rates, lifetimes, responsive & set(lifetimes))
     return made
 
 
@@ -45,25 +45,27 @@ def _sum(parts: list[Points], width: float) -> Points:
     return Points(np.arange(first, last + 1) / round(1 / width), total)
 
 
-def samples(rates: Mapping[int, Points], lives: Mapping[int, Life], chosen: Iterable[int]) -> tuple[int, np.ndarray]:
+def samples(
+    rates: Mapping[int, Points], lifetimes: Mapping[int, Lifetime], chosen: Iterable[int]
+) -> tuple[int, np.ndarray]:
     """Rates of the chosen flows in each bin from the first one given; NaN where a flow was not active all through.
 
     Shape (bins, flows).
     """
-    flows = [flow for flow in chosen if lives[flow].bins[1] >= lives[flow].bins[0]]
+    flows = [flow for flow in chosen if lifetimes[flow].bins[1] >= lifetimes[flow].bins[0]]
     if not flows:
         return 0, np.zeros((0, 0))
-    first, last = min(lives[flow].bins[0] for flow in flows), max(lives[flow].bins[1] for flow in flows)
+    first, last = min(lifetimes[flow].bins[0] for flow in flows), max(lifetimes[flow].bins[1] for flow in flows)
     table = np.full((last - first + 1, len(flows)), np.nan)
     for column, flow in enumerate(flows):
-        steps, (begin, end) = _steps(rates[flow], BIN), lives[flow].bins
+        steps, (begin, end) = _steps(rates[flow], BIN), lifetimes[flow].bins
         inside = (steps >= begin) & (steps <= end)
         table[steps[inside] - first, column] = rates[flow].value[inside]
     return first, table
 
 
-def _fairness(rates: Mapping[int, Points], lives: Mapping[int, Life], chosen: Iterable[int]) -> Points:
-    first, table = samples(rates, lives, chosen)
+def _fairness(rates: Mapping[int, Points], lifetimes: Mapping[int, Lifetime], chosen: Iterable[int]) -> Points:
+    first, table = samples(rates, lifetimes, chosen)
     active = [row[~np.isnan(row)] for row in table]
     value = np.array([jain(row) if len(row) > 1 and row.any() else np.nan for row in active])
     some = ~np.isnan(value)
