@@ -10,7 +10,7 @@ SERVERS ?= $(CLIENTS)
 ENGINE ?= compose
 HARNESS := .venv/bin/harness
 
-.PHONY: setup images run test check unit lab bench generate golden clean
+.PHONY: setup images run test check unit lab bench generate golden reference reference-real clean
 
 setup:
 	@harness/setup/setup.sh
@@ -49,6 +49,17 @@ bench: setup
 
 # Schemas, compose/ and the README's results table, from the model and the stored runs.
 generate: setup
+	$(HARNESS) generate
+
+# The runs behind the pages, as far as they are missing, and the pages. Goes on where it was interrupted.
+reference: setup
+	$(HARNESS) reference
+	$(HARNESS) figures
+	$(HARNESS) generate
+
+# Those in real time; the machine should have nothing else to do.
+reference-real: setup
+	$(HARNESS) reference --engine compose
 	$(HARNESS) generate
 
 golden: setup
