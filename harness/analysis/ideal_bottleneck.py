@@ -74,7 +74,7 @@ class Bottleneck(ABC):
 class SerialServer(Bottleneck):
     """One packet is sent after the other, each in its own time; the one in service is no longer in the queue.
 
-    hfsc lets packets go at the rate, netem sends them (harness.path.program). A change of rate begins hfsc's curve
+    hfsc lets packets go at the rate, netem sends them (harness.path.bottleneck). A change of rate begins hfsc's curve
     anew (hfsc_change_usc), so that the next packet goes to netem at once, where it waits for the one in service.
     """
 

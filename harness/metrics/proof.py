@@ -170,7 +170,7 @@ def _delay_problems(view: RunView, direction: Direction) -> list[str]:
 def _longest_gap_ns(view: RunView, direction: Direction) -> int:
     """How long the only packet of a queue may wait for an opportunity; 0 where the service is no random process.
 
-    The gaps end at ten times their mean (`harness.path.program`), or are those of a cold start.
+    The gaps end at ten times their mean (`harness.path.bottleneck`), or are those of a cold start.
     """
     if not direction.served_at_random:
         return 0

@@ -1,0 +1,47 @@
+"""What came of it: cells, runs, measurements, verdicts.
+
+An outcome is what happened to one run; a verdict is the answer drawn from the completed runs of a cell.
+Only completed runs are judged, and a failure of the ground is never an implementation's failure.
+"""
+
+from harness.outcome.cell import Cell, Contestant, Cpu, EngineName, Image, SimKernel
+from harness.outcome.fact import Fact
+from harness.outcome.measured import (
+    Absence,
+    Better,
+    DirectionProof,
+    LinkProof,
+    MeasuredRun,
+    Measurement,
+    Observation,
+    proven_outcome,
+)
+from harness.outcome.run import Outcome, RandomBytes, Run, Status, Transfer
+from harness.outcome.verdict import Interval, ObjectiveVerdict, Verdict, VerdictStatus
+
+__all__ = [
+    "Absence",
+    "Better",
+    "Cell",
+    "Contestant",
+    "Cpu",
+    "DirectionProof",
+    "EngineName",
+    "Fact",
+    "Image",
+    "Interval",
+    "LinkProof",
+    "MeasuredRun",
+    "Measurement",
+    "ObjectiveVerdict",
+    "Observation",
+    "Outcome",
+    "RandomBytes",
+    "Run",
+    "SimKernel",
+    "Status",
+    "Transfer",
+    "Verdict",
+    "VerdictStatus",
+    "proven_outcome",
+]

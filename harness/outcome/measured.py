@@ -1,0 +1,151 @@
+"""What was measured of a run, and whether its link was the one asked for."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from harness.metric_names import MetricName, TransferName
+from harness.outcome.fact import Fact
+from harness.outcome.run import Outcome, Run
+from harness.parameters import Role
+
+Better = Literal["higher", "lower", "neutral"]
+
+
+class Measurement(Fact):
+    """One number of one run. Values are numbers, never formatted text."""
+
+    name: str
+    """The metric; what it is of is in the fields below."""
+    value: float
+    unit: str
+    direction: Better = "neutral"
+    vantage: str = ""
+    """Where it was observed: client file; left capture, or that decrypted; right capture; counters, qlog, cgroup."""
+    flow: int | None = None
+    """None: of the run or the link as a whole."""
+    transfer: TransferName | None = None
+    """None: of no single transfer."""
+    phase: int | None = None
+    """From 1; None: of no single phase."""
+
+    @property
+    def named(self) -> MetricName:
+        """The metric with what it is of."""
+        return MetricName(self.name, self.flow, self.transfer, self.phase)
+
+
+class Absence(Fact):
+    """A metric that a run does not have, or that lacks samples, and why."""
+
+    metric: str
+    why: str
+    """Half a sentence for people."""
+    flows: tuple[int, ...] = ()
+    """Whose it would be; empty for one of the run or the link as a whole."""
+    transfer: TransferName | None = None
+    """Which of their transfers; None where it is of no single one."""
+    samples: tuple[int, int] | None = None
+    """(left out, of so many): the metric is there, and is a mean over fewer samples; None where it is not there."""
+
+
+class Observation(Fact):
+    """What a parameter of an endpoint was, as seen in one run. What was not seen is not there."""
+
+    role: Role
+    parameter: str
+    """A name of the vocabulary (`harness.parameters`), or a figure that stands for one: first_pto and the like."""
+    value: float | str
+    """Bytes, seconds or a count, or a word."""
+    unit: str
+    source: str
+    """Where it was seen, with the figures it rests on and what limits them."""
+
+
+class DirectionProof(Fact):
+    """What one direction of the link did, against what it was asked to do."""
+
+    packets: int = 0
+    """IP datagrams of the flows that entered the simulator in this direction."""
+    min_delay_ms: float | None = None
+    """Smallest time between the two captures, less the time the packet itself took on a serial link."""
+    asked_delay_ms: float = 0.0
+    burst_bytes: int | None = None
+    """The token bucket that served the queue; None for a serial server or a service process."""
+    rate_mbps: float | None = None
+    """Layer-2 rate in busy periods; absent when the queue never was busy for long enough."""
+    asked_rate_mbps: float = 0.0
+    queue_drops: int = 0
+    """Drops of the bottleneck queue (asked for: the queue was full, or RED decided)."""
+    loss_drops: int = 0
+    """Drops of netem's random loss (asked for)."""
+    unasked_drops: int = 0
+    """Packets that vanished and nobody was asked to drop."""
+    lateness_p50_ms: float | None = None
+    """Departure against the ideal departure of the same arrivals."""
+    lateness_p99_ms: float | None = None
+    oversize_frames: int = 0
+    """Frames above the MTU: an offload was left on."""
+
+
+class LinkProof(Fact):
+    """Whether the emulated path was the one asked for."""
+
+    valid: bool
+    problems: tuple[str, ...] = ()
+    kernel: str = ""
+    to_client: DirectionProof = DirectionProof()
+    to_server: DirectionProof = DirectionProof()
+    capture_drops: int = 0
+    """Packets the captures missed; above 0 the drop counts are upper bounds."""
+    changes_late_ms: tuple[float, ...] = ()
+    """How late each scheduled change took effect."""
+    steal: float | None = None
+    """Share of CPU time stolen by the hypervisor during the run."""
+    idle: float | None = None
+    """Share of CPU time idle during the run."""
+
+
+class MeasuredRun(Fact):
+    """Everything drawn from one run's artefacts. `harness.former` reads what older schemas wrote."""
+
+    schema_: Annotated[int, Field(alias="schema")] = 2
+    version: int
+    """Version of the measuring code; an older one is measured again."""
+    measurements: tuple[Measurement, ...] = ()
+    absent: tuple[Absence, ...] = ()
+    """What is not among them that one might look for."""
+    observed: tuple[Observation, ...] = ()
+    """What the endpoints' parameters were, by the evidence of this run."""
+    link: LinkProof | None = None
+    warnings: tuple[str, ...] = ()
+
+    def value(
+        self, metric: str, flow: int | None = None, transfer: TransferName | None = None, phase: int | None = None
+    ) -> float | None:
+        """The value of a metric of just that (see `MetricName`), or None where it was not measured."""
+        asked = MetricName(metric, flow, transfer, phase).key
+        return next((one.value for one in self.measurements if one.named.key == asked), None)
+
+    def written(self, text: str, flows: int) -> Measurement | None:
+        """The measurement that people call so in a run of so many flows, or None where it was not made."""
+        return next((one for one in self.measurements if one.named.text(flows) == text), None)
+
+
+def proven_outcome(run: Run, measured: MeasuredRun | None) -> Outcome:
+    """The outcome of a run with its link taken into account: infrastructure when it was not the one asked for, or when
+    nothing was measured of it.
+
+    Drawn anew each time, so that better measuring can rehabilitate a stored run.
+    """
+    if run.outcome.status not in ("completed", "timed_out"):
+        return run.outcome
+    if measured is None or measured.link is None:
+        detail = "the run has not been measured"
+        return Outcome(status="infrastructure", role="harness", reason="not_measured", detail=detail)
+    if measured.link.valid:
+        return run.outcome
+    detail = "; ".join(measured.link.problems)
+    return Outcome(status="infrastructure", role="sim", reason="link_invalid", detail=detail)
