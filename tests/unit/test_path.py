@@ -215,3 +215,14 @@ def test_access_delays_hold_for_both_ends_of_a_flow_and_both_ip_versions() -> No
             "193.167.2.101/32", "fd00:cafe:cafe:2::101/128", "193.167.102.101/32", "fd00:cafe:cafe:102::101/128",
         ]  # fmt: skip
         assert {command[-1] for command in rules} == {"1:2"}
+
+
+@pytest.mark.parametrize(("terminal", "rates"), [("client", [50, 20]), ("server", [10, 5])])
+def test_the_rate_towards_the_client_over_time(terminal: str, rates: list[int]) -> None:
+    changes = [
+        {"at": "5 s", "forward": {"rate": "20 Mbit/s"}},
+        {"at": "6 s", "forward": {"loss": "1 %"}, "return": {"rate": "5 Mbit/s"}},
+    ]
+    made = path(forward=link("50 Mbit/s"), **{"return": link("10 Mbit/s")}, terminal=terminal, changes=changes)
+    since = [0, 5] if terminal == "client" else [0, 6]
+    assert [(at.seconds, rate.value / 1e6) for at, rate in made.rates_to_client] == list(zip(since, rates, strict=True))
