@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -161,12 +161,27 @@ def _inside(location: Location, outer: Location) -> bool:
 
 
 @dataclass(frozen=True)
+class Mistake:
+    """What is wrong with a file beyond its form."""
+
+    location: Location
+    text: str
+    hint: str
+
+
+def _unchecked(scenario: Scenario) -> Iterable[Mistake]:
+    return ()
+
+
+@dataclass(frozen=True)
 class Catalogue:
     """The scenarios and implementations below a root folder."""
 
     root: Path
     manifests: tuple[Path, ...] = ()
     """Further image.yaml files, from anywhere."""
+    mistakes: Callable[[Scenario], Iterable[Mistake]] = _unchecked
+    """What is wrong with a scenario that only measuring knows (`harness.metrics.objectives`)."""
 
     def scenario_files(self) -> list[Path]:
         """All scenario files, sorted by name."""
@@ -190,6 +205,10 @@ class Catalogue:
             if word not in known:
                 place, name = positions.find(location, key=False)
                 raise InputError(f"{place}: {name}: nobody here has the {what} '{word}'", did_you_mean(word, known))
+        if wrong := list(self.mistakes(scenario)):
+            places = [positions.find(one.location, key=False) for one in wrong]
+            lines = [f"{place}: {name}: {one.text}" for (place, name), one in zip(places, wrong, strict=True)]
+            raise InputError("\n".join(lines), wrong[0].hint)
         return scenario
 
     @cached_property

@@ -13,14 +13,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from harness.metrics.objectives import converted
+from harness.metrics.registry import unit_of
 from harness.model import Objective, Scenario
-from harness.outcome import Interval, MeasuredRun, ObjectiveVerdict, Run, Verdict, VerdictStatus, proven_outcome
+from harness.outcome import (
+    Interval,
+    MeasuredRun,
+    Measurement,
+    ObjectiveVerdict,
+    Run,
+    Verdict,
+    VerdictStatus,
+    proven_outcome,
+)
 from harness.stats import interval
 
 #: Statuses of runs that speak against an implementation, the gravest first.
 _FAULTS = ("wrong_file", "crashed", "log_overflow")
-#: Units of measurements that objectives state in another unit.
-_CONVERSIONS = {("ms", "s"): 1e-3, ("s", "ms"): 1e3}
 
 
 @dataclass(frozen=True)
@@ -85,7 +94,7 @@ def _of_none(judged: Sequence[_Judged]) -> Verdict:
 
 
 def _of_observations(scenario: Scenario, judged: Sequence[_Judged], observed: Sequence[_Judged]) -> Verdict:
-    verdicts = tuple(_objective(objective, observed) for objective in scenario.objectives)
+    verdicts = tuple(_objective(objective, len(scenario.flows), observed) for objective in scenario.objectives)
     late = sum(one.timed_out for one in observed)
     if not verdicts:
         return _without_objectives(scenario, judged, observed, late)
@@ -107,6 +116,9 @@ def _of_observations(scenario: Scenario, judged: Sequence[_Judged], observed: Se
     if open_ones:
         missing = next((one for one in open_ones if one.observed is None), None)
         if missing is not None:
+            if any(_measured(one, missing.metric, len(scenario.flows)) is not None for one in observed):
+                sentence = f"{missing.demanded} is in a unit that {missing.metric} does not convert to" + tail
+                return _verdict("inconclusive", "unit_mismatch", sentence, verdicts)
             sentence = f"{missing.metric} was measured in none of {len(observed)} runs" + tail
             return _verdict("inconclusive", "not_observed", sentence, verdicts)
         sentence = _describe(open_ones[0]) + "; more repetitions can tell" + tail
@@ -133,10 +145,10 @@ def _verdict(status: VerdictStatus, reason: str, sentence: str, objectives: tupl
     return Verdict(status=status, reason=reason, sentence=f"{sentence}.", objectives=objectives)
 
 
-def _objective(objective: Objective, observed: Sequence[_Judged]) -> ObjectiveVerdict:
+def _objective(objective: Objective, flows: int, observed: Sequence[_Judged]) -> ObjectiveVerdict:
     """One objective against the runs in which its metric is known."""
     at_most = objective.at_most is not None
-    values = [value for one in observed if (value := _value(one, objective, at_most)) is not None]
+    values = [value for one in observed if (value := _value(one, objective, flows, at_most)) is not None]
     found = interval(values) if values else None
     status: VerdictStatus = "inconclusive"
     if found is not None:
@@ -148,15 +160,19 @@ def _objective(objective: Objective, observed: Sequence[_Judged]) -> ObjectiveVe
     )  # fmt: skip
 
 
-def _value(one: _Judged, objective: Objective, at_most: bool) -> float | None:
+def _value(one: _Judged, objective: Objective, flows: int, at_most: bool) -> float | None:
     """The metric in the objective's unit; infinitely bad where the transfer timed out before reaching it."""
-    assert one.measured is not None
-    for measurement in one.measured.measurements:
-        if measurement.name == objective.metric:
-            return measurement.value * _CONVERSIONS.get((measurement.unit, objective.unit), 1.0)
+    found = _measured(one, objective.metric, flows)
+    if found is not None:
+        # Stored scenarios may have plain numbers, which were taken for the metric's own unit.
+        return found.value if objective.unit == "1" else converted(found.value, unit_of(found), objective.unit)
     if one.timed_out:
         return math.inf if at_most else -math.inf
     return None
+
+
+def _measured(one: _Judged, metric: str, flows: int) -> Measurement | None:
+    return None if one.measured is None else one.measured.written(metric, flows)
 
 
 def _miss(verdict: ObjectiveVerdict) -> float:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from harness.metric_names import MetricName, TransferName
 from harness.model import Implementation, Scenario
 from harness.parameters import ParameterValue, Role
 
@@ -18,7 +19,7 @@ Cpu = Literal["lab", "host"]
 SimKernel = Literal["auto", "host", "lab"]
 Status = Literal["completed", "unsupported", "timed_out", "crashed", "wrong_file", "log_overflow", "infrastructure"]
 VerdictStatus = Literal["pass", "fail", "inconclusive", "unsupported", "error"]
-Direction = Literal["higher", "lower", "neutral"]
+Better = Literal["higher", "lower", "neutral"]
 
 
 class Fact(BaseModel):
@@ -182,20 +183,41 @@ class Run(Fact):
         return f"{self.cell.key}/{self.repetition}"
 
 
-def flow_prefix(flow: int, flows: int) -> str:
-    """What stands before the names of a flow's metrics in a run of so many: nothing where it is the only one."""
-    return "" if flows == 1 else f"flow{flow}_"
-
-
 class Measurement(Fact):
     """One number of one run. Values are numbers, never formatted text."""
 
     name: str
+    """The metric; what it is of is in the fields below."""
     value: float
     unit: str
-    direction: Direction = "neutral"
+    direction: Better = "neutral"
     vantage: str = ""
     """Where it was observed: client file; left capture, or that decrypted; right capture; counters, qlog, cgroup."""
+    flow: int | None = None
+    """None: of the run or the link as a whole."""
+    transfer: TransferName | None = None
+    """None: of no single transfer."""
+    phase: int | None = None
+    """From 1; None: of no single phase."""
+
+    @property
+    def named(self) -> MetricName:
+        """The metric with what it is of."""
+        return MetricName(self.name, self.flow, self.transfer, self.phase)
+
+
+class Absence(Fact):
+    """A metric that a run does not have, or that lacks samples, and why."""
+
+    metric: str
+    why: str
+    """Half a sentence for people."""
+    flows: tuple[int, ...] = ()
+    """Whose it would be; empty for one of the run or the link as a whole."""
+    transfer: TransferName | None = None
+    """Which of their transfers; None where it is of no single one."""
+    samples: tuple[int, int] | None = None
+    """(left out, of so many): the metric is there, and is a mean over fewer samples; None where it is not there."""
 
 
 class Observation(Fact):
@@ -256,20 +278,29 @@ class LinkProof(Fact):
 
 
 class MeasuredRun(Fact):
-    """Everything drawn from one run's artefacts."""
+    """Everything drawn from one run's artefacts. `harness.former` reads what older schemas wrote."""
 
-    schema_: Annotated[int, Field(alias="schema")] = 1
+    schema_: Annotated[int, Field(alias="schema")] = 2
     version: int
     """Version of the measuring code; an older one is measured again."""
     measurements: tuple[Measurement, ...] = ()
+    absent: tuple[Absence, ...] = ()
+    """What is not among them that one might look for."""
     observed: tuple[Observation, ...] = ()
     """What the endpoints' parameters were, by the evidence of this run."""
     link: LinkProof | None = None
     warnings: tuple[str, ...] = ()
 
-    def value(self, name: str) -> float | None:
-        """The value of a measurement, or None where it was not made."""
-        return next((m.value for m in self.measurements if m.name == name), None)
+    def value(
+        self, metric: str, flow: int | None = None, transfer: TransferName | None = None, phase: int | None = None
+    ) -> float | None:
+        """The value of a metric of just that (see `MetricName`), or None where it was not measured."""
+        asked = MetricName(metric, flow, transfer, phase).key
+        return next((one.value for one in self.measurements if one.named.key == asked), None)
+
+    def written(self, text: str, flows: int) -> Measurement | None:
+        """The measurement that people call so in a run of so many flows, or None where it was not made."""
+        return next((one for one in self.measurements if one.named.text(flows) == text), None)
 
 
 def proven_outcome(run: Run, measured: MeasuredRun | None) -> Outcome:

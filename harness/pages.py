@@ -17,6 +17,7 @@ from harness.model import Implementation, Scenario
 from harness.plots.pairs import beside, is_red
 from harness.reference import Reference
 from harness.reports.by_hand import open_cell
+from harness.reports.metrics_page import metrics_page
 from harness.reports.readme import (
     reference_page,
     with_implementations,
@@ -34,12 +35,13 @@ def pages(app: App) -> dict[Path, str]:
 
 
 def model_pages(app: App) -> dict[Path, str]:
-    """What follows from the model and the scenarios alone."""
+    """What follows from the model, the scenarios and the metrics alone."""
     root = app.places.root
     by_hand = build_lab(open_cell(app.catalogue.find_scenarios(["satellite/medium"])[0]), 0)
     return {
         root / "scenarios" / "schema.json": json_schema(Scenario),
         root / "images" / "schema.json": json_schema(Implementation),
+        root / "docs" / "metrics.md": metrics_page(),
         root / "compose" / "lab.yaml": compose_text(by_hand),
         root / "compose" / "plan" / "plan.json": json.dumps(by_hand.sim_plan(), indent=1) + "\n",
     }

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from harness.absences import of_flows
 from harness.arguments import endpoint_parameters
+from harness.metric_names import MetricName, TransferName
 from harness.outcome import Cell, Interval, MeasuredRun, Measurement, Run, Verdict, proven_outcome
 from harness.stats import interval
-
-_ABSENCE = re.compile(r" of flows? [\d, ]+: left out, | leave out \d+ of \d+ samples ")
-
-
-def is_absence(warning: str) -> bool:
-    """Whether a run's warning says only which metrics of its flows there are not (`metrics.shared_flow.left_out`)."""
-    return _ABSENCE.search(warning) is not None
 
 
 def beyond_the_pair(cell: Cell) -> str:
@@ -54,18 +48,37 @@ class CellResult:
         return dict(sorted(Counter(proven_outcome(run, measured).status for run, measured in self.runs).items()))
 
     @cached_property
-    def measurements(self) -> dict[str, list[Measurement]]:
-        """Name → the measurement of each run that completed, or got as far as that before it timed out."""
-        found: dict[str, list[Measurement]] = {}
+    def measurements(self) -> dict[MetricName, list[Measurement]]:
+        """The measurements of each run that completed, or got as far as that before it timed out."""
+        found: dict[MetricName, list[Measurement]] = {}
         for run, measured in self.runs:
             if measured is not None and proven_outcome(run, measured).status in ("completed", "timed_out"):
                 for measurement in measured.measurements:
-                    found.setdefault(measurement.name, []).append(measurement)
-        return dict(sorted(found.items()))
+                    found.setdefault(measurement.named, []).append(measurement)
+        return found
 
-    def interval(self, name: str) -> Interval | None:
-        """Median and interval of a measurement, or None where it was not made."""
-        values = [measurement.value for measurement in self.measurements.get(name, [])]
+    @cached_property
+    def written(self) -> dict[str, list[Measurement]]:
+        """The same by what people call them, in order."""
+        flows = len(self.cell.scenario.flows)
+        named = ((name.text(flows), found) for name, found in self.measurements.items())
+        return dict(sorted(named, key=lambda item: item[0]))
+
+    @cached_property
+    def _values(self) -> dict[tuple[object, ...], list[float]]:
+        return {name.key: [one.value for one in found] for name, found in self.measurements.items()}
+
+    def values(
+        self, metric: str, flow: int | None = None, transfer: TransferName | None = None, phase: int | None = None
+    ) -> list[float]:
+        """What was measured of just that (see `MetricName`), a value a run."""
+        return self._values.get(MetricName(metric, flow, transfer, phase).key, [])
+
+    def interval(
+        self, metric: str, flow: int | None = None, transfer: TransferName | None = None, phase: int | None = None
+    ) -> Interval | None:
+        """Median and interval of just that, or None where it was not measured."""
+        values = self.values(metric, flow, transfer, phase)
         return interval(values) if values else None
 
     @property
@@ -85,8 +98,9 @@ class CellResult:
     @property
     def absences(self) -> dict[str, int]:
         """Why metrics of flows are missing or lack samples, in a sentence each → in how many runs."""
-        texts = [text for _, measured in self.runs if measured is not None for text in measured.warnings]
-        return dict(Counter(text for text in texts if is_absence(text)))
+        flows = len(self.cell.scenario.flows)
+        made = [of_flows(measured, flows) for _, measured in self.runs if measured is not None]
+        return dict(Counter(text for texts in made for text in texts))
 
     @property
     def last(self) -> tuple[Run, MeasuredRun | None, Path] | None:

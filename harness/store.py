@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import polars as pl
-from pydantic import ValidationError
 
+from harness import former
 from harness.engines.contents import Contents
 from harness.engines.owner import lives, owner
 from harness.errors import EngineError, ResultError
@@ -65,6 +65,11 @@ def read_run(text: bytes) -> Run:
     return Run.model_validate(_current(json.loads(text)))
 
 
+def read_measured(text: bytes) -> MeasuredRun:
+    """What was measured of a run, from its JSON of any schema. Raises ValueError."""
+    return MeasuredRun.model_validate(former.measured(json.loads(text)))
+
+
 class StoreReader(Protocol):
     """Runs that are kept, in whatever form, for who reads them. What cannot be read is a ResultError."""
 
@@ -87,7 +92,7 @@ class StoreReader(Protocol):
         ...
 
     def series(self, key: str, repetition: int) -> pl.DataFrame | None:
-        """The series of a run (see `harness.metrics.series`), or None."""
+        """The series of a run (see `harness.analysis.series`), or None."""
         ...
 
     def contents(self, digest: str) -> Contents | None:
@@ -136,15 +141,15 @@ class Store:
         """What was measured of a run, or None."""
         file = self.folder(key, repetition) / MEASURED
         try:
-            return MeasuredRun.model_validate_json(file.read_bytes())
+            return read_measured(file.read_bytes())
         except FileNotFoundError:
             return None
-        except ValidationError:
+        except ValueError:
             # Measuring again makes it new.
             return None
 
     def series(self, key: str, repetition: int) -> pl.DataFrame | None:
-        """The series of a run (see `harness.metrics.series`), or None. ResultError when the file cannot be read."""
+        """The series of a run (see `harness.analysis.series`), or None. ResultError when the file cannot be read."""
         file = self.folder(key, repetition) / SERIES
         if not file.exists():
             return None

@@ -76,7 +76,7 @@ def other_figures(one: MeasuredRun | None, other: MeasuredRun | None) -> tuple[F
 
 def _figures(measured: MeasuredRun | None) -> dict[str, tuple[str, float]]:
     """Name → (unit, value)."""
-    return {} if measured is None else {one.name: (one.unit, one.value) for one in measured.measurements}
+    return {} if measured is None else {str(one.named): (one.unit, one.value) for one in measured.measurements}
 
 
 def _value(side: tuple[str, float] | None) -> float | None:

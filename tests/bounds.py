@@ -8,10 +8,11 @@ from pathlib import Path
 from harness.judge import judge
 from harness.metrics import VERSION
 from harness.model import Implementation, Scenario
-from harness.outcome import LinkProof, MeasuredRun, Measurement, Observation, Outcome, Run, Transfer
+from harness.outcome import LinkProof, MeasuredRun, Observation, Outcome, Run, Transfer
 from harness.plan import Request, cells
 from harness.results import CellResult
 from tests.examples import SIM, catalogue, images, implementation
+from tests.measurements import measurement
 
 #: A server that remembers, untold, and a client that resumes.
 PICOQUIC: Implementation = implementation(
@@ -58,7 +59,7 @@ def results(
                 transfers=(Transfer(flow=0, index=0, size=1, started_ns=0, ended_ns=60 * 10**9),),
             )
             values = {**(figures or {}), **({} if late else {objective.metric: time})}
-            measured = tuple(Measurement(name=name, value=value, unit="s") for name, value in values.items())
+            measured = tuple(measurement(name, value, "s") for name, value in values.items())
             seed = Observation(role="server", parameter="bdp_seed", value=start or 0, unit="", source="a test")
             observed = () if start is None else (seed,)
             link = LinkProof(valid=True)

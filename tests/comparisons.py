@@ -7,9 +7,10 @@ from pathlib import Path
 
 from harness.judge import judge
 from harness.model import Scenario
-from harness.outcome import Cell, EngineName, LinkProof, MeasuredRun, Measurement, Outcome, Run, Status, Transfer
+from harness.outcome import Cell, EngineName, LinkProof, MeasuredRun, Outcome, Run, Status, Transfer
 from harness.results import CellResult
 from tests.examples import cell, scenario
+from tests.measurements import measurement
 
 Pair = tuple[Run, MeasuredRun | None]
 
@@ -46,9 +47,9 @@ def run(
         effective={"client.connection_window": "16 MiB"},
     )
     found = [
-        Measurement(
-            name=name,
-            value=value,
+        measurement(
+            name,
+            value,
             unit="Mbit/s" if name == "goodput" else "1" if "drops" in name else "s",
             direction="higher" if name == "goodput" else "lower",
         )

@@ -161,7 +161,7 @@ def measured_of(one: Scenario, series: pl.DataFrame) -> MeasuredRun:
                 continue
             mean = float(inside["value"].to_numpy().mean())
             sums[name] += mean
-            found.append(Measurement(name=f"flow{index}_mean_{name}", value=mean, unit=unit))
+            found.append(Measurement(name=f"mean_{name}", value=mean, unit=unit, flow=index))
     found += [
         Measurement(name=f"agg_{name}", value=sums[name], unit=units[name]) for name in ("throughput", "in_flight")
     ]

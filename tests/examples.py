@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from harness.catalogue import Catalogue
+from harness.metrics.objectives import mistakes
 from harness.model import Flow, Implementation, Link, Objective, Scenario
 from harness.model import Path as EmulatedPath
 from harness.outcome import Cell, Image
@@ -71,7 +72,7 @@ def cell(
 @cache
 def catalogue() -> Catalogue:
     """This repository's, read once."""
-    return Catalogue(ROOT)
+    return Catalogue(ROOT, mistakes=mistakes)
 
 
 __all__ = [

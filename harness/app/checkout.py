@@ -25,6 +25,7 @@ from harness.engines.served import serve
 from harness.errors import InputError
 from harness.events import Listener, PlanMade, Warned
 from harness.lab import build_lab
+from harness.metrics.objectives import mistakes
 from harness.outcome import Cell, Contestant, EngineName
 from harness.plan import Request, UntilDecided, cells, keyed, named, points_of
 from harness.provenance import Provenance, commit_of
@@ -38,7 +39,7 @@ class App:
 
     def __init__(self, places: Places, manifests: Sequence[Path] = ()) -> None:
         self.places = places
-        self.catalogue = Catalogue(places.root, tuple(manifests))
+        self.catalogue = Catalogue(places.root, tuple(manifests), mistakes)
         self.store = Store(places.store)
         columnar = is_columnar(places.store)
         self.stored: StoreReader = Columns(places.store) if columnar else self.store

@@ -14,6 +14,7 @@ from harness.engines.compose import ComposeEngine
 from harness.engines.docker import daemon
 from harness.engines.standing import StandingLab
 from harness.lab import Lab, build_lab
+from harness.lab.addresses import FIRST, address
 from harness.metrics import measure
 from harness.model import Implementation, Scenario
 from harness.outcome import Image
@@ -28,6 +29,9 @@ from harness.traces.counters import read_counters
 PAYLOAD = 1252
 #: Rates (Mbit/s) and buckets (ms of the rate; and one and two frames) whose capacity is measured, and for how long, s.
 BUCKET_RATES, BUCKET_SPANS, BUCKET_SECONDS = (0.5, 2.0, 10.0, 50.0, 250.0), (0.5, 1.0, 2.0, 4.0), 4
+
+#: The first server of a lab in the first slot.
+_SERVER = address("right", 0, FIRST)[0]
 
 
 class RealTime(Session):
@@ -55,15 +59,15 @@ class RealTime(Session):
 
     def _idle_delay(self) -> None:
         with self._standing(scenario("idle", "50 Mbit/s", "10 Mbit/s")) as lab:
-            lab.execute("client0", "ping", "-c", "2", "193.167.100.100")
-            text = lab.execute("client0", "ping", "-c", "20", "-i", "0.2", "193.167.100.100")
+            lab.execute("client0", "ping", "-c", "2", _SERVER)
+            text = lab.execute("client0", "ping", "-c", "20", "-i", "0.2", _SERVER)
         times = [float(value) for value in re.findall(r"time=([0-9.]+)", text)]
         self.say(line("RTT of an idle 650 ms path", times, "ms", "650 ± 1"))
 
     def _udp(self, lab: StandingLab, rate: str, seconds: int) -> dict[str, Any]:
         lab.execute("server0", "iperf3", "-s", "-D")
         text = lab.execute(
-            "client0", "iperf3", "--json", "-c", "193.167.100.100", "-u", "-R", "-b", rate, "-l", str(PAYLOAD),
+            "client0", "iperf3", "--json", "-c", _SERVER, "-u", "-R", "-b", rate, "-l", str(PAYLOAD),
             "-t", str(seconds), timeout=seconds + 60,
         )  # fmt: skip
         result: dict[str, Any] = json.loads(text)
@@ -128,7 +132,7 @@ class RealTime(Session):
             begun = time.monotonic()
             run, measured = run_once(PlannedRun(cell, repetition), engine, store, provenance, lambda phase: None)
             wall = time.monotonic() - begun
-            transfer = measured.value("completion") if measured else None
+            transfer = measured.value("completion", 0) if measured else None
             if transfer is None:
                 self.console.print(f"a run did not complete: {run.outcome.detail}", markup=False)
                 continue
@@ -157,7 +161,7 @@ class RealTime(Session):
             f"{'valid' if link and link.valid else 'not valid'}",
             markup=False,
         )
-        if measured and (completion := measured.value("completion")) is not None:
+        if measured and (completion := measured.value("completion", 0)) is not None:
             self.say(line("100 MB over 250/3 Mbit/s, ngtcp2→ngtcp2", [completion], "s", "ends, link valid"))
         folder = store.folder(cell.key, 0)
         times = []

@@ -72,7 +72,7 @@ class VirtualTime(Session):
     def _reno(self) -> None:
         """TCP Reno where only random loss limits it, against the formulas."""
         run, measured = self._measured(self.cell(reno_scenario(), "virtual"), self._engine())
-        rate, rtt = (measured.value(name) if measured else None for name in ("mean_throughput", "mean_srtt"))
+        rate, rtt = (measured.value(name, 0) if measured else None for name in ("mean_throughput", "mean_srtt"))
         if rate is None or rtt is None:
             self.console.print(f"a run did not complete: {run.outcome.detail}", markup=False)
             return
@@ -141,7 +141,7 @@ class VirtualTime(Session):
         with busy_cores():
             for _ in range(REPEATS):
                 run, measured = self._measured(cell, self._engine())
-                value = measured.value("completion") if measured else None
+                value = measured.value("completion", 0) if measured else None
                 if value is None:
                     self.console.print(f"a run did not complete: {run.outcome.detail}", markup=False)
                 else:

@@ -178,7 +178,7 @@ def _congestion_control(role: Role, tried: Sequence[Tried]) -> Told:
     measured of them; what differs is another controller's. Where qlog shows the window, Reno answers a loss with
     about a half, CUBIC with about 0.7 (RFC 9438 §4.6).
     """
-    times = {str(value): measured.value("completion") for value, measured in tried}
+    times = {str(value): measured.value("completion", 0) for value, measured in tried}
     shown, wrong = [], []
     for value, measured in tried:
         text = f"{value}: {times[str(value)] or 0:.3f} s"

@@ -72,7 +72,7 @@ class Columns:
             raise self._unreadable(key, repetition, error) from error
 
     def series(self, key: str, repetition: int) -> pl.DataFrame | None:
-        """The series of a run (see `harness.metrics.series`), or None."""
+        """The series of a run (see `harness.analysis.series`), or None."""
         found = self._series.get((key, repetition))
         return None if found is None else found.drop("key", "repetition")
 

@@ -14,6 +14,7 @@ from typing import Any
 import polars as pl
 from pydantic import BaseModel
 
+from harness import former
 from harness.columns.sheet import Sheet
 from harness.engines.contents import Contents
 from harness.model import Implementation, Scenario
@@ -84,7 +85,7 @@ class Entry:
     run: Run
     measured: MeasuredRun | None
     series: pl.DataFrame | None = None
-    """Columns flow, name, t, value (see `harness.metrics.series`)."""
+    """Columns flow, name, t, value (see `harness.analysis.series`)."""
 
 
 @dataclass
@@ -207,6 +208,6 @@ def read_measured(
     if row["link"]:
         directions = {one["direction"]: _DIRECTION.record(one) for one in links}
         content["link"] = LinkProof.model_validate({**_LINK.fields(_stripped(_OF_LINK, row)), **directions})
-    content["measurements"] = tuple(_MEASUREMENT.record(one) for one in measurements)
+    content["measurements"] = [_MEASUREMENT.fields(one) for one in measurements]
     content["observed"] = tuple(_OBSERVATION.record(one) for one in observations)
-    return MeasuredRun.model_validate(content)
+    return MeasuredRun.model_validate(former.measured({**content, "schema": content.pop("schema_", 1)}))

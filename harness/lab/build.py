@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import get_args
 
 from harness.arguments import checked, effective_parameters
+from harness.lab.addresses import FIRST, SIMULATOR, Side, address, network
 from harness.lab.endpoints import pair, served_name, served_size
 from harness.lab.spec import Lab, LabFlow, Network
 from harness.model import Scenario
@@ -18,16 +19,11 @@ from harness.units import Duration
 SERVERS: dict[EngineName, Server] = {"compose": "bucket", "virtual": "serial"}
 
 
-def _networks(slot: int) -> dict[Literal["left", "right"], Network]:
-    made: dict[Literal["left", "right"], Network] = {}
-    for side, third in (("left", slot), ("right", 100 + slot)):
-        made[side] = Network(  # type: ignore[index]
-            side=side,
-            ipv4=f"193.167.{third}.0/24",
-            ipv6=f"fd00:cafe:cafe:{third}::/64",
-            sim_ipv4=f"193.167.{third}.2",
-            sim_ipv6=f"fd00:cafe:cafe:{third}::2",
-        )
+def _networks(slot: int) -> dict[Side, Network]:
+    made: dict[Side, Network] = {}
+    for side in get_args(Side):
+        (ipv4, ipv6), (sim_ipv4, sim_ipv6) = network(side, slot), address(side, slot, SIMULATOR)
+        made[side] = Network(side=side, ipv4=ipv4, ipv6=ipv6, sim_ipv4=sim_ipv4, sim_ipv6=sim_ipv6)
     return made
 
 
@@ -103,11 +99,11 @@ def _flow(cell: Cell, index: int) -> LabFlow:
 def _access(scenario: Scenario, slot: int) -> dict[str, Duration]:
     """Addresses of flows with an access delay of their own, both ends and IP versions → the delay."""
     return {
-        address: flow.access_delay
+        one: flow.access_delay
         for index, flow in enumerate(scenario.flows)
         if flow.access_delay.value
-        for third in (slot, 100 + slot)
-        for address in (f"193.167.{third}.{100 + index}", f"fd00:cafe:cafe:{third}::{100 + index}")
+        for side in get_args(Side)
+        for one in address(side, slot, FIRST + index)
     }
 
 

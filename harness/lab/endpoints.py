@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from typing import Any, get_args
 
 from harness.arguments import Given, interop_testcase
+from harness.lab.addresses import FIRST, SIMULATOR, Side, address
 from harness.lab.spec import SERVER_PORT, Host
 from harness.model import ConstantRate, Flow, Path, Poisson, Traffic, UniformGaps
 from harness.outcome import Cell
@@ -70,12 +71,9 @@ def served_size(flow: Flow, path: Path) -> Size:
     if flow.download is not None:
         return flow.download
     assert flow.stop is not None
-    rates = [path.to_client.rate.value]
-    for change in path.changes:
-        side = change.forward if path.terminal == "client" else change.return_
-        rates.append(0 if side is None or side.rate is None else side.rate.value)
     seconds = flow.stop.seconds - flow.start.seconds
-    return Size(math.ceil(max(rates) * seconds / 8 / 10**6 + 1) * 10**6)
+    fastest = max(rate.value for _, rate in path.rates_to_client)
+    return Size(math.ceil(fastest * seconds / 8 / 10**6 + 1) * 10**6)
 
 
 def served_name(flow: Flow, path: Path) -> str:
@@ -85,21 +83,19 @@ def served_name(flow: Flow, path: Path) -> str:
 
 def pair(cell: Cell, given: dict[Role, Given], index: int, slot: int, seed: int) -> tuple[Host, Host]:
     """Client and server of a flow."""
-    number = 100 + index
-    left, right = f"193.167.{slot}.{number}", f"193.167.{100 + slot}.{number}"
-    left6, right6 = f"fd00:cafe:cafe:{slot}::{number}", f"fd00:cafe:cafe:{100 + slot}::{number}"
+    (left, left6), (right, right6) = (address(side, slot, FIRST + index) for side in get_args(Side))
     servers = {"server4": (right,), "server6": (right6,), "server46": (right, right6)}
     clients = {"client4": (left,), "client6": (left6,), "client46": (left, left6)}
     client = Host(
         name=f"client{index}", role="client", flow=index, image=cell.image("client", index).reference,
         ipv4=left, ipv6=left6,
-        hosts={"sim": (f"193.167.{slot}.2",), **servers},
+        hosts={"sim": address("left", slot, SIMULATOR)[:1], **servers},
         environment=_environment(cell, "client", index, given, seed),
     )  # fmt: skip
     server = Host(
         name=f"server{index}", role="server", flow=index, image=cell.image("server", index).reference,
         ipv4=right, ipv6=right6,
-        hosts={"sim": (f"193.167.{100 + slot}.2",), **servers, **clients},
+        hosts={"sim": address("right", slot, SIMULATOR)[:1], **servers, **clients},
         environment=_environment(cell, "server", index, given, seed),
     )  # fmt: skip
     return client, server

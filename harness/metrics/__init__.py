@@ -1,6 +1,6 @@
 """From a finished run's artefacts to measurements and the proof of its link.
 
-A metric is one file in this package with a function marked `@metric` (see `registry`); nothing else changes.
+A metric is one place in this package: a function below its declaration (see `registry`); nothing else changes.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from pathlib import Path
 
 import polars as pl
 
-from harness.metrics.link import prove
+from harness.analysis.view import RunView
 from harness.metrics.observed import observe
-from harness.metrics.registry import Caution, metrics
-from harness.metrics.view import RunView
-from harness.outcome import LinkProof, MeasuredRun, Measurement, Run
+from harness.metrics.proof import prove
+from harness.metrics.registry import Caution, measuring
+from harness.outcome import Absence, LinkProof, MeasuredRun, Measurement, Run
 
 #: Raised whenever a figure would come out differently; runs measured by an older version are measured again.
 VERSION = 10
@@ -25,19 +25,22 @@ def measure(folder: Path, run: Run) -> MeasuredRun:
 
 
 def measure_with_series(folder: Path, run: Run) -> tuple[MeasuredRun, pl.DataFrame | None]:
-    """Measure a run from the artefacts in its folder; its series too (`metrics.series`), if it is of shared flows.
+    """Measure a run from the artefacts in its folder; its series too (`analysis.series`), if it is of shared flows.
 
     Never raises on what it finds there: a missing or damaged artefact costs the metrics that need it, and
     `warnings` says which one it was. A link that cannot be proven is invalid.
     """
     view = RunView(folder, run)
     measurements: list[Measurement] = []
+    absent: list[Absence] = []
     warnings: list[str] = []
-    for name, function in metrics().items():
+    for name, function in measuring().items():
         try:
             for finding in function(view):
                 if isinstance(finding, Caution):
                     warnings.append(finding.text)
+                elif isinstance(finding, Absence):
+                    absent.append(finding)
                 else:
                     measurements.append(finding)
         except Exception as error:  # one artefact's bad data must not cost the others' figures
@@ -52,6 +55,7 @@ def measure_with_series(folder: Path, run: Run) -> tuple[MeasuredRun, pl.DataFra
     measured = MeasuredRun(
         version=VERSION,
         measurements=tuple(measurements),
+        absent=tuple(dict.fromkeys(absent)),
         observed=observed,
         link=link,
         warnings=tuple(dict.fromkeys([*view.problems, *warnings, *cautions])),

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.metrics.registry import Finding, metric
-from harness.metrics.view import RunView
-from harness.outcome import Measurement
+from harness.analysis.view import RunView
+from harness.metrics.kinds import of_transfer
+from harness.metrics.registry import Finding, declare, measures
 from harness.traces.cpu import spent
 
+CPU = {
+    role: declare(
+        f"cpu_{role}", layer="flow", unit="s", better="lower", title=f"CPU time of the {what} during the transfer",
+        formula="difference of the samples around it, half a second apart: a short transfer's includes the start",
+        source="cgroup",
+    )
+    for role, what in (("client", "client"), ("server", "server"), ("sim", "simulator, which serves all flows,"))
+}  # fmt: skip
+RECEIVE_DROPS = declare(
+    "udp_receive_drops", layer="flow", unit="packets", better="lower",
+    title="datagrams dropped at full socket buffers of both endpoints", formula="count",
+    source="UDP RcvbufErrors, /proc/net/snmp",
+)  # fmt: skip
 
-@metric
+
+@measures
 def cpu_time(view: RunView) -> Iterator[Finding]:
-    """cpu_client, cpu_server, cpu_sim (s): CPU time of the container during the transfer.
-
-    Sampled every half second, so a short transfer's value includes the endpoint's start. The simulator serves
-    all flows; its time stands with the first flow.
-    """
+    """Yield CPU time of each container. The simulator serves all flows; its time stands with the first flow."""
     if view.cpu is None:
         return
     for window in view.windows:
@@ -25,13 +35,12 @@ def cpu_time(view: RunView) -> Iterator[Finding]:
         for role, container in names.items():
             used = spent(view.cpu, container, "cpu_ns", window.start_ns, window.transfer.ended_ns)
             if used is not None:
-                name = f"{window.prefix}cpu_{role}"
-                yield Measurement(name=name, value=used / 1e9, unit="s", direction="lower", vantage="cgroup")
+                yield of_transfer(CPU[role], window, used / 1e9, "cgroup")
 
 
-@metric
+@measures
 def receive_drops(view: RunView) -> Iterator[Finding]:
-    """udp_receive_drops: datagrams dropped at full socket buffers of both endpoints (UDP RcvbufErrors)."""
+    """Yield udp_receive_drops."""
     if view.cpu is None:
         return
     for window in view.windows:
@@ -41,5 +50,4 @@ def receive_drops(view: RunView) -> Iterator[Finding]:
         ]
         known = [count for count in counts if count is not None]
         if known:
-            name = f"{window.prefix}udp_receive_drops"
-            yield Measurement(name=name, value=sum(known), unit="1", direction="lower", vantage="cgroup")
+            yield of_transfer(RECEIVE_DROPS, window, sum(known), "cgroup")

@@ -3,26 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import get_args
 
 import numpy as np
 
-from harness.metrics.direction import SIDES
-from harness.metrics.registry import Finding, metric
-from harness.metrics.view import RunView
-from harness.outcome import Measurement
+from harness.analysis.direction import SIDES
+from harness.analysis.view import RunView
+from harness.metric_names import TransferName
+from harness.metrics.kinds import of_transfer
+from harness.metrics.registry import Finding, declare, measures
 from harness.traces.counters import total
 
+_TO = ("to_client", "to_server")
+DROPS = {
+    f"queue_drops_{to}": declare(
+        f"queue_drops_{to}", layer="link", unit="packets", better="lower",
+        title=f"packets {to.replace('_', ' ')} that the bottleneck's queue dropped, being full or by RED's decision",
+        formula="count over all flows, from the start of the first transfer to the end of the last",
+        source="the kernel's counters; CCPerf's total_qdisc_drops_l2",
+    )
+    for to in _TO
+} | {
+    f"loss_drops_{to}": declare(
+        f"loss_drops_{to}", layer="link", unit="packets", better="neutral",
+        title=f"packets {to.replace('_', ' ')} that netem's random loss took",
+        formula="count over all flows, from the start of the first transfer to the end of the last",
+        source="the kernel's counters",
+    )
+    for to in _TO
+}  # fmt: skip
+QUEUE_DELAY = {
+    label: declare(
+        f"queue_delay_{label}_to_client", layer="flow", unit="ms", better="lower",
+        title=f"wait of a transfer's packets at the bottleneck towards the client, {what}",
+        formula="time from one capture to the other, less the asked delay; under jitter the jitter is in it, and after "
+        "a scheduled change the asked delay is that of the moment of leaving",
+        source="both captures",
+    )
+    for label, what in (("p50", "median"), ("p95", "95th percentile"), ("max", "longest"))
+}  # fmt: skip
 
-@metric
+
+@measures
 def drops(view: RunView) -> Iterator[Finding]:
-    """queue_drops_… and loss_drops_… per direction, by the kernel's count, over all flows.
-
-    queue_drops: by the bottleneck's queue (full, or RED's decision); loss_drops: by netem's random loss.
-    """
+    """Yield drops of the queue and of random loss, per direction."""
     counters, lab = view.counters, view.lab
     if counters is None or lab is None:
         return
-    for index, prefix in ((0, ""), (1, "repeat_")):
+    for index, transfer in enumerate(get_args(TransferName)):
         span = view.span(index)
         if span is None:
             continue
@@ -31,18 +59,12 @@ def drops(view: RunView) -> Iterator[Finding]:
             for kind, device in (("queue", asked.device), ("loss", asked.egress)):
                 count = total(counters, device, "drops", *span)
                 if count is not None:
-                    yield Measurement(
-                        name=f"{prefix}{kind}_drops_{direction}", value=count, unit="1",
-                        direction="lower" if kind == "queue" else "neutral", vantage="counters",
-                    )  # fmt: skip
+                    yield DROPS[f"{kind}_drops_{direction}"].of(count, "counters", transfer=transfer)
 
 
-@metric
+@measures
 def queue_delay(view: RunView) -> Iterator[Finding]:
-    """queue_delay_p50/p95/max_to_client (ms): from one capture to the other, less the asked delay.
-
-    Under jitter the jitter is in it. After a scheduled change the asked delay is that of the moment of leaving.
-    """
+    """Yield median, 95th percentile and longest wait."""
     direction = view.directions.get("to_client")
     if direction is None:
         return
@@ -56,7 +78,4 @@ def queue_delay(view: RunView) -> Iterator[Finding]:
             continue
         p50, p95, longest = np.percentile(wait_ms[mine], [50, 95, 100])
         for label, value in (("p50", p50), ("p95", p95), ("max", longest)):
-            yield Measurement(
-                name=f"{window.prefix}queue_delay_{label}_to_client", value=float(value), unit="ms",
-                direction="lower", vantage="both captures",
-            )  # fmt: skip
+            yield of_transfer(QUEUE_DELAY[label], window, value, "both captures")

@@ -4,49 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.metrics.registry import Finding, metric
-from harness.metrics.view import RunView, Window
-from harness.outcome import Measurement
-from harness.traces.qlog import Summary, summarise
+from harness.analysis.connection_traces import traces_of
+from harness.analysis.view import RunView
+from harness.artefacts.window import Window
+from harness.metrics.kinds import of_transfer
+from harness.metrics.registry import Finding, declare, measures
+from harness.traces.qlog import summarise
+
+RETRANSMITTED_SHARE = declare(
+    "retransmitted_share", layer="flow", unit="1", better="lower",
+    title="packets declared lost per packet sent, by the server's own account", formula="lost / sent",
+    source="the server's qlog; RFC 9002 §6.1",
+)  # fmt: skip
 
 
-@metric
+@measures
 def retransmitted_share(view: RunView) -> Iterator[Finding]:
-    """retransmitted_share: packets declared lost per packet sent, by the server's own account.
+    """Yield retransmitted_share.
 
     Absent where the server writes no qlog, or none that names losses although packets were lost on the path.
     """
     for window in view.windows:
-        counts = _summary(view, window)
+        counts = _counts(view, window)
         if counts is None:
             continue
         sent, lost = counts
-        name = f"{window.prefix}retransmitted_share"
         if lost == 0 and _vanished(view, window):
             # Some stacks (quiche) log no losses: a share of nought would be wrong, and a warning per run noise.
             continue
-        yield Measurement(name=name, value=lost / sent, unit="1", direction="lower", vantage="qlog")
+        yield of_transfer(RETRANSMITTED_SHARE, window, lost / sent, "qlog")
 
 
-def _summary(view: RunView, window: Window) -> tuple[int, int] | None:
-    """Packets sent and lost on one transfer's connection; None where no trace tells.
-
-    With several transfers a trace belongs to the one whose client's first Initial packet it names the
-    connection by, or in whose window it starts.
-    """
-    flow = window.transfer.flow
-    found = [summary for path in view.qlogs(flow, "server") if (summary := summarise(path)).sent]
-    if sum(other.transfer.flow == flow for other in view.windows) > 1:
-        found = [summary for summary in found if _belongs(view, window, summary)]
-    return (sum(s.sent for s in found), sum(s.lost for s in found)) if found else None
-
-
-def _belongs(view: RunView, window: Window, summary: Summary) -> bool:
-    if view.left is not None:
-        sent = view.left.between(window.start_ns, window.end_ns, window.transfer.flow, to_client=False)
-        if summary.names(sent.first_destination()):
-            return True
-    return summary.start_ns is not None and window.start_ns <= summary.start_ns < window.end_ns
+def _counts(view: RunView, window: Window) -> tuple[int, int] | None:
+    """Packets sent and lost on one transfer's connection; None where no trace tells."""
+    found = [summary for path in traces_of(view, window, "server") if (summary := summarise(path)).sent]
+    return (sum(one.sent for one in found), sum(one.lost for one in found)) if found else None
 
 
 def _vanished(view: RunView, window: Window) -> bool:

@@ -2,7 +2,7 @@
 
 Zero is the client's first datagram at the simulator's client side (left capture). What arrives is judged by the
 client's file, so it holds for every implementation alike, and by decrypted packets where the file does not tell
-(`metrics.delivery`). A moment is the middle of the two samples of the file's size around it (10 ms apart as a rule),
+(`analysis.delivery`). A moment is the middle of the two samples of the file's size around it (10 ms apart as a rule),
 and there is no interpolation over more than that.
 """
 
@@ -12,31 +12,55 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from harness.metrics.delivery import FILE, WIDE, Delivery, Reached
-from harness.metrics.registry import Caution, Finding, metric
-from harness.metrics.view import RunView
-from harness.outcome import Measurement
+from harness.analysis.delivery import FILE, WIDE, Delivery, Reached
+from harness.analysis.unknown import Unknown
+from harness.analysis.view import RunView
+from harness.artefacts.window import Window
+from harness.metrics.kinds import of_transfer
+from harness.metrics.registry import Caution, Finding, Metric, declare, measures
+from harness.outcome import Absence
+
+_BY_FILE = "the client's file, sampled every 10 ms; decrypted packets of the left capture where it does not tell"
+COMPLETION = declare(
+    "completion", layer="flow", unit="s", better="lower", title="time until the file had its full size",
+    formula="moment - the client's first datagram", source=_BY_FILE,
+)  # fmt: skip
+GOODPUT = declare(
+    "goodput", layer="flow", unit="Mbit/s", better="higher", title="bits of the file per second of its completion",
+    formula="8·size / completion", source="as completion; RFC 5166 §2.1.1",
+)  # fmt: skip
+MILESTONE = declare(
+    "milestone_*", layer="flow", unit="s", better="lower",
+    title="time until the client had that much of the file, for each milestone of the scenario that fits",
+    formula="moment - the client's first datagram", source=_BY_FILE,
+)  # fmt: skip
+FIRST_BYTE = declare(
+    "first_byte", layer="flow", unit="s", better="lower",
+    title="time until the file held the first byte of the response",
+    formula="moment - the client's first datagram", source="the client's file, sampled every 10 ms",
+)  # fmt: skip
+HANDSHAKE = declare(
+    "handshake", layer="flow", unit="s", better="lower", title="time until the client's first visible 1-RTT packet",
+    formula="moment - the client's first datagram", source="left capture; RFC 9001 §5.7, §4.1.1",
+)  # fmt: skip
 
 
-@metric
+@measures
 def completion(view: RunView) -> Iterator[Finding]:
-    """Yield completion (s): until the file had its full size; goodput (Mbit/s): file bits per second of it."""
+    """Yield completion, and goodput, which follows from it."""
     for window in view.windows:
         size = window.transfer.size
         if not window.has_file or not window.transfer.intact or window.transfer.received < size:
             continue
         found = Delivery(view, window).reached(size)
-        yield from _told(f"{window.prefix}completion", found)
+        yield from _told(window, COMPLETION, found)
         if isinstance(found, Reached):
-            yield Measurement(
-                name=f"{window.prefix}goodput", value=8 * size / found.seconds / 1e6, unit="Mbit/s",
-                direction="higher", vantage=found.vantage,
-            )  # fmt: skip
+            yield of_transfer(GOODPUT, window, 8 * size / found.seconds / 1e6, found.vantage)
 
 
-@metric
+@measures
 def milestones(view: RunView) -> Iterator[Finding]:
-    """milestone_2MB … (s): until the client had that much, for each milestone of the scenario that fits."""
+    """Yield milestone_2MB and so on."""
     for window in view.windows:
         delivery = Delivery(view, window)
         if delivery.growth is None or not window.has_file:
@@ -44,33 +68,32 @@ def milestones(view: RunView) -> Iterator[Finding]:
         for milestone in view.run.cell.scenario.milestones:
             size = milestone.bytes
             if size <= window.transfer.size and (delivery.growth.size >= size).any():
-                yield from _told(f"{window.prefix}milestone_{milestone.label()}", delivery.reached(size))
+                yield from _told(window, MILESTONE, delivery.reached(size), milestone.label())
 
 
-def _told(name: str, found: Reached | Caution) -> Iterator[Finding]:
-    """A time as a measurement, with a word where it is known loosely; or why it is left out."""
-    if isinstance(found, Caution):
-        yield Caution(f"{name} is left out: {found.text}")
+def _told(window: Window, metric: Metric, found: Reached | Unknown, star: str = "") -> Iterator[Finding]:
+    """A time as a measurement, with a word where it is known loosely; or why it is absent."""
+    name = metric.name.replace("*", star)
+    if isinstance(found, Unknown):
+        yield Absence(metric=name, flows=(window.transfer.flow,), transfer=window.name, why=found.text)
         return
     if found.gap_ns > WIDE:
-        yield Caution(f"{name} is known to ±{found.gap_ns / 2e6:.0f} ms only")
-    yield Measurement(name=name, value=found.seconds, unit="s", direction="lower", vantage=found.vantage)
+        yield Caution(f"{window.called(name)} is known to ±{found.gap_ns / 2e6:.0f} ms only")
+    yield of_transfer(metric, window, found.seconds, found.vantage, star)
 
 
-@metric
+@measures
 def first_byte(view: RunView) -> Iterator[Finding]:
-    """first_byte (s): until the file held the first byte of the response."""
+    """Yield first_byte."""
     for window in view.windows:
         found = Delivery(view, window).written(1)
-        if not isinstance(found, Caution) and window.zero_ns is not None:
-            seconds = (found.middle_ns - window.zero_ns) / 1e9
-            name = f"{window.prefix}first_byte"
-            yield Measurement(name=name, value=seconds, unit="s", direction="lower", vantage=FILE)
+        if not isinstance(found, Unknown) and window.zero_ns is not None:
+            yield of_transfer(FIRST_BYTE, window, (found.middle_ns - window.zero_ns) / 1e9, FILE)
 
 
-@metric
+@measures
 def handshake(view: RunView) -> Iterator[Finding]:
-    """Yield handshake (s): until the client's first visible 1-RTT packet.
+    """Yield handshake.
 
     A client may send 1-RTT packets once it has the server's Finished (RFC 9001 §5.7, §4.1.1), and all but the
     laziest do at once: the request or an acknowledgement. It is what an observer can see of the handshake's
@@ -85,6 +108,4 @@ def handshake(view: RunView) -> Iterator[Finding]:
         sent = view.left.between(window.start_ns, window.end_ns, window.transfer.flow, to_client=False)
         protected = np.flatnonzero(sent.one_rtt)
         if len(protected):
-            seconds = (int(sent.t_ns[protected[0]]) - window.zero_ns) / 1e9
-            name = f"{window.prefix}handshake"
-            yield Measurement(name=name, value=seconds, unit="s", direction="lower", vantage="left capture")
+            yield of_transfer(HANDSHAKE, window, (int(sent.t_ns[protected[0]]) - window.zero_ns) / 1e9, "left capture")

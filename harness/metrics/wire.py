@@ -4,11 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.metrics.registry import Caution, Finding, metric
-from harness.metrics.view import RunView, Window
-from harness.outcome import Measurement
+from harness.analysis.connection import Connection
+from harness.analysis.view import RunView
+from harness.artefacts.window import Window
+from harness.metrics.kinds import of_transfer
+from harness.metrics.registry import Caution, Finding, declare, measures
 from harness.traces.capture import Capture
 from harness.traces.quic import Form
+
+WIRE = {
+    to: declare(
+        f"wire_{to}", layer="flow", unit="B", better="lower",
+        title=f"bytes of the frames {to.replace('_', ' ')}, with their Ethernet header, as they entered the simulator",
+        formula="Σ length", source=f"{side} capture",
+    )
+    for to, side in (("to_client", "right"), ("to_server", "left"))
+}  # fmt: skip
+PACKETS = {
+    to: declare(
+        f"packets_{to}", layer="flow", unit="packets", better="lower",
+        title=f"datagrams, or segments of TCP, {to.replace('_', ' ')}, as they entered the simulator",
+        formula="count", source=f"{side} capture",
+    )
+    for to, side in (("to_client", "right"), ("to_server", "left"))
+}  # fmt: skip
+ACK_PACKETS = declare(
+    "ack_packets", layer="flow", unit="packets", better="lower",
+    title="the client's datagrams with a short header; in a download nearly all are acknowledgements",
+    formula="count", source="left capture",
+)  # fmt: skip
+ACK_RATIO = declare(
+    "ack_ratio", layer="flow", unit="1", better="neutral",
+    title="the server's datagrams with a short header per such datagram of the client's",
+    formula="count / ack_packets", source="both captures; RFC 9000 §13.2.2",
+)  # fmt: skip
+ZERO_RTT = declare(
+    "zero_rtt", layer="flow", unit="1", better="higher",
+    title="whether the client sent 0-RTT packets when it came back, 1 or 0", formula="1 where it did",
+    source="left capture; RFC 9001 §4.6",
+)  # fmt: skip
 
 
 def _sent(view: RunView, window: Window, to_client: bool) -> Capture | None:
@@ -19,46 +53,36 @@ def _sent(view: RunView, window: Window, to_client: bool) -> Capture | None:
     return side.between(window.start_ns, window.end_ns, window.transfer.flow, to_client)
 
 
-@metric
+@measures
 def volume(view: RunView) -> Iterator[Finding]:
-    """wire_to_client, wire_to_server (B): frames with their Ethernet header as they entered the simulator.
-
-    packets_to_client, packets_to_server: how many datagrams, or segments of TCP, that were.
-    """
+    """Yield bytes and packets of each direction."""
     for window in view.windows:
         for direction, to_client, side in (("to_client", True, "right"), ("to_server", False, "left")):
             sent = _sent(view, window, to_client)
             if sent is None:
                 continue
             vantage = f"{side} capture"
-            name = f"{window.prefix}wire_{direction}"
-            yield Measurement(name=name, value=float(sent.length.sum()), unit="B", direction="lower", vantage=vantage)
-            name = f"{window.prefix}packets_{direction}"
-            yield Measurement(name=name, value=len(sent), unit="1", direction="lower", vantage=vantage)
+            yield of_transfer(WIRE[direction], window, sent.length.sum(), vantage)
+            yield of_transfer(PACKETS[direction], window, len(sent), vantage)
 
 
-@metric
+@measures
 def acknowledgements(view: RunView) -> Iterator[Finding]:
-    """ack_packets: the client's datagrams with a short header; in a download nearly all are acknowledgements.
-
-    ack_ratio: the server's short-header datagrams per such datagram (RFC 9000 §13.2.2).
-    """
+    """Yield ack_packets and ack_ratio, of QUIC."""
     for window in view.windows:
         down, up = _sent(view, window, True), _sent(view, window, False)
         if window.flow.kind != "quic" or down is None or up is None:
             continue
         acks = int((up.form == Form.SHORT).sum())
-        name = f"{window.prefix}ack_packets"
-        yield Measurement(name=name, value=acks, unit="1", direction="lower", vantage="left capture")
+        yield of_transfer(ACK_PACKETS, window, acks, "left capture")
         if acks:
             ratio = int((down.form == Form.SHORT).sum()) / acks
-            name = f"{window.prefix}ack_ratio"
-            yield Measurement(name=name, value=ratio, unit="1", vantage="both captures")
+            yield of_transfer(ACK_RATIO, window, ratio, "both captures")
 
 
-@metric
+@measures
 def zero_rtt(view: RunView) -> Iterator[Finding]:
-    """repeat_zero_rtt (1 or 0): whether the client sent 0-RTT packets when it came back (RFC 9001 §4.6).
+    """Yield zero_rtt of repeats.
 
     A 0-RTT packet coalesced behind the Initial packet counts too, unless something follows the Initial packet
     of the first connection as well, which had no ticket: then it is padding.
@@ -71,22 +95,11 @@ def zero_rtt(view: RunView) -> Iterator[Finding]:
             continue
         plain = bool((sent.form == Form.ZERO_RTT).any())
         first = next((w for w in view.windows if w.transfer.flow == window.transfer.flow), window)
-        behind = _behind_initial(view, window) and not _behind_initial(view, first)
-        name = f"{window.prefix}zero_rtt"
-        yield Measurement(name=name, value=float(plain or behind), unit="1", direction="higher", vantage="left capture")
+        behind = Connection(view, window).behind_initial() and not Connection(view, first).behind_initial()
+        yield of_transfer(ZERO_RTT, window, bool(plain or behind), "left capture")
 
 
-def _behind_initial(view: RunView, window: Window) -> bool:
-    """Whether something follows an Initial packet in the client's flight before the server's first answer."""
-    if view.left is None:
-        return False
-    sent = view.left.between(window.start_ns, window.end_ns, window.transfer.flow, to_client=False)
-    answers = view.left.between(window.start_ns, window.end_ns, window.transfer.flow, to_client=True)
-    flight = sent.t_ns < answers.t_ns[0] if len(answers) else sent.t_ns >= 0
-    return bool(sent.after_initial[flight].any())
-
-
-@metric
+@measures
 def cut_short(view: RunView) -> Iterator[Finding]:
     """No figure, only a caution: a capture that was cut short undercounts."""
     for side, capture in (("left", view.left), ("right", view.right)):

@@ -184,3 +184,21 @@ class Path(Part):
     def to_server(self) -> Link:
         """The direction client to server."""
         return self.return_ if self.terminal == "client" else self.forward
+
+    def change_to_client(self, change: Change) -> LinkChange | None:
+        """What a change does to the direction server to client."""
+        return change.forward if self.terminal == "client" else change.return_
+
+    def change_to_server(self, change: Change) -> LinkChange | None:
+        """What a change does to the direction client to server."""
+        return change.return_ if self.terminal == "client" else change.forward
+
+    @property
+    def rates_to_client(self) -> tuple[tuple[Duration, Rate], ...]:
+        """(since, rate) of the direction server to client: from the first datagram on, and from each change of it."""
+        steps = [(Duration(0), self.to_client.rate)]
+        for change in self.changes:
+            side = self.change_to_client(change)
+            if side is not None and side.rate is not None:
+                steps.append((change.at, side.rate))
+        return tuple(steps)

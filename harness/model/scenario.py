@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from harness.metric_names import MetricName
 from harness.model.flow import Flow
 from harness.model.objective import Objective
 from harness.model.part import NAME, Part
@@ -68,10 +69,10 @@ class Scenario(Part):
     def _consistent(self) -> Self:
         known = {f"milestone_{size.label()}" for size in self.milestones_within()}
         for objective in self.objectives:
-            base = objective.metric.removeprefix("repeat_")
-            if base.startswith("milestone_") and base not in known:
+            name = MetricName.parse(objective.metric)
+            if name.metric.startswith("milestone_") and name.metric not in known:
                 raise ValueError(f"objective on {objective.metric}, but the milestones are {', '.join(sorted(known))}")
-            if objective.metric.startswith("repeat_") and all(flow.repeat_after is None for flow in self.flows):
+            if name.transfer == "repeat" and all(flow.repeat_after is None for flow in self.flows):
                 raise ValueError(f"objective on {objective.metric}, but no flow has repeat_after")
         delays = {flow.access_delay for flow in self.flows} - {Duration(0)}
         if len(delays) > MAXIMUM_ACCESS_DELAYS:
@@ -85,6 +86,11 @@ class Scenario(Part):
         """The milestones that the largest of the files has."""
         sizes = [flow.file for flow in self.flows if flow.file is not None]
         return [size for size in self.milestones if sizes and size <= max(sizes)]
+
+    @property
+    def has_series(self) -> bool:
+        """Whether its runs are measured over time too: several flows, or one without a file to download to its end."""
+        return len(self.flows) > 1 or any(flow.file is None for flow in self.flows)
 
     @property
     def open_roles(self) -> set[Role]:

@@ -56,7 +56,12 @@ def burst_bytes(link: Link, server: Server) -> int | None:
         return link.burst.bytes
     if server == "serial":
         return None
-    return max(2 * FRAME, math.ceil(link.rate.value * WAKE_UP / 8))
+    return default_bucket(link.rate.value, WAKE_UP)
+
+
+def default_bucket(rate_bps: int, wake_up: float) -> int:
+    """Bytes of a token bucket that nobody asked for: two frames, or what passes in `wake_up` s, whichever is more."""
+    return max(2 * FRAME, math.ceil(rate_bps * wake_up / 8))
 
 
 def bucket_share(link: Link, burst: int, rtt: Duration) -> float:
@@ -96,12 +101,7 @@ def curve_rate(rate: Rate) -> int:
 
 def _rate_steps(path: Path) -> list[tuple[float, float]]:
     """(since, bit/s) of the direction server to client, from the first datagram on."""
-    steps = [(0.0, float(path.to_client.rate.value))]
-    for change in path.changes:
-        link = change.forward if path.terminal == "client" else change.return_
-        if link is not None and link.rate is not None:
-            steps.append((change.at.seconds, float(link.rate.value)))
-    return steps
+    return [(since.seconds, float(rate.value)) for since, rate in path.rates_to_client]
 
 
 def _time_to_carry(bits: float, start: float, steps: list[tuple[float, float]]) -> float:

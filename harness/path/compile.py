@@ -140,10 +140,10 @@ def inexpressible(path: Path) -> str:
 
 def _states(path: Path, name: str) -> list[Link]:
     """One direction of the link, at first and after each change."""
-    towards_terminal = (name == "to_client") == (path.terminal == "client")
     states = [path.to_client if name == "to_client" else path.to_server]
     for change in path.changes:
-        states.append(_apply(states[-1], change.forward if towards_terminal else change.return_))
+        side = path.change_to_client(change) if name == "to_client" else path.change_to_server(change)
+        states.append(_apply(states[-1], side))
     return states
 
 

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from harness.model import Scenario
 from harness.results import CellResult
 
 
-def is_shared(scenario: Scenario) -> bool:
-    """Whether its runs have series (`metrics.view`): several flows, or one that is cut off.
+def with_figures(results: Iterable[CellResult]) -> list[CellResult]:
+    """Those of these cells that `harness run` draws: with series, and with a stored run.
 
     One download to its end has its milestones and times in the tables, and at most its mean operating point to draw.
     """
-    return len(scenario.flows) > 1 or any(flow.stop is not None for flow in scenario.flows)
-
-
-def with_figures(results: Iterable[CellResult]) -> list[CellResult]:
-    """Those of these cells that `harness run` draws: shared, and with a stored run."""
-    return [result for result in results if result.runs and is_shared(result.cell.scenario)]
+    return [result for result in results if result.runs and result.cell.scenario.has_series]

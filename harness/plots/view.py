@@ -9,12 +9,12 @@ from functools import cached_property
 
 import polars as pl
 
+from harness.analysis.series import BOTTLENECK
+from harness.analysis.series.grid import BIN
 from harness.lab import flow_label
-from harness.metrics.series import BOTTLENECK
-from harness.metrics.series.grid import BIN
 from harness.model import FRAME_HEADER, DropTail, Link, Red
 from harness.model import Path as EmulatedPath
-from harness.outcome import MeasuredRun, Run, flow_prefix
+from harness.outcome import MeasuredRun, Run
 from harness.plots.theme import Look, look
 
 #: Length of a detail, s, unless the path is so long that this is less than `_ROUND_TRIPS` round trips.
@@ -46,7 +46,7 @@ class Drawn:
     run: Run
     measured: MeasuredRun | None
     series: pl.DataFrame | None
-    """flow, name, t, value (see `harness.metrics.series`); None where the run has none."""
+    """flow, name, t, value (see `harness.analysis.series`); None where the run has none."""
     span: tuple[float, float] | None = None
     """What to show of a detail (s); chosen where it is not given."""
 
@@ -155,7 +155,7 @@ class Drawn:
         """What was measured of a flow; None where it was not."""
         if self.measured is None:
             return None
-        return self.measured.value(flow_prefix(flow.index, len(self.flows)) + name)
+        return self.measured.value(name, flow.index)
 
     def network(self, name: str) -> float | None:
         """What was measured of all flows together; None where it was not."""
@@ -168,11 +168,7 @@ class Drawn:
         """Layer-2 rate of the bottleneck, Mbit/s: t from which it holds, value; as measured, else as asked for."""
         found = self.of_bottleneck("capacity").select("t", "value")
         if found.is_empty():
-            steps = [(0.0, self.link.rate.value / 1e6)]
-            for change in self.path.changes:
-                side = change.forward if self.path.terminal == "client" else change.return_
-                if side is not None and side.rate is not None:
-                    steps.append((change.at.seconds, side.rate.value / 1e6))
+            steps = [(since.seconds, rate.value / 1e6) for since, rate in self.path.rates_to_client]
             found = pl.DataFrame(steps, schema={"t": pl.Float64, "value": pl.Float64}, orient="row")
         found = found.filter(pl.col("t") < self.end)
         return pl.concat([found, found.tail(1).with_columns(t=pl.lit(self.end))])

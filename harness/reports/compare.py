@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from harness.metric_names import MetricName
 from harness.model import Scenario
-from harness.outcome import Direction, EngineName
+from harness.outcome import Better, EngineName
 from harness.parameters import ParameterValue
 from harness.path.arithmetic import bucket_share
 from harness.reports.compare_figures import CpuRole, CpuUse, Side, cores_of, cpu_of, difference_of, kind_of, side_of
@@ -61,7 +62,7 @@ class Comparison:
     metric: str
     unit: str
     """Unit of both intervals; empty where it is unknown, because neither engine measured the metric."""
-    direction: Direction
+    direction: Better
     """Whether higher or lower values are better."""
     compose: Side | None
     virtual: Side | None
@@ -89,8 +90,12 @@ def default_metrics(scenario: Scenario) -> list[str]:
     first = scenario.flows[0]
     if first.file is None:
         return []
-    milestones = [f"milestone_{size.label()}" for size in scenario.milestones if size < first.file]
-    return [*milestones, "completion", *(["repeat_completion"] if first.repeat_after is not None else [])]
+    milestones = [
+        MetricName(f"milestone_{size.label()}", 0, "first") for size in scenario.milestones if size < first.file
+    ]
+    repeat = [MetricName("completion", 0, "repeat")] if first.repeat_after is not None else []
+    names = [*milestones, MetricName("completion", 0, "first"), *repeat]
+    return [name.text(len(scenario.flows)) for name in names]
 
 
 def comparisons(

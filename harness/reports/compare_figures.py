@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.outcome import Direction, EngineName, Interval, MeasuredRun, Run, Transfer, proven_outcome
+from harness.metric_names import MetricName
+from harness.metrics.registry import find, unit_of
+from harness.outcome import Better, EngineName, Interval, MeasuredRun, Run, Transfer, proven_outcome
 from harness.results import CellResult
 from harness.stats import interval
 
 CpuRole = Literal["client", "server", "sim"]
 ROLES: tuple[CpuRole, ...] = ("client", "server", "sim")
-
-#: Which transfer a metric is of, and its name (see `harness.metrics.view.Window.prefix`).
-_NAME = re.compile(r"(?P<prefix>(?:flow(?P<flow>\d+)_)?(?P<repeat>repeat_)?)(?P<base>.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -57,16 +55,21 @@ def _counted(result: CellResult) -> Iterator[tuple[Run, MeasuredRun]]:
             yield run, measured
 
 
-def _split(metric: str) -> tuple[str, tuple[int, int], str]:
-    """Prefix, (flow, index) of the transfer, and the name without prefix."""
-    match = _NAME.fullmatch(metric)
-    assert match is not None, "every part may be empty"
-    return match["prefix"], (int(match["flow"] or 0), int(match["repeat"] is not None)), match["base"]
+def _beside(metric: str, other: str) -> MetricName:
+    """Another metric of the transfer that a metric is of."""
+    name = MetricName.parse(metric)
+    return MetricName(other, name.flow or 0, name.transfer or "first")
 
 
 def _transfer(run: Run, metric: str) -> Transfer | None:
-    place = _split(metric)[1]
+    name = MetricName.parse(metric)
+    place = name.flow or 0, int(name.transfer == "repeat")
     return next((item for item in run.transfers if (item.flow, item.index) == place), None)
+
+
+def _value(run: Run, measured: MeasuredRun, metric: str) -> float | None:
+    found = measured.written(metric, len(run.cell.scenario.flows))
+    return None if found is None else found.value
 
 
 def side_of(result: CellResult | None, metric: str) -> Side | None:
@@ -77,9 +80,9 @@ def side_of(result: CellResult | None, metric: str) -> Side | None:
     values = [
         math.inf if value is None else value
         for run, measured in counted
-        if (value := measured.value(metric)) is not None or _never_reached(run, metric)
+        if (value := _value(run, measured, metric)) is not None or _never_reached(run, metric)
     ]
-    drops = [measured.value(f"{_split(metric)[0]}udp_receive_drops") for _, measured in counted]
+    drops = [measured.value(*_beside(metric, "udp_receive_drops")) for _, measured in counted]
     return Side(
         engine=result.cell.engine, key=result.cell.key, outcomes=result.outcomes, counted=len(counted),
         interval=interval(values) if values else None, receive_drops=_median(drops),
@@ -99,12 +102,12 @@ def _never_reached(run: Run, metric: str) -> bool:
     if transfer is None:
         return True
     sizes = {f"milestone_{size.label()}": size.bytes for size in run.cell.scenario.milestones}
-    return transfer.received < sizes.get(_split(metric)[2], transfer.size)
+    return transfer.received < sizes.get(MetricName.parse(metric).metric, transfer.size)
 
 
 def _is_time(metric: str) -> bool:
     """Whether it is a time at which a part of the file had come."""
-    name = _split(metric)[2]
+    name = MetricName.parse(metric).metric
     return name == "completion" or name.startswith("milestone_")
 
 
@@ -115,13 +118,13 @@ def difference_of(real: float, virtual: float) -> float:
     return math.copysign(math.inf, virtual) if real == 0 else virtual / real - 1
 
 
-def kind_of(results: Iterable[CellResult], metric: str) -> tuple[str, Direction]:
-    """Unit and direction of a metric."""
+def kind_of(results: Iterable[CellResult], metric: str) -> tuple[str, Better]:
+    """Unit and direction of a metric; an empty unit where nobody has it."""
     for result in results:
-        for measurement in result.measurements.get(metric, []):
-            return measurement.unit, measurement.direction
-    # Where no run got so far, the times are still known to be times.
-    return ("s", "lower") if _is_time(metric) else ("", "neutral")
+        for measurement in result.written.get(metric, []):
+            return unit_of(measurement), measurement.direction
+    one = find(MetricName.parse(metric).metric)
+    return ("", "neutral") if one is None else (one.unit, one.better)
 
 
 def _median(values: Iterable[float | None]) -> float | None:
@@ -131,13 +134,12 @@ def _median(values: Iterable[float | None]) -> float | None:
 
 def cpu_of(result: CellResult, metric: str) -> dict[CpuRole, CpuUse]:
     """CPU use during the metric's transfer. The simulator's stands with the first flow."""
-    prefix = _split(metric)[0]
     found: dict[CpuRole, CpuUse] = {}
     for role in ROLES:
         spent = [
             (used, used / seconds)
             for run, measured in _counted(result)
-            if (used := measured.value(f"{prefix}cpu_{role}")) is not None
+            if (used := measured.value(*_beside(metric, f"cpu_{role}"))) is not None
             and (seconds := _seconds(run, measured, metric)) is not None
         ]
         if spent:
@@ -149,7 +151,7 @@ def cpu_of(result: CellResult, metric: str) -> dict[CpuRole, CpuUse]:
 
 def _seconds(run: Run, measured: MeasuredRun, metric: str) -> float | None:
     """How long the metric's transfer took; the client's life where it never completed."""
-    completion = measured.value(f"{_split(metric)[0]}completion")
+    completion = measured.value(*_beside(metric, "completion"))
     if completion is not None:
         return completion
     transfer = _transfer(run, metric)

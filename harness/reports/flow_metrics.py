@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,33 +9,26 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.lab import flow_label
-from harness.outcome import Interval, flow_prefix
+from harness.metric_names import MetricName
+from harness.metrics.registry import Layer, declared, unit_of
+from harness.outcome import Interval
 from harness.reports.markdown import line
 from harness.results import CellResult
 from harness.text import counted
 
-#: Rows of the tables in their order: (metric, unit). What no run has is left out.
-FLOW = (
-    ("mean_throughput", "Mbit/s"), ("mean_throughput_l7", "Mbit/s"), ("mean_sending_rate", "Mbit/s"),
-    ("mean_sending_rate_l7", "Mbit/s"), ("mean_delivery_rate", "Mbit/s"), ("flow_completion_time", "s"),
-    ("mean_cwnd", "packets"), ("mean_in_flight", "packets"), ("mean_srtt", "ms"), ("mean_est_queue_delay", "ms"),
-    ("mean_one_way_delay", "ms"), ("mean_idt", "ms"), ("mean_recovery_time", "ms"), ("retransmissions", "packets"),
-    ("timeouts", ""), ("cov_throughput", ""), ("cov_in_flight", ""), ("network_power", "Mbit/s²"),
-    ("utilisation_bandwidth", ""), ("utilisation_bdp", ""), ("utility_pf", ""), ("utility_mpdf", ""),
+#: The order of rows, which is CCPerf's. A metric that is not here stands below those that are.
+ORDER = (
+    "mean_throughput", "mean_throughput_l7", "mean_sending_rate", "mean_sending_rate_l7", "mean_delivery_rate",
+    "flow_completion_time", "mean_cwnd", "mean_in_flight", "mean_srtt", "mean_est_queue_delay", "mean_one_way_delay",
+    "mean_idt", "mean_recovery_time", "retransmissions", "timeouts", "cov_throughput", "cov_in_flight", "network_power",
+    "utilisation_bandwidth", "utilisation_bdp", "utility_pf", "utility_mpdf",
+    "mean_queue_length", "mean_queue_packets", "mean_queue_delay", "mean_link_rate", "queue_drops_to_client",
+    "early_drops_to_client", "limit_drops_to_client", "drop_rate",
+    "agg_throughput", "agg_sending_rate", "agg_in_flight", "agg_utilisation_bandwidth", "agg_utilisation_bdp",
+    "agg_utility_pf", "agg_utility_mpdf", "jain_samples", "jain_means", "jain_samples_responsive",
+    "jain_means_responsive", "entropy_samples", "entropy_means", "product_samples", "product_means", "jain_shared",
+    "utilisation_shared",
 )  # fmt: skip
-LINK = (
-    ("mean_queue_length", "B"), ("mean_queue_packets", "packets"), ("mean_queue_delay", "ms"),
-    ("mean_link_rate", "Mbit/s"), ("queue_drops_to_client", "packets"), ("early_drops_to_client", "packets"),
-    ("limit_drops_to_client", "packets"), ("drop_rate", ""),
-)  # fmt: skip
-NETWORK = (
-    ("agg_throughput", "Mbit/s"), ("agg_sending_rate", "Mbit/s"), ("agg_in_flight", "packets"),
-    ("agg_utilisation_bandwidth", ""), ("agg_utilisation_bdp", ""), ("agg_utility_pf", ""), ("agg_utility_mpdf", ""),
-    ("jain_samples", ""), ("jain_means", ""), ("jain_samples_responsive", ""), ("jain_means_responsive", ""),
-    ("entropy_samples", ""), ("entropy_means", ""), ("product_samples", ""), ("product_means", ""),
-    ("jain_shared", ""), ("utilisation_shared", ""),
-)  # fmt: skip
-_PHASE = re.compile(r"phase(\d+)_(?:flow(\d+)_throughput|jain)")
 
 
 @dataclass(frozen=True)
@@ -53,41 +45,51 @@ def tables(result: CellResult) -> list[MetricTable]:
     """The tables of a cell; those without rows are left out."""
     scenario = result.cell.scenario
     flows = range(len(scenario.flows))
-    prefixes = [flow_prefix(index, len(flows)) for index in flows]
     labels = tuple(f"{index} {flow_label(result.cell, index)}" for index in flows)
     made = [
-        _table(result, "Flow metrics", labels, FLOW, prefixes),
-        _table(result, "Link metrics", ("bottleneck",), LINK, [""]),
-        _table(result, "Network metrics", ("network",), NETWORK, [""]),
+        _table(result, "Flow metrics", labels, "flow", flows),
+        _table(result, "Link metrics", ("bottleneck",), "link", [None]),
+        _table(result, "Network metrics", ("network",), "network", [None]),
         _phases(result, labels),
     ]
     return [table for table in made if table.rows]
 
 
 def _table(
-    result: CellResult, title: str, columns: tuple[str, ...], known: Sequence[tuple[str, str]], prefixes: Sequence[str]
+    result: CellResult, title: str, columns: tuple[str, ...], layer: Layer, of: Sequence[int | None]
 ) -> MetricTable:
-    rows = []
-    for name, unit in known:
-        values = tuple(result.interval(f"{prefix}{name}") for prefix in prefixes)
-        if any(value is not None for value in values):
-            rows.append((name, unit, values))
+    units = {name.metric: unit_of(found[0]) for name, found in result.measurements.items() if _has_row(name)}
+    known = {name: one for name, one in declared().items() if one.layer == layer and name in units}
+    first, rest = (name for name in ORDER if name in known), (name for name in known if name not in ORDER)
+    rows = [(name, units[name], tuple(result.interval(name, flow) for flow in of)) for name in (*first, *rest)]
     return MetricTable(title, columns, tuple(rows))
+
+
+def _has_row(name: MetricName) -> bool:
+    """Whether it is of a flow, the link or the network as a whole; single transfers have tables of their own."""
+    return name.phase is None and (name.transfer is None or name.metric in ORDER)
 
 
 def _phases(result: CellResult, labels: tuple[str, ...]) -> MetricTable:
     """Shares while the same flows with congestion control are active, and Jain's index of them."""
-    numbers = sorted({int(match[1]) for name in result.measurements if (match := _PHASE.fullmatch(name))})
+    numbers = sorted({name.phase for name in result.measurements if name.phase is not None})
     rows = []
     for number in numbers:
-        shares = [result.interval(f"phase{number}_flow{flow}_throughput") for flow in range(len(labels))]
-        rows.append((f"phase {number}", "Mbit/s", (*shares, result.interval(f"phase{number}_jain"))))
+        shares = [result.interval("throughput", flow, phase=number) for flow in range(len(labels))]
+        rows.append(
+            (f"phase {number}", declared()["throughput"].unit, (*shares, result.interval("jain", phase=number)))
+        )
     return MetricTable("Throughput by phase", (*labels, "Jain"), tuple(rows))
 
 
 def number(value: float) -> str:
     """A number with three significant digits at least."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def shown_unit(unit: str) -> str:
+    """A unit in a table; nothing for a number."""
+    return "" if unit == "1" else unit
 
 
 def text(span: Interval | None) -> str:
@@ -132,7 +134,7 @@ def markdown(results: Sequence[CellResult]) -> str:
             lines += [
                 line([f"{table.title}", "unit", *table.columns]),
                 line(["---", "---", *["---:"] * len(table.columns)]),
-                *(line([f"`{name}`", unit, *map(text, values)]) for name, unit, values in table.rows),
+                *(line([f"`{name}`", shown_unit(unit), *map(text, values)]) for name, unit, values in table.rows),
                 "",
             ]
         if made and (reasons := absences(result)):
@@ -153,7 +155,7 @@ def show(results: Sequence[CellResult], console: Console) -> None:
             for column in table.columns:
                 view.add_column(column, justify="right")
             for name, unit, values in table.rows:
-                view.add_row(name, unit, *map(text, values))
+                view.add_row(name, shown_unit(unit), *map(text, values))
             console.print(view)
         for reason in absences(result) if made else ():
             console.print(reason, markup=False)

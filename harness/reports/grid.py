@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from harness.metric_names import MetricName
 from harness.reports import by_scenario
 from harness.reports.parameters import asked
 from harness.reports.table import SYMBOLS
@@ -15,12 +16,12 @@ from harness.results import CellResult
 from harness.standing import marked, note
 
 #: What a pair's figure is.
-METRIC = "completion"
+METRIC = MetricName("completion", 0, "first")
 
 
 def _entry(result: CellResult) -> str:
     """Median seconds to the last byte, else the reason code of the verdict."""
-    span = result.interval(METRIC)
+    span = result.interval(*METRIC)
     if span is not None and "completed" in result.outcomes:
         return f"{span.median:.2f}"
     return result.verdict.reason

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from harness.absences import warnings
+from harness.metrics.registry import unit_of
 from harness.model import Scenario
 from harness.outcome import LinkProof
 from harness.plan import PlannedRun
@@ -32,11 +34,11 @@ def _link(result: CellResult) -> dict[str, Any]:
 
 def _cell(result: CellResult) -> dict[str, Any]:
     measurements: dict[str, Any] = {}
-    for name, values in result.measurements.items():
-        span = result.interval(name)
+    for name, values in result.written.items():
+        span = result.interval(*values[0].named)
         assert span is not None
         measurements[name] = {
-            "unit": values[0].unit,
+            "unit": unit_of(values[0]),
             "direction": values[0].direction,
             "vantage": values[0].vantage,
             "values": [item.value for item in values],
@@ -72,13 +74,7 @@ def _cell(result: CellResult) -> dict[str, Any]:
         ],
         "measurements": measurements,
         "link": _link(result),
-        "warnings": sorted(
-            {
-                text
-                for run, measured in result.runs
-                for text in (*run.warnings, *(measured.warnings if measured else ()))
-            }
-        ),
+        "warnings": warnings(result.runs, flows_too=True),
         "evidence": list(result.verdict.evidence),
         "reproduction": result.reproduction,
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from harness.metrics.registry import declared
 from harness.reports import by_scenario, effort, effort_of
 from harness.reports.parameters import asked
 from harness.reports.resumed import footnotes, marked, seed_of
@@ -33,7 +34,7 @@ def scenario_markdown(results: Sequence[CellResult]) -> str:
                 *(f"`{name}`" for name in parameters.varied),
                 *("client → server", "verdict", "n"),
                 *(heading.removesuffix(" s") for _, heading in made),
-                "Mbit/s",
+                declared()["goodput"].unit,
             ]
         ),
         line([*["---:"] * len(parameters.varied), "---", "---", *["---:"] * (len(made) + 2)]),
@@ -41,7 +42,7 @@ def scenario_markdown(results: Sequence[CellResult]) -> str:
     for result in results:
         symbol, _ = SYMBOLS[result.verdict.status]
         seed = seed_of(result.cell)
-        goodput = result.interval("goodput")
+        goodput = result.interval("goodput", 0, "first")
         lines.append(
             line(
                 [
@@ -49,12 +50,12 @@ def scenario_markdown(results: Sequence[CellResult]) -> str:
                     marked_old(f"{result.cell.client.name} → {result.cell.server.name}", result),
                     f"{symbol} {result.verdict.status}",
                     str(result.outcomes.get("completed", 0)),
-                    *(marked(interval_text(result.interval(metric)), metric, seed) for metric, _ in made),
+                    *(marked(interval_text(result.interval(*name)), name, seed) for name, _ in made),
                     "–" if goodput is None else f"{goodput.median:.1f}",
                 ]
             )
         )
-    for name, texts in reference_lines([result.cell for result in results], [metric for metric, _ in made]):
+    for name, texts in reference_lines([result.cell for result in results], [name for name, _ in made]):
         blank = [""] * len(parameters.varied)
         lines.append(line([*blank, f"*{name}*", "", "", *(text.removeprefix("≤ ") for text in texts), ""]))
     for text in (*footnotes(results), note(results)):

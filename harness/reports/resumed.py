@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from harness.metric_names import MetricName
 from harness.model import Flow
 from harness.outcome import Cell
 from harness.results import CellResult
@@ -49,9 +50,9 @@ def _seed(cell: Cell, number: int, flow: Flow) -> Seed | None:
     return Seed(server.name, str(value), asked is not None)
 
 
-def marked(text: str, metric: str, seed: Seed | None) -> str:
+def marked(text: str, name: MetricName, seed: Seed | None) -> str:
     """A figure of a table with the mark, where it is one of a repeat with a seed."""
-    return f"{text} {MARK}" if seed is not None and metric.startswith("repeat_") and text != "–" else text
+    return f"{text} {MARK}" if seed is not None and name.transfer == "repeat" and text != "–" else text
 
 
 def footnotes(results: Sequence[CellResult]) -> list[str]:

@@ -8,14 +8,17 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from harness.absences import warnings
+from harness.metric_names import MetricName
+from harness.metrics.registry import declared
 from harness.model import Objective, Scenario
-from harness.outcome import Cell, Interval, flow_prefix
+from harness.outcome import Cell, Interval
 from harness.parameters import PARAMETERS
 from harness.path import ack_limited_time, ideal_time, slow_start_time
 from harness.reports import by_scenario, effort
 from harness.reports.parameters import Asked, asked
 from harness.reports.resumed import footnotes, marked, seed_of
-from harness.results import CellResult, is_absence
+from harness.results import CellResult
 from harness.text import counted
 from harness.units import Size
 
@@ -46,27 +49,33 @@ def interval_text(span: Interval | None) -> str:
     return f"{span.median:.2f} [{span.low:.2f}, {span.high:.2f}]"
 
 
-def columns(scenario: Scenario) -> list[tuple[str, str]]:
-    """(metric, heading) of a scenario's columns: its milestones and those of the repeat, or what its flows share."""
+def columns(scenario: Scenario) -> list[tuple[MetricName, str]]:
+    """(what, heading) of a scenario's columns: its milestones and those of the repeat, or what its flows share."""
     if all(flow.file is None for flow in scenario.flows):
         return _shared_columns(scenario)
-    sizes = [size.label() for size in scenario.milestones_within()]
-    made = [(f"milestone_{size}", f"{size} s") for size in sizes]
+    sizes, unit = [size.label() for size in scenario.milestones_within()], _unit("completion")
+    made = [(MetricName(f"milestone_{size}", 0, "first"), f"{size} {unit}") for size in sizes]
     if any(flow.repeat_after is not None for flow in scenario.flows):
-        last = sizes[-1] if sizes else None
-        made.append((f"repeat_milestone_{last}", f"repeat {last} s") if last else ("repeat_completion", "repeat s"))
+        last = f"milestone_{sizes[-1]}" if sizes else "completion"
+        made.append((MetricName(last, 0, "repeat"), f"repeat {sizes[-1]} {unit}" if sizes else f"repeat {unit}"))
     return made
 
 
-def _shared_columns(scenario: Scenario) -> list[tuple[str, str]]:
+def _shared_columns(scenario: Scenario) -> list[tuple[MetricName, str]]:
     """Throughput of each flow, as far as a line has room; the queue; fairness and utilisation."""
-    count = len(scenario.flows)
-    prefixes = [flow_prefix(flow, count) for flow in range(min(count, MOST_FLOWS))]
-    made = [(f"{prefix}mean_throughput", f"{prefix.removesuffix('_')} Mbit/s".strip()) for prefix in prefixes]
-    made.append(("mean_queue_delay", "queue ms"))
+    count, unit = len(scenario.flows), _unit("mean_throughput")
+    made = [
+        (MetricName("mean_throughput", flow), unit if count == 1 else f"flow{flow} {unit}")
+        for flow in range(min(count, MOST_FLOWS))
+    ]
+    made.append((MetricName("mean_queue_delay"), f"queue {_unit('mean_queue_delay')}"))
     if sum(flow.kind != "udp" for flow in scenario.flows) > 1:
-        made.append(("jain_shared", "Jain"))
-    return [*made, ("utilisation_shared", "utilisation")]
+        made.append((MetricName("jain_shared"), "Jain"))
+    return [*made, (MetricName("utilisation_shared"), "utilisation")]
+
+
+def _unit(metric: str) -> str:
+    return declared()[metric].unit
 
 
 def _bound(objectives: Sequence[Objective], metric: str) -> str:
@@ -76,13 +85,14 @@ def _bound(objectives: Sequence[Objective], metric: str) -> str:
     return "open" if found is None else f"{'≤' if found.at_most is not None else '≥'} {found.bound:g}"
 
 
-def reference_lines(cells: Sequence[Cell], metrics: Sequence[str]) -> list[tuple[str, list[str]]]:
+def reference_lines(cells: Sequence[Cell], asked_for: Sequence[MetricName]) -> list[tuple[str, list[str]]]:
     """(name, one text per metric): what is demanded, what textbook slow start reaches, what the line rate allows.
 
     Slow start begins with the initial window that was asked for. Where the cells of a table differ in what the
     lines rest on, each kind of cell has lines of its own, with the parameters in the name.
     """
     scenario = cells[0].scenario
+    metrics = [name.text(len(scenario.flows)) for name in asked_for]
     sizes = {f"milestone_{size.label()}": size for size in scenario.milestones}
     lines = [("objective", [_bound(scenario.objectives, metric) for metric in metrics])]
     models: list[tuple[str, Callable[[Cell, Size], float]]] = [
@@ -137,21 +147,24 @@ def _common(alike: Sequence[Cell], cells: Sequence[Cell]) -> str:
     return "".join(f", {name} {value}" for name, value in shared.items() if name not in everywhere)
 
 
-def _reference_rows(table: Table, results: Sequence[CellResult], metrics: Sequence[str], blank: int) -> None:
+def _reference_rows(table: Table, results: Sequence[CellResult], metrics: Sequence[MetricName], blank: int) -> None:
     """Lines to read the figures by."""
     table.add_section()
     for name, texts in reference_lines([result.cell for result in results], metrics):
         table.add_row(*[""] * blank, "", name, "", "", *texts, "", "", style="dim")
 
 
-def _row(result: CellResult, parameters: Asked, metrics: Sequence[str]) -> list[RenderableType]:
+def _row(result: CellResult, parameters: Asked, metrics: Sequence[MetricName]) -> list[RenderableType]:
+    flows = len(result.cell.scenario.flows)
     missed = {item.metric for item in result.verdict.objectives if item.verdict == "fail"}
     seed = seed_of(result.cell)
     times = [
-        Text(marked(interval_text(result.interval(metric)), metric, seed), style="red" if metric in missed else "")
-        for metric in metrics
+        Text(
+            marked(interval_text(result.interval(*name)), name, seed), style="red" if name.text(flows) in missed else ""
+        )
+        for name in metrics
     ]
-    goodput = result.interval("goodput")
+    goodput = result.interval("goodput", 0, "first")
     done = result.outcomes.get("completed", 0)
     return [
         *asked_and_seen(result, parameters),
@@ -183,7 +196,7 @@ def scenario_table(results: Sequence[CellResult]) -> RenderableType:
         table.add_column(heading, no_wrap=True)
     for _, heading in made:
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("Mbit/s", justify="right")
+    table.add_column(_unit("goodput"), justify="right")
     table.add_column("reason", no_wrap=True)
     metrics = [metric for metric, _ in made]
     for result in results:
@@ -210,13 +223,9 @@ def _notes(results: Sequence[CellResult]) -> list[RenderableType]:
             last = result.last
             if last is not None and result.verdict.status == "error":
                 lines.extend(Text(f"      | {line}", style="dim") for line in last[0].outcome.log_tail[-6:])
-        warnings = {
-            text
-            for run, measured in result.runs
-            for text in (*run.warnings, *(measured.warnings if measured else ()))
-            if not is_absence(text)  # `report metrics` says so
-        }
-        lines.extend(Text(f"  {who}: warning: {text}", style="yellow") for text in sorted(warnings))
+        # Why metrics of flows are absent `report metrics` says.
+        found = warnings(result.runs, flows_too=False)
+        lines.extend(Text(f"  {who}: warning: {text}", style="yellow") for text in found)
     return lines
 
 

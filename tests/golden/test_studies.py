@@ -10,7 +10,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from harness.judge import judge
 from harness.metrics import VERSION
-from harness.outcome import LinkProof, MeasuredRun, Measurement, Outcome, Run
+from harness.outcome import Absence, LinkProof, MeasuredRun, Outcome, Run
 from harness.plan import Request, cells, named, points_of
 from harness.reports import flow_metrics
 from harness.reports.markdown import line
@@ -20,6 +20,7 @@ from harness.studies.in_sequence_satellite.page import claim, satellite
 from harness.studies.red_droptail.page import queues
 from harness.studies.registry import figures, studies, study_pages
 from tests.examples import ROOT, SIM, catalogue, images
+from tests.measurements import measurement
 
 KNOWN = {name: one for name, (one, _) in catalogue().implementations().items()}
 
@@ -41,10 +42,8 @@ def results(scenario: str, server: str, values: Mapping[str, Sequence[float]], *
                 MeasuredRun(
                     version=VERSION,
                     link=LinkProof(valid=True),
-                    measurements=tuple(
-                        Measurement(name=name, value=row[number], unit="") for name, row in values.items()
-                    ),
-                    warnings=("mean_srtt of flow 0: left out, nothing shows it",)[: number == 0],
+                    measurements=tuple(measurement(name, row[number]) for name, row in values.items()),
+                    absent=(Absence(metric="mean_srtt", flows=(0,), why="nothing shows it"),)[: number == 0],
                 ),
             )
             for number in range(count)

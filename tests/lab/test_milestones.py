@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from harness.metrics.arrival import BodyArrival, body_arrival
-from harness.metrics.delivery import Delivery
-from harness.metrics.view import RunView
+from harness.analysis.arrival import BodyArrival, body_arrival
+from harness.analysis.delivery import Delivery
+from harness.analysis.view import RunView
 from harness.store import read_run
 from harness.traces.growth import Moment
 from tests.lab.conftest import Harness

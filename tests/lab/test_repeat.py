@@ -127,7 +127,7 @@ def test_another_seed_is_another_run(twice: dict[Pair, list[CellResult]], lossy:
         (_, run, measured), (_, other, other_measured) = _only(twice[pair][0]), _only(result)
         assert run.captures != other.captures
         assert not {drawn.digest for drawn in run.random.values()} & {drawn.digest for drawn in other.random.values()}
-        assert measured.value("completion") != other_measured.value("completion")
+        assert measured.value("completion", 0) != other_measured.value("completion", 0)
 
 
 #: A flow of each kind that share a bottleneck.

@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from harness.analysis.delivery import FILE, PACKETS
 from harness.judge import judge
 from harness.metrics import measure
-from harness.metrics.delivery import FILE, PACKETS
 from harness.outcome import MeasuredRun, Run, proven_outcome
 from harness.reports.json_report import report
 from harness.reports.markdown import report as markdown
 from harness.results import CellResult
 from harness.store import read_run
+from tests.measurements import by_name
 
 DATA = Path(__file__).parent / "data"
 RUNS = sorted(folder.name for folder in DATA.iterdir())
@@ -44,29 +45,29 @@ def test_a_recorded_run_measures_as_it_did(name: str, snapshot: SnapshotAssertio
 @pytest.mark.parametrize("name", RUNS)
 def test_a_recorded_run_is_consistent(name: str) -> None:
     run, measured = _read(name)
-    values = {item.name: item.value for item in measured.measurements}
+    found = by_name(measured)
     assert proven_outcome(run, measured).status == "completed"
-    assert values["handshake"] <= values["first_byte"] <= values["milestone_100kB"] <= values["milestone_500kB"]
-    assert values["milestone_500kB"] == values["completion"]
-    assert values["goodput"] == pytest.approx(8 * 0.5 / values["completion"])
+    assert found["handshake"] <= found["first_byte"] <= found["milestone_100kB"] <= found["milestone_500kB"]
+    assert found["milestone_500kB"] == found["completion"]
+    assert found["goodput"] == pytest.approx(8 * 0.5 / found["completion"])
     # What went over the wire is at least the file, and what was lost or sent twice is less than two thirds of it.
-    assert 500_000 < values["wire_to_client"] < 800_000
+    assert 500_000 < found["wire_to_client"] < 800_000
     assert measured.link is not None
     assert measured.link.to_client.unasked_drops == 0
 
 
 def test_the_recorded_loss_is_told_from_the_queue_s() -> None:
     _, measured = _read("lossy")
-    values = {item.name: item.value for item in measured.measurements}
-    assert values["loss_drops_to_client"] > 0
-    assert values["retransmitted_share"] > 0
+    found = by_name(measured)
+    assert found["loss_drops_to_client"] > 0
+    assert found["retransmitted_share"] > 0
 
 
 def test_the_recorded_change_took_effect() -> None:
     _, measured = _read("change-and-repeat")
     assert measured.link is not None
     assert len(measured.link.changes_late_ms) == 1
-    assert {"repeat_completion", "repeat_zero_rtt"} <= {item.name for item in measured.measurements}
+    assert {"repeat_completion", "repeat_zero_rtt"} <= set(by_name(measured))
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -85,4 +86,4 @@ def test_the_recorded_lumps_are_told_apart_by_packets() -> None:
     assert vantages["milestone_100kB"] == PACKETS
     assert vantages["completion"] == FILE
     # The client keeps nothing back, so that its file and the packets tell the same: half a sample's gap apart.
-    assert measured.value("milestone_100kB") == pytest.approx(4.9031, abs=0.005)
+    assert measured.value("milestone_100kB", 0) == pytest.approx(4.9031, abs=0.005)

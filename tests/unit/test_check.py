@@ -23,7 +23,9 @@ def run(*seen: tuple[Role, str, float | str], seconds: float | None = None) -> M
     observed = [
         Observation(role=role, parameter=name, value=value, unit="", source="a test") for role, name, value in seen
     ]
-    made = () if seconds is None else (Measurement(name="completion", value=seconds, unit="s"),)
+    made = (
+        () if seconds is None else (Measurement(name="completion", value=seconds, unit="s", flow=0, transfer="first"),)
+    )
     return MeasuredRun(version=VERSION, observed=tuple(observed), measurements=made)
 
 

@@ -69,7 +69,7 @@ def test_metrics_of_the_first_transfer() -> None:
     assert default_metrics(scenario()) == ["milestone_2MB", "completion"]
     assert default_metrics(repeating()) == ["milestone_2MB", "completion", "repeat_completion"]
     two = scenario(flows=[{"download": "1 MB"}, {"download": "100 MB", "repeat_after": "1 s"}])
-    assert default_metrics(two) == ["completion"]
+    assert default_metrics(two) == ["flow0_completion"]
     engines = completions("compose", 20, one=repeating()), completions("virtual", 20, one=repeating())
     assert [item.metric for item in comparisons(engines)] == default_metrics(repeating())
 

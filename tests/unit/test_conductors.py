@@ -256,7 +256,7 @@ def test_logs_that_overflow_end_the_run(tmp_path: Path) -> None:
 # --- inside the lab
 
 #: A second of a case, in seconds of this machine.
-UNIT = 0.05
+UNIT = 0.1
 
 
 class Process:

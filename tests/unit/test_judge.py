@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from harness.judge import judge
 from harness.model import Scenario
-from harness.outcome import LinkProof, MeasuredRun, Measurement, Outcome, Run
+from harness.outcome import LinkProof, MeasuredRun, Outcome, Run
+from tests.measurements import measurement
 from tests.unit.captures import SCENARIO, make_run
 
 Observation = tuple[Run, MeasuredRun | None]
@@ -24,7 +25,7 @@ def measured(valid: bool = True, unit: str = "s", **values: float) -> MeasuredRu
     problems = () if valid else ("to_client: 9.700 Mbit/s in 2.5 s of busy queue, asked 10.000 Mbit/s",)
     return MeasuredRun(
         version=1,
-        measurements=tuple(Measurement(name=name, value=value, unit=unit) for name, value in values.items()),
+        measurements=tuple(measurement(name, value, unit) for name, value in values.items()),
         link=LinkProof(valid=valid, problems=problems),
     )
 

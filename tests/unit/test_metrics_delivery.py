@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from harness.analysis.delivery import PACKETS
+from harness.analysis.view import RunView
 from harness.metrics import measure
-from harness.metrics.delivery import PACKETS
-from harness.metrics.view import RunView
 from harness.outcome import MeasuredRun, Run
 from harness.traces.protection import Aead
+from tests.measurements import said
 from tests.unit.captures import Link, Recipe, Traffic, write_run
 from tests.unit.protected import Sender, integer, secret_size, stream_frame
 
@@ -116,38 +117,38 @@ def test_a_lumpy_client_has_the_milestones_of_its_packets(tmp_path: Path, aead: 
     one = next(item for item in found.measurements if item.name == "milestone_1MB")
     assert one.vantage == PACKETS
     assert one.value == pytest.approx(server.truth(1_000_000, zero_ns), abs=0.002)
-    assert found.value("completion") is not None
+    assert found.value("completion", 0) is not None
 
 
 def test_without_keys_there_is_no_milestone_and_it_says_why(tmp_path: Path) -> None:
     found, _ = measured(tmp_path, Server(before=headers()))
-    assert found.value("milestone_1MB") is None
+    assert found.value("milestone_1MB", 0) is None
     assert any(
-        "lumps of 2.0 MB" in text and "neither endpoint wrote down its TLS secrets" in text for text in found.warnings
+        "lumps of 2.0 MB" in text and "neither endpoint wrote down its TLS secrets" in text for text in said(found)
     )
 
 
 def test_other_connections_keys_do_not_open_it(tmp_path: Path) -> None:
     Server(Aead.AES_256_GCM).write_keys(tmp_path)
     found, _ = measured(tmp_path, Server(before=headers()))
-    assert found.value("milestone_1MB") is None
-    assert any("open no packet of the capture" in text for text in found.warnings)
+    assert found.value("milestone_1MB", 0) is None
+    assert any("open no packet of the capture" in text for text in said(found))
 
 
 def test_another_stream_is_not_the_file(tmp_path: Path) -> None:
     server = Server(before=bytes(400_000))
     server.write_keys(tmp_path)
     found, _ = measured(tmp_path, server)
-    assert found.value("milestone_1MB") is None
-    assert any("the largest stream in the captured packets has 2900000 B" in text for text in found.warnings)
+    assert found.value("milestone_1MB", 0) is None
+    assert any("the largest stream in the captured packets has 2900000 B" in text for text in said(found))
 
 
 def test_frames_out_of_sight_leave_a_caution_unless_the_server_s_qlog_tells(tmp_path: Path) -> None:
     server = Server(before=headers(), hide=90)
     server.write_keys(tmp_path)
     found, zero_ns = measured(tmp_path, server)
-    assert found.value("milestone_1MB") is None
-    assert any("its packets tell" in text for text in found.warnings), found.warnings
+    assert found.value("milestone_1MB", 0) is None
+    assert any("its packets tell" in text for text in said(found)), said(found)
     lines = [
         {"time": number, "name": "transport:packet_sent", "data": {
             "header": {"packet_type": "1RTT", "packet_number": number},
@@ -159,15 +160,15 @@ def test_frames_out_of_sight_leave_a_caution_unless_the_server_s_qlog_tells(tmp_
     folder.mkdir(parents=True)
     (folder / "one.sqlog").write_text("\x1e{}\n" + "\n".join("\x1e" + json.dumps(line) for line in lines) + "\n")
     again, _ = measured(tmp_path, Server(before=headers(), hide=90))
-    assert again.value("milestone_1MB") == pytest.approx(server.truth(1_000_000, zero_ns), abs=0.002)
+    assert again.value("milestone_1MB", 0) == pytest.approx(server.truth(1_000_000, zero_ns), abs=0.002)
 
 
 def test_what_a_full_socket_dropped_had_not_come(tmp_path: Path) -> None:
     server = Server(before=headers())
     server.write_keys(tmp_path)
     found = measure(tmp_path, write_run(tmp_path, replace(LUMPS, fill=server.fill)))
-    assert found.value("milestone_1MB") is None
-    assert any("its packets tell" in text for text in found.warnings), found.warnings
+    assert found.value("milestone_1MB", 0) is None
+    assert any("its packets tell" in text for text in said(found)), said(found)
 
 
 def test_a_file_that_tells_is_what_counts(tmp_path: Path) -> None:
@@ -187,4 +188,4 @@ def test_a_file_that_is_sized_in_advance_has_the_times_of_its_packets(tmp_path: 
     )
     found = measure(tmp_path, run)
     for name, size in (("milestone_1MB", 1_000_000), ("milestone_2MB", 2_000_000), ("completion", SIZE)):
-        assert found.value(name) == pytest.approx(server.truth(size, zero_ns), abs=0.002)
+        assert found.value(name, 0) == pytest.approx(server.truth(size, zero_ns), abs=0.002)

@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 
 from harness.metrics import measure
-from harness.metrics.flow import late_start
-from harness.metrics.flow.time_between_datagrams import moving_average
+from harness.metrics.flow import times
+from harness.metrics.flow.times import moving_average
 from harness.outcome import MeasuredRun, Run
 from harness.stats import entropy, jain, product
 from harness.store import read_run
 from harness.traces import qlog
+from tests.measurements import by_name, said
 from tests.unit.captures import make_run
 from tests.unit.shared_flows import (
     MS,
@@ -45,9 +46,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MeasuredRun]:
 
 @pytest.fixture(scope="module")
 def value(measured: MeasuredRun) -> dict[str, float]:
-    found = {m.name: m.value for m in measured.measurements}
-    assert len(found) == len(measured.measurements)
-    return found
+    return by_name(measured, 2)
 
 
 def test_rates(value: dict[str, float]) -> None:
@@ -90,9 +89,8 @@ def test_the_sender_s_state(value: dict[str, float]) -> None:
 def test_utilities(value: dict[str, float], measured: MeasuredRun) -> None:
     assert value["flow0_utility_pf"] == pytest.approx(math.log(0.08))
     assert value["flow1_utility_mpdf"] == pytest.approx(-1 / 0.08)
-    assert (
-        "flow0_utility_pf and flow0_utility_mpdf leave out 1 of 10 samples in which nothing arrived"
-        in measured.warnings
+    assert "flow0_utility_pf and flow0_utility_mpdf leave out 1 of 10 samples in which nothing arrived" in said(
+        measured, 2
     )
     # Three samples of flow 0 alone, six of both, one of flow 1.
     assert value["agg_utility_pf"] == pytest.approx((3 + 2 * 6 + 1) / 10 * math.log(0.08))
@@ -139,7 +137,7 @@ def test_no_number_is_invented(value: dict[str, float], measured: MeasuredRun) -
 
 
 def test_units(measured: MeasuredRun) -> None:
-    by_name = {m.name: m for m in measured.measurements}
+    by_name = {m.named.text(2): m for m in measured.measurements}
     assert (by_name["flow0_mean_throughput"].unit, by_name["flow0_mean_throughput"].vantage) == (
         "Mbit/s",
         "left capture",
@@ -153,15 +151,15 @@ def test_a_kernel_that_does_not_tell(tmp_path: Path) -> None:
     rows = [",".join([*row.split(",")[:-2], "", ""]) for row in tcp_rows()[1:]]  # before Linux 6.7
     (tmp_path / "flow1/server/tcp.csv").write_text("\n".join([tcp_rows()[0], *rows]) + "\n")
     found = measure(tmp_path, run)
-    assert found.value("flow1_timeouts") is None and found.value("flow1_retransmissions") == 4
-    assert "timeouts of flow 1: left out, neither a qlog nor tcp_info of the sender shows it" in found.warnings
+    assert found.value("timeouts", 1) is None and found.value("retransmissions", 1) == 4
+    assert "timeouts of flow 1: left out, neither a qlog nor tcp_info of the sender shows it" in said(found)
     (tmp_path / "flow1/server/tcp.csv").unlink()
     found = measure(tmp_path, run)
-    names = {m.name for m in found.measurements}
+    names = set(by_name(found, 2))
     assert not {f"flow1_{name}" for name in ("mean_cwnd", "mean_srtt", "retransmissions", "mean_throughput_l7")} & names
     assert "agg_in_flight" not in names and "flow1_mean_throughput" in names
-    assert "flow1/server/tcp.csv is missing" in found.warnings
-    assert "mean_cwnd of flow 1: left out, neither a qlog nor tcp_info of the sender shows it" in found.warnings
+    assert "flow1/server/tcp.csv is missing" in said(found)
+    assert "mean_cwnd of flow 1: left out, neither a qlog nor tcp_info of the sender shows it" in said(found)
 
 
 def test_drops_by_cause(tmp_path: Path) -> None:
@@ -187,9 +185,8 @@ def test_fairness_among_the_responsive(tmp_path: Path) -> None:
     assert found.value("product_means_responsive") == pytest.approx(y * y)
     # Nothing tells of flow 2, so the sum over flows is not known.
     assert found.value("agg_in_flight") is None
-    assert (
-        "agg_in_flight and agg_utilisation_bdp, for want of in_flight of flow 2: left out, its sender tells none"
-        in (found.warnings)
+    assert "agg_in_flight and agg_utilisation_bdp: left out, the sender of flow 2 does not tell in_flight" in said(
+        found, 3
     )
 
 
@@ -218,13 +215,13 @@ def test_tcp_of_a_size_counts_on_the_connection_that_has_its_data(sender: str, t
     # From 250 ms, when the connection is opened, to 450 ms, when the last of its data is there.
     assert completion.value == pytest.approx(0.2)
     assert completion.direction == "lower"
-    assert found.value("mean_throughput_l7") == pytest.approx(2000 * 8 / 0.2 / 1e6)
-    assert found.value("mean_throughput") == pytest.approx(2000 * 8 / 0.2 / 1e6)
-    assert found.value("completion") is None and not any("completion" in line for line in found.warnings)
+    assert found.value("mean_throughput_l7", 0) == pytest.approx(2000 * 8 / 0.2 / 1e6)
+    assert found.value("mean_throughput", 0) == pytest.approx(2000 * 8 / 0.2 / 1e6)
+    assert found.value("completion", 0) is None and not any("completion" in line for line in said(found))
     late = ran.model_copy(update={"exit_code": None, "ended_ns": ran.started_ns + 2000 * MS})
     found = measure(tmp_path, make_run("timed_out", {**SCENARIO, "flows": flows}, transfers=(late,)))
-    assert found.value("flow_completion_time") is None
-    assert "flow_completion_time of flow 0: left out, it did not come to its end" in found.warnings
+    assert found.value("flow_completion_time", 0) is None
+    assert "flow_completion_time of flow 0: left out, it did not come to its end" in said(found)
 
 
 def test_moving_average() -> None:
@@ -269,14 +266,14 @@ def test_losses_of_a_trace_are_read_once(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(qlog, "read_losses", counting)
     found = measure(tmp_path, _recorded(tmp_path))
     assert len(read) == 1
-    told = [found.value(name) for name in ("retransmissions", "timeouts", "mean_recovery_time")]
+    told = [found.value(name, 0) for name in ("retransmissions", "timeouts", "mean_recovery_time")]
     assert told == [3, 2, 500]
 
 
 def test_a_recorded_run(tmp_path: Path) -> None:
     """Figures worked out anew from the recorded files, in a few lines each."""
     found = measure(tmp_path, _recorded(tmp_path))
-    value = {m.name: m.value for m in found.measurements}
+    value = by_name(found)
 
     flow = json.loads((tmp_path / "lab.json").read_text())["flows"][0]
     ends = [flow[role]["addresses"][0] for role in ("client", "server")]
@@ -375,7 +372,7 @@ def test_experiment_93_samples_are_of_a_tenth_of_a_second() -> None:
 def test_a_flow_that_begins_late_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: float, late: str
 ) -> None:
-    monkeypatch.setattr(late_start, "LATE", 0.2)  # both send their first packet at 0.25 s
+    monkeypatch.setattr(times, "LATE", 0.2)  # both send their first packet at 0.25 s
     run = write_three_flows(tmp_path)
     later = {"kind": "tcp", "start": asked, "stop": 1.0}
     write_lab(tmp_path, [{"kind": "udp", "stop": 1.0}, later, later])

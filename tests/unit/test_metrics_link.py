@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.analysis.figures import loss_probability
 from harness.metrics import measure
-from harness.metrics.figures import loss_probability
 from harness.model import GilbertElliott
 from harness.outcome import LinkProof
 from harness.units import Percentage

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from harness.analysis.view import RunView
 from harness.metrics import VERSION, measure
-from harness.metrics.registry import metrics
-from harness.metrics.view import RunView
+from harness.metrics.kinds import of_transfer
+from harness.metrics.registry import declared, measuring
 from harness.outcome import MeasuredRun, Run
+from tests.measurements import by_name, said
 from tests.unit.captures import T0, Recipe, make_run, write_run
 
 
@@ -33,8 +35,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, R
 def test_all_metrics(finished: tuple[Path, Run, MeasuredRun]) -> None:
     _, _, measured = finished
     assert measured.version == VERSION and measured.warnings == ()
-    value = {m.name: m.value for m in measured.measurements}
-    assert len(value) == len(measured.measurements)
+    value = by_name(measured)
     assert value["completion"] == pytest.approx(2.67, abs=0.011)
     assert value["goodput"] == pytest.approx(24 / value["completion"])
     assert value["first_byte"] == pytest.approx(0.2, abs=0.02)
@@ -56,7 +57,7 @@ def test_all_metrics(finished: tuple[Path, Run, MeasuredRun]) -> None:
 
 
 def test_units_and_directions(finished: tuple[Path, Run, MeasuredRun]) -> None:
-    by_name = {m.name: m for m in finished[2].measurements}
+    by_name = {m.named.text(1): m for m in finished[2].measurements}
     assert (by_name["goodput"].unit, by_name["goodput"].direction) == ("Mbit/s", "higher")
     assert (by_name["completion"].unit, by_name["completion"].direction) == ("s", "lower")
     assert by_name["completion"].vantage == "client file" and by_name["wire_to_server"].vantage == "left capture"
@@ -64,7 +65,7 @@ def test_units_and_directions(finished: tuple[Path, Run, MeasuredRun]) -> None:
 
 
 def test_metrics_are_found() -> None:
-    names = metrics()
+    names = measuring()
     assert "harness.metrics.times.completion" in names
     assert all(function.__doc__ for function in names.values())
 
@@ -83,7 +84,7 @@ def test_nothing_there(tmp_path: Path) -> None:
     measured = measure(tmp_path, make_run())
     assert measured.measurements == () and measured.link is not None and not measured.link.valid
     assert measured.link.problems[0].startswith("the path cannot be proven: ")
-    assert "lab.json is missing" in measured.warnings
+    assert "lab.json is missing" in said(measured)
 
 
 NAMES = [
@@ -106,9 +107,9 @@ def test_one_damaged_artefact(tmp_path: Path, name: str, damage: str) -> None:
     measured = measure(tmp_path, run)
     assert measured.link is not None
     if damage == "missing":
-        assert f"{name} is missing" in measured.warnings
+        assert f"{name} is missing" in said(measured)
     if "trace" not in name and name not in ("lab.json", "growth.csv"):
-        assert measured.value("completion") is not None and measured.link.valid
+        assert measured.value("completion", 0) is not None and measured.link.valid
     if name in ("lab.json",):
         assert not measured.link.valid
 
@@ -123,17 +124,16 @@ def test_captures_without_the_flow(tmp_path: Path) -> None:
     assert measured.link.problems == (
         "the captures hold no datagram of the servers, but the clients received 3000000 B",
     )
-    assert measured.value("completion") is None
-    assert any("no datagram of the client was captured" in warning for warning in measured.warnings)
+    assert measured.value("completion", 0) is None
+    assert any("no datagram of the client was captured" in warning for warning in said(measured))
 
 
 def test_a_client_that_writes_in_lumps(tmp_path: Path) -> None:
     measured = measure(tmp_path, write_run(tmp_path, Recipe(lump=1_500_000)))
-    assert measured.value("completion") is not None
-    assert measured.value("milestone_1MB") is None
+    assert measured.value("completion", 0) is not None
+    assert measured.value("milestone_1MB", 0) is None
     assert any(
-        w.startswith("milestone_1MB is left out: the client writes its file in lumps of 1.5 MB")
-        for w in measured.warnings
+        w.startswith("milestone_1MB is left out: the client writes its file in lumps of 1.5 MB") for w in said(measured)
     )
 
 
@@ -147,20 +147,20 @@ def test_wide_brackets(tmp_path: Path) -> None:
     steps = [(0.1 * i, 100_000 * (i - 3)) for i in range(4, 33)]
     grow(tmp_path, (0.0, 0), *steps, (3.3, 3_000_000))
     measured = measure(tmp_path, run)
-    assert measured.value("milestone_1MB") == pytest.approx(1.25)
-    assert "milestone_1MB is known to ±50 ms only" in measured.warnings
+    assert measured.value("milestone_1MB", 0) == pytest.approx(1.25)
+    assert "milestone_1MB is known to ±50 ms only" in said(measured)
     grow(tmp_path, (0.0, 0), (0.9, 900_000), (1.3, 1_200_000), (3.1, 2_900_000), (3.2, 3_000_000))
     measured = measure(tmp_path, run)
-    assert measured.value("milestone_1MB") is None and measured.value("completion") == pytest.approx(3.15)
-    assert any(warning.startswith("milestone_1MB is left out") for warning in measured.warnings)
+    assert measured.value("milestone_1MB", 0) is None and measured.value("completion", 0) == pytest.approx(3.15)
+    assert any(warning.startswith("milestone_1MB is left out") for warning in said(measured))
 
 
 def test_a_file_that_is_sized_in_advance(tmp_path: Path) -> None:
     run = write_run(tmp_path, Recipe(packets=3000))
     grow(tmp_path, (0.29, 0), (0.3, 3_000_000))
     measured = measure(tmp_path, run)
-    assert measured.value("completion") is None and measured.value("milestone_2MB") is None
-    assert any("the client sizes it in advance" in warning for warning in measured.warnings)
+    assert measured.value("completion", 0) is None and measured.value("milestone_2MB", 0) is None
+    assert any("the client sizes it in advance" in warning for warning in said(measured))
 
 
 def test_an_unfinished_transfer_keeps_its_milestones(tmp_path: Path) -> None:
@@ -169,8 +169,8 @@ def test_an_unfinished_transfer_keeps_its_milestones(tmp_path: Path) -> None:
     text = (tmp_path / "growth.csv").read_text().splitlines()
     (tmp_path / "growth.csv").write_text("\n".join(line for line in text if not line.endswith("3000000")) + "\n")
     measured = measure(tmp_path, run.model_copy(update={"transfers": (partial,)}))
-    assert measured.value("completion") is None and measured.value("goodput") is None
-    assert measured.value("milestone_2MB") is not None
+    assert measured.value("completion", 0) is None and measured.value("goodput", 0) is None
+    assert measured.value("milestone_2MB", 0) is not None
 
 
 def test_a_qlog_that_names_no_loss(tmp_path: Path) -> None:
@@ -180,8 +180,8 @@ def test_a_qlog_that_names_no_loss(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "a.qlog").write_text('{"name":"transport:packet_sent"}\n' * 50)
     measured = measure(tmp_path, run.model_copy(update={"transfers": (late,)}))
-    assert measured.value("retransmitted_share") is None
-    assert measured.value("retransmitted_share") is None
+    assert measured.value("retransmitted_share", 0) is None
+    assert measured.value("retransmitted_share", 0) is None
 
 
 def test_a_trace_is_known_by_its_connection_id(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_a_trace_is_known_by_its_connection_id(tmp_path: Path) -> None:
         lines += ['{"name":"transport:packet_sent"}'] * 100 + ['{"name":"quic:packet_lost"}'] * lost
         (folder / f"{'ba'[number]}.sqlog").write_text("\n".join(lines))
     measured = measure(tmp_path, run)
-    assert measured.value("retransmitted_share") == 0.1 and measured.value("repeat_retransmitted_share") == 0.2
+    assert measured.value("retransmitted_share", 0) == 0.1 and measured.value("retransmitted_share", 0, "repeat") == 0.2
 
 
 def test_names_of_further_flows(tmp_path: Path) -> None:
@@ -201,9 +201,13 @@ def test_names_of_further_flows(tmp_path: Path) -> None:
     transfer = run.transfers[0]
     more = [transfer.model_copy(update={"flow": flow, "index": index}) for flow in (0, 1) for index in (0, 1)]
     view = RunView(tmp_path, run.model_copy(update={"transfers": tuple(more)}))
-    assert [window.prefix for window in view.windows] == ["flow0_", "flow0_repeat_", "flow1_", "flow1_repeat_"]
+    names = [window.called("goodput") for window in view.windows]
+    assert names == ["flow0_goodput", "flow0_repeat_goodput", "flow1_goodput", "flow1_repeat_goodput"]
+    made = of_transfer(declared()["goodput"], view.windows[3], 1, "client file")
+    assert made.named == ("goodput", 1, "repeat", None)
+    assert (made.unit, made.direction) == ("Mbit/s", "higher")
     alone = RunView(tmp_path, run.model_copy(update={"transfers": tuple(more[:2])}))
-    assert [window.prefix for window in alone.windows] == ["", "repeat_"]
+    assert [window.called("goodput") for window in alone.windows] == ["goodput", "repeat_goodput"]
 
 
 def test_a_failing_metric_costs_itself_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,10 +215,10 @@ def test_a_failing_metric_costs_itself_only(tmp_path: Path, monkeypatch: pytest.
         raise ZeroDivisionError("oh")
         yield
 
-    monkeypatch.setitem(__import__("harness.metrics.registry", fromlist=["x"])._METRICS, "aaa.broken", broken)
+    monkeypatch.setitem(__import__("harness.metrics.registry", fromlist=["x"])._MEASURING, "aaa.broken", broken)
     measured = measure(tmp_path, write_run(tmp_path, Recipe(packets=300, size=300_000)))
-    assert "aaa.broken failed: ZeroDivisionError: oh" in measured.warnings
-    assert measured.value("completion") is not None
+    assert "aaa.broken failed: ZeroDivisionError: oh" in said(measured)
+    assert measured.value("completion", 0) is not None
 
 
 def test_steal_is_passed_on(tmp_path: Path) -> None:
@@ -230,5 +234,5 @@ def test_a_caution_about_a_cut_capture(tmp_path: Path) -> None:
     lab = json.loads((tmp_path / "lab.json").read_text())
     assert lab["schema"] == 1
     measured = measure(tmp_path, run)
-    assert any(w.startswith("the left capture ends inside a packet") for w in measured.warnings)
+    assert any(w.startswith("the left capture ends inside a packet") for w in said(measured))
     assert measured.link is not None and measured.link.valid

@@ -8,12 +8,13 @@ import numpy as np
 import polars as pl
 import pytest
 
+from harness.analysis.series import BOTTLENECK, NETWORK, RETURN_BOTTLENECK, SERIES, RunSeries
+from harness.analysis.series.grid import held, sums
+from harness.analysis.view import RunView
 from harness.metrics import measure_with_series
-from harness.metrics.series import BOTTLENECK, NETWORK, RETURN_BOTTLENECK, SERIES, RunSeries
-from harness.metrics.series.grid import held, sums
-from harness.metrics.view import RunView
 from harness.outcome import MeasuredRun
 from harness.store import Store
+from tests.measurements import by_name, said
 from tests.unit.captures import T0, Packet, Recipe, make_run, write_run
 from tests.unit.shared_flows import MS, SCENARIO, Passing, transfer, write_captures, write_lab, write_two_flows
 
@@ -33,7 +34,7 @@ def values(series: RunSeries, flow: int, name: str) -> dict[float, float]:
 
 def test_lives(series: RunSeries) -> None:
     assert series.zero_ns == T0  # flow 1 starts at 0.2 s, and its client 50 ms after that
-    one, other = series.lives[0], series.lives[1]
+    one, other = series.lifetimes[0], series.lifetimes[1]
     assert (one.start_ns, one.end_ns, one.last_ns, one.bins) == (0, 1000 * MS, 985 * MS, (0, 9))
     assert (other.start_ns, other.end_ns, other.last_ns, other.bins) == (250 * MS, 1000 * MS, 955 * MS, (3, 9))
 
@@ -184,7 +185,7 @@ def test_a_sender_s_trace(tmp_path: Path) -> None:
     assert of("cwnd") == {t: 20 if 0.1 <= t < 0.21 else 10 for t in grid}  # of 1250 B
     assert of("in_flight") == {t: 1 if t < 0.1 else 10 for t in grid}
     assert of("srtt") == {t: 40 if t < 0.21 else 30 for t in grid if t >= 0.1}
-    value = {m.name: m.value for m in measured.measurements}
+    value = by_name(measured)
     assert value["mean_cwnd"] == pytest.approx((4 * 10 + 6 * 20 + 15 * 10) / 25)
     assert value["mean_in_flight"] == pytest.approx((4 * 1 + 21 * 10) / 25)
     assert value["mean_srtt"] == pytest.approx((6 * 40 + 15 * 30) / 21)
@@ -196,16 +197,16 @@ def test_a_sender_s_trace(tmp_path: Path) -> None:
     assert value["mean_throughput_l7"] == pytest.approx(40_000 * 8 / 0.5 / 1e6)
     assert value["utilisation_bdp"] == pytest.approx(value["mean_in_flight"] * 1292 / (10e6 / 8 * 0.02))
     assert not {"completion", "goodput", "agg_throughput", "jain_means", "mean_delivery_rate"} & set(value)
-    assert "mean_delivery_rate of flow 0: left out, acknowledgements of QUIC are encrypted" in measured.warnings
+    assert "mean_delivery_rate of flow 0: left out, acknowledgements of QUIC are encrypted" in said(measured)
 
 
 def test_what_a_trace_does_not_say_is_absent(tmp_path: Path) -> None:
     measured = write_quic(tmp_path, [TRACE[0], '{"time":1,"name":"transport:packet_sent","data":{}}'])
-    names = {m.name for m in measured.measurements}
+    names = set(by_name(measured))
     assert not {"mean_cwnd", "mean_srtt", "timeouts", "mean_recovery_time", "network_power"} & names
-    assert "mean_cwnd of flow 0: left out, neither a qlog nor tcp_info of the sender shows it" in measured.warnings
-    assert "timeouts of flow 0: left out, neither a qlog nor tcp_info of the sender shows it" in measured.warnings
-    value = {m.name: m.value for m in measured.measurements}
+    assert "mean_cwnd of flow 0: left out, neither a qlog nor tcp_info of the sender shows it" in said(measured)
+    assert "timeouts of flow 0: left out, neither a qlog nor tcp_info of the sender shows it" in said(measured)
+    value = by_name(measured)
     assert value["retransmissions"] == 0  # the path dropped nothing
 
 
@@ -213,7 +214,7 @@ def test_quiche_s_own_count_and_states_that_are_left_at_once(tmp_path: Path) -> 
     own = '{"time":%d,"name":"quic:recovery_metrics_updated","data":{"cf_lost_packets":{"total":%d,"delta":1},"pto_count":%d}}'
     lines = [TRACE[0], own % (5, 0, 0), own % (50, 2, 1), own % (60, 7, 2), own % (70, 7, 0), own % (80, 7, 1)]
     lines += [event(50, "congestion_state_updated", new="recovery"), event(50.02, "congestion_state_updated", new="x")]
-    value = {m.name: m.value for m in write_quic(tmp_path, lines).measurements}
+    value = by_name(write_quic(tmp_path, lines))
     assert (value["retransmissions"], value["timeouts"]) == (7, 3)  # 0→1→2, and again 0→1
     assert "mean_recovery_time" not in value
 
@@ -237,8 +238,8 @@ def test_a_flow_that_never_came(tmp_path: Path) -> None:
     write_captures(tmp_path, [item for item in passing() if item.packet.flow == 0])
     measured, frame = measure_with_series(tmp_path, run)
     assert frame is not None and set(frame["flow"]) == {0, BOTTLENECK, NETWORK}
-    assert "nothing of flow 1 arrived at its receiver's side: it has no metrics" in measured.warnings
-    assert not any(m.name.startswith(("flow1_mean", "jain")) for m in measured.measurements)
+    assert "nothing of flow 1 arrived at its receiver's side: it has no metrics" in said(measured)
+    assert not any(name.startswith(("flow1_mean", "jain")) for name in by_name(measured, 2))
 
 
 def test_grids() -> None:

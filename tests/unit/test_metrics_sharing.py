@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.metrics import measure
+from tests.measurements import by_name
 from tests.unit.captures import T0, make_run
 from tests.unit.shared_flows import (
     MS,
@@ -38,7 +39,7 @@ def _run(folder: Path, first: str) -> dict[str, float]:
         scenario=SCENARIO,
         transfers=tuple(transfer(flow).model_copy(update={"ended_ns": T0 + 2300 * MS}) for flow in range(2)),
     )
-    return {one.name: one.value for one in measure(folder, run).measurements}
+    return by_name(measure(folder, run), 2)
 
 
 def test_phases_begin_where_flows_come_and_go(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.analysis.view import RunView
 from harness.metrics import measure
 from harness.metrics.observed import observe
 from harness.metrics.observed.flight import longest_burst
-from harness.metrics.view import RunView
 from harness.outcome import MeasuredRun, Observation, Run, Transfer
 from harness.traces.capture import read_capture
 from harness.traces.lab import Endpoint, FlowAddresses

@@ -14,17 +14,18 @@ from harness.errors import EngineError
 from harness.judge import judge
 from harness.model import Flow
 from harness.outcome import Verdict
+from harness.plan import Request, cells
 from harness.plots import missing
 from harness.plots.missing import Made, draw, draw_missing, figures_there
 from harness.plots.render import page_script
 from harness.plots.render import write as whole
-from harness.plots.shared import is_shared, with_figures
+from harness.plots.shared import with_figures
 from harness.plots.stored import find_subjects
 from harness.plots.view import Drawn
 from harness.results import CellResult
 from harness.store import MEASURED, Store
 from tests.drawings import link_sharing_run, page_cache, red_and_droptail
-from tests.examples import scenario
+from tests.examples import SIM, images, implementation, scenario
 
 SECONDS = 10.0
 
@@ -62,10 +63,25 @@ STOP: dict[str, object] = {"stop": "20 s"}
 
 
 @pytest.mark.parametrize(
-    ("flows", "drawn"), [([SIZE], False), ([SIZE | {"start": "1 s"}], False), ([STOP], True), ([SIZE, SIZE], True)]
+    ("flows", "drawn"),
+    [
+        ([SIZE], False),
+        ([SIZE | {"start": "1 s"}], False),
+        ([STOP], True),
+        ([SIZE, SIZE], True),
+        # It has no file whose milestones could tell instead.
+        ([SIZE | {"kind": "tcp"}], True),
+    ],
 )
-def test_flows_that_share_or_stop_are_drawn(flows: list[dict[str, object]], drawn: bool) -> None:
-    assert is_shared(scenario(flows=[Flow.model_validate(flow) for flow in flows], objectives=[])) is drawn
+def test_what_is_measured_over_time_is_drawn(flows: list[dict[str, object]], drawn: bool) -> None:
+    one = scenario(flows=[Flow.model_validate(flow) for flow in flows], objectives=[])
+    assert one.has_series is drawn
+    linux = implementation("linux", protocols=("tcp", "udp"))
+    request = Request([one], [implementation("alpha")], [implementation("beta")])
+    made = cells(request, images("alpha", "beta", "linux"), SIM, {"linux": linux})[0]
+    run = link_sharing_run(SECONDS).run.model_copy(update={"cell": made})
+    result = CellResult(made, ((run, None),), judge(one, []), (Path("x"),))
+    assert with_figures([result]) == ([result] if drawn else [])
 
 
 def test_a_cell_without_a_run_is_not_drawn(tmp_path: Path) -> None:

@@ -27,7 +27,9 @@ def test_a_finished_run_reads_back(tmp_path: Path) -> None:
     store, run = Store(tmp_path), _run()
     folder = store.begin(run.cell.key, 0)
     (folder / "artefact").write_text("kept")
-    measured = MeasuredRun(version=1, measurements=(Measurement(name="completion", value=1.5, unit="s"),))
+    measured = MeasuredRun(
+        version=1, measurements=(Measurement(name="completion", value=1.5, unit="s", flow=0, transfer="first"),)
+    )
     place = store.finish(folder, run, measured)
     assert store.run(run.cell.key, 0) == run
     assert store.measured(run.cell.key, 0) == measured

@@ -2,38 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 import numpy as np
 import polars as pl
 
-from harness.metrics.registry import Finding
-from harness.metrics.series.sender import base_rtt_ms, trace_of
-from harness.metrics.shared_flow import NOT_TOLD, SharedFlow, flows_of, left_out
-from harness.metrics.view import RunView
+from harness.analysis.series.sender import base_rtt_ms, trace_of
+from harness.analysis.shared_flow import NOT_TOLD, SharedFlow
+from harness.metrics.kinds import Absent, Figure, Told, flow_metric
 from harness.traces.qlog import Losses
 
 #: A recovery period lasts a round trip at least (RFC 9002 §7.3.2); below this part of it a trace shows none.
 _SHORT = 0.5
 
 
-def count(view: RunView, name: str, told: Callable[[Losses], int | None]) -> Iterator[Finding]:
-    """One of the counts, of each flow whose sender tells it."""
-    missing = []
-    for flow, losses in losses_of_flows(view):
-        value = told(losses)
-        if value is None:
-            missing.append(flow)
-        else:
-            yield flow.measurement(name, value, "1", "lower", flow.sender_tells)
-    yield from left_out(name, missing, NOT_TOLD)
+@flow_metric(
+    unit="ms", better="lower", title="length of the periods of recovery that came to an end, mean",
+    formula="Σ (end - begin) / n",
+    source="qlog's congestion_state_updated (RFC 9002 §7.3.2); tcpi_ca_state in Recovery or Loss, as sampled every 20 "
+    "ms; CCPerf's mean_recovery_time_l4",
+)  # fmt: skip
+def mean_recovery_time(flow: SharedFlow) -> Told:
+    """How long a sender's recovery from loss lasts."""
+    if not flow.responsive:
+        return None
+    periods = _losses(flow).recoveries_ms
+    if periods is None:
+        return Absent(NOT_TOLD)
+    return Figure(float(np.mean(periods)), flow.sender_tells) if periods else None
 
 
-def losses_of_flows(view: RunView) -> Iterator[tuple[SharedFlow, Losses]]:
-    """The flows with congestion control, each with what its sender told."""
-    for flow in flows_of(view):
-        if flow.responsive:
-            yield flow, _of_kernel(flow) if flow.facts.kind == "tcp" else _of_trace(flow)
+@flow_metric(
+    unit="packets", better="lower",
+    title="segments sent again, or packets declared lost, whose data QUIC sends anew in other packets",
+    formula="count over the whole connection",
+    source="qlog's packet_lost (RFC 9000 §13.3); tcpi_total_retrans; CCPerf's total_retransmissions_l4",
+)  # fmt: skip
+def retransmissions(flow: SharedFlow) -> Told:
+    """What a sender sent again."""
+    return _count(flow, _losses(flow).lost) if flow.responsive else None
+
+
+@flow_metric(
+    unit="1", better="lower", title="expired retransmission timers, or probe timeouts",
+    formula="count over the whole connection",
+    source="qlog's loss_timer_updated, or the steps by which pto_count rose (RFC 9002 §6.2); tcpi_total_rto (RFC 6298 "
+    "§5; Linux 6.7 on); CCPerf's total_rtos_l4",
+)  # fmt: skip
+def timeouts(flow: SharedFlow) -> Told:
+    """How often a sender's timer expired."""
+    return _count(flow, _losses(flow).timeouts) if flow.responsive else None
+
+
+def _count(flow: SharedFlow, value: int | None) -> Told:
+    return Absent(NOT_TOLD) if value is None else Figure(value, flow.sender_tells)
+
+
+def _losses(flow: SharedFlow) -> Losses:
+    """What the sender of a flow with congestion control told."""
+    return _of_kernel(flow) if flow.facts.kind == "tcp" else _of_trace(flow)
 
 
 def _of_kernel(flow: SharedFlow) -> Losses:
@@ -57,7 +82,7 @@ def _episodes(rows: pl.DataFrame) -> tuple[float, ...]:
 
 
 def _of_trace(flow: SharedFlow) -> Losses:
-    trace, rtt_ms = trace_of(flow.view, flow.number, flow.life), base_rtt_ms(flow.view, flow.facts)
+    trace, rtt_ms = trace_of(flow.view, flow.number), base_rtt_ms(flow.view, flow.facts)
     if trace is None or rtt_ms is None:
         return Losses(None, None, None)
     told = flow.view.losses(trace)

@@ -1,40 +1,116 @@
-"""A sender's window, flight and round trips: from its qlog (QUIC) or its kernel (TCP)."""
+"""A sender's window, flight and round trips, by its qlog (QUIC) or its kernel (TCP), and what follows from them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
-from harness.metrics.registry import Finding
-from harness.metrics.series.grid import Floats
-from harness.metrics.series.sender import base_rtt_ms, usual_frame
-from harness.metrics.shared_flow import NOT_TOLD, SharedFlow, flows_of, left_out
-from harness.metrics.view import RunView
-from harness.outcome import Direction
+from harness.analysis.series.grid import BIN, Floats
+from harness.analysis.series.sender import base_rtt_ms, usual_frame
+from harness.analysis.shared_flow import NOT_TOLD, SharedFlow
+from harness.metrics.kinds import Absent, Figure, Told, flow_metric
 
 
-def tellers(view: RunView, series: str) -> tuple[list[SharedFlow], list[SharedFlow]]:
-    """The flows with congestion control: those whose sender tells a series, and those whose does not."""
-    responsive = [flow for flow in flows_of(view) if flow.responsive]
-    telling = [flow for flow in responsive if len(flow.points(series).t)]
-    return telling, [flow for flow in responsive if flow not in telling]
+@flow_metric(
+    unit="packets", better="neutral", title="congestion window, mean over time",
+    formula="Σ cwnd / n over the points of that series",
+    source="qlog's congestion_window by the payload of its usual datagram (RFC 9002 §7); tcpi_snd_cwnd (RFC 5681 §2); "
+    "CCPerf's mean_cwnd_l4",
+)  # fmt: skip
+def mean_cwnd(flow: SharedFlow) -> Told:
+    """How much a sender's congestion control allowed it to have in flight."""
+    return _mean(flow, "cwnd")
 
 
-def mean_state(view: RunView, series: str, unit: str, direction: Direction) -> Iterator[Finding]:
-    """The mean of a series over its points, of each flow whose sender tells it."""
-    telling, silent = tellers(view, series)
-    for flow in telling:
-        value = flow.points(series).value.mean()
-        yield flow.measurement(f"mean_{series}", value, unit, direction, flow.sender_tells)
-    yield from left_out(f"mean_{series}", silent, NOT_TOLD)
+@flow_metric(
+    unit="packets", better="neutral", title="what was sent and neither known to have arrived nor lost, mean over time",
+    formula="Σ in_flight / n over the points of that series",
+    source="qlog's bytes_in_flight (RFC 9002 §2) by the payload of its usual datagram; tcp_info: packets out less "
+    "those lost (less those selectively acknowledged and more those sent again, where the samples have these); "
+    "CCPerf's mean_in_flight_l4",
+)  # fmt: skip
+def mean_in_flight(flow: SharedFlow) -> Told:
+    """How much a sender had in flight."""
+    return _mean(flow, "in_flight")
+
+
+@flow_metric(
+    unit="ms", better="lower", title="smoothed round-trip time, mean over time, from its first sample",
+    formula="Σ srtt / n over the points of that series",
+    source="qlog's smoothed_rtt (RFC 9002 §5.3); tcpi_rtt (RFC 6298); CCPerf's mean_srtt_l4",
+)  # fmt: skip
+def mean_srtt(flow: SharedFlow) -> Told:
+    """The round trip as a sender sees it."""
+    return _mean(flow, "srtt")
+
+
+def _mean(flow: SharedFlow, series: str) -> Told:
+    if not flow.responsive:
+        return None
+    points = flow.points(series)
+    return Figure(points.value.mean(), flow.sender_tells) if len(points.t) else Absent(NOT_TOLD)
+
+
+@flow_metric(
+    unit="ms", better="lower", title="the queue's delay as a sender can tell it", formula="mean_srtt - min(min_rtt)",
+    source="qlog's min_rtt (where it has none, latest_rtt); tcpi_min_rtt; CCPerf's mean_est_qdelay_l4",
+)  # fmt: skip
+def mean_est_queue_delay(flow: SharedFlow) -> Told:
+    """As the sender sees it: queues in both directions and delayed acknowledgements are in it."""
+    if not flow.responsive:
+        return None
+    srtt = flow.points("srtt").value
+    least = flow.series.states[flow.number]["min_rtt"].min() if len(srtt) else None
+    if not isinstance(least, float):
+        return Absent("the sender tells no round-trip times")
+    return Figure(srtt.mean() - least, flow.sender_tells)
+
+
+@flow_metric(
+    unit="1", better="lower", title="coefficient of variation of what is in flight",
+    formula="√(Σ (x - x̄)² / n) / x̄ over the points of the series in_flight",
+    source="as mean_in_flight; CCPerf's cov_in_flight_l4",
+)  # fmt: skip
+def cov_in_flight(flow: SharedFlow) -> Told:
+    """How much what a sender has in flight varies."""
+    value = flow.points("in_flight").value
+    return Figure(value.std() / value.mean(), flow.sender_tells) if len(value) and value.mean() > 0 else None
+
+
+@flow_metric(
+    unit="Mbit/s²", better="higher", title="network power: throughput by the mean smoothed round-trip time",
+    formula="Σ (x / srtt) / n over the samples, x in Mbit/s, srtt in s; samples without a round-trip time are left out",
+    source="capture at the receiver's side, with qlog or tcp_info; L. Kleinrock, Power and deterministic rules of "
+    "thumb, ICC 1979; CCPerf's mean_network_power_l4",
+)  # fmt: skip
+def network_power(flow: SharedFlow) -> Told:
+    """What throughput a flow gets for its delay."""
+    rates, srtt = flow.samples("throughput"), flow.points("srtt")
+    bins = np.floor(srtt.t / BIN + 1e-6).astype(np.int64)
+    ratios = [
+        rate / (srtt.value[inside].mean() / 1e3)
+        for t, rate in zip(rates.t, rates.value, strict=True)
+        if (inside := bins == round(t / BIN)).any()
+    ]
+    return Figure(float(np.mean(ratios)), f"captures, {flow.sender_tells}") if ratios else None
+
+
+@flow_metric(
+    unit="1", better="neutral", title="what is in flight by what the path holds without a queue, mean over time",
+    formula="Σ (in_flight·frame / (rate·rtt)) / n: in packets of the flow's usual frame; the link's rate by the round "
+    "trip without queues",
+    source="as mean_in_flight; lab.json; CCPerf's mean_utilization_bdp_l4",
+)  # fmt: skip
+def utilisation_bdp(flow: SharedFlow) -> Told:
+    """How much of what its path holds a flow has in flight."""
+    share = shares_of_bdp(flow)
+    return Figure(share.mean(), flow.sender_tells) if len(share) else None
 
 
 def shares_of_bdp(flow: SharedFlow) -> Floats:
     """in_flight at each of its points as a share of the path's BDP; empty without lab.json."""
     rtt_ms = base_rtt_ms(flow.view, flow.facts)
-    if rtt_ms is None:
-        return np.zeros(0)
     in_flight = flow.points("in_flight")
+    if rtt_ms is None or not len(in_flight.t):
+        return np.zeros(0)
     bdp = flow.capacity(in_flight.t) * 1e6 / 8 * rtt_ms / 1e3
-    return np.asarray(in_flight.value * usual_frame(flow.life.sent) / bdp)
+    return np.asarray(in_flight.value * usual_frame(flow.lifetime.sent) / bdp)

@@ -2,28 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-from harness.metrics.registry import Caution, Finding
-from harness.metrics.series.grid import Floats
-from harness.metrics.shared_flow import flows_of
-from harness.metrics.view import RunView
+import numpy as np
+
+from harness.analysis.series.grid import Floats
+from harness.analysis.shared_flow import SharedFlow
+from harness.metrics.kinds import Figure, Told, flow_metric
 
 
-def mean_utility(view: RunView, name: str, unit: str, utility: Callable[[Floats], Floats]) -> Iterator[Finding]:
-    """The mean over a flow's samples of the utility of its throughput in Mbit/s.
+@flow_metric(
+    unit="ln Mbit/s", better="higher", title="the utility that proportional fairness maximises",
+    formula="Σ ln x / n over the samples, x the throughput in Mbit/s; those in which nothing arrived are left out",
+    source="capture at the receiver's side; RFC 5166 §2.3.1; CCPerf's mean_utility_pf_l4",
+)  # fmt: skip
+def utility_pf(flow: SharedFlow) -> Told:
+    """Proportional fairness."""
+    return _mean(flow, logarithm)
 
-    Samples in which nothing arrived have none, and a caution says how many they were where they are more than one in a
-    hundred: the same one from both utilities.
-    """
-    for flow in flows_of(view):
-        value = flow.samples("throughput").value
-        some = value[value > 0]
-        if not len(some):
-            continue
-        yield flow.measurement(name, utility(some).mean(), unit, "higher", flow.at_receiver)
-        if len(some) < 0.99 * len(value):
-            yield Caution(
-                f"{flow.prefix}utility_pf and {flow.prefix}utility_mpdf leave out {len(value) - len(some)} of "
-                f"{len(value)} samples in which nothing arrived"
-            )
+
+@flow_metric(
+    unit="s/Mbit", better="higher", title="the utility that minimum potential delay fairness maximises",
+    formula="Σ (-1/x) / n over the samples, x the throughput in Mbit/s; those in which nothing arrived are left out",
+    source="capture at the receiver's side; RFC 5166 §2.3.1; CCPerf's mean_utility_mpdf_l4",
+)  # fmt: skip
+def utility_mpdf(flow: SharedFlow) -> Told:
+    """Less the time that a bit takes at that rate."""
+    return _mean(flow, potential_delay)
+
+
+def logarithm(rate: Floats) -> Floats:
+    """Utility of each rate, Mbit/s, by proportional fairness."""
+    return np.log(rate)
+
+
+def potential_delay(rate: Floats) -> Floats:
+    """Utility of each rate, Mbit/s, by minimum potential delay fairness."""
+    return -1 / rate
+
+
+def _mean(flow: SharedFlow, utility: Callable[[Floats], Floats]) -> Told:
+    """The mean over a flow's samples; where more than one in a hundred have none, it is said how many."""
+    value = flow.samples("throughput").value
+    some = value[value > 0]
+    if not len(some):
+        return None
+    left_out = None
+    if len(some) < 0.99 * len(value):
+        left_out = len(value) - len(some), len(value), "in which nothing arrived"
+    return Figure(utility(some).mean(), flow.at_receiver, left_out=left_out)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from harness.metrics.observed.connection import Connection
+from harness.analysis.connection import Connection
+from harness.analysis.view import RunView
+from harness.artefacts.window import Window
 from harness.metrics.observed.datagrams import ack_ratio, ecn, largest_payload, path_mtu_discovery, zero_rtt
 from harness.metrics.observed.declared import recovery_settings, transport_parameters
 from harness.metrics.observed.flight import initial_window, pacing
@@ -17,7 +19,6 @@ from harness.metrics.observed.kernel import gso
 from harness.metrics.observed.reaction import congestion_reaction
 from harness.metrics.observed.resumed import bdp_frames, bdp_seed
 from harness.metrics.observed.timeouts import first_probe_timeout
-from harness.metrics.view import RunView, Window
 from harness.outcome import Observation
 from harness.parameters import ROLES
 

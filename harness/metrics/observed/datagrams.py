@@ -7,11 +7,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from harness.metrics.observed.connection import TOGETHER, Connection
+from harness.analysis.connection import TOGETHER, Connection
 from harness.outcome import Observation
 from harness.parameters import ROLES, Role
 from harness.traces import qlog
-from harness.traces.capture import Capture
 from harness.traces.quic import Form
 from harness.traces.settings import HEAD
 
@@ -151,7 +150,7 @@ def zero_rtt(connection: Connection) -> Iterator[Observation]:
     if sent is None or not len(sent):
         return
     plain = int((sent.form == Form.ZERO_RTT).sum())
-    behind = _behind_initial(chosen) if again and not _behind_initial(connection) else 0
+    behind = chosen.behind_initial() if again and not connection.behind_initial() else 0
     which = "second" if again else "only"
     yield Observation(
         role="client", parameter="zero_rtt", value=plain + behind, unit="datagrams",
@@ -166,12 +165,3 @@ def zero_rtt(connection: Connection) -> Iterator[Observation]:
             role="client", parameter="zero_rtt", value=count, unit="packets",
             source=f"{which} connection: 0-RTT packets in its own qlog",
         )  # fmt: skip
-
-
-def _behind_initial(connection: Connection) -> int:
-    """Datagrams with something behind an Initial packet in the client's flight before the server's first answer."""
-    sent, answers = connection.sent("client"), connection.received("client")
-    if sent is None or answers is None:
-        return 0
-    flight: Capture = sent.where(sent.t_ns < answers.t_ns[0]) if len(answers) else sent
-    return int(flight.after_initial.sum())

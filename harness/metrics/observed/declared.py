@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from harness.metrics.observed.connection import FULL, Connection
+from harness.analysis.connection import FULL, Connection
 from harness.outcome import Observation
 from harness.parameters import ROLES, Role, other
 from harness.traces.settings import Early, Settings, TransportParameters

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from harness.metrics.observed.connection import TOGETHER, Connection, Flight
+from harness.analysis.connection import TOGETHER, Connection, Flight
 from harness.metrics.observed.declared import received_credit
 from harness.outcome import Observation
 from harness.traces.capture import Capture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from harness.metrics.observed.connection import Connection
+from harness.analysis.connection import Connection
 from harness.outcome import Observation
 from harness.parameters import ROLES
 from harness.traces.files import find, read_bytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.metrics.observed.connection import Connection
+from harness.analysis.connection import Connection
 from harness.outcome import Observation
 from harness.traces.settings import read_reduction
 

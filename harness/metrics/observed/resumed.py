@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from harness.metrics.observed.connection import FULL, ROUND, Connection
+from harness.analysis.connection import FULL, ROUND, Connection
 from harness.outcome import Observation
 from harness.parameters import ROLES
 from harness.traces import qlog

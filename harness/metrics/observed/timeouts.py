@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from harness.metrics.observed.connection import Connection
+from harness.analysis.connection import Connection
 from harness.outcome import Observation
 from harness.parameters import ROLES, Role
 from harness.traces.quic import Form

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from harness.metric_names import MetricName
 from harness.reports.flow_metrics import number, text
 from harness.reports.markdown import line
 from harness.results import CellResult
@@ -26,7 +27,7 @@ def fairness(results: Sequence[CellResult]) -> str:
     alone = {
         _contestant(result, 0): span.median
         for result in stored_of(results, "dumbbell/alone")
-        if (span := result.interval("mean_throughput")) is not None
+        if (span := result.interval("mean_throughput", 0)) is not None
     }
     names = sorted({name for pair in found for name in pair}, key=lambda name: (name.split()[1], name))
     lines = [
@@ -43,12 +44,12 @@ def fairness(results: Sequence[CellResult]) -> str:
         body = [line([mine, *(cell(mine, other) for other in names)]) for mine in names]
         return [line([title, *names]), line(["---", *["---:"] * len(names)]), *body, ""]
 
-    def median(metric: str, mine: str, other: str) -> str:
-        span = found[mine, other].interval(metric) if (mine, other) in found else None
+    def median(name: MetricName, mine: str, other: str) -> str:
+        span = found[mine, other].interval(*name) if (mine, other) in found else None
         return "–" if span is None else number(span.median)
 
     def harmed(mine: str, other: str) -> float | None:
-        span = found[mine, other].interval("flow0_mean_throughput") if (mine, other) in found else None
+        span = found[mine, other].interval("mean_throughput", 0) if (mine, other) in found else None
         base = alone.get(mine)
         return None if span is None or not base else harm(base, span.median, more_is_better=True)
 
@@ -58,8 +59,8 @@ def fairness(results: Sequence[CellResult]) -> str:
             return "–"
         return f"**{here:.2f}**" if own is not None and here > UNACCEPTABLE * own else f"{here:.2f}"
 
-    lines += table("Mbit/s of ↓ beside →", lambda mine, other: median("flow0_mean_throughput", mine, other))
-    lines += table("Jain's index", lambda mine, other: median("jain_shared", mine, other))
+    lines += table("Mbit/s of ↓ beside →", lambda mine, other: median(MetricName("mean_throughput", 0), mine, other))
+    lines += table("Jain's index", lambda mine, other: median(MetricName("jain_shared"), mine, other))
     lines += [
         "Harm is what a competitor costs: (alone - beside) / alone of the throughput (Ware et al., HotNets 2019). A",
         "competitor is acceptable by that paper if it does no more than the other does to itself, the diagonal; more",
@@ -101,8 +102,9 @@ def links(results: Sequence[CellResult]) -> str:
         "rate": "path.forward.rate",
     }  # fmt: skip
     figures = {
-        "first, Mbit/s": "flow0_mean_throughput", "CUBIC, Mbit/s": "flow1_mean_throughput", "Jain": "jain_shared",
-        "utilisation": "utilisation_shared", "queue, ms": "mean_queue_delay",
+        "first, Mbit/s": MetricName("mean_throughput", 0), "CUBIC, Mbit/s": MetricName("mean_throughput", 1),
+        "Jain": MetricName("jain_shared"), "utilisation": MetricName("utilisation_shared"),
+        "queue, ms": MetricName("mean_queue_delay"),
     }  # fmt: skip
     lines += [
         "ngtcp2 against ngtcp2 with CUBIC, 30 s; the delay is one way, beside 10 ms back; the queue is in multiples of",
@@ -113,5 +115,5 @@ def links(results: Sequence[CellResult]) -> str:
     ]
     for result in found:
         asked = (str(result.cell.parameters[name]) for name in columns.values())
-        lines.append(line([*asked, *(text(result.interval(metric)) for metric in figures.values())]))
+        lines.append(line([*asked, *(text(result.interval(*name)) for name in figures.values())]))
     return "\n".join([*lines, ""])

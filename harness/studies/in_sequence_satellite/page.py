@@ -60,7 +60,7 @@ def _told(result: CellResult) -> str:
     times = [
         span.median
         for size in result.cell.scenario.milestones_within()
-        if (span := result.interval(f"milestone_{size.label()}")) is not None
+        if (span := result.interval(f"milestone_{size.label()}", 0, "first")) is not None
     ]
     seconds = " / ".join(f"{time:.2f}" for time in times)
     return f"{result.cell.client.name} → {result.cell.server.name} ({seconds} s)"

@@ -43,7 +43,7 @@ def sharing(results: Sequence[CellResult]) -> str:
 def _unfair(result: CellResult) -> list[str]:
     """What happened where the three flows do not share, or overrun the queue; nothing where they do neither."""
     jain, drops = result.interval("jain_shared"), result.interval("drop_rate")
-    shares = [result.interval(f"phase3_flow{flow}_throughput") for flow in range(3)]
+    shares = [result.interval("throughput", flow, phase=3) for flow in range(3)]
     known = [share.median for share in shares if share is not None]
     if jain is None or drops is None or len(known) < len(shares) or (jain.median >= FAIR and drops.median <= FEW):
         return []
@@ -74,7 +74,7 @@ def _who(result: CellResult) -> str:
 def _phases(result: CellResult) -> list[str]:
     texts = []
     for phase in range(1, 6):
-        shares = [result.interval(f"phase{phase}_flow{flow}_throughput") for flow in range(3)]
+        shares = [result.interval("throughput", flow, phase=phase) for flow in range(3)]
         texts.append(" · ".join(number(share.median) for share in shares if share is not None) or "–")
     return texts
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from harness.metric_names import MetricName
 from harness.model import Link, Objective, Path
 from harness.outcome import Interval
 from harness.reports.markdown import line
@@ -58,9 +59,9 @@ class Held:
         return _observed(self.named)
 
     @property
-    def prefix(self) -> str:
-        """What stands before the names of the metrics of the transfer that is bounded."""
-        return "repeat_" if self.objective.metric.startswith("repeat_") else ""
+    def bounded(self) -> MetricName:
+        """What is bounded."""
+        return MetricName.parse(self.objective.metric)
 
     @property
     def later(self) -> float:
@@ -99,8 +100,8 @@ class Held:
             bound=self.objective.bound,
             took=took,
             alike=self.alike,
-            dropped=self._median("queue_drops_to_client") / packets if packets else 0.0,
-            lost=self._median("loss_drops_to_client") / packets if packets else 0.0,
+            dropped=self._median("queue_drops_to_client", None) / packets if packets else 0.0,
+            lost=self._median("loss_drops_to_client", None) / packets if packets else 0.0,
             waited=self._median("queue_delay_p95_to_client"),
             line=bits / busy / rate if busy > 0 else 0.0,
         )
@@ -111,14 +112,14 @@ class Held:
         ratios = [
             float(one.value)
             for _, measured in self.named.runs
-            for one in (measured.observed if measured is not None and self.prefix else ())
+            for one in (measured.observed if measured is not None and self.bounded.transfer == "repeat" else ())
             if one.parameter == "bdp_seed"
         ]
         return statistics.median(ratios) if ratios else None
 
-    def _median(self, metric: str) -> float:
-        """Of a metric of the transfer that is bounded; 0 where it was not measured."""
-        span = self.named.interval(self.prefix + metric)
+    def _median(self, metric: str, flow: int | None = 0) -> float:
+        """Of a metric of the transfer that is bounded, or of the link meanwhile; 0 where it was not measured."""
+        span = self.named.interval(metric, flow, self.bounded.transfer)
         return 0.0 if span is None else span.median
 
 
@@ -218,7 +219,7 @@ def _text(one: Held, seen: Figures) -> str:
     scenario = one.named.cell.scenario
     if math.isinf(seen.took.median):
         return f"not in {scenario.timeout}"
-    return marked(interval_text(seen.took), one.objective.metric, seed_of(one.named.cell))
+    return marked(interval_text(seen.took), one.bounded, seed_of(one.named.cell))
 
 
 def why(one: Held, seen: Figures) -> str:
@@ -264,9 +265,4 @@ def _number(link: Link) -> str:
 
 def _last_rate(path: Path) -> Rate:
     """The rate towards the client after all changes, which the last connection has."""
-    rates = [path.to_client.rate]
-    for step in path.changes:
-        change = step.forward if path.terminal == "client" else step.return_
-        if change is not None and change.rate is not None:
-            rates.append(change.rate)
-    return rates[-1]
+    return path.rates_to_client[-1][1]

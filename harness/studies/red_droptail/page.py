@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from scipy.stats import mannwhitneyu
 
 from harness.lab import flow_label
-from harness.outcome import flow_prefix
+from harness.metric_names import MetricName
 from harness.reports.flow_metrics import text
 from harness.reports.markdown import line
 from harness.results import CellResult
@@ -53,14 +53,14 @@ def _comparison(results: Sequence[CellResult], case: str, suffix: str) -> list[l
         one, other = plain[key], early[key]
         labels = [flow_label(one.cell, flow) for flow in range(len(one.cell.scenario.flows))]
         for flow, label in enumerate(labels):
-            prefix = flow_prefix(flow, len(labels))
             others = " + ".join(labels[:flow] + labels[flow + 1 :])
             who = f"{label} beside {others}" if others else label
             claimed = _claimed(case, label) if len(labels) == 1 else None
-            rate = f"{prefix}mean_throughput", "throughput, Mbit/s"
-            rows.append(_compared(case, who, *rate, one, other, claimed))
-            rows.append(_compared(case, who, f"{prefix}mean_srtt", "sRTT, ms", one, other, None))
-        rows.append(_compared(case, " + ".join(labels), "mean_queue_delay", "queue, ms", one, other, None))
+            rate, rtt = MetricName("mean_throughput", flow), MetricName("mean_srtt", flow)
+            rows.append(_compared(case, who, rate, "throughput, Mbit/s", one, other, claimed))
+            rows.append(_compared(case, who, rtt, "sRTT, ms", one, other, None))
+        queue = MetricName("mean_queue_delay")
+        rows.append(_compared(case, " + ".join(labels), queue, "queue, ms", one, other, None))
     return rows
 
 
@@ -78,10 +78,10 @@ def _claimed(case: str, label: str) -> float | None:
 
 
 def _compared(
-    case: str, who: str, metric: str, what: str, one: CellResult, other: CellResult, claimed: float | None
+    case: str, who: str, name: MetricName, what: str, one: CellResult, other: CellResult, claimed: float | None
 ) -> list[str]:
-    a, b = ([item.value for item in result.measurements.get(metric, [])] for result in (one, other))
-    left, right = one.interval(metric), other.interval(metric)
+    a, b = one.values(*name), other.values(*name)
+    left, right = one.interval(*name), other.interval(*name)
     if left is None or right is None:
         return [case, who, what, text(left), text(right), "–", "–", "–", "not measured"]
     chance = float(mannwhitneyu(a, b, alternative="two-sided").pvalue) if len(a) > 1 and len(b) > 1 else None

@@ -16,8 +16,7 @@ class Reported:
     ours: str
     """This lab's name of it."""
     values: tuple[float, ...]
-    """One per flow of the kind, or one for link or network."""
-    unit: str
+    """One per flow of the kind, or one for link or network, in the unit of ours."""
     why: str = ""
     """What makes ours differ, where it does."""
 
@@ -31,45 +30,45 @@ _WEIGHT = "the document does not give the weight of its moving average; ours is 
 _HIT = "not explained: as many drops in all, of which TCP has more here and UDP fewer"
 #: The experiment's tables; flows 1–3 are TCP, 4–6 UDP.
 TCP = (
-    Reported("mean_throughput_l4", "mean_throughput", (8.68, 6.59, 6.82), "Mbit/s"),
-    Reported("mean_sending_rate_l4", "mean_sending_rate", (8.77, 6.68, 6.92), "Mbit/s"),
-    Reported("mean_sending_rate_l7", "mean_sending_rate_l7", (10.82, 8.72, 8.95), "Mbit/s", _HELD),
-    Reported("mean_delivery_rate_l4", "mean_delivery_rate", (8.68, 6.58, 6.81), "Mbit/s"),
-    Reported("mean_cwnd_l4", "mean_cwnd", (20.38, 17.04, 16.35), "packets"),
-    Reported("mean_in_flight_l4", "mean_in_flight", (19.92, 16.67, 15.95), "packets"),
-    Reported("mean_srtt_l4", "mean_srtt", (26.22, 27.08, 26.51), "ms"),
-    Reported("mean_est_qdelay_l4", "mean_est_queue_delay", (11.22, 12.08, 11.51), "ms"),
-    Reported("mean_idt_ewma_l4", "mean_idt", (1.23, 1.93, 2.40), "ms", _WEIGHT),
-    Reported("cov_throughput_l4", "cov_throughput", (0.33, 0.46, 0.46), "", _SAMPLES),
-    Reported("cov_in_flight_l4", "cov_in_flight", (0.35, 0.42, 0.45), "", _TIMEOUTS),
-    Reported("total_retransmissions_l4", "retransmissions", (113.0, 129.0, 146.0), "packets", _HIT),
-    Reported("total_rtos_l4", "timeouts", (0.0, 3.0, 1.0), "", _TIMEOUTS),
-    Reported("mean_recovery_time_l4", "mean_recovery_time", (40.75, 142.12, 66.99), "ms", _TIMEOUTS),
-    Reported("mean_network_power_l4", "network_power", (336.76, 248.82, 267.34), "Mbit/s²"),
-    Reported("mean_utility_pf_l4", "utility_pf", (2.11, 1.75, 1.74), ""),
-    Reported("mean_utility_mpdf_l4", "utility_mpdf", (-0.13, -0.21, -0.28), "", _STARVED),
-    Reported("mean_utilization_bdp_l4", "utilisation_bdp", (0.35, 0.29, 0.28), ""),
-    Reported("mean_utilization_bw_l4", "utilisation_bandwidth", (0.18, 0.14, 0.14), ""),
+    Reported("mean_throughput_l4", "mean_throughput", (8.68, 6.59, 6.82)),
+    Reported("mean_sending_rate_l4", "mean_sending_rate", (8.77, 6.68, 6.92)),
+    Reported("mean_sending_rate_l7", "mean_sending_rate_l7", (10.82, 8.72, 8.95), _HELD),
+    Reported("mean_delivery_rate_l4", "mean_delivery_rate", (8.68, 6.58, 6.81)),
+    Reported("mean_cwnd_l4", "mean_cwnd", (20.38, 17.04, 16.35)),
+    Reported("mean_in_flight_l4", "mean_in_flight", (19.92, 16.67, 15.95)),
+    Reported("mean_srtt_l4", "mean_srtt", (26.22, 27.08, 26.51)),
+    Reported("mean_est_qdelay_l4", "mean_est_queue_delay", (11.22, 12.08, 11.51)),
+    Reported("mean_idt_ewma_l4", "mean_idt", (1.23, 1.93, 2.40), _WEIGHT),
+    Reported("cov_throughput_l4", "cov_throughput", (0.33, 0.46, 0.46), _SAMPLES),
+    Reported("cov_in_flight_l4", "cov_in_flight", (0.35, 0.42, 0.45), _TIMEOUTS),
+    Reported("total_retransmissions_l4", "retransmissions", (113.0, 129.0, 146.0), _HIT),
+    Reported("total_rtos_l4", "timeouts", (0.0, 3.0, 1.0), _TIMEOUTS),
+    Reported("mean_recovery_time_l4", "mean_recovery_time", (40.75, 142.12, 66.99), _TIMEOUTS),
+    Reported("mean_network_power_l4", "network_power", (336.76, 248.82, 267.34)),
+    Reported("mean_utility_pf_l4", "utility_pf", (2.11, 1.75, 1.74)),
+    Reported("mean_utility_mpdf_l4", "utility_mpdf", (-0.13, -0.21, -0.28), _STARVED),
+    Reported("mean_utilization_bdp_l4", "utilisation_bdp", (0.35, 0.29, 0.28)),
+    Reported("mean_utilization_bw_l4", "utilisation_bandwidth", (0.18, 0.14, 0.14)),
 )  # fmt: skip
 UDP = (
-    Reported("mean_throughput_l4", "mean_throughput", (7.90, 7.89, 7.86), "Mbit/s"),
-    Reported("mean_one_way_delay_l7", "mean_one_way_delay", (18.51, 18.49, 18.51), "ms"),
-    Reported("cov_throughput_l4", "cov_throughput", (0.12, 0.12, 0.13), "", _SAMPLES),
+    Reported("mean_throughput_l4", "mean_throughput", (7.90, 7.89, 7.86)),
+    Reported("mean_one_way_delay_l7", "mean_one_way_delay", (18.51, 18.49, 18.51)),
+    Reported("cov_throughput_l4", "cov_throughput", (0.12, 0.12, 0.13), _SAMPLES),
 )  # fmt: skip
 LINK = (
-    Reported("mean_qdisc_length_l2", "mean_queue_packets", (83.08,), "packets"),
-    Reported("mean_qdisc_delay_l2", "mean_queue_delay", (10.25,), "ms"),
-    Reported("mean_sending_rate_l1", "mean_link_rate", (47.97,), "Mbit/s"),
-    Reported("total_qdisc_drops_l2", "queue_drops_to_client", (1617.0,), "packets"),
+    Reported("mean_qdisc_length_l2", "mean_queue_packets", (83.08,)),
+    Reported("mean_qdisc_delay_l2", "mean_queue_delay", (10.25,)),
+    Reported("mean_sending_rate_l1", "mean_link_rate", (47.97,)),
+    Reported("total_qdisc_drops_l2", "queue_drops_to_client", (1617.0,)),
 )  # fmt: skip
 NETWORK = (
-    Reported("mean_agg_throughput_l4", "agg_throughput", (45.74,), "Mbit/s"),
-    Reported("mean_agg_in_flight_l4", "agg_in_flight", (52.54,), "packets"),
-    Reported("mean_agg_utility_pf_l4", "agg_utility_pf", (11.77,), ""),
-    Reported("mean_agg_utility_mpdf_l4", "agg_utility_mpdf", (-1.00,), "", _STARVED),
-    Reported("mean_agg_utilization_bw_l4", "agg_utilisation_bandwidth", (0.95,), ""),
-    Reported("mean_agg_utilization_bdp_l4", "agg_utilisation_bdp", (0.91,), ""),
-    Reported("mean_jains_fairness_throughput_l4", "jain_samples", (0.92,), ""),
-    Reported("mean_entropy_fairness_throughput_l4", "entropy_samples", (1.79,), ""),
-    Reported("mean_product_fairness_throughput_l4", "product_samples", (142076.76,), "", _SHARES),
+    Reported("mean_agg_throughput_l4", "agg_throughput", (45.74,)),
+    Reported("mean_agg_in_flight_l4", "agg_in_flight", (52.54,)),
+    Reported("mean_agg_utility_pf_l4", "agg_utility_pf", (11.77,)),
+    Reported("mean_agg_utility_mpdf_l4", "agg_utility_mpdf", (-1.00,), _STARVED),
+    Reported("mean_agg_utilization_bw_l4", "agg_utilisation_bandwidth", (0.95,)),
+    Reported("mean_agg_utilization_bdp_l4", "agg_utilisation_bdp", (0.91,)),
+    Reported("mean_jains_fairness_throughput_l4", "jain_samples", (0.92,)),
+    Reported("mean_entropy_fairness_throughput_l4", "entropy_samples", (1.79,)),
+    Reported("mean_product_fairness_throughput_l4", "product_samples", (142076.76,), _SHARES),
 )  # fmt: skip

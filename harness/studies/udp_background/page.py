@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from harness.metric_names import MetricName
+from harness.metrics.registry import declared, unit_of
 from harness.outcome import Interval
-from harness.reports.flow_metrics import number, percentage, text
+from harness.reports.flow_metrics import number, percentage, shown_unit, text
 from harness.reports.markdown import line
 from harness.results import CellResult
 from harness.stats import interval
@@ -57,8 +59,8 @@ def _quic_beside_udp(results: Sequence[CellResult]) -> list[str]:
         line(["---", *["---:"] * (len(columns) + 4)]),
     ]
     for result in found:
-        names = [[f"flow{flow}_{name}" for flow in range(3)] for _, name in columns]
-        rate = _mean_interval(result, [f"flow{flow}_mean_throughput" for flow in range(3, 6)])
+        names = [[MetricName(name, flow) for flow in range(3)] for _, name in columns]
+        rate = _mean_interval(result, [MetricName("mean_throughput", flow) for flow in range(3, 6)])
         lines.append(
             line([
                 f"{result.cell.server.name} ({result.cell.parameters['server.congestion_control']})",
@@ -71,7 +73,7 @@ def _quic_beside_udp(results: Sequence[CellResult]) -> list[str]:
 
 
 def _row(result: CellResult, what: str, flows: tuple[int, ...], one: Reported) -> list[str]:
-    names = [f"flow{flow}_{one.ours}" for flow in flows] or [one.ours]
+    names = [MetricName(one.ours, flow) for flow in flows] or [MetricName(one.ours)]
     theirs = sum(one.values) / len(one.values)
     span = _mean_interval(result, names)
     difference = None if span is None or not theirs else span.median / theirs - 1
@@ -79,7 +81,7 @@ def _row(result: CellResult, what: str, flows: tuple[int, ...], one: Reported) -
     return [
         what,
         f"`{one.metric}`",
-        one.unit,
+        shown_unit(_unit(result, names[0])),
         " · ".join(number(value) for value in one.values),
         text(span),
         "–" if difference is None else f"{difference:+.0%}",
@@ -87,8 +89,14 @@ def _row(result: CellResult, what: str, flows: tuple[int, ...], one: Reported) -
     ]
 
 
-def _mean_interval(result: CellResult, names: Sequence[str]) -> Interval | None:
+def _unit(result: CellResult, name: MetricName) -> str:
+    """As measured, else as declared."""
+    found = next((found[0] for one, found in result.measurements.items() if one.key == name.key), None)
+    return declared()[name.metric].unit if found is None else unit_of(found)
+
+
+def _mean_interval(result: CellResult, names: Sequence[MetricName]) -> Interval | None:
     """Median and interval over the runs of the mean over some flows."""
-    columns = [[item.value for item in result.measurements.get(name, [])] for name in names]
+    columns = [result.values(*name) for name in names]
     rows = list(zip(*columns, strict=False))
     return interval([sum(row) / len(row) for row in rows]) if rows else None

@@ -1,0 +1,145 @@
+"""One connection of a run, with what both ends sent, received and wrote down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from harness.analysis.connection_traces import traces_of
+from harness.analysis.view import RunView
+from harness.artefacts.window import Window
+from harness.parameters import ROLES, Role
+from harness.traces.capture import Capture
+from harness.traces.quic import Form
+from harness.traces.settings import Settings, read_settings
+
+#: Payload from which on a datagram was filled as far as it goes, not by what there was to say, bytes.
+FULL = 1000
+#: Datagrams closer to each other than this come or leave together, ns.
+TOGETHER = 50_000
+#: Part of the path's RTT that counts as the first round trip: no acknowledgement returns earlier.
+ROUND = 0.98
+#: A size of datagrams is a stack's own, not that of a probe, from this share of a flight's bytes on.
+_COMMON = 0.2
+
+
+@dataclass(frozen=True)
+class Flight:
+    """What the server sent in the first round trip of its answer, at its own side."""
+
+    sent: Capture
+    size: int
+    """Payload of its full datagrams: the largest that is common among them."""
+    before: int
+    """UDP payload it had sent earlier, in the handshake."""
+    after: int
+    """UDP payload it sent later."""
+    following: Capture
+    """What it sent in the round trip after that."""
+
+
+@dataclass(frozen=True)
+class Connection:
+    """One transfer's connection. A capture or trace that is missing is None."""
+
+    view: RunView
+    window: Window
+
+    def name(self, role: Role) -> str:
+        """The implementation."""
+        return self.view.run.cell.implementation(role).name
+
+    @cached_property
+    def rtt_ns(self) -> int | None:
+        """The shortest round trip the path was asked for."""
+        if self.view.lab is None:
+            return None
+        links = self.view.lab.links
+        return sum(link.delay_ns - link.jitter_ns for link in (links.to_client, links.to_server))
+
+    def sent(self, role: Role) -> Capture | None:
+        """The datagrams an endpoint sent, at its own side."""
+        return self._at_client[0] if role == "client" else self._at_server[0]
+
+    def received(self, role: Role) -> Capture | None:
+        """The datagrams that reached an endpoint, at its own side."""
+        return self._at_client[1] if role == "client" else self._at_server[1]
+
+    @cached_property
+    def _at_client(self) -> tuple[Capture | None, Capture | None]:
+        return self._both_ways(self.view.left, sent_to_client=False)
+
+    @cached_property
+    def _at_server(self) -> tuple[Capture | None, Capture | None]:
+        return self._both_ways(self.view.right, sent_to_client=True)
+
+    def _both_ways(self, side: Capture | None, sent_to_client: bool) -> tuple[Capture | None, Capture | None]:
+        if side is None:
+            return None, None
+        start, end, flow = self.window.start_ns, self.window.end_ns, self.window.transfer.flow
+        return side.between(start, end, flow, sent_to_client), side.between(start, end, flow, not sent_to_client)
+
+    def settings(self, role: Role) -> Settings | None:
+        """What an endpoint's trace of this connection says of parameters."""
+        found = self._traces[role]
+        return None if found is None else found[1]
+
+    def trace(self, role: Role) -> Path | None:
+        """An endpoint's trace of this connection."""
+        found = self._traces[role]
+        return None if found is None else found[0]
+
+    @cached_property
+    def _traces(self) -> dict[Role, tuple[Path, Settings] | None]:
+        return {role: self._trace(role) for role in ROLES}
+
+    def _trace(self, role: Role) -> tuple[Path, Settings] | None:
+        """The trace of this connection with the most in it."""
+        rtt_ms = None if self.rtt_ns is None else self.rtt_ns / 1e6
+        return next(((path, read_settings(path, rtt_ms)) for path in traces_of(self.view, self.window, role)), None)
+
+    def behind_initial(self) -> int:
+        """Datagrams with something behind an Initial packet in the client's flight before the server's first answer.
+
+        0-RTT packets are coalesced so (RFC 9001 §4.6); in a connection without a ticket it is padding.
+        """
+        sent, answers = self.sent("client"), self.received("client")
+        if sent is None or answers is None:
+            return 0
+        flight = sent.where(sent.t_ns < answers.t_ns[0]) if len(answers) else sent
+        return int(flight.after_initial.sum())
+
+    @cached_property
+    def flight(self) -> Flight | None:
+        """The server's first round trip of data; None where it sent no full datagram, or the capture is missing.
+
+        It begins with the server's first 1-RTT packet a round trip after its first datagram: no request comes earlier
+        in a connection without early data, and the client's own first 1-RTT packet may be hidden behind others.
+        """
+        sent = self.sent("server")
+        if sent is None or not len(sent) or not self.rtt_ns:
+            return None
+        answer = (sent.form == Form.SHORT) & (sent.t_ns >= sent.t_ns[0] + ROUND * self.rtt_ns)
+        full = answer & (sent.payload >= FULL)
+        if not full.any():
+            return None
+        start, data = int(sent.t_ns[answer][0]), int(sent.t_ns[full][0])
+        if data - start > self.rtt_ns / 2:  # the request came later, or a Retry packet before the handshake
+            start = data
+        inside = (sent.t_ns >= start) & (sent.t_ns < start + ROUND * self.rtt_ns)
+        flight = sent.where(inside)
+        before, after = (int(sent.payload[part].sum()) for part in (sent.t_ns < start, (sent.t_ns >= start) & ~inside))
+        end = int(start + ROUND * self.rtt_ns)
+        following = sent.where((sent.t_ns >= end) & (sent.t_ns < end + self.rtt_ns))
+        return Flight(flight, common_size(flight), before, after, following)
+
+
+def common_size(sent: Capture) -> int:
+    """The largest size with a fair share of the bytes of the full datagrams, which probes of the path MTU have not."""
+    sizes, counts = np.unique(sent.payload[sent.payload >= FULL], return_counts=True)
+    volume = sizes * counts
+    common = sizes[volume >= _COMMON * volume.sum()]
+    return int(common[-1] if len(common) else sizes[volume.argmax()])

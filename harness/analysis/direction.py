@@ -1,0 +1,73 @@
+"""One direction of the link: what was asked, what passed, and what should have come of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from harness.analysis.link_phases import LinkPhase, phases_of
+from harness.analysis.replay import Counted, Ints, Replay, accounted, calibrated
+from harness.artefacts.run import Artefacts
+from harness.traces.counters import running_total
+from harness.traces.lab import LinkSettings
+from harness.traces.matching import Passage
+
+Side = Literal["to_client", "to_server"]
+SIDES: tuple[Side, ...] = ("to_client", "to_server")
+
+
+@dataclass(frozen=True)
+class Direction:
+    """One direction's material. All of it is of the link alone: access delays of flows are taken off."""
+
+    name: Side
+    asked: LinkSettings
+    phases: tuple[LinkPhase, ...]
+    passage: Passage
+    replayed: Replay
+
+    @property
+    def served_at_random(self) -> bool:
+        """Whether a service process decides when packets leave: then no departure can be foretold."""
+        return self.asked.service != "constant"
+
+    def departures_ns(self) -> Ints:
+        """When each packet left the queue, shape (n,): its departure from the simulator less the link's delay.
+
+        And less its own time where it is sent outside the queue. The delay is that of the moment of leaving. -1 where
+        it never did; of one that left the queue but not the simulator (random loss), what the replay says. Under
+        jitter this is off by the jitter.
+        """
+        passage = self.passage
+        starts = np.array([phase.start_ns for phase in self.phases[1:]], np.int64)
+        delays = np.array([phase.delay_ns for phase in self.phases], np.int64)
+        leaves = passage.out_ns - delays[np.searchsorted(starts, passage.entered.t_ns, side="right")]
+        leaves = passage.out_ns - delays[np.searchsorted(starts, leaves, side="right")]
+        return np.where(passage.arrived, leaves, self.replayed.departure_ns) - self.replayed.own_ns
+
+
+def direction_of(run: Artefacts, name: Side, passage: Passage | None) -> Direction | None:
+    """One direction of a run; None without lab.json or a capture."""
+    if run.lab is None or passage is None:
+        return None
+    asked: LinkSettings = getattr(run.lab.links, name)
+    own = {flow.flow: flow.access_delay_ns for flow in run.lab.flows}
+    access = np.array([own.get(flow, 0) for flow in range(max(own, default=0) + 1)], np.int64)
+    passage = passage.less(access[passage.entered.flow])
+    phases = phases_of(run, name)
+    counted = Counted(_drops(run, asked.device), _drops(run, asked.egress))
+    if asked.service != "constant":
+        return Direction(name, asked, phases, passage, accounted(passage, phases, counted))
+    return Direction(name, asked, phases, passage, calibrated(passage, phases, asked.discipline == "red", counted))
+
+
+def _drops(run: Artefacts, device: str) -> tuple[Ints, Ints]:
+    """Running total of one device's drops, by its root discipline, which counts those of the disciplines inside.
+
+    So do tbf (tbf_enqueue) and hfsc (hfsc_enqueue), also of RED and of a netem with slots inside them, prio
+    (prio_enqueue), and a netem with others inside it (netem_dequeue).
+    """
+    nothing = np.zeros(0, np.int64)
+    return (nothing, nothing) if run.counters is None else running_total(run.counters, device, "drops")

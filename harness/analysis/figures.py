@@ -1,0 +1,106 @@
+"""Figures of a replayed link that are compared with what was asked: rate when busy, delay when idle, random loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import bdtr, bdtrc
+
+from harness.analysis.replay import Fate, Replay
+from harness.model import GilbertElliott
+from harness.traces.matching import Passage
+from harness.units import Percentage
+
+#: A busy period shorter than this says nothing of the rate, ns.
+BUSY = 200_000_000
+
+
+@dataclass(frozen=True)
+class BusyRate:
+    """The served rate over all long enough busy periods of one phase."""
+
+    bits_per_second: float
+    seconds: float
+    """How long the bottleneck was busy in all."""
+    periods: int
+
+
+def busy_rate(passage: Passage, replayed: Replay, phase: int) -> BusyRate | None:
+    """Bits that left while packets had to wait, by the time it took; None without a busy period of 0.2 s.
+
+    In a busy period a serial server never rests, and a bucket is empty after each packet, so the bytes behind its
+    first packet leave at the rate. Bytes that netem lost afterwards were served too.
+    """
+    accepted = np.flatnonzero(replayed.fate != Fate.QUEUE_DROP)
+    served = np.cumsum(passage.entered.length[accepted])
+    in_phase = replayed.phase[accepted] == phase
+    # A packet lost behind the queue has no lateness, but it does not end a busy period.
+    guarded = replayed.calm[accepted] | (replayed.fate[accepted] != Fate.DELIVERED)
+    busy = replayed.limited[accepted] & in_phase & guarded
+    edges = np.diff(np.concatenate([[False], busy, [False]]).astype(np.int8))
+    begins, ends = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1) - 1
+    delivered = np.flatnonzero(replayed.calm[accepted])
+    if not len(delivered) or not len(begins):
+        return None
+    first = np.searchsorted(delivered, begins)
+    last = np.searchsorted(delivered, ends, side="right") - 1
+    whole = (first < len(delivered)) & (last > first)
+    first, last = delivered[first[whole]], delivered[last[whole]]
+    out_ns = passage.out_ns[accepted]
+    took = out_ns[last] - out_ns[first]
+    enough = took >= BUSY
+    if not enough.any():
+        return None
+    seconds = float(took[enough].sum()) / 1e9
+    carried = int((served[last] - served[first])[enough].sum())
+    return BusyRate(carried * 8 / seconds, seconds, int(enough.sum()))
+
+
+def idle_delay_ns(passage: Passage, replayed: Replay, phase: int) -> int | None:
+    """Smallest delay of the packets of a phase that found the bottleneck idle; None where there were none.
+
+    Without the time a packet itself took on a serial link.
+    """
+    idle = replayed.calm & ~replayed.limited & (replayed.phase == phase)
+    # A nanosecond is what rounding makes of two times.
+    idle &= replayed.departure_ns - replayed.own_ns <= passage.entered.t_ns + 1
+    if not idle.any():
+        return None
+    return int((passage.out_ns - passage.entered.t_ns - replayed.own_ns)[idle].min())
+
+
+def unqueued_delay_ns(passage: Passage, replayed: Replay, phase: int, asked_ns: int) -> int | None:
+    """Smallest delay of the packets of a phase that found all before them gone; None where there were none.
+
+    For a queue with a service process, of which no replay says when it was idle: its packets still wait for the next
+    opportunity, each by itself.
+    """
+    left_ns = np.where(passage.arrived, passage.out_ns - asked_ns, 0)
+    before = np.concatenate(([0], np.maximum.accumulate(left_ns)[:-1])) if len(left_ns) else left_ns
+    alone = passage.arrived & (before <= passage.entered.t_ns) & (replayed.phase == phase)
+    return int((passage.out_ns[alone] - passage.entered.t_ns[alone]).min()) if alone.any() else None
+
+
+def loss_probability(lost: int, packets: int, expected: float, model: Percentage | GilbertElliott) -> float:
+    """Two-sided probability of so extreme a number of random losses, given the asked mean.
+
+    Binomial for independent losses. Losses of a Gilbert–Elliott channel come in runs: neighbouring states
+    correlate with 1-p-r, which leaves n·(p+r)/(2-p-r) independent packets (variance of a two-state chain's
+    mean); the test is made with so many, and the same share of losses.
+    """
+    if isinstance(model, GilbertElliott):
+        switching = model.good_to_bad.fraction + model.bad_to_good.fraction
+        share = min(1.0, switching / max(2 - switching, 1e-9))
+        lost, packets = round(lost * share), round(packets * share)
+    if packets <= 0:
+        return 1.0
+    below = float(bdtr(lost, packets, expected))
+    above = 1.0 if lost == 0 else float(bdtrc(lost - 1, packets, expected))
+    return min(1.0, 2 * min(below, above))
+
+
+def quantiles_ms(values: npt.NDArray[np.int64], *percent: float) -> list[float] | None:
+    """Percentiles in ms; None of nothing."""
+    return [float(value) for value in np.percentile(values, percent) / 1e6] if len(values) else None

@@ -1,0 +1,96 @@
+"""One flow of a run that has several, or that is cut off; and why it has not a metric."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.analysis.series import BOTTLENECK, RETURN_BOTTLENECK, RunSeries
+from harness.analysis.series.grid import BIN, Floats, Points
+from harness.analysis.series.lifetimes import Lifetime
+from harness.analysis.view import RunView
+from harness.traces.capture import Capture
+from harness.traces.lab import FlowAddresses
+
+#: Why a flow has no metric that only its sender could tell.
+NOT_TOLD = "neither a qlog nor tcp_info of the sender shows it"
+
+
+@dataclass(frozen=True)
+class SharedFlow:
+    """A flow of a run that has more than one file downloaded to its end."""
+
+    view: RunView
+    series: RunSeries
+    facts: FlowAddresses
+    lifetime: Lifetime
+
+    @property
+    def number(self) -> int:
+        """The flow's number."""
+        return self.facts.flow
+
+    @property
+    def complete(self) -> bool:
+        """Whether its client came to an end of its own: all that it was to transfer has arrived."""
+        return any(item.flow == self.number and item.exit_code == 0 for item in self.view.run.transfers)
+
+    @property
+    def responsive(self) -> bool:
+        """Whether it has congestion control."""
+        return self.facts.kind != "udp"
+
+    @property
+    def at_sender(self) -> str:
+        """The vantage where its packets are seen leaving."""
+        return "right capture" if self.facts.sender == "server" else "left capture"
+
+    @property
+    def at_receiver(self) -> str:
+        """The vantage where its packets are seen arriving."""
+        return "left capture" if self.facts.sender == "server" else "right capture"
+
+    @property
+    def sender_tells(self) -> str:
+        """The vantage of what its sender, which has congestion control, tells of its own state."""
+        return "tcp_info" if self.facts.kind == "tcp" else "qlog"
+
+    def points(self, name: str) -> Points:
+        """One of its series, whole."""
+        return self.series.points(self.number, name)
+
+    def samples(self, name: str) -> Points:
+        """The bins of one of its series that lie wholly within its lifetime."""
+        return within(self.points(name), self.lifetime)
+
+    def mean_rate(self, side: Capture) -> float:
+        """Mbit/s of payload at one side during its lifetime."""
+        t_ns = side.t_ns - self.lifetime.zero_ns
+        during = (t_ns >= self.lifetime.start_ns) & (t_ns <= self.lifetime.end_ns)
+        return float(side.payload[during].sum()) * 8 / self.lifetime.seconds / 1e6 if self.lifetime.seconds else 0.0
+
+    def capacity(self, t: Floats) -> Floats:
+        """Rate of its bottleneck at each moment, Mbit/s."""
+        link = BOTTLENECK if self.facts.sender == "server" else RETURN_BOTTLENECK
+        steps = self.series.points(link, "capacity")
+        return steps.value[np.maximum(np.searchsorted(steps.t, t + 1e-9, side="right") - 1, 0)]
+
+
+def within(points: Points, lifetime: Lifetime) -> Points:
+    """The bins of a series that lie wholly within a lifetime."""
+    bins = np.round(points.t / BIN).astype(np.int64)
+    chosen = (bins >= lifetime.bins[0]) & (bins <= lifetime.bins[1])
+    return Points(points.t[chosen], points.value[chosen])
+
+
+def flows_of(view: RunView) -> tuple[SharedFlow, ...]:
+    """The flows of which something arrived; none in a run of one file downloaded to its end."""
+    if not view.shared or view.lab is None or view.series is None:
+        return ()
+    series = view.series
+    return tuple(
+        SharedFlow(view, series, facts, series.lifetimes[facts.flow])
+        for facts in view.lab.flows
+        if facts.flow in series.lifetimes
+    )

@@ -1,0 +1,50 @@
+"""One run with all that its metrics share; each part is made when it is first asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from harness.analysis.link import LinkView
+from harness.analysis.series import RunSeries, series_of
+from harness.artefacts.window import Window
+from harness.traces import connections, key_log
+
+
+@dataclass(frozen=True)
+class RunView(LinkView):
+    """What metrics are measured of."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether there is more to it than one file downloaded to its end."""
+        return self.run.cell.scenario.has_series
+
+    @cached_property
+    def series(self) -> RunSeries | None:
+        """The run over time (see `analysis.series`); None where the captures do not show it."""
+        try:
+            return series_of(self)
+        except Exception as error:  # what needs no series is to be had all the same
+            self.problems.append(f"the series cannot be made: {type(error).__name__}: {error}")
+            return None
+
+    def opened(self, window: Window, sender: key_log.Sender) -> tuple[connections.Opened, ...]:
+        """The 1-RTT packets of a transfer's connections in one direction, decrypted from the left capture.
+
+        Of connections that no secret opens there is nothing; and of none without the capture.
+        """
+        key = (window.transfer.flow, window.transfer.index, sender)
+        if key not in self._opened and self.left is not None:
+            inside = (self.left.t_ns >= window.start_ns) & (self.left.t_ns < window.end_ns)
+            packets = self.left.where(inside & (self.left.flow == window.transfer.flow))
+            secrets = self.secrets(window.transfer.flow)
+            found = (
+                connections.open_packets(packets, each, sender, secrets) for each in connections.connections(packets)
+            )
+            self._opened[key] = tuple(opened for opened in found if opened is not None)
+        return self._opened.get(key, ())
+
+    @cached_property
+    def _opened(self) -> dict[tuple[int, int, str], tuple[connections.Opened, ...]]:
+        return {}

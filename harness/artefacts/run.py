@@ -1,0 +1,148 @@
+"""One run with its artefacts, each read when it is first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TypeVar
+
+import polars as pl
+
+from harness.artefacts.window import Window
+from harness.model import Flow
+from harness.outcome import Run, Transfer
+from harness.traces import capture, counters, cpu, events, growth, key_log, lab, qlog, tcp
+from harness.traces.files import find
+
+T = TypeVar("T")
+
+#: How long after a client's end its last packets still belong to its transfer, ns.
+_AFTERMATH = 2_000_000_000
+
+
+@dataclass(frozen=True)
+class Artefacts:
+    """A run's folder as data. What is missing or damaged is None, and `problems` says so."""
+
+    folder: Path
+    run: Run
+    problems: list[str] = field(default_factory=list)
+    """What could not be read, in order of discovery."""
+
+    def _read(self, name: str, reader: Callable[[Path], T]) -> T | None:
+        path = find(self.folder / name)
+        if path is None:
+            self.problems.append(f"{name} is missing")
+            return None
+        try:
+            return reader(path)
+        except Exception as error:  # one damaged artefact must not hide the others
+            self.problems.append(f"{name} cannot be read: {error}")
+            return None
+
+    @cached_property
+    def lab(self) -> lab.LabFacts | None:
+        """What was asked of the lab."""
+        return self._read("lab.json", lab.read_lab)
+
+    def _capture(self, side: str) -> capture.Capture | None:
+        facts = self.lab
+        if facts is None:
+            return None
+        return self._read(f"sim/trace_node_{side}.pcap", lambda path: capture.read_capture(path, facts.flows))
+
+    @cached_property
+    def left(self) -> capture.Capture | None:
+        """The flows' packets at the client's side."""
+        return self._capture("left")
+
+    @cached_property
+    def right(self) -> capture.Capture | None:
+        """The flows' packets at the server's side."""
+        return self._capture("right")
+
+    @cached_property
+    def counters(self) -> pl.DataFrame | None:
+        """Statistics of the queueing disciplines (see `traces.counters`)."""
+        return self._read("sim/counters.jsonl", counters.read_counters)
+
+    @cached_property
+    def events(self) -> events.Events:
+        """What the simulator said; empty when it said nothing."""
+        return self._read("sim/events.jsonl", events.read_events) or events.Events()
+
+    @cached_property
+    def capture_drops(self) -> int:
+        """Packets the captures missed; 0 when unknown."""
+        return self._read("sim/capture.json", events.read_capture_drops) or 0
+
+    @cached_property
+    def growth(self) -> pl.DataFrame | None:
+        """Sizes of the clients' files (see `traces.growth`)."""
+        return self._read("growth.csv", growth.read_growth)
+
+    @cached_property
+    def cpu(self) -> pl.DataFrame | None:
+        """CPU time of the containers (see `traces.cpu`)."""
+        return self._read("cpu.csv", cpu.read_cpu)
+
+    @cached_property
+    def windows(self) -> tuple[Window, ...]:
+        """The transfers in order of flow and index."""
+        ordered = sorted(self.run.transfers, key=lambda transfer: (transfer.flow, transfer.index))
+        return tuple(self._window(transfer) for transfer in ordered)
+
+    def _window(self, transfer: Transfer) -> Window:
+        later = [t.started_ns for t in self.run.transfers if t.flow == transfer.flow and t.index > transfer.index]
+        end = min([transfer.ended_ns + _AFTERMATH, *later])
+        zero = None
+        if self.left is not None:
+            sent = self.left.between(transfer.started_ns, end, transfer.flow, to_client=False)
+            zero = int(sent.t_ns[0]) if len(sent) else None
+        flow = self.flows[min(transfer.flow, len(self.flows) - 1)]
+        others = {item.flow for item in self.run.transfers} - {transfer.flow}
+        return Window(transfer, transfer.started_ns, end, zero, flow, alone=len(self.flows) == 1 and not others)
+
+    @property
+    def flows(self) -> tuple[Flow, ...]:
+        """What the flows were asked to do."""
+        return self.run.cell.scenario.flows
+
+    def span(self, index: int) -> tuple[int, int] | None:
+        """From the start of the first to the end of the last transfer of that index, over all flows (ns)."""
+        windows = [window for window in self.windows if window.transfer.index == index]
+        if not windows:
+            return None
+        return min(window.start_ns for window in windows), max(window.end_ns for window in windows)
+
+    def tcp(self, flow: int) -> pl.DataFrame | None:
+        """What the kernel of a TCP flow's sender said of its connection (see `traces.tcp`)."""
+        if flow not in self._tcp:
+            self._tcp[flow] = self._read(f"flow{flow}/{self.flows[flow].sender}/tcp.csv", tcp.read_tcp)
+        return self._tcp[flow]
+
+    @cached_property
+    def _tcp(self) -> dict[int, pl.DataFrame | None]:
+        return {}
+
+    def losses(self, trace: Path) -> qlog.Losses:
+        """What a qlog says of lost packets and what followed (see `traces.qlog`). Raises OSError."""
+        if trace not in self._losses:
+            self._losses[trace] = qlog.read_losses(trace)
+        return self._losses[trace]
+
+    @cached_property
+    def _losses(self) -> dict[Path, qlog.Losses]:
+        return {}
+
+    def secrets(self, flow: int) -> tuple[key_log.Secret, ...]:
+        """The TLS secrets that either endpoint of a flow wrote down, each once."""
+        logs = (find(self.folder / f"flow{flow}" / role / "keys.log") for role in ("client", "server"))
+        read = (secret for log in logs if log is not None for secret in key_log.read_key_log(log))
+        return tuple(dict.fromkeys(read))
+
+    def qlogs(self, flow: int, role: str) -> list[Path]:
+        """The qlog files of one endpoint."""
+        return qlog.traces(self.folder / f"flow{flow}" / role / "qlog")

@@ -1,0 +1,291 @@
+"""The link proof: whether the emulated path was the one asked for.
+
+Each direction is held against an exact replay of its own arrivals (`replay`), and its packets are counted
+against the kernel's counters. Outside a tolerance the run is worth nothing, and the problem says the figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from harness.analysis.direction import SIDES, Direction, Side
+from harness.analysis.figures import busy_rate, idle_delay_ns, loss_probability, quantiles_ms, unqueued_delay_ns
+from harness.analysis.link_phases import LinkPhase
+from harness.analysis.replay import Fate
+from harness.analysis.view import RunView
+from harness.model import FRAME_HEADER, Link
+from harness.outcome import DirectionProof, LinkProof
+from harness.path.arithmetic import FRAME, bucket_share
+from harness.path.bottleneck import COLD_GAP
+from harness.traces.counters import total
+
+#: Delay above (or, for rounding of µs captures and clock reads, hardly below) what was asked, ns.
+DELAY_ABOVE, DELAY_BELOW = 1_000_000, 200_000
+#: Relative error of the rate in busy periods, and how far off the ends of a busy period may be, s.
+RATE, RATE_EDGE = 0.01, 0.001
+#: Share of packets that may vanish without reason (at least two packets: the last of a capture are uncertain).
+UNASKED, UNASKED_PACKETS = 0.001, 2
+#: 99th percentile of lateness beyond a drift in a busy period, ms. Real time runs on a shared machine, so there the
+#: drift of a late timer and 1 % of the RTT are let pass too; virtual time is exact but for clock reads. Whatever the
+#: clock, two packet times are the link's own grain.
+LATENESS = {"compose": 5.0, "virtual": 1.0}
+DRIFT = {"compose": RATE, "virtual": 0.0}
+LATENESS_SHARE = 0.01
+#: Above this share of what is allowed, a run in real time is valid, but worth a caution.
+LATENESS_CAUTION = 0.5
+#: From this share of the round trip or of the queue on, a bucket that nobody asked for is worth a caution.
+BUCKET_CAUTION = 0.1
+#: A loss rate less probable than this is not the one asked for.
+IMPROBABLE = 1e-6
+#: How late a scheduled change may be, ms, and how long before the end it must have been due to be missed, s.
+CHANGE_LATE, CHANGE_MISSED = 100.0, 1.0
+_FOREVER = 2**62
+
+
+def prove(view: RunView) -> tuple[LinkProof, tuple[str, ...]]:
+    """The proof, and cautions that do not make it invalid."""
+    kernel = view.run.sim_kernel or view.events.kernel
+    directions = [view.directions.get(side) for side in SIDES]
+    if view.lab is None or directions[0] is None or directions[1] is None:
+        missing = "; ".join(view.problems) or "no captures"
+        return LinkProof(valid=False, problems=(f"the path cannot be proven: {missing}",), kernel=kernel), ()
+    proofs, problems, cautions = [], _emptiness(view), []
+    for direction in directions:
+        assert direction is not None
+        figures = _proof(view, direction)
+        proofs.append(figures)
+        problems += _problems(view, direction, figures)
+        cautions += _cautions(view, direction, figures)
+    late, change_problems = _changes(view)
+    problems += change_problems
+    if view.capture_drops:
+        cautions.append(f"the captures missed {view.capture_drops} packets: counts of drops are upper bounds")
+    proof = LinkProof(
+        valid=not problems, problems=tuple(problems), kernel=kernel, to_client=proofs[0], to_server=proofs[1],
+        capture_drops=view.capture_drops, changes_late_ms=late,
+        steal=_share(view, "steal"), idle=_share(view, "idle"),
+    )  # fmt: skip
+    return proof, tuple(cautions)
+
+
+def _proof(view: RunView, direction: Direction) -> DirectionProof:
+    passage, replayed, asked = direction.passage, direction.replayed, direction.asked
+    queue_drops, loss_drops, unasked = _conservation(view, direction)
+    first = passage.arrived & (replayed.phase == 0)
+    delays = (passage.out_ns - passage.entered.t_ns - replayed.own_ns)[first]
+    rate = busy_rate(passage, replayed, 0)
+    lateness = (
+        quantiles_ms(replayed.excess_ns(passage, DRIFT[view.run.cell.engine]), 50, 99) if asked.jitter_ns == 0 else None
+    )
+    return DirectionProof(
+        packets=len(passage.entered),
+        min_delay_ms=float(delays.min()) / 1e6 if len(delays) else None,
+        asked_delay_ms=asked.delay_ns / 1e6,
+        burst_bytes=asked.burst_bytes,
+        rate_mbps=None if rate is None else rate.bits_per_second / 1e6,
+        asked_rate_mbps=asked.rate_bps / 1e6,
+        queue_drops=queue_drops,
+        loss_drops=loss_drops,
+        unasked_drops=unasked,
+        lateness_p50_ms=None if lateness is None else lateness[0],
+        lateness_p99_ms=None if lateness is None else lateness[1],
+        oversize_frames=_oversize(view, direction.name),
+    )
+
+
+def _conservation(view: RunView, direction: Direction) -> tuple[int, int, int]:
+    """Drops of the queue, of random loss, and of nobody: in = out + drops + in flight at the end.
+
+    The kernel's counts where there are any, else what the replay takes each missing packet for.
+    """
+    fates = np.bincount(direction.replayed.fate, minlength=len(Fate))
+    lossy = any(phase.mean_loss > 0 for phase in direction.phases)
+    queue = loss = None
+    if view.counters is not None:
+        queue = total(view.counters, direction.asked.device, "drops", 0, _FOREVER)
+        loss = total(view.counters, direction.asked.egress, "drops", 0, _FOREVER)
+    queue_drops = int(fates[Fate.QUEUE_DROP]) if queue is None else queue
+    loss_drops = int(fates[Fate.LOST]) if loss is None else loss
+    if not lossy:
+        loss_drops = 0  # netem dropped for want of room, which nobody asked for
+    vanished = int(fates[Fate.QUEUE_DROP] + fates[Fate.LOST])
+    return queue_drops, loss_drops, max(0, vanished - queue_drops - loss_drops)
+
+
+def _oversize(view: RunView, name: Side) -> int:
+    """Frames above the MTU on either side."""
+    sides = (side for side in (view.left, view.right) if side is not None)
+    to_client, largest = name == "to_client", _largest_frame(view)
+    return max((int(((s.length > largest) & (s.to_client == to_client)).sum()) for s in sides), default=0)
+
+
+def _largest_frame(view: RunView) -> int:
+    """A full frame of the path as tc counts it, bytes."""
+    return FRAME if view.lab is None else view.lab.mtu + FRAME_HEADER
+
+
+def _emptiness(view: RunView) -> list[str]:
+    received = sum(transfer.received for transfer in view.run.transfers)
+    passage = view.to_client
+    if received and passage is not None and not len(passage.entered):
+        return [f"the captures hold no datagram of the servers, but the clients received {received} B"]
+    return []
+
+
+def _problems(view: RunView, direction: Direction, proof: DirectionProof) -> list[str]:
+    name, packets = direction.name, max(proof.packets, 1)
+    problems = [*_delay_problems(view, direction), *_rate_problems(direction)]
+    allowed = max(UNASKED_PACKETS, UNASKED * packets, view.capture_drops)
+    if proof.unasked_drops > allowed:
+        problems.append(
+            f"{name}: {proof.unasked_drops} of {packets} packets ({proof.unasked_drops / packets:.2%}) vanished that "
+            f"nothing was asked to drop (tolerance {UNASKED:.1%})"
+        )
+    if proof.oversize_frames:
+        largest = _largest_frame(view)
+        problems.append(f"{name}: {proof.oversize_frames} frames above {largest} B: an offload was left on")
+    return [*problems, *_lateness_problems(view, direction), *_loss_problems(view, direction, proof)]
+
+
+def _delay_problems(view: RunView, direction: Direction) -> list[str]:
+    problems = []
+    jitter = direction.asked.jitter_ns
+    above = jitter + DELAY_ABOVE + _longest_gap_ns(view, direction)
+    for index, phase in enumerate(direction.phases):
+        if direction.served_at_random:
+            found = unqueued_delay_ns(direction.passage, direction.replayed, index, phase.delay_ns)
+        else:
+            found = idle_delay_ns(direction.passage, direction.replayed, index)
+        low, high = phase.delay_ns - jitter - DELAY_BELOW, phase.delay_ns + above
+        if found is not None and not low <= found <= high:
+            problems.append(
+                f"{direction.name}: the smallest delay{_since(index)} was {found / 1e6:.2f} ms, asked "
+                f"{phase.delay_ns / 1e6:.2f} ms (tolerance {above / 1e6:.1f} ms)"
+            )
+    return problems
+
+
+def _longest_gap_ns(view: RunView, direction: Direction) -> int:
+    """How long the only packet of a queue may wait for an opportunity; 0 where the service is no random process.
+
+    The gaps end at ten times their mean (`harness.path.program`), or are those of a cold start.
+    """
+    if not direction.served_at_random:
+        return 0
+    service = _link(view, direction).service
+    cold = COLD_GAP.value if service is not None and service.cold_start.value else 0
+    return max(cold, round(10 * _largest_frame(view) * 8e9 / direction.asked.rate_bps))
+
+
+def _rate_problems(direction: Direction) -> list[str]:
+    problems = []
+    for index, phase in enumerate(direction.phases):
+        found = busy_rate(direction.passage, direction.replayed, index)
+        if found is None:
+            continue
+        edge = (RATE_EDGE + 2 * direction.asked.jitter_ns / 1e9) * found.periods / found.seconds
+        if abs(found.bits_per_second / phase.rate_bps - 1) > RATE + edge:
+            problems.append(
+                f"{direction.name}: {found.bits_per_second / 1e6:.3f} Mbit/s in {found.seconds:.1f} s of busy "
+                f"queue{_since(index)}, asked {phase.rate_bps / 1e6:.3f} Mbit/s (tolerance {RATE + edge:.1%})"
+            )
+    return problems
+
+
+def _lateness_problems(view: RunView, direction: Direction) -> list[str]:
+    if direction.asked.jitter_ns:
+        return []
+    found = quantiles_ms(direction.replayed.excess_ns(direction.passage, DRIFT[view.run.cell.engine]), 1, 99)
+    allowed = _allowed_lateness(view, direction.phases)
+    if found is None or max(-found[0], found[1]) <= allowed:
+        return []
+    share, worst, word = ("1st", -found[0], "early") if -found[0] > found[1] else ("99th", found[1], "late")
+    return [
+        f"{direction.name}: packets left {worst:.1f} ms {word} at the {share} percentile (tolerance {allowed:.1f} ms)"
+    ]
+
+
+def _allowed_lateness(view: RunView, phases: Sequence[LinkPhase]) -> float:
+    slowest = min(phase.rate_bps for phase in phases)
+    share = LATENESS_SHARE * view.run.cell.scenario.path.rtt.seconds * 1e3 if view.run.cell.engine == "compose" else 0.0
+    return max(LATENESS[view.run.cell.engine], share, 2 * FRAME * 8e3 / slowest)
+
+
+def _loss_problems(view: RunView, direction: Direction, proof: DirectionProof) -> list[str]:
+    entering = proof.packets - proof.queue_drops
+    losses = np.array([phase.mean_loss for phase in direction.phases])
+    phase = direction.replayed.phase[direction.replayed.fate != Fate.QUEUE_DROP]
+    expected = float(losses[phase].mean()) if len(phase) else 0.0
+    if entering <= 0 or expected == 0:
+        return []
+    probability = loss_probability(proof.loss_drops, entering, expected, _link(view, direction).loss)
+    if probability >= IMPROBABLE:
+        return []
+    return [
+        f"{direction.name}: random loss took {proof.loss_drops} of {entering} packets "
+        f"({proof.loss_drops / entering:.2%}), asked {expected:.2%} (probability {probability:.0e})"
+    ]
+
+
+def _changes(view: RunView) -> tuple[tuple[float, ...], list[str]]:
+    """How late each change took effect, ms, and what is wrong with that."""
+    assert view.lab is not None
+    start = min([w.zero_ns for w in view.windows if w.zero_ns is not None], default=view.events.first_datagram_ns)
+    if start is None:
+        return (), []
+    ends = [passage.end_ns for passage in (view.to_client, view.to_server) if passage is not None]
+    end = view.events.stop_ns or max(ends, default=0)
+    late, problems = [], []
+    for index, change in enumerate(view.lab.changes):
+        if change.to_client is None and change.to_server is None:
+            continue  # to what it was already
+        applied = view.events.applied(index, change.at)
+        if applied is None:
+            if end - start > (change.at + CHANGE_MISSED) * 1e9:
+                problems.append(f"change {index} was due at {change.at:.3f} s and never took effect")
+            continue
+        late.append((applied - start) / 1e6 - change.at * 1e3)
+        if abs(late[-1]) > CHANGE_LATE:
+            problems.append(
+                f"change {index} was due at {change.at:.3f} s and took effect {late[-1]:.0f} ms later "
+                f"(tolerance {CHANGE_LATE:.0f} ms)"
+            )
+    return tuple(late), problems
+
+
+def _cautions(view: RunView, direction: Direction, proof: DirectionProof) -> list[str]:
+    cautions = []
+    late = proof.lateness_p99_ms
+    allowed = _allowed_lateness(view, direction.phases)
+    if view.run.cell.engine == "compose" and late is not None and late > LATENESS_CAUTION * allowed:
+        cautions.append(f"{direction.name}: packets left {late:.1f} ms late at the 99th percentile")
+    link = _link(view, direction)
+    if proof.burst_bytes is not None and link.burst is None and not direction.served_at_random:
+        share = bucket_share(link, proof.burst_bytes, view.run.cell.scenario.path.rtt)
+        if share >= BUCKET_CAUTION:
+            cautions.append(
+                f"{direction.name}: a token bucket of {proof.burst_bytes:,} B lets bursts through that "
+                f"a serial link would queue: {share:.0%} of the round trip or the queue"
+            )
+    if view.counters is None:
+        cautions.append(f"{direction.name}: without the kernel's counters, drops are what the replay takes them for")
+    if direction.passage.appeared and not view.capture_drops:
+        cautions.append(f"{direction.name}: {direction.passage.appeared} packets left that were not seen entering")
+    return cautions
+
+
+def _link(view: RunView, direction: Direction) -> Link:
+    """One direction as the scenario has it."""
+    path = view.run.cell.scenario.path
+    return path.to_client if direction.name == "to_client" else path.to_server
+
+
+def _share(view: RunView, name: str) -> float | None:
+    value = view.run.host.get(name)
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _since(index: int) -> str:
+    return f" since change {index - 1}" if index else ""

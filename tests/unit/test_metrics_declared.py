@@ -1,0 +1,94 @@
+"""Every metric is declared once, and everything that is measured or shown of it is as declared."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from harness.judge import judge
+from harness.metrics import measure
+from harness.metrics.registry import declare, declared, find, measuring
+from harness.outcome import LinkProof, MeasuredRun, Measurement, Run
+from harness.reports import flow_metrics
+from harness.results import CellResult
+from tests.unit.shared_flows import write_counters, write_three_flows
+
+#: What a run of that kind cannot have: a file, a repeat, or what only a QUIC client or two phases would show.
+NEVER = re.compile(
+    r"completion|goodput|milestone_\*|first_byte|handshake|zero_rtt|ack_\w+|retransmitted_share|cpu_\w+|udp_\w+"
+)
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, MeasuredRun]:
+    """Three flows, one of UDP and two of TCP, before a queue that is RED."""
+    folder = tmp_path_factory.mktemp("run")
+    run = write_three_flows(folder)
+    shutil.copytree(folder / "flow1", folder / "flow2")
+    lab = json.loads((folder / "lab.json").read_text())
+    lab["links"]["to_client"]["discipline"] = "red"
+    (folder / "lab.json").write_text(json.dumps(lab))
+    write_counters(folder, {0.6: 5}, early=3, pdrop=2)
+    return run, measure(folder, run).model_copy(update={"link": LinkProof(valid=True)})
+
+
+@pytest.mark.parametrize("name", declared())
+def test_a_metric_says_what_it_is(name: str) -> None:
+    one = declared()[name]
+    assert one.unit and one.title and one.formula and one.source
+    assert not one.title.endswith(".")
+    assert find(name.replace("*", "2MB")) == one
+
+
+def test_what_is_measured_is_declared(measured: tuple[Run, MeasuredRun]) -> None:
+    found = {one.name: one for one in measured[1].measurements}
+    for one in found.values():
+        metric = find(one.name)
+        assert metric is not None, one.name
+        assert re.sub(r"\^\d+$", "^n", one.unit) == metric.unit
+        assert one.direction == metric.better or one.name == "flow_completion_time"
+        assert (one.flow is not None) == (metric.layer == "flow"), one.name
+    missing = {name for name in declared() if name not in found and not NEVER.fullmatch(name)}
+    assert missing == set()
+
+
+def test_absences_are_of_declared_metrics(measured: tuple[Run, MeasuredRun]) -> None:
+    assert all(find(one.metric) is not None for one in measured[1].absent)
+
+
+def test_tables_and_measured_json_agree(measured: tuple[Run, MeasuredRun], tmp_path: Path) -> None:
+    run, found = measured
+    result = CellResult(run.cell, ((run, found),), judge(run.cell.scenario, [measured]), (tmp_path,))
+    units = {one.name: one.unit for one in found.measurements}
+    rows = [
+        row
+        for table in flow_metrics.report([result])["cells"][0]["tables"]  # type: ignore[index]
+        if table["title"] != "Throughput by phase"
+        for row in table["rows"]
+    ]
+    assert {row["metric"]: row["unit"] for row in rows} == {
+        name: units[name] for name in (row["metric"] for row in rows)
+    }
+    assert {"retransmissions", "queue_drops_to_client", "utility_pf", "product_means"} <= {
+        row["metric"] for row in rows
+    }
+    text = flow_metrics.markdown([result])
+    assert "| `retransmissions` | packets |" in text and "| `timeouts` |  |" in text
+
+
+def test_an_older_run_is_shown_in_the_declared_unit(measured: tuple[Run, MeasuredRun], tmp_path: Path) -> None:
+    run, found = measured
+    old = Measurement(name="retransmissions", value=4, unit="1", flow=1)
+    pair = run, found.model_copy(update={"measurements": (old,)})
+    result = CellResult(run.cell, (pair,), judge(run.cell.scenario, [pair]), (tmp_path,))
+    assert "| `retransmissions` | packets |" in flow_metrics.markdown([result])
+
+
+def test_no_name_is_declared_twice() -> None:
+    assert measuring()
+    with pytest.raises(ValueError, match="the metric goodput is declared twice"):
+        declare("goodput", layer="flow", unit="s", better="lower", title="x", formula="x", source="x")
