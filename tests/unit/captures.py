@@ -168,7 +168,7 @@ def frame(packet: Packet, ttl: int = 64) -> bytes:
     else:
         ip = struct.pack(">BBHHHBBH", 0x45, 0, packet.size + 28, 0, 0x4000, ttl, 17, ttl) + source + target
     ethernet = bytes(12) + (b"\x86\xdd" if packet.ipv6 else b"\x08\x00")
-    body = packet.payload + bytes(max(0, packet.size - len(packet.payload)))
+    body = packet.payload + bytes(max(0, min(packet.size, 96) - len(packet.payload)))
     return (ethernet + ip + udp + body)[:96]
 
 
@@ -205,8 +205,12 @@ class Traffic:
 
 def short(number: int, size: int, t_ns: int, to_client: bool, flow: int = 0) -> Packet:
     """A 1-RTT packet with a payload of its own."""
-    payload = b"\x40" + random.Random((number << 2) + 2 * to_client + flow * 7**9).randbytes(53)
-    return Packet(t_ns, to_client, payload, size, flow)
+    return Packet(t_ns, to_client, _payload((number << 2) + 2 * to_client + flow * 7**9), size, flow)
+
+
+@cache
+def _payload(seed: int) -> bytes:
+    return b"\x40" + random.Random(seed).randbytes(53)
 
 
 def download(

@@ -208,9 +208,9 @@ def test_the_sampler_brackets_growth(tmp_path: Path) -> None:
     sampler.start()
     with (downloads / "f").open("wb", buffering=0) as file:
         for _ in range(5):
-            time.sleep(0.03)
+            time.sleep(0.1)
             file.write(b"x" * 1000)
-        time.sleep(0.03)
+        time.sleep(0.1)
     sampler.stop()
     rows = [tuple(map(int, line.split(","))) for line in (tmp_path / "growth.csv").read_text().splitlines()[1:]]
     sizes = [row[3] for row in rows]
