@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harness.bits import Change, changes, other_bits
+from harness.metric_names import MetricName
 from harness.outcome import MeasuredRun, Run
 from harness.store import StoreReader
 from harness.traces.trail import Parting, parting
@@ -17,7 +18,7 @@ Answer = Literal["identical", "same figures", "differs"]
 class Figure:
     """A measurement that came out differently."""
 
-    name: str
+    name: MetricName
     unit: str
     values: tuple[float | None, float | None]
     """In the reference, and here; None where it was not made."""
@@ -65,7 +66,7 @@ def _ended_alike(one: Run, other: Run) -> bool:
 def other_figures(one: MeasuredRun | None, other: MeasuredRun | None) -> tuple[Figure, ...]:
     """The measurements in which two runs differ; those of what happened in the lab, not of the CPU it took."""
     sides = [_figures(measured) for measured in (one, other)]
-    names = sorted({*sides[0], *sides[1]})
+    names = sorted({*sides[0], *sides[1]}, key=lambda name: name.text(2))
     both = {name: (sides[0].get(name), sides[1].get(name)) for name in names}
     return tuple(
         Figure(name, (pair[0] or pair[1] or ("", 0.0))[0], (_value(pair[0]), _value(pair[1])))
@@ -74,9 +75,9 @@ def other_figures(one: MeasuredRun | None, other: MeasuredRun | None) -> tuple[F
     )
 
 
-def _figures(measured: MeasuredRun | None) -> dict[str, tuple[str, float]]:
+def _figures(measured: MeasuredRun | None) -> dict[MetricName, tuple[str, float]]:
     """Name → (unit, value)."""
-    return {} if measured is None else {str(one.named): (one.unit, one.value) for one in measured.measurements}
+    return {} if measured is None else {one.named: (one.unit, one.value) for one in measured.measurements}
 
 
 def _value(side: tuple[str, float] | None) -> float | None:

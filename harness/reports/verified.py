@@ -27,7 +27,7 @@ def sentence(one: Verified) -> str:
     if one.again.outcome != one.reference.outcome and one.answer == "differs":
         outcomes = [" ".join((run.outcome.status, run.outcome.reason)).strip() for run in (one.reference, one.again)]
         said.append(f"{outcomes[0]} there, {outcomes[1]} here" if outcomes[0] != outcomes[1] else "")
-    said.append(_some([_figure(figure) for figure in one.figures] if one.answer != "identical" else []))
+    said.append(_some([_figure(figure, _flows(one)) for figure in one.figures] if one.answer != "identical" else []))
     said.append(_bits(one))
     return "; ".join(text for text in said if text)
 
@@ -38,9 +38,13 @@ def _place(at: Parting) -> str:
     return f"between packets {at.first:,} and {at.last:,} of the client's side"
 
 
-def _figure(figure: Figure) -> str:
+def _flows(one: Verified) -> int:
+    return len(one.reference.cell.scenario.flows)
+
+
+def _figure(figure: Figure, flows: int) -> str:
     one, other = ("–" if value is None else f"{value:g}" for value in figure.values)
-    return f"{figure.name} {one} there, {other} here ({figure.unit})"
+    return f"{figure.name.text(flows)} {one} there, {other} here ({figure.unit})"
 
 
 def _bits(one: Verified) -> str:
@@ -88,7 +92,12 @@ def _entry(one: Verified) -> dict[str, Any]:
         "answer": one.answer,
         "packets": None if one.at is None else {"first": one.at.first, "last": one.at.last},
         "figures": [
-            {"metric": figure.name, "unit": figure.unit, "reference": figure.values[0], "here": figure.values[1]}
+            {
+                "metric": figure.name.text(_flows(one)),
+                "unit": figure.unit,
+                "reference": figure.values[0],
+                "here": figure.values[1],
+            }
             for figure in one.figures
         ],
         "bits": list(one.bits),
