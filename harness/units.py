@@ -14,7 +14,7 @@ from fractions import Fraction as Ratio
 from typing import Any, ClassVar, Self
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
-from pydantic_core import core_schema
+from pydantic_core import PydanticSerializationUnexpectedValue, core_schema
 
 _NUMBER = re.compile(r"\s*([-+]?[0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)\s*([^\s].*?)?\s*$")
 
@@ -57,8 +57,14 @@ def _read_from_text(kind: Any, form: str) -> core_schema.CoreSchema:
             return kind.parse(value)
         raise ValueError(f"{value!r} has no unit: write {form}")
 
+    def write(value: object) -> str:
+        # Of a union each kind is tried in turn, and whatever it is has a text.
+        if not isinstance(value, kind):
+            raise PydanticSerializationUnexpectedValue(f"expected {kind.__name__}, not {value!r}")
+        return str(value)
+
     return core_schema.no_info_plain_validator_function(
-        read, serialization=core_schema.plain_serializer_function_ser_schema(str)
+        read, serialization=core_schema.plain_serializer_function_ser_schema(write)
     )
 
 

@@ -10,7 +10,7 @@ from harness.engines.owner import lives, owner
 from harness.errors import EngineError, ResultError
 from harness.outcome import MeasuredRun, Measurement, Outcome, Run
 from harness.store import Store, disk_error
-from tests.examples import cell
+from tests.examples import cell, scenario
 
 
 def _run(repetition: int = 0) -> Run:
@@ -91,3 +91,22 @@ def test_a_full_disk_says_so(tmp_path: Path) -> None:
     assert isinstance(error, EngineError)
     assert "disk is full" in error.message
     assert error.exit_code == 3
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "1 %",
+        {"good_to_bad": "1 %", "bad_to_good": "30 %"},
+        {"good_to_bad": "1 %", "bad_to_good": "9 %", "loss_in_good": "0.1 %"},
+    ],
+)
+def test_every_kind_of_loss_survives_the_store(tmp_path: Path, loss: object) -> None:
+    directions = {
+        "forward": {"rate": "50 Mbit/s", "delay": "9 ms", "loss": loss},
+        "return": {"rate": "1 Mbit/s", "delay": "9 ms"},
+    }
+    run = Run(cell=cell(scenario(path=directions)), repetition=0, outcome=Outcome(status="completed"), started_at="")
+    store = Store(tmp_path)
+    _finish(store, run)
+    assert store.runs(run.cell.key) == [run]
