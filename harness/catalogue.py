@@ -195,7 +195,16 @@ class Catalogue:
         return str(name.with_suffix(""))
 
     def scenario(self, file: Path) -> Scenario:
-        """Load one scenario file. Raises InputError; also for a name that no implementation has."""
+        """One scenario file, loaded once. Raises InputError; also for a name that no implementation has."""
+        if file not in self._scenarios:
+            self._scenarios[file] = self._load_scenario(file)
+        return self._scenarios[file]
+
+    @cached_property
+    def _scenarios(self) -> dict[Path, Scenario]:
+        return {}
+
+    def _load_scenario(self, file: Path) -> Scenario:
         data, positions = read_yaml(file)
         scenario = _model(data, positions, Scenario, {"name": self.scenario_name(file)})
         if why := inexpressible(scenario.path):

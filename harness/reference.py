@@ -6,7 +6,7 @@ today, whatever became other: a scenario, a manifest, an image, the simulator or
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -130,11 +130,16 @@ class Reference:
         made = app.matrix(request, listen, pull=False)
         return [cell for cell in made if asked.pairs == "all" or cell.client.name == cell.server.name]
 
-    def shares(self, engine: EngineName | None, listen: Listener) -> Iterator[Share]:
-        """Every request, or those of one engine, with its cells and what is still to do."""
+    def shares(self, engine: EngineName, only: Collection[str], listen: Listener) -> Iterator[Share]:
+        """The requests of one engine that have cells, and what of these is still to do.
+
+        `only`: scenarios or folders to which cells are limited; none for all.
+        """
         for asked in self.requests():
-            if engine in (None, asked.engine):
-                cells = self.matrix(asked, listen)
+            if asked.engine != engine:
+                continue
+            cells = [cell for cell in self.matrix(asked, listen) if _is_named(cell.scenario.name, only)]
+            if cells:
                 planned = runs(cells, asked.repeat)
                 done = self.kept(planned) | self._app.results.done(planned, frozenset({"infrastructure"}))
                 todo = tuple(item for item in planned if (item.cell.key, item.repetition) not in done)
@@ -183,3 +188,7 @@ class Reference:
     def standing(self, results: list[CellResult], listen: Listener) -> list[CellResult]:
         """Results of the reference, with what of each is not of today."""
         return standing(results, self.today(listen), VERSION)
+
+
+def _is_named(scenario: str, words: Collection[str]) -> bool:
+    return not words or any(scenario == word or scenario.startswith(f"{word}/") for word in words)

@@ -25,7 +25,7 @@ class Which(StrEnum):
 
 def reference(
     engine: Annotated[Which, typer.Option(help="The requests of one engine.")] = Which.VIRTUAL,
-    only: Annotated[list[str] | None, typer.Option(help="Requests that name this scenario or folder.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="The cells of this scenario or folder.")] = None,
     jobs: Jobs = None,
     plan: Annotated[bool, typer.Option("--plan", help="Say what is to be done, and do nothing.")] = False,
 ) -> None:
@@ -45,7 +45,7 @@ def reference(
         patience=patience(), log_limit=log_limit(), jobs=jobs_of(jobs, EngineChoice(engine.value)), stall=stall()
     )
     with Talk(console()) as talk:
-        chosen = [share for share in campaign.shares(engine.value, talk) if _is_named(share, only)]
+        chosen = list(campaign.shares(engine.value, only or [], talk))
         for share in chosen:
             print_text(_line(share, options.jobs))
         seconds = sum(share.seconds for share in chosen) / options.jobs
@@ -60,13 +60,6 @@ def reference(
                 kept = keep(REFERENCE, made, app.stored, lambda run, drawn=drawn: run.name in drawn)  # type: ignore[misc]
                 console().print(f"{share.name}: kept {kept.runs} runs, dropped {kept.replaced} older cells")
     console().print("the pages follow with 'make generate', figures with 'harness figures'")
-
-
-def _is_named(share: Share, only: list[str] | None) -> bool:
-    if not only:
-        return True
-    names = {cell.scenario.name for cell in share.cells}
-    return any(name == word or name.startswith(f"{word}/") for name in names for word in only)
 
 
 def _line(share: Share, jobs: int) -> str:

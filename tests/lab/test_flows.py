@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from harness.outcome import MeasuredRun
 from harness.traces.capture import read_capture
 from harness.traces.lab import read_lab
 from tests.lab.conftest import Harness, left_overs
@@ -30,6 +31,12 @@ VIRTUAL = ("--engine", "virtual", "--repeat", "1")
 
 def _medians(cell: dict[str, Any]) -> dict[str, float]:
     return {name: one["median"] for name, one in cell["measurements"].items()}
+
+
+def _values(measured: dict[str, Any]) -> dict[str, float]:
+    """The figures of a run of several flows, as people call them."""
+    found = MeasuredRun.model_validate(measured).measurements
+    return {one.named.text(2): one.value for one in found}
 
 
 def _check(value: dict[str, float]) -> None:
@@ -64,7 +71,7 @@ def test_quic_tcp_and_udp_share_in_real_time(warm: Harness, harness: Harness) ->
     run, measured = (json.loads((folder / name).read_text()) for name in ("run.json", "measured.json"))
     assert run["outcome"]["status"] == "completed", run["outcome"]
     assert [item["cut_off"] for item in run["transfers"]] == [True, False, False, False]
-    _check({item["name"]: item["value"] for item in measured["measurements"]})
+    _check(_values(measured))
     assert not left_overs()
 
 
@@ -119,7 +126,7 @@ def test_tcp_of_a_size_ends_in_real_time_too(warm: Harness, harness: Harness) ->
     (folder,) = [file.parent for file in harness.store.glob("runs/*/0/measured.json")]
     run, measured = (json.loads((folder / name).read_text()) for name in ("run.json", "measured.json"))
     assert run["outcome"]["status"] == "completed", run["outcome"]
-    _check_sized(folder, {item["name"]: item["value"] for item in measured["measurements"]})
+    _check_sized(folder, _values(measured))
     assert not left_overs()
 
 
@@ -149,7 +156,7 @@ def test_sixteen_flows_in_real_time_begin_when_they_should(warm: Harness, harnes
     run, measured = (json.loads((folder / name).read_text()) for name in ("run.json", "measured.json"))
     assert run["outcome"]["status"] == "completed", run["outcome"]
     assert measured["link"]["valid"] or any("late" in problem for problem in measured["link"]["problems"])
-    value = {item["name"]: item["value"] for item in measured["measurements"]}
+    value = _values(measured)
     # What was queued at the stop still arrives. To start the containers one after the other would take seconds.
     lives = [value[f"flow{number}_flow_completion_time"] for number in range(16)]
     assert lives == pytest.approx([5 - number / 10 for number in range(16)], abs=1)
