@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.app import App, Places
+from harness.columns.keep import keep
+from harness.errors import InputError
+from harness.outcome import LinkProof, MeasuredRun, Outcome, Run
+from harness.reference import CAMPAIGN, Reference, Share
+from tests.examples import ROOT
+
+_TWO = """
+schema: 1
+requests:
+  - {scenarios: [satellite/medium, satellite/large], clients: "ngtcp2,quiche", servers: "ngtcp2,quiche", pairs: itself, repeat: 2}
+  - {scenarios: [satellite/medium], clients: ngtcp2, servers: quiche, engine: compose, vary: {initial_rtt: [100 ms, 200 ms]}}
+"""
+
+
+def _reference(folder: Path, text: str = _TWO) -> Reference:
+    (folder / "reference").mkdir()
+    (folder / "reference" / CAMPAIGN).write_text(text)
+    app = App(Places(ROOT, folder / "store", folder / "state", folder / "cache"))
+    return Reference(app, folder / "reference")
+
+
+def _shares(reference: Reference, engine: str = "virtual", *only: str) -> list[Share]:
+    return list(reference.shares(engine, only, lambda event: None))  # type: ignore[arg-type]
+
+
+def _stored(reference: Reference, share: Share, repetition: int, *, valid: bool = True) -> None:
+    store, cell = reference._app.store, share.cells[0]
+    run = Run(cell=cell, repetition=repetition, outcome=Outcome(status="completed"), started_at="2026-01-01")
+    measured = MeasuredRun(version=1, link=LinkProof(valid=valid))
+    store.finish(store.begin(cell.key, repetition), run, measured)
+
+
+def test_a_request_has_its_cells_and_what_is_to_do(tmp_path: Path) -> None:
+    reference = _reference(tmp_path)
+    (share,) = _shares(reference)
+    assert {(cell.client.name, cell.server.name) for cell in share.cells} == {("ngtcp2",) * 2, ("quiche",) * 2}
+    assert (len(share.cells), len(share.todo)) == (4, 8)
+    (real,) = _shares(reference, "compose")
+    assert len(real.cells) == 2
+    (limited,) = _shares(reference, "virtual", "satellite/large")
+    assert len(limited.cells) == 2
+    assert _shares(reference, "virtual", "queue") == []
+
+
+def test_what_is_stored_or_kept_is_not_done_again(tmp_path: Path) -> None:
+    reference = _reference(tmp_path)
+    (share,) = _shares(reference)
+    _stored(reference, share, 0)
+    _stored(reference, share, 1, valid=False)
+    (after,) = _shares(reference)
+    assert len(after.todo) == len(share.todo) - 1, "one whose link is not proven is no run"
+    made = reference.unkept(after)
+    assert [result.cell.key for result in made] == [share.cells[0].key]
+    keep(reference.root, made, reference._app.stored, lambda run: False)
+    assert reference.unkept(after) == []
+    # Elsewhere, without the store, the reference is enough.
+    (tmp_path / "elsewhere").mkdir()
+    other = _reference(tmp_path / "elsewhere")
+    other.root = reference.root
+    (again,) = _shares(other)
+    assert len(again.todo) == len(share.todo) - 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("schema: 1\nrequests:\n  - {scenarios: [satellite], client: ngtcp2}\n", ":3:"),
+        ("schema: 1\nrequests:\n  - {scenarios: [satellite], repeat: 0}\n", ":3:"),
+        (
+            "schema: 1\nrequests:\n  - {scenarios: [satellite], set: {congestion: bbr}}\n",
+            "request 1: nothing is called",
+        ),
+        ("schema: 1\nrequests:\n  - {scenarios: [satelite]}\n", "satelite"),
+        ("schema: 1\nrequests:\n  - {scenarios: [satellite], clients: ngtcp}\n", "ngtcp"),
+    ],
+)
+def test_what_a_campaign_cannot_ask(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        _shares(_reference(tmp_path, text))
+
+
+def test_there_is_none(tmp_path: Path) -> None:
+    reference = _reference(tmp_path)
+    (reference.root / CAMPAIGN).unlink()
+    with pytest.raises(InputError, match="there is no"):
+        _shares(reference)
+
+
+def test_the_repository_s_campaign_asks_for_every_scenario() -> None:
+    app = App(Places(ROOT, ROOT / "results", ROOT / ".state", ROOT / ".cache"))
+    reference = Reference(app, ROOT / "results" / "reference")
+    asked = {
+        cell.scenario.name for request in reference.requests() for cell in reference.matrix(request, lambda event: None)
+    }
+    every = {app.catalogue.scenario_name(file) for file in app.catalogue.scenario_files()}
+    # Those of `harness check` are about manifests, and on no page.
+    assert asked == {name for name in every if not name.startswith("check/")}
