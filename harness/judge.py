@@ -188,7 +188,7 @@ def _margin(verdict: ObjectiveVerdict) -> float:
 
 
 def _describe(verdict: ObjectiveVerdict) -> str:
-    """Observed against demanded: "milestone_2MB: 4.12 s [4.02, 4.31], n=5, demanded ≤ 3 s: 37 % over"."""
+    """Observed against demanded: "milestone_2MB: 4.12 s [4.02, 4.31], n = 5, demanded ≤ 3 s: 37 % over"."""
     assert verdict.observed is not None
     demanded = verdict.demanded.removeprefix(verdict.metric).strip()
     text = f"{verdict.metric}: {_interval(verdict.observed, verdict.unit)}, demanded {demanded}"
@@ -202,7 +202,7 @@ def _interval(found: Interval, unit: str) -> str:
     suffix = "" if unit == "1" else f" {unit}"
     if found.n == 1:
         return f"{_number(found.median)}{suffix}, n = 1 (no interval)"
-    return f"median {_number(found.median)}{suffix} [{_number(found.low)}, {_number(found.high)}], n={found.n}"
+    return f"median {_number(found.median)}{suffix} [{_number(found.low)}, {_number(found.high)}], n = {found.n}"
 
 
 def _number(value: float) -> str:

@@ -45,7 +45,7 @@ THREE = scenario({"metric": "completion", "at_most": "3 s"})
 def test_pass() -> None:
     verdict = judge(THREE, completed(2.0, 2.5, 2.8), ["a", "b", "c"])
     assert (verdict.status, verdict.reason) == ("pass", "objectives_met")
-    assert verdict.sentence == "All 1 met; completion: median 2.5 s [2, 2.8], n=3, demanded ≤ 3 s."
+    assert verdict.sentence == "All 1 met; completion: median 2.5 s [2, 2.8], n = 3, demanded ≤ 3 s."
     assert verdict.evidence == ("a", "b", "c")
     assert verdict.objectives[0].verdict == "pass" and verdict.objectives[0].bound == 3
 
@@ -55,7 +55,7 @@ def test_fail_names_the_worst_miss() -> None:
     runs: list[Observation] = [(make_run(), measured(completion=4.0, milestone_2MB=v)) for v in (1.9, 2.0)]
     verdict = judge(demands, runs)
     assert (verdict.status, verdict.reason) == ("fail", "milestone_2MB_missed")
-    assert verdict.sentence == "milestone_2MB: median 1.95 s [1.9, 2], n=2, demanded ≤ 1 s: 95% over."
+    assert verdict.sentence == "milestone_2MB: median 1.95 s [1.9, 2], n = 2, demanded ≤ 1 s: 95% over."
 
 
 def test_straddling() -> None:
