@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -109,10 +110,15 @@ class Reference:
                     raise InputError(message, did_you_mean(name, dimensions()))
         return asked
 
+    @cached_property
+    def _absent(self) -> dict[str, str]:
+        """Implementations that are not here, read once: Docker is asked for the image of each."""
+        return self._app.inventory.absent()
+
     def matrix(self, asked: Asked, listen: Listener) -> list[Cell]:
         """The cells of one request, with today's bits. Raises InputError."""
         app = self._app
-        absent = app.inventory.absent() if "all" in (asked.clients, asked.servers) else {}
+        absent = self._absent if "all" in (asked.clients, asked.servers) else {}
         request = Request(
             scenarios=app.catalogue.find_scenarios(asked.scenarios),
             clients=app.catalogue.find_implementations(asked.clients, "client", absent),

@@ -46,6 +46,11 @@ def _stored(folder: Path, runs: Sequence[Drawn]) -> tuple[Store, list[CellResult
     return store, results
 
 
+def _sheets(folder: Path, results: list[CellResult]) -> list[missing.Sheet]:
+    subjects = find_subjects(results, _nothing)
+    return [missing.Sheet(subject, folder / "figures" / f"{number}") for number, subject in enumerate(subjects)]
+
+
 def _nothing(wanted: Any) -> list[CellResult]:
     return []
 
@@ -137,12 +142,12 @@ def test_a_picture_that_is_gone_or_a_page_of_some_is_not_all(tmp_path: Path) -> 
 
 
 def test_several_processes_draw_the_same(tmp_path: Path) -> None:
-    store, results = _stored(tmp_path, _bare(4))
+    store, results = _stored(tmp_path, _bare(2))
     # Else each of them would bundle it.
     page_script(page_cache())
-    made = draw_missing(store, results, _nothing, tmp_path / "figures", page_cache(), 2, lambda text: None)
+    made = Made(tuple(draw(store.root, _sheets(tmp_path, results), page_cache(), 2)), ())
     assert made.problems() == []
-    assert made.sentence("here") == "8 figures of 4 cells in here"
+    assert made.sentence("here") == "4 figures of 2 cells in here"
 
 
 # --- what goes wrong
@@ -165,16 +170,12 @@ def test_one_cell_that_cannot_be_drawn_costs_the_others_nothing(
 
 
 def test_a_process_that_dies_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, results = _stored(tmp_path, _bare(4))
-    sheets = [
-        missing.Sheet(subject, tmp_path / "figures" / f"{number}")
-        for number, subject in enumerate(find_subjects(results, _nothing))
-    ]
+    store, results = _stored(tmp_path, _bare(2))
     # The other process finds it by its name.
     monkeypatch.setattr(missing, "_draw", _die)
-    made = Made(tuple(draw(store.root, sheets, tmp_path, 2)), ())
+    made = Made(tuple(draw(store.root, _sheets(tmp_path, results), tmp_path, 2)), ())
     assert {item.figures for item in made.drawn} == {0}
-    assert len(made.drawn) == 4
+    assert len(made.drawn) == 2
     [problem] = made.problems()
     assert "BrokenProcessPool" in problem
 

@@ -96,9 +96,7 @@ def test_there_is_none(tmp_path: Path) -> None:
 def test_the_repository_s_campaign_asks_for_every_scenario() -> None:
     app = App(Places(ROOT, ROOT / "results", ROOT / ".state", ROOT / ".cache"))
     reference = Reference(app, ROOT / "results" / "reference")
-    asked = {
-        cell.scenario.name for request in reference.requests() for cell in reference.matrix(request, lambda event: None)
-    }
+    asked = {one.name for request in reference.requests() for one in app.catalogue.find_scenarios(request.scenarios)}
     every = {app.catalogue.scenario_name(file) for file in app.catalogue.scenario_files()}
     # Those of `harness check` are about manifests, and on no page.
     assert asked == {name for name in every if not name.startswith("check/")}
