@@ -27,7 +27,7 @@ from harness.events import Listener, PlanMade, Warned
 from harness.lab import build_lab
 from harness.metrics.objectives import mistakes
 from harness.outcome import Cell, Contestant, EngineName
-from harness.plan import Request, UntilDecided, cells, keyed, named, points_of
+from harness.plan import Request, UntilDecided, cells, keyed, named, points_of, varied
 from harness.provenance import Provenance, commit_of
 from harness.repetitions import Repetitions
 from harness.results import CellResult
@@ -125,7 +125,7 @@ class App:
         ground = CheckoutGround(self.images, self.inventory, self.contents, attempts)
         campaign = Campaign(todo, options.jobs, ground, listen, series.further)
         more = isinstance(repetitions, UntilDecided)
-        listen(PlanMade(len(todo), series.stored(), len(matrix), campaign.seconds(), more))
+        listen(PlanMade(len(todo), series.stored(), len(matrix), campaign.seconds(), more, varied(matrix)))
         lost: list[LostRuns] = []
         if todo:
             self.places.state.mkdir(parents=True, exist_ok=True)

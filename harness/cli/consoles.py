@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import Any
 
 from rich.console import Console
 
 from harness.errors import HarnessError
+
+#: Columns that a pipe is taken to have.
+_WIDE = 180
 
 
 def console() -> Console:
@@ -17,9 +21,10 @@ def console() -> Console:
 
 
 def paper() -> Console:
-    """Where tables go; wide enough for them where there is no terminal that says otherwise."""
+    """Where tables go: as wide as the terminal or COLUMNS says, and with neither as wide as most tables are."""
     made = Console(highlight=False)
-    return made if made.is_terminal else Console(highlight=False, width=max(made.width, 180))
+    told = os.environ.get("COLUMNS", "").isdecimal()
+    return made if made.is_terminal or told else Console(highlight=False, width=_WIDE)
 
 
 def print_json(content: dict[str, Any]) -> None:

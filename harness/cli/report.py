@@ -33,25 +33,35 @@ def report(
     grid: Annotated[
         bool, typer.Option("--grid", help="Clients down, servers across: a figure or a reason a pair.")
     ] = False,
+    metrics_asked: Annotated[
+        str,
+        typer.Option(
+            "--metrics",
+            help="Metrics to show and to rank cells by, separated by commas: mean_srtt, flow1_goodput, "
+            "repeat_completion (docs/metrics.md has them).",
+        ),
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Print the verdicts of stored runs; needs no Docker.
+    """Print the verdicts of stored runs, and how their cells compare; needs no Docker.
 
     The commands below print other tables.
     """
     from harness.reports import grid as grid_report
     from harness.reports import json_report, table
     from harness.reports import markdown as markdown_report
+    from harness.reports.chosen import named
 
     results = stored_cells(open_app(store), scenarios, clients, servers, every=every, instead=_tables())
+    asked_for = named(metrics_asked, results)
     if as_json:
-        print_json(json_report.report(results))
+        print_json(json_report.report(results, asked_for))
     elif markdown:
-        print_text(grid_report.markdown(results) if grid else markdown_report.report(results))
+        print_text(grid_report.markdown(results) if grid else markdown_report.report(results, asked_for))
     elif grid:
         grid_report.show(results, paper())
     else:
-        table.show(results, paper())
+        table.show(results, paper(), asked_for)
 
 
 @reports.command("metrics")

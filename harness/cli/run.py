@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
+from harness.cli.comparisons import draw_comparisons
 from harness.cli.consoles import console, paper, print_json
 from harness.cli.environment import cores, log_limit, open_app, patience, stall
 from harness.cli.exits import INTERRUPTED, exit_code
@@ -97,6 +98,7 @@ def run(
     else:
         table.show(results, paper())
     if draw:
+        draw_comparisons(results, app.places.store / "figures")
         _draw_figures(app, results, jobs or cores(), talk)
     if unbuilt is not None:
         raise unbuilt
