@@ -44,7 +44,7 @@ def span(seconds: float) -> str:
 
 
 def _name(cell: Cell, repetition: int, varied: Collection[str] | None) -> str:
-    """A run: scenario, who plays, the values that are varied (all that are set, where that is not known), repetition."""
+    """A run: scenario, who plays, the values that are varied (all of them, where that is not known), repetition."""
     asked = {name: value for name, value in cell.parameters.items() if varied is None or name in varied}
     values = ", ".join(f"{name}={value}" for name, value in asked.items())
     pair = f"{cell.client.name}→{cell.server.name}"

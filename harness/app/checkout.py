@@ -7,6 +7,7 @@ from pathlib import Path
 
 from harness.app.attempts import Attempts
 from harness.app.engines import docker_versions, engine_of, remove_orphans
+from harness.app.experience import experience
 from harness.app.ground import CheckoutGround
 from harness.app.inventory import Inventory
 from harness.app.lock import machine_lock
@@ -23,6 +24,7 @@ from harness.engines.quiet import Patience
 from harness.engines.rootfs import RootFileSystems
 from harness.engines.served import serve
 from harness.errors import InputError
+from harness.estimate import Experience
 from harness.events import Listener, PlanMade, Warned
 from harness.lab import build_lab
 from harness.metrics.objectives import mistakes
@@ -80,6 +82,10 @@ class App:
         }  # fmt: skip
         return keyed(cell.model_copy(update=content))
 
+    def experience(self, matrix: Sequence[Cell]) -> Experience:
+        """How long the runs of these cells take, by what is stored."""
+        return experience(self.store, self.places.root / "results" / "reference", matrix)
+
     def provenance(self, versions: Mapping[str, str]) -> Provenance:
         """What the records of a command's runs say of where they come from; `versions`: of Docker and Compose."""
         return Provenance(versions, commit_of(self.places.root), self.contents)
@@ -122,7 +128,8 @@ class App:
             engine_of(engine, self.places.cache, options), self.store, self.results, options,
             Patience(options.patience), provenance, listen,
         )  # fmt: skip
-        ground = CheckoutGround(self.images, self.inventory, self.contents, attempts)
+        known = self.experience(matrix)
+        ground = CheckoutGround(self.images, self.inventory, self.contents, attempts, known)
         campaign = Campaign(todo, options.jobs, ground, listen, series.further)
         more = isinstance(repetitions, UntilDecided)
         listen(PlanMade(len(todo), series.stored(), len(matrix), campaign.seconds(), more, varied(matrix)))

@@ -12,7 +12,7 @@ from harness.engines.docker import inspect_image
 from harness.engines.images import Build, Images
 from harness.engines.precedence import runs_come_first
 from harness.errors import EngineError
-from harness.estimate import expected_seconds
+from harness.estimate import Experience
 from harness.outcome import Cell
 from harness.plan import PlannedRun
 from harness.schedule import Step
@@ -21,7 +21,10 @@ from harness.schedule import Step
 class CheckoutGround:
     """The ground of a campaign (see `harness.campaign.Ground`) in one checkout."""
 
-    def __init__(self, images: Images, inventory: Inventory, contents: KnownContents, attempts: Attempts) -> None:
+    def __init__(
+        self, images: Images, inventory: Inventory, contents: KnownContents, attempts: Attempts, experience: Experience
+    ) -> None:
+        self._experience = experience
         self._images = images
         self._inventory = inventory
         self._contents = contents
@@ -91,7 +94,7 @@ class CheckoutGround:
 
     def expected(self, cell: Cell) -> float:
         """See `harness.campaign.Ground`."""
-        return expected_seconds(cell)
+        return self._experience.expected(cell)
 
     def cancel(self) -> None:
         """See `harness.campaign.Ground`."""

@@ -1,5 +1,5 @@
-"""Exit codes: 0 all met or measured, 1 some verdict failed, 2 usage or invalid file, 3 infrastructure, 4 inconclusive with
---strict, 70 a fault of the harness itself, 130 interrupted.
+"""Exit codes: 0 all met or measured, 1 some verdict failed, 2 usage or invalid file, 3 infrastructure, 4 inconclusive
+with --strict, 70 a fault of the harness itself, 130 interrupted.
 """
 
 from __future__ import annotations

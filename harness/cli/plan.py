@@ -40,8 +40,8 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Print the runs a request amounts to, which of them are stored, and how long the rest takes."""
-    from harness.estimate import expected_seconds
     from harness.plan import UntilDecided
+    from harness.progress import span
     from harness.repetitions import Repetitions
     from harness.reports import json_report
 
@@ -55,7 +55,9 @@ def plan(
     series.first(done)
     planned = [item for item in series.possible() if item.repetition < series.reached(item.cell)]
     done &= {(item.cell.key, item.repetition) for item in planned}
-    seconds = sum(expected_seconds(item.cell) for item in planned if (item.cell.key, item.repetition) not in done)
+    todo = [item for item in planned if (item.cell.key, item.repetition) not in done]
+    experience = app.experience(matrix)
+    seconds = sum(experience.expected(item.cell) for item in todo)
     if as_json:
         print_json(json_report.plan(planned, done, seconds))
         return
@@ -68,7 +70,7 @@ def plan(
     beside = jobs_of(None, engine)
     undecided = isinstance(request.repetitions, UntilDecided) and len(done) < len(planned)
     more = ", then more until the objectives are decided" if undecided else ""
-    minutes = f"about {seconds / beside / 60:.0f} min to run" + (f", {beside} at a time" if beside > 1 else "")
+    minutes = f"about {span(seconds / beside)} to run" + (f", {beside} at a time" if beside > 1 else "")
     console().print(
         f"{len(matrix)} cells, {len(planned)} runs, {len(done)} stored, {minutes} (builds not counted){more}",
         soft_wrap=True,

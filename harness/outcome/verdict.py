@@ -38,7 +38,8 @@ class Verdict(Fact):
 
     status: VerdictStatus
     reason: str
-    """Reason code: objectives_met, milestone_2MB_missed, interval_straddles, no_objectives, unsupported_client, crashed_server …"""
+    """Reason code: objectives_met, milestone_2MB_missed, interval_straddles, no_objectives, unsupported_client,
+    crashed_server …"""
     sentence: str
     objectives: tuple[ObjectiveVerdict, ...] = ()
     evidence: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -18,6 +19,8 @@ from rich.text import Text
 _AROUND = 3
 #: Narrower than this no identifying column is folded to.
 _NARROWEST = 8
+#: Longest word of a reference line that a column is made wider for.
+_WORD = 12
 
 Entry = str | Text
 
@@ -53,53 +56,65 @@ class Fitted:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The parts, below a title and what was done to make them fit."""
         yield Text(self.title, style="italic")
-        widths = self._widths()
+        room = options.max_width - 1
+        widths, needed = self._widths(folded=False), 1 + self._whole(self._widths(folded=False))
+        if needed > options.max_width:
+            widths = self._widths(folded=True)
         names = [index for index, column in enumerate(self.columns) if column.identifies]
         rest = [index for index in range(len(self.columns)) if index not in names]
-        room = options.max_width - 1
         for index in rest:
             # A sentence among figures is folded.
             widths[index] = min(widths[index], max(room // 2, _NARROWEST))
         beside = max((widths[index] for index in rest), default=0)
-        free = room - beside - _AROUND * (len(names) + bool(rest))
-        folded = _folded([widths[index] for index in names], free)
+        folded = _folded(
+            [widths[index] for index in names], room - beside - _AROUND * (len(names) + bool(rest))
+        )  # fmt: skip
         if folded is None:
             yield from self._blocks()
             return
-        for place, index in enumerate(names):
-            widths[index] = folded[place]
-        parts = list(_parts(rest, widths, room - sum(width + _AROUND for width in folded)))
+        for index, width in zip(names, folded, strict=True):
+            widths[index] = width
+        parts = list(_parts(rest, widths, room - self._whole(folded)))
         if len(parts) > 1:
-            needed = 1 + sum(width + _AROUND for width in self._widths())
             said = f"in {len(parts)} parts: it needs {needed} columns, and here are {options.max_width}"
             yield Text(f"{said} (COLUMNS={needed} gives them)", style="dim")
         for part in parts:
             yield self._table(sorted([*names, *part]), widths)
 
-    def _widths(self) -> list[int]:
-        """What each column needs. Names of reference lines are folded into what the others need."""
+    @staticmethod
+    def _whole(widths: Sequence[int]) -> int:
+        return sum(width + _AROUND for width in widths)
+
+    def _widths(self, *, folded: bool) -> list[int]:
+        """What each column needs, with the headings of identifying ones `folded` or not.
+
+        Names of reference lines are folded into what the others need.
+        """
         return [
-            max(
-                [cell_len(column.heading)]
-                + [
-                    max(map(cell_len, _plain(row.cells[index]).splitlines()), default=0)
-                    for row in self.rows
-                    if not (row.reference and column.identifies)
-                ]
-            )
-            for index, column in enumerate(self.columns)
+            max(_width(_heading(column) if folded else column.heading), *map(_width, cells))
+            for column, cells in zip(self.columns, self._cells(), strict=True)
         ]
+
+    def _cells(self) -> Iterator[list[str]]:
+        """What of each column says how wide it must be; of a reference line's name its words."""
+        for index, column in enumerate(self.columns):
+            found = [""]
+            for row in self.rows:
+                said = _plain(row.cells[index])
+                found.append(_short(said) if row.reference and column.identifies else said)
+            yield found
 
     def _table(self, chosen: Sequence[int], widths: Sequence[int]) -> Table:
         table = Table(header_style="bold")
         for index in chosen:
-            column = self.columns[index]
-            table.add_column(
-                Text(column.heading), justify="right" if column.right else "left", overflow="fold",
-                min_width=widths[index], max_width=widths[index],
-            )  # fmt: skip
+            column, width = self.columns[index], widths[index]
+            heading = column.heading if _width(column.heading) <= width else _heading(column)
+            justify: Literal["left", "right"] = "right" if column.right else "left"
+            table.add_column(Text(heading), justify=justify, overflow="fold", min_width=width, max_width=width)
         ruled = False
         for row in self.rows:
+            if row.reference and not self._says(row, chosen):
+                continue
             if row.reference and not ruled:
                 table.add_section()
                 ruled = True
@@ -109,6 +124,10 @@ class Fitted:
             table.add_row(*made, style="dim" if row.reference else None)
         return table
 
+    def _says(self, row: Row, chosen: Sequence[int]) -> bool:
+        """Whether a reference line has anything beside its name among these columns."""
+        return any(_plain(row.cells[index]) for index in chosen if not self.columns[index].identifies)
+
     def _blocks(self) -> Iterator[Text]:
         """Each row as lines, a line a column that has something to say."""
         for row in self.rows:
@@ -116,6 +135,20 @@ class Fitted:
                 if _plain(cell):
                     yield Text.assemble((f"{column.heading}: ", "bold"), cell)
             yield Text("")
+
+
+def _heading(column: Column) -> str:
+    """The heading, that of an identifying column folded at its dots: a parameter's name."""
+    return column.heading.replace(".", ".\n") if column.identifies else column.heading
+
+
+def _short(name: str) -> str:
+    """A reference line's name as it is folded: at its words, and within long ones."""
+    return "\n".join(word[:_WORD] for word in name.split())
+
+
+def _width(text: str) -> int:
+    return max(map(cell_len, text.splitlines()), default=0)
 
 
 def _plain(cell: Entry) -> str:

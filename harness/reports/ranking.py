@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from os.path import commonprefix
 from typing import Any
 
 from harness.ranking import Ranked, Ranking
@@ -46,7 +45,7 @@ def _heading(ranking: Ranking) -> str:
 
 def _labelled(ranking: Ranking) -> list[str]:
     """A sentence a cell. What all their labels begin with is said once."""
-    common = commonprefix([one.label.split() for one in ranking.cells])
+    common = _common([one.label.split() for one in ranking.cells])
     best, *others = ranking.cells
     mark = "" if ranking.better == "neutral" else f"{BEST} "
     alone = f", n = {best.span.n}" if len({one.span.n for one in ranking.cells}) > 1 else ""
@@ -57,11 +56,17 @@ def _labelled(ranking: Ranking) -> list[str]:
     return lines
 
 
+def _common(labels: Sequence[Sequence[str]]) -> Sequence[str]:
+    """The words that all labels begin with."""
+    count = next((at for at, words in enumerate(zip(*labels, strict=False)) if len(set(words)) > 1), 0)
+    return labels[0][:count]
+
+
 def _figure(one: Ranked, unit: str) -> str:
     """Median and interval, and how many runs were not in time."""
     suffix = f" {shown_unit(unit)}" if shown_unit(unit) else ""
     found = f"{number(one.span.median)}{suffix if math.isfinite(one.span.median) else ''}"
-    if one.span.n > 1:
+    if one.span.n > 1 and math.isfinite(one.span.low):
         found += f" [{number(one.span.low)}, {number(one.span.high)}]"
     return found + (f", {one.timed_out} of {len(one.values)} timed out" if one.timed_out else "")
 

@@ -19,7 +19,7 @@ from harness.ranking import rankings
 from harness.reports import by_scenario, effort
 from harness.reports.chosen import Headed, columns, compared, flow_columns, shows_goodput
 from harness.reports.layout import Column, Entry, Fitted, Row
-from harness.reports.numbers import text
+from harness.reports.numbers import text as figure
 from harness.reports.parameters import Asked, asked
 from harness.reports.ranking import lines
 from harness.reports.resumed import footnotes, marked, seed_of
@@ -130,7 +130,7 @@ def _row(result: CellResult, parameters: Asked, made: Sequence[Headed], asked_fo
     flows = len(result.cell.scenario.flows)
     missed = {item.metric for item in result.verdict.objectives if item.verdict == "fail"}
     seed = seed_of(result.cell)
-    written = text if asked_for else interval_text
+    written = figure if asked_for else interval_text
     figures: list[Entry] = [
         Text(marked(written(result.interval(*name)), name, seed), style="red" if name.text(flows) in missed else "")
         for name, _ in made
@@ -184,7 +184,7 @@ def flow_table(results: Sequence[CellResult], asked_for: Sequence[MetricName] = 
             [
                 *parameters.cells(result.cell), result.cell.client.name, result.cell.server.name,
                 f"{flow} {flow_label(result.cell, flow)}",
-                *(text(result.interval(*name._replace(flow=flow))) for name, _ in made),
+                *(figure(result.interval(*name._replace(flow=flow))) for name, _ in made),
             ]
         )
         for result in results

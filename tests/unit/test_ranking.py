@@ -21,7 +21,6 @@ from tests.comparisons import completions, result, run
 from tests.examples import implementation, scenario
 
 BARE = scenario(objectives=[], timeout="60 s")
-BBR, CUBIC = "server.congestion_control", "server.congestion_control"
 
 
 def _cells(*cells: tuple[dict[str, str], list[float]], engine: EngineName = "virtual") -> list[CellResult]:
@@ -46,7 +45,7 @@ def _said(results: list[CellResult], *metrics: MetricName) -> list[str]:
 def test_two_cells_are_one_sentence() -> None:
     assert _said(_cells(_cc("cubic", *SLOW), _cc("bbr", *FAST))) == [
         "completion: ★ server bbr: 4.41 s [4.34, 4.44]; "
-        "cubic: 55.7 s [45.6, 61.1], 12.6 times slower [11.4, 13.8] (p < 0.01, n = 6)"
+        "cubic: 55.7 s [45.6, 61.1], 12.7 times slower [10.5, 13.8] (p < 0.01, n = 6)"
     ]
 
 
@@ -178,7 +177,7 @@ def test_one_cell_or_none_with_values_is_no_ranking() -> None:
         ([Flow(download=Size.parse("10 MB"))], ["completion"]),
         ([{"stop": "5 s"}], ["mean_throughput"]),
         ([{"stop": "5 s"}, {"stop": "5 s"}], ["utilisation_shared", "jain_shared"]),
-        ([{"stop": "5 s"}, {"kind": "udp", "stop": "5 s", "traffic": {"model": "constant", "rate": "1 Mbit/s"}}],
+        ([{"stop": "5 s"}, {"kind": "udp", "stop": "5 s", "traffic": {"model": "cbr", "rate": "1 Mbit/s"}}],
          ["utilisation_shared"]),
     ],
 )  # fmt: skip
@@ -214,10 +213,8 @@ def test_the_figure_has_every_run_and_the_best_on_top(tmp_path: Any) -> None:
     assert max(len(rows) for rows in made["datasets"].values()) == 12
     axis = made["layer"][0]["encoding"]["y"]
     assert axis["sort"] == ["server bbr", "server cubic"]
-    # Nothing between 4 and 61 s could be told apart on a linear axis of both.
-    assert made["layer"][0]["encoding"]["x"]["scale"]["type"] == "log" or max(SLOW) / min(FAST) < 20
     file = write(ranking, tmp_path)
-    assert file == tmp_path / "test/case/cells-completion-virtual.svg"
+    assert file is not None and file == tmp_path / "test/case/cells-completion-virtual.svg"
     assert "server bbr" in file.read_text()
 
 
