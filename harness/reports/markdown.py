@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 
@@ -13,7 +14,7 @@ from harness.reports import by_scenario, effort, effort_of
 from harness.reports.chosen import columns, compared, flow_columns, shows_goodput
 from harness.reports.numbers import text as figure
 from harness.reports.parameters import Asked, asked
-from harness.reports.ranking import text as sentences
+from harness.reports.ranking import lines as sentences
 from harness.reports.resumed import footnotes, marked, seed_of
 from harness.reports.table import SYMBOLS, asked_and_seen, interval_text, reference_lines
 from harness.results import CellResult
@@ -54,9 +55,13 @@ def scenario_markdown(results: Sequence[CellResult], asked_for: Sequence[MetricN
     lines += _flows(results, parameters, asked_for)
     for text in (*footnotes(results), note(results)):
         lines += ["", text] if text else []
-    for ranking in rankings(results, compared(scenario, asked_for)):
-        first, *others = sentences(ranking)
-        lines += ["", first, *([""] if others else []), *(f"- {other.strip()}" for other in others)]
+    below = [
+        ("- " if said.startswith(" ") else "") + said.strip()
+        for said in sentences(rankings(results, compared(scenario, asked_for)))
+    ]
+    for last, said in itertools.pairwise(["", *below]):
+        # Paragraphs, and lists below them.
+        lines += [said] if said.startswith("- ") and last.startswith("- ") else ["", said]
     return "\n".join(lines) + "\n"
 
 

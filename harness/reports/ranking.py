@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +19,10 @@ MOST = 10
 #: What a factor is called, by whether more of a metric is better, less, or neither.
 _WORDS = {"lower": "more", "higher": "less", "neutral": "more"}
 _TIMES = ("s", "ms")
+#: Factors below this one are told in per cent; and per cents below which nobody cares.
+_PERCENT, _SAME = 1.1, 0.01
+#: Paths of a sweep that have a sentence each; of more it is counted who comes first.
+MOST_PATHS = 6
 
 
 def text(ranking: Ranking) -> list[str]:
@@ -91,19 +96,25 @@ def distance(one: Ranked, ranking: Ranking) -> str:
 
 
 def _factor(one: Ranked, ranking: Ranking, *, interval: bool) -> str:
-    """'12.6 times slower [10.4, 13.9]'; without a number where there is none."""
+    """'12.6 times slower [10.4, 13.9]', '2.3 % less [1.1, 3.6]'; without a number where there is none."""
     assert one.beside is not None
     word = "slower" if ranking.unit in _TIMES and ranking.better == "lower" else _WORDS[ranking.better]
     factor, low, high = one.beside.factor, one.beside.low, one.beside.high
     if factor is None:
         return word
-    if ranking.better == "higher":
+    less = ranking.better == "higher"
+    if less:
         factor, low, high = 1 / factor, *(math.inf if end <= 0 else 1 / end for end in (high, low))
-    around = f" [{_number_of(low)}, {_number_of(high)}]" if interval else ""
-    return f"{_number_of(factor)} times {word}{around}"
+    if factor < _PERCENT:
+        amounts = [100 * (1 - 1 / end if less and end else end - 1) for end in (factor, low, high)]
+        middle, *ends = ("∞" if math.isinf(amount) else f"{amount:.2g}" for amount in amounts)
+        around = f" [{', '.join(ends)}]" if interval else ""
+        return f"{middle} % {word}{around}" if abs(amounts[0]) >= _SAME else "the same to a part in ten thousand"
+    around = f" [{_times(low)}, {_times(high)}]" if interval else ""
+    return f"{_times(factor)} times {word}{around}"
 
 
-def _number_of(factor: float) -> str:
+def _times(factor: float) -> str:
     return "∞" if math.isinf(factor) else f"{factor:.3g}" if factor < 1000 else f"{factor:,.0f}"
 
 
@@ -155,5 +166,26 @@ def plain(value: float) -> float | str:
 
 
 def lines(found: Sequence[Ranking]) -> list[str]:
-    """Several rankings below each other."""
-    return [line for ranking in found for line in text(ranking)]
+    """Several rankings below each other; of very many paths how often each contestant comes first."""
+    made: list[str] = []
+    for name in dict.fromkeys(ranking.name for ranking in found):
+        alike = [ranking for ranking in found if ranking.name == name]
+        if len(alike) <= MOST_PATHS:
+            made += [line for ranking in alike for line in text(ranking)]
+        else:
+            made.append(_counted(alike))
+    return made
+
+
+def _counted(found: Sequence[Ranking]) -> str:
+    """Who comes first on how many paths, and of how many the distance from the best shows."""
+    firsts = Counter(ranking.cells[0].label for ranking in found)
+    parts = ", ".join(
+        f"{label} on {count}" for label, count in sorted(firsts.items(), key=lambda one: (-one[1], one[0]))
+    )
+    shown = sum(one.differs for ranking in found for one in ranking.cells[1:])
+    others = sum(len(ranking.cells) - 1 for ranking in found)
+    tests = f"{shown} of {others} distances from the best shown (Mann and Whitney, Holm on each path)"
+    untested = all(one.p is None for ranking in found for one in ranking.cells[1:])
+    said = "none can be tested" if untested and not shown else tests
+    return f"{found[0].name} on {len(found)} paths: first is {parts}; {said}; --json has each"

@@ -129,6 +129,30 @@ def test_contestants_are_compared_on_one_path_each() -> None:
     assert text(found[1])[0].startswith("completion (path.down.loss 1 %): ★ server bbr")
 
 
+def test_of_many_paths_it_is_counted_who_comes_first() -> None:
+    cells = [
+        completions("virtual", *seconds, one=BARE, parameters={"path.down.loss": f"{loss} %", **asked})
+        for loss in range(8)
+        for asked, seconds in (_cc("bbr", *FAST), _cc("cubic", *(SLOW if loss else (1.0, 1.1, 1.2))))
+    ]
+    assert _said(cells) == [
+        "completion on 8 paths: first is server bbr on 7, server cubic on 1; 8 of 8 distances from the best shown "
+        "(Mann and Whitney, Holm on each path); --json has each"
+    ]
+    alone = [one for loss in range(8) for one in (
+        completions("virtual", 1.0 + shift, one=BARE, parameters={"path.down.loss": f"{loss} %", **_cc(name)[0]})
+        for shift, name in enumerate(("bbr", "cubic"))
+    )]  # fmt: skip
+    assert "first is server bbr on 8; none can be tested; --json" in _said(alone)[0]
+
+
+def test_small_distances_are_told_in_per_cent() -> None:
+    [line] = _said(_cells(_cc("bbr", 4.0, 4.01, 4.02, 4.03), _cc("cubic", 4.1, 4.11, 4.12, 4.13)))
+    assert "cubic: 4.12 s [4.1, 4.13], 2.5 % slower [1.7, 3.2] (p < 0.05, n = 4)" in line
+    [line] = _said(_cells(_cc("bbr", 4.0), _cc("cubic", 4.0001)))
+    assert "the same to a part in ten thousand (n = 1" in line
+
+
 def test_where_only_the_path_varies_its_values_are_compared() -> None:
     cells = [
         completions("virtual", *seconds, one=BARE, parameters={"path.down.loss": loss})
