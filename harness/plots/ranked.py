@@ -35,9 +35,13 @@ def chart(ranking: Ranking) -> Chart | None:
         return None
     order = [one.label for one in cells]
     # What is infinite is drawn to the edge.
-    edge = max(values) * 1.1 if ranking.better != "higher" else 0.0
+    edge = min(values) * 0.9 if ranking.better == "higher" else max(values) * 1.1
     runs = [(one.label, value) for one in cells for value in one.values if math.isfinite(value)]
-    spans = [(one.label, *(_at(end, edge) for end in (one.span.low, one.span.high, one.span.median))) for one in cells]
+    spans = [
+        (one.label, _at(one.span.low, edge), _at(one.span.high, edge), one.span.median)
+        for one in cells
+        if math.isfinite(one.span.low) or math.isfinite(one.span.high)
+    ]
     late = [
         (one.label, edge, f"{one.timed_out} of {len(one.values)} not in time") for one in cells if one.timed_out
     ]  # fmt: skip
@@ -48,12 +52,13 @@ def chart(ranking: Ranking) -> Chart | None:
         alt.X(f"{field}:Q", title=f"{ranking.name}{unit}", scale=scale, axis=alt.Axis(tickCount=6))
         for field in ("value", "low")
     )
-    y = alt.Y("cell:N", sort=order, title=None, axis=alt.Axis(labelLimit=320, domain=False, ticks=False))
+    y = alt.Y("cell:N", sort=order, title=None, axis=alt.Axis(labelLimit=0, domain=False, ticks=False))
     span = _frame(spans, "cell", "low", "high", "value")
+    medians = span.filter(pl.col("value").is_finite())
     layers = [
         alt.Chart(span).mark_rule(color=SOFT, strokeWidth=2).encode(x=low, x2="high:Q", y=y),
         alt.Chart(_frame(runs, "cell", "value")).mark_point(color=INK, size=24, opacity=0.5).encode(x=x, y=y),
-        alt.Chart(span).mark_tick(color=INK, thickness=2.5, size=_ROW * 0.7).encode(x=x, y=y),
+        alt.Chart(medians).mark_tick(color=INK, thickness=2.5, size=_ROW * 0.7).encode(x=x, y=y),
     ]
     if late:
         words = alt.Chart(_frame(late, "cell", "value", "text"))
@@ -95,4 +100,5 @@ def _at(value: float, edge: float) -> float:
 
 
 def _frame(rows: list[tuple[Any, ...]], *names: str) -> pl.DataFrame:
-    return pl.DataFrame(rows, schema=list(names), orient="row")
+    words = ("cell", "text")
+    return pl.DataFrame(rows, {name: pl.String if name in words else pl.Float64 for name in names}, orient="row")

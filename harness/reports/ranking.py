@@ -90,8 +90,8 @@ def distance(one: Ranked, ranking: Ranking) -> str:
     if one.differs:
         return f"{_factor(one, ranking, interval=True)} ({_shown(one.p)}, {runs})"
     if beside.p <= beside.least * (1 + 1e-9):
-        few = f"{_shown(one.p)}, {runs}; {ranking.needed} runs of each could show it"
-        return f"{_factor(one, ranking, interval=True)} in all runs, but no difference shown ({few})"
+        few = f"{runs}: too few to show a difference, {ranking.needed} of each could"
+        return f"{_factor(one, ranking, interval=True)} in all runs ({few})"
     return f"no difference shown ({_shown(one.p)}, {runs})"
 
 
