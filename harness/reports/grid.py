@@ -17,6 +17,8 @@ from harness.standing import marked, note
 
 #: What a pair's figure is.
 METRIC = MetricName("completion", 0, "first")
+#: How narrow a reason may be folded: its longest word.
+_REASON = len("unsupported")
 
 
 def _entry(result: CellResult) -> str:
@@ -52,12 +54,20 @@ def show(results: Sequence[CellResult], console: Console) -> None:
     """Print the grids."""
     for title, cells in _groups(results):
         servers, rows = _rows(cells)
-        columns = [Column("client ↓ server →", identifies=True), *(Column(server, right=True) for server in servers)]
+        columns = [
+            Column("client ↓ server →", identifies=True),
+            *(Column(server, right=True, text=_REASON) for server in servers),
+        ]
         made = [
             Row(
                 [
                     client,
-                    *("–" if one is None else Text(_entry(one), style=SYMBOLS[one.verdict.status][1]) for one in found),
+                    *(
+                        "–"
+                        if one is None
+                        else Text(_entry(one).replace("_", " "), style=SYMBOLS[one.verdict.status][1])
+                        for one in found
+                    ),
                 ]
             )
             for client, found in rows

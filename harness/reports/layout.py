@@ -22,6 +22,9 @@ _NARROWEST = 8
 #: Longest word of a reference line that a column is made wider for.
 _WORD = 12
 
+#: What a column of sentences has at least.
+SENTENCE = 24
+
 Entry = str | Text
 
 
@@ -34,6 +37,8 @@ class Column:
     """Whether it is among those that tell a row from the others."""
     right: bool = False
     """Whether its figures stand at its right edge."""
+    text: int = 0
+    """Of sentences or lists, which may be folded: how narrow; 0 for what is not folded."""
 
 
 @dataclass(frozen=True)
@@ -57,18 +62,15 @@ class Fitted:
         """The parts, below a title and what was done to make them fit."""
         yield Text(self.title, style="italic")
         room = options.max_width - 1
-        widths, needed = self._widths(folded=False), 1 + self._whole(self._widths(folded=False))
+        widths = self._widths(folded=False)
+        needed = 1 + self._whole(widths)
         if needed > options.max_width:
             widths = self._widths(folded=True)
         names = [index for index, column in enumerate(self.columns) if column.identifies]
         rest = [index for index in range(len(self.columns)) if index not in names]
-        for index in rest:
-            # A sentence among figures is folded.
-            widths[index] = min(widths[index], max(room // 2, _NARROWEST))
         beside = max((widths[index] for index in rest), default=0)
-        folded = _folded(
-            [widths[index] for index in names], room - beside - _AROUND * (len(names) + bool(rest))
-        )  # fmt: skip
+        around = _AROUND * (len(names) + bool(rest))
+        folded = _folded([widths[index] for index in names], room - beside - around)
         if folded is None:
             yield from self._blocks()
             return
@@ -79,30 +81,38 @@ class Fitted:
             said = f"in {len(parts)} parts: it needs {needed} columns, and here are {options.max_width}"
             yield Text(f"{said} (COLUMNS={needed} gives them)", style="dim")
         for part in parts:
-            yield self._table(sorted([*names, *part]), widths)
+            chosen = sorted([*names, *part])
+            yield self._table(chosen, self._spread(chosen, widths, room))
+
+    def _spread(self, chosen: Sequence[int], widths: Sequence[int], room: int) -> list[int]:
+        """The widths, those of texts in a part made wider where there is room left, as far as they need it."""
+        made = list(widths)
+        texts = {index: self._text(index) for index in chosen if self.columns[index].text}
+        free = room - self._whole([made[index] for index in chosen])
+        while free > 0 and (short := [index for index, whole in texts.items() if made[index] < whole]):
+            made[min(short, key=made.__getitem__)] += 1
+            free -= 1
+        return made
 
     @staticmethod
     def _whole(widths: Sequence[int]) -> int:
         return sum(width + _AROUND for width in widths)
 
     def _widths(self, *, folded: bool) -> list[int]:
-        """What each column needs, with the headings of identifying ones `folded` or not.
-
-        Names of reference lines are folded into what the others need.
-        """
-        return [
-            max(_width(_heading(column) if folded else column.heading), *map(_width, cells))
-            for column, cells in zip(self.columns, self._cells(), strict=True)
-        ]
-
-    def _cells(self) -> Iterator[list[str]]:
-        """What of each column says how wide it must be; of a reference line's name its words."""
+        """What each column needs, with the headings of identifying ones `folded` or not; texts are folded."""
+        made = []
         for index, column in enumerate(self.columns):
-            found = [""]
-            for row in self.rows:
-                said = _plain(row.cells[index])
-                found.append(_short(said) if row.reference and column.identifies else said)
-            yield found
+            inside, head = self._text(index), _width(_heading(column) if folded else column.heading)
+            made.append(max(head, min(inside, column.text) if column.text else inside))
+        return made
+
+    def _text(self, index: int) -> int:
+        """The widest cell of a column; of the name of a reference line the longest word."""
+        column, widest = self.columns[index], 0
+        for row in self.rows:
+            said = _plain(row.cells[index])
+            widest = max(widest, _width(_short(said) if row.reference and column.identifies else said))
+        return widest
 
     def _table(self, chosen: Sequence[int], widths: Sequence[int]) -> Table:
         table = Table(header_style="bold")

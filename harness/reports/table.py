@@ -18,7 +18,7 @@ from harness.path import ack_limited_time, ideal_time, slow_start_time
 from harness.ranking import rankings
 from harness.reports import by_scenario, effort
 from harness.reports.chosen import Headed, columns, compared, flow_columns, shows_goodput
-from harness.reports.layout import Column, Entry, Fitted, Row
+from harness.reports.layout import SENTENCE, Column, Entry, Fitted, Row
 from harness.reports.numbers import text as figure
 from harness.reports.parameters import Asked, asked
 from harness.reports.ranking import lines
@@ -158,7 +158,7 @@ def scenario_table(results: Sequence[CellResult], asked_for: Sequence[MetricName
     shown = [
         *_identifying(parameters), Column("verdict"), Column("n"),
         *(Column(heading, right=True) for _, heading in made),
-        *([Column(_unit("goodput"), right=True)] if goodput else []), Column("reason"),
+        *([Column(_unit("goodput"), right=True)] if goodput else []), Column("reason", text=SENTENCE),
     ]  # fmt: skip
     rows = [Row(_row(result, parameters, made, asked_for)) for result in results]
     blank = len(parameters.varied)

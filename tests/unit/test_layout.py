@@ -14,7 +14,8 @@ from harness.errors import InputError
 from harness.metric_names import MetricName
 from harness.model import Flow
 from harness.outcome import MeasuredRun
-from harness.reports import flow_metrics, grid, table
+from harness.parameters import PARAMETERS
+from harness.reports import flow_metrics, grid, listing, table, vocabulary
 from harness.reports.chosen import columns, compared, flow_columns, named
 from harness.reports.layout import Column, Fitted, Row
 from harness.results import CellResult
@@ -173,6 +174,28 @@ def test_a_few_flows_stay_columns() -> None:
         "flow2 Mbit/s",
     ]
     assert flow_columns(one.cell.scenario) == []
+
+
+def test_lists_keep_names_whole_at_80_columns() -> None:
+    known = [implementation(f"implementation-number-{index}") for index in range(3)]
+    out = io.StringIO()
+    console = Console(file=out, width=80)
+    listing.show(
+        [], [listing.Entry(one, False, "its published image is not on this machine") for one in known], console
+    )
+    vocabulary.show(console)
+    text = out.getvalue()
+    assert all(one.name in text for one in known)
+    assert all(name in text for name in PARAMETERS)
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_sentences_are_folded_before_a_table_is_stacked() -> None:
+    columns = [Column("name", identifies=True), Column("said", text=12), Column("more", text=12)]
+    text = _printed(Fitted("t", columns, [Row(["one", "many words in a row " * 5, "and others, too " * 5])]), 60)
+    assert "parts" not in text
+    # What room there is goes to them.
+    assert max(map(len, text.splitlines())) in (59, 60)
 
 
 # --- metrics by name
