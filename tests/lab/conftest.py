@@ -114,7 +114,7 @@ class Harness:
         done = self.run_until_proven(*words, "--json", timeout=timeout)
         assert done.stdout, done.stderr
         content = json.loads(done.stdout)
-        assert content["schema"] == 1
+        assert content["schema"] == 2
         cells: list[dict[str, Any]] = content["cells"]
         return cells
 
