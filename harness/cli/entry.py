@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from harness.cli.bench import bench
+from harness.cli.cache import cache
 from harness.cli.check import check
 from harness.cli.clean import clean
 from harness.cli.compare import compare
@@ -42,7 +43,7 @@ from harness.errors import HarnessError
 COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {
     "list": list_, "images": images, "validate": validate, "explain": explain, "schema": schema, "plan": plan,
     "run": run, "report": reports, "compare": compare, "plot": plot, "measure": measure, "judge": judge, "lab": lab,
-    "clean": clean, "check": check, "divergence": divergence, "verify": verify, "bench": bench,
+    "cache": cache, "clean": clean, "check": check, "divergence": divergence, "verify": verify, "bench": bench,
 }  # fmt: skip
 #: For whoever works on the repository; the help does not show them.
 HIDDEN: dict[str, Callable[..., None]] = {

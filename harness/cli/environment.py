@@ -22,7 +22,7 @@ def open_app(store: Path | None = None, manifests: list[Path] | None = None) -> 
 
     state = Path(os.environ.get("HARNESS_STATE") or ROOT / ".state")
     cache = Path(os.environ.get("HARNESS_CACHE") or ROOT / ".cache")
-    return App(Places(ROOT, store or ROOT / "results", state, cache, host_cpu()), manifests or [])
+    return App(Places(ROOT, store or ROOT / "results", state, cache, host_cpu(), cache_limit()), manifests or [])
 
 
 def cores() -> int:
@@ -59,6 +59,18 @@ def patience() -> float:
         return Duration.parse(text).seconds
     except ValueError as error:
         raise InputError(f"HARNESS_PATIENCE: {error}", "for example '5 min', or '0 s'") from error
+
+
+def cache_limit() -> int:
+    """HARNESS_CACHE_LIMIT, a size: what the cache may grow to before what was used least recently goes."""
+    from harness.engines.cache import LIMIT
+    from harness.units import Size
+
+    text = os.environ.get("HARNESS_CACHE_LIMIT") or f"{LIMIT} B"
+    try:
+        return Size.parse(text).bytes
+    except ValueError as error:
+        raise InputError(f"HARNESS_CACHE_LIMIT: {error}", "for example '10 GB'") from error
 
 
 def log_limit() -> int:

@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+from harness.engines.cache import short_id
 from harness.engines.docker import docker, failure, start
 from harness.engines.rootfs import exported_folder
 
@@ -168,13 +169,13 @@ class KnownContents:
 
         `image_id`: sha256:….
         """
-        file = self._cache / "contents" / f"{image_id.removeprefix('sha256:')[:24]}.json"
+        file = self._cache / "contents" / f"{short_id(image_id)}.json"
         try:
             return Contents(**json.loads(file.read_bytes()))
         except (OSError, ValueError, TypeError):
             pass
         rootfs = exported_folder(self._cache, image_id)
-        found = folder_contents(rootfs) if rootfs.is_dir() else exported_contents(reference)
+        found = folder_contents(rootfs) if rootfs is not None else exported_contents(reference)
         file.parent.mkdir(parents=True, exist_ok=True)
         unfinished = file.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
         unfinished.write_text(json.dumps(asdict(found), indent=1))

@@ -81,6 +81,11 @@ def inspect_image(reference: str) -> dict[str, Any] | None:
     return found[0]
 
 
+def image_ids() -> set[str]:
+    """The IDs (sha256:…) of all images that Docker has. Raises EngineError."""
+    return set(docker("image", "ls", "--all", "--quiet", "--no-trunc").stdout.split())
+
+
 def json_lines(text: str) -> list[dict[str, Any]]:
     """Objects of a JSON-lines output."""
     return [json.loads(line) for line in text.splitlines() if line.strip()]

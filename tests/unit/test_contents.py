@@ -111,5 +111,6 @@ def test_an_image_is_looked_into_once(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_an_exported_image_needs_no_docker(tmp_path: Path) -> None:
-    root = _tree(tmp_path / "rootfs" / "0123" / "rootfs")
+    root = _tree(tmp_path / "rootfs" / "0123.0" / "rootfs")
+    (root.parent / "export.json").touch()
     assert KnownContents(tmp_path).of("example/a:1", "sha256:0123") == folder_contents(root)
