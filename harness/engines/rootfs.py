@@ -32,8 +32,8 @@ from harness.errors import EngineError
 
 #: platform.machine() → Docker's name of the architecture.
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-#: Beside the files of an export: what they were; and what EXPORT is called once they are no more.
-FILES, DAMAGED = "files.json", "damaged.json"
+#: In the folder of an export: its files; what they were; and what EXPORT is called once they are no more.
+ROOT, FILES, DAMAGED = "rootfs", "files.json", "damaged.json"
 #: Seconds after which a process looks again at an export that it uses: to look takes 25 ms.
 LOOK_AGAIN = 60.0
 #: So many of a damaged export's differences are named.
@@ -58,14 +58,9 @@ class RootFs:
 
 
 def exported_folder(cache: Path, image_id: str) -> Path | None:
-    """Where the files of an image are, if it was exported; `image_id`: sha256:…."""
-    found = _export_of(cache.resolve() / "rootfs", image_id)
-    return None if found is None else found / "rootfs"
-
-
-def _export_of(roots: Path, image_id: str) -> Path | None:
-    """The newest export of an image."""
-    found = {int(file.parent.suffix[1:] or 0): file.parent for file in roots.glob(f"{short_id(image_id)}.*/{EXPORT}")}
+    """The newest export of an image, if there is one: ROOT and FILES are in there. `image_id`: sha256:…."""
+    exports = (cache.resolve() / "rootfs").glob(f"{short_id(image_id)}.*/{EXPORT}")
+    found = {int(file.parent.suffix[1:] or 0): file.parent for file in exports}
     return found[max(found)] if found else None
 
 
@@ -149,7 +144,7 @@ class RootFileSystems:
 
     def _whole(self, reference: str, identity: str, image: dict[str, Any] | None) -> RootFs:
         """An export that looks as it did when it was made. OSError, EngineError."""
-        folder = _export_of(self._cache.roots, identity)
+        folder = exported_folder(self._cache.folder, identity)
         made = None if folder is None else _read(folder / EXPORT)
         if folder is not None and made is not None:
             found = self._look_at(folder)
@@ -157,7 +152,7 @@ class RootFileSystems:
                 if image is None or made.reference == reference:
                     return made
                 # The same bits under another name.
-                return _described(reference, image, folder / "rootfs")
+                return _described(reference, image, folder / ROOT)
             self._damage[reference] = _damage(reference, folder, found)
             _discard(folder)
         if image is None:
@@ -194,20 +189,20 @@ class RootFileSystems:
         roots = self._cache.roots
         unfinished = roots / f"{UNFINISHED}{owner()}.{threading.get_ident()}"
         shutil.rmtree(unfinished, ignore_errors=True)
-        (unfinished / "rootfs").mkdir(parents=True)
+        (unfinished / ROOT).mkdir(parents=True)
         try:
-            _extract(reference, unfinished / "rootfs")
-            sealed = entries(unfinished / "rootfs")
+            _extract(reference, unfinished / ROOT)
+            sealed = entries(unfinished / ROOT)
             with self._cache.alone():
-                self._cache.shared.share(unfinished / "rootfs", sealed, unfinished / "link")
-            seal(_described(reference, image, unfinished / "rootfs"), sealed)
+                self._cache.shared.share(unfinished / ROOT, sealed, unfinished / "link")
+            seal(_described(reference, image, unfinished / ROOT), sealed)
             folder = _place(unfinished, roots, str(image["Id"]))
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
         with contextlib.suppress(EngineError):
             self._cache.tidy(image_ids())
         self._cache.bound()
-        return _described(reference, image, folder / "rootfs")
+        return _described(reference, image, folder / ROOT)
 
 
 def seal(root: RootFs, sealed: list[Entry]) -> None:
@@ -215,7 +210,7 @@ def seal(root: RootFs, sealed: list[Entry]) -> None:
     folder = Path(root.rootfs).parent
     write_entries(folder / FILES, sealed)
     described = {name: value for name, value in asdict(root).items() if name != "rootfs"}
-    content = {"image": described, "appearance": appearance(folder / "rootfs")}
+    content = {"image": described, "appearance": appearance(folder / ROOT)}
     (folder / EXPORT).write_text(json.dumps(content, indent=1))
 
 
@@ -235,7 +230,7 @@ def _place(unfinished: Path, roots: Path, image_id: str) -> Path:
 def _read(file: Path) -> RootFs | None:
     """What an export says of itself; None where it says nothing that can be understood."""
     try:
-        return RootFs(**json.loads(file.read_bytes())["image"], rootfs=str(file.parent / "rootfs"))
+        return RootFs(**json.loads(file.read_bytes())["image"], rootfs=str(file.parent / ROOT))
     except (OSError, ValueError, TypeError, KeyError):
         return None
 
@@ -244,7 +239,7 @@ def _look(folder: Path) -> list[str]:
     """What is other in an export than when it was made, as far as it shows; counted only where it does."""
     try:
         told = json.loads((folder / EXPORT).read_bytes())["appearance"]
-        if appearance(folder / "rootfs") == told:
+        if appearance(folder / ROOT) == told:
             return []
     except (OSError, ValueError, TypeError, KeyError):
         pass
@@ -254,7 +249,7 @@ def _look(folder: Path) -> list[str]:
 def _count(folder: Path) -> list[str]:
     """What is other in an export than when it was made, to the last byte."""
     try:
-        return differences(folder / "rootfs", read_entries(folder / FILES))
+        return differences(folder / ROOT, read_entries(folder / FILES))
     except (OSError, ValueError):
         return [f"{FILES} cannot be read"]
 

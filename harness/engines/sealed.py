@@ -35,6 +35,11 @@ class Entry(NamedTuple):
         """Whether it has content of its own."""
         return stat.S_ISREG(self.mode)
 
+    @property
+    def is_link(self) -> bool:
+        """Whether it is a symbolic link."""
+        return stat.S_ISLNK(self.mode)
+
 
 def _walk(root: Path) -> dict[str, os.stat_result]:
     """Path from the root → status of everything in a folder, in no order. Raises OSError."""
