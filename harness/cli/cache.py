@@ -33,10 +33,10 @@ def cache(
             # What no image needs cannot be told then.
             images = None
         removed = [*app.cache.tidy(images), *app.cache.bound()]
-    entries: dict[str, int] = {}
+    entries = {"rootfs": 0, "www": 0}
     for one in app.cache.kept():
         kind = one.name.partition("/")[0]
-        entries[kind] = entries.get(kind, 0) + 1
+        entries[kind] += 1
     state = app.places.state
     found = Cached(
         str(app.cache.folder), app.cache.limit, app.cache.sizes(), entries, removed,
