@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import json
 import os
 import shutil
 from collections.abc import Collection, Iterator
@@ -27,6 +28,8 @@ LIMIT = 10 * 10**9
 UNFINISHED = "unfinished."
 #: In the folder of an exported image, written last: without it the rest is of no use.
 EXPORT = "export.json"
+#: Under this name it has the bytes on the disk of what is in its ROOT and in no other export.
+UNSHARED = "unshared"
 _ROOTS, _WWW, _CONTENTS, _USES, _POOL = "rootfs", "www", "contents", "uses", "files"
 
 
@@ -121,7 +124,11 @@ class Cache:
     def sizes(self) -> dict[str, int]:
         """Bytes on the disk, by folder of the cache; files beside them by their name. What is shared counts once."""
         counted: set[tuple[int, int]] = set()
-        return {place.name: _bytes(place, counted) for place in _entries(self.folder)}
+        found = {place.name: _bytes(place, counted) for place in _entries(self.folder) if place != self.roots}
+        if self.roots.is_dir():
+            exports = (_export_bytes(place, counted) for place in _entries(self.roots))
+            found[_ROOTS] = _on_disk(self.roots) + sum(exports)
+        return found
 
     # --- bounds
 
@@ -219,6 +226,19 @@ def _drop(place: Path) -> None:
         shutil.rmtree(place, ignore_errors=True)
     else:
         place.unlink(missing_ok=True)
+
+
+def _on_disk(place: Path) -> int:
+    return place.lstat().st_blocks * 512
+
+
+def _export_bytes(folder: Path, counted: set[tuple[int, int]]) -> int:
+    """Bytes on the disk of an export but for what it shares: as it was counted when it was made."""
+    try:
+        below = int(json.loads((folder / EXPORT).read_bytes())[UNSHARED])
+        return below + _on_disk(folder) + sum(_on_disk(place) for place in _entries(folder))
+    except (OSError, ValueError, TypeError, KeyError):
+        return _bytes(folder, counted)
 
 
 def _bytes(place: Path, counted: set[tuple[int, int]]) -> int:

@@ -24,10 +24,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.engines.cache import EXPORT, UNFINISHED, Cache, cache_error, short_id
+from harness.engines.cache import EXPORT, UNFINISHED, UNSHARED, Cache, cache_error, short_id
 from harness.engines.docker import docker, failure, image_ids, inspect_image, start
 from harness.engines.owner import owner
 from harness.engines.sealed import Entry, appearance, differences, entries, read_entries, write_entries
+from harness.engines.shared_files import unshared
 from harness.errors import EngineError
 
 #: platform.machine() → Docker's name of the architecture.
@@ -210,7 +211,9 @@ def seal(root: RootFs, sealed: list[Entry]) -> None:
     folder = Path(root.rootfs).parent
     write_entries(folder / FILES, sealed)
     described = {name: value for name, value in asdict(root).items() if name != "rootfs"}
-    content = {"image": described, "appearance": appearance(folder / ROOT)}
+    content = {
+        "image": described, "appearance": appearance(folder / ROOT), UNSHARED: unshared(folder / ROOT, sealed),
+    }  # fmt: skip
     (folder / EXPORT).write_text(json.dumps(content, indent=1))
 
 

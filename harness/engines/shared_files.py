@@ -86,6 +86,12 @@ class SharedFiles:
         return left
 
 
+def unshared(root: Path, sealed: list[Entry]) -> int:
+    """Bytes on the disk of what is in a folder and in no pool: folders, links, and files that could not be shared."""
+    found = ((root / entry.path).lstat() for entry in sealed)
+    return sum(one.st_blocks * 512 for one in found if one.st_nlink == 1 or stat.S_ISDIR(one.st_mode))
+
+
 def _is(pooled: Path, status: os.stat_result, content: str) -> bool:
     """Whether a file of the pool is what its name says: somebody may have damaged it."""
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Callable
@@ -240,6 +241,20 @@ def test_a_cache_that_does_not_do_is_named(docker: FakeDocker, tmp_path: Path) -
     with pytest.raises(EngineError, match=str(tmp_path / "cache")) as caught:
         RootFileSystems(Cache(tmp_path / "cache")).of("alpha:1")
     assert "HARNESS_CACHE" in caught.value.hint
+
+
+def test_a_cache_that_is_only_read_does(docker: FakeDocker, cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is there is used; what cannot be locked is not removed."""
+    exported = RootFileSystems(cache)
+    made = exported.of("alpha:1")
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr("harness.engines.cache.os.open", refuse)
+    assert RootFileSystems(cache).of("alpha:1") == made
+    assert cache.tidy([]) == []
+    assert Path(made.rootfs).is_dir()
 
 
 def test_exports_go_when_no_image_needs_them_and_nobody_uses_them(docker: FakeDocker, cache: Cache) -> None:
