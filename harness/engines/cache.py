@@ -150,10 +150,7 @@ class Cache:
         `images`: the IDs of those that Docker has; None where it does not answer, and then all are needed. Names of
         what was removed.
         """
-        removed: list[str] = []
-        for place in [*self.roots.glob(f"{UNFINISHED}*"), *self.www.glob(f"{UNFINISHED}*")]:
-            if not lives(place.name.removeprefix(UNFINISHED).partition(".")[0]):
-                _drop(place)
+        removed = self.remove_orphans()
         needed = None if images is None else {short_id(image) for image in images}
         for one in self.kept():
             kind, _, name = one.name.partition("/")
@@ -166,6 +163,15 @@ class Cache:
             for file in _entries(self.folder / _CONTENTS):
                 if file.name.partition(".")[0] not in needed:
                     file.unlink(missing_ok=True)
+        return removed
+
+    def remove_orphans(self) -> list[str]:
+        """Remove what a process that no longer lives was making. Names of what was removed."""
+        removed = []
+        for place in [*self.roots.glob(f"{UNFINISHED}*"), *self.www.glob(f"{UNFINISHED}*")]:
+            if not lives(place.name.removeprefix(UNFINISHED).partition(".")[0]):
+                _drop(place)
+                removed.append(f"{place.parent.name}/{place.name}")
         return removed
 
     def remove(self, one: Kept) -> bool:

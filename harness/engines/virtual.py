@@ -94,15 +94,16 @@ class VirtualEngine:
             guest.kill()
 
     def remove_orphans(self) -> list[str]:
-        """End guests of harness processes that no longer live."""
-        return remove_orphans()
+        """End guests of harness processes that no longer live, and remove the exports that they broke off."""
+        return [*remove_orphans(), *self._cache.remove_orphans()]
 
     def run(self, lab: Lab, folder: Path, progress: Progress) -> EngineResult:
         """Run a lab; see `harness.engines.Engine.run`."""
         if platform.machine() != "x86_64":
             raise EngineError(f"virtual time needs an x86-64 machine, and this is {platform.machine()}")
         said: list[str] = []
-        for again in ("", *[", and the run made again"] * (ATTEMPTS - 1)):
+        again = ""
+        for _ in range(ATTEMPTS):
             with contextlib.ExitStack() as held:
                 exported = self._prepared(lab, folder, held)
                 said += [one + again for one in exported.repaired]
@@ -110,6 +111,7 @@ class VirtualEngine:
             if result is not None:
                 return replace(result, warnings=(*result.warnings, *said))
             _empty(folder)
+            again = ", and the run made again"
         raise EngineError(f"an image was damaged again once it was exported anew: {said[-1]}", "is the disk sound?")
 
     def _prepared(self, lab: Lab, folder: Path, held: contextlib.ExitStack) -> Exported:
@@ -123,15 +125,14 @@ class VirtualEngine:
 
     def _tried(self, lab: Lab, folder: Path, progress: Progress, roots: dict[str, RootFs]) -> EngineResult | None:
         """What came of a lab; None where it may have come of damaged files, which nobody suspects who completes."""
-        result = None
         try:
             result = self._run(lab, folder, progress, roots)
-            sound = result.outcome.status == "completed" or not self._images.damaged(roots.values())
         except EngineError:
-            sound = self._cancelled or not self._images.damaged(roots.values())
-            if sound:
+            if self._cancelled or not self._images.damaged(roots.values()):
                 raise
-        return result if sound else None
+            return None
+        suspected = result.outcome.status != "completed"
+        return None if suspected and self._images.damaged(roots.values()) else result
 
     def _run(self, lab: Lab, folder: Path, progress: Progress, roots: dict[str, RootFs]) -> EngineResult:
         sim = roots[lab.sim_image]
