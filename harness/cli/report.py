@@ -9,8 +9,8 @@ import typer
 from harness.cli.consoles import paper, print_json, print_text
 from harness.cli.environment import ROOT, open_app
 from harness.cli.options import AsJson, AsMarkdown, Clients, Every, Servers, StoredScenarios, StoreFolder
+from harness.cli.stored import stored_cells
 from harness.cli.subcommands import WithSubcommands
-from harness.cli.words import stored_cells
 
 reports = typer.Typer(cls=WithSubcommands, invoke_without_command=True)
 

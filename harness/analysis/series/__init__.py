@@ -17,6 +17,7 @@ import polars as pl
 
 from harness.analysis.link import LinkView
 from harness.analysis.series.bottleneck import bottleneck_series
+from harness.analysis.series.file import file_series
 from harness.analysis.series.grid import BIN, GRID, NOTHING, Points
 from harness.analysis.series.lifetimes import Lifetime, lifetimes_of, zero_of
 from harness.analysis.series.network import network_series
@@ -46,6 +47,12 @@ _SENDER = "the sender: qlog's metrics_updated for QUIC, tcp_info for TCP"
 
 #: Name → what it is. A name may be a flow's and the network's: there it is the sum over the flows.
 SERIES: Final[dict[str, Description]] = {
+    "received": Description(
+        "B",
+        f"size of the client's file every {GRID} s, from each transfer's first datagram (0 B) on; not where the client "
+        "sizes its file in advance",
+        "the client's file, sampled every 10 ms",
+    ),
     "throughput": Description(
         "Mbit/s", f"payload of UDP or TCP that arrived at the receiver's side, per bin of {BIN} s", "capture there"
     ),
@@ -70,6 +77,12 @@ SERIES: Final[dict[str, Description]] = {
     ),
     "drop": Description(
         "flow", "a row for each packet dropped at the bottleneck's queue: when it came, whose it was", _CAPTURES
+    ),
+    "mark": Description(
+        "flow", "a row for each packet that the bottleneck's queue marked (ECN): when it came, whose it was", _CAPTURES
+    ),
+    "loss": Description(
+        "flow", "a row for each packet that random loss took behind the queue: when it came, whose it was", _CAPTURES
     ),
     "capacity": Description("Mbit/s", "layer-2 rate of the bottleneck, from each change on", "lab.json"),
     "jain": Description(
@@ -117,7 +130,7 @@ def series_of(view: LinkView) -> RunSeries | None:
         lifetime = lifetimes.get(flow.flow)
         if lifetime is None:
             continue
-        made = wire_series(view, flow, lifetime)
+        made = wire_series(view, flow, lifetime) | file_series(view, lifetime)
         state = sender_state(view, flow, lifetime)
         if state is not None and len(state):
             states[flow.flow] = state
