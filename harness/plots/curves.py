@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import altair as alt
+import numpy as np
 import polars as pl
 
 from harness.analysis.series.grid import BIN
@@ -23,9 +25,8 @@ from harness.plots.parts import (
     time_axis,
     top,
     value_axis,
-    word,
 )
-from harness.plots.theme import INK, OPTIMUM, SOFT, Chart, Panel, look
+from harness.plots.theme import INK, OPTIMUM, SOFT, WIDTH, Chart, Panel, look
 from harness.plots.view import Drawn, DrawnFlow
 from harness.results import initial_bytes
 from harness.units import Size
@@ -34,6 +35,12 @@ from harness.units import Size
 MOST = 8
 #: Heights of the panels, and of a row of ticks, pixels.
 _BYTES, _PANEL, _ROW = 200, 110, 16
+#: How much longer than what it shows the time axis is.
+_ROOM = 1.015
+#: Part of it from which on words stand to the left of what they belong to.
+_RIGHT = 0.7
+#: Part of the highest value below which they stand above it.
+_LOW = 0.08
 #: Points of the textbook's curve.
 _POINTS = 120
 #: What a row of ticks shows of one run: series, name, colour.
@@ -52,9 +59,13 @@ class Curve:
     """With the name and the look that it has in the figure."""
 
     def series(self, name: str) -> pl.DataFrame:
-        """One of its series: flow, t, value."""
-        own = self.run.of_flows(name).filter(pl.col("flow") == self.flow.name)
-        return own.with_columns(flow=pl.lit(self.shown.name))
+        """One of its series: flow, t, value, part (which of its transfers)."""
+        own = self._own(name).with_columns(flow=pl.lit(self.shown.name))
+        begins = np.array(self.begins[1:])
+        return own.with_columns(part=pl.Series(np.searchsorted(begins, own["t"].to_numpy(), side="right")))
+
+    def _own(self, name: str) -> pl.DataFrame:
+        return self.run.of_flows(name).filter(pl.col("flow") == self.flow.name)
 
     @cached_property
     def received(self) -> pl.DataFrame:
@@ -68,7 +79,7 @@ class Curve:
     @cached_property
     def begins(self) -> list[float]:
         """When each of its transfers began, s: the first datagram, with nothing received yet."""
-        file = self.series("received")
+        file = self._own("received")
         empty = (pl.col("value") == 0) & (pl.col("value").shift(1, fill_value=1.0) > 0)
         return file.filter(empty)["t"].to_list() or [self.flow.start]
 
@@ -113,7 +124,13 @@ def _size_of(metric: str, curve: Curve) -> Size | None:
 def curves_of(runs: Sequence[Drawn]) -> list[Curve]:
     """A curve for each flow; of several runs with names that say what they differ in, and looks of their own."""
     if len(runs) == 1:
-        return [Curve(runs[0], flow, flow) for flow in runs[0].flows]
+        flows = runs[0].flows
+        # The number of one that is alone tells nothing.
+        bare = len(flows) == 1
+        return [
+            Curve(runs[0], flow, replace(flow, name=flow.name.removeprefix(f"{flow.index} ")) if bare else flow)
+            for flow in flows
+        ]
     made, alike, order = list[Curve](), Counter[str](), 0
     for run, label in zip(runs, labels(runs), strict=True):
         for flow in run.flows:
@@ -150,7 +167,8 @@ def stacked(runs: Sequence[Drawn]) -> Chart | None:
     received = _joined(curve.received for curve in curves)
     if received.is_empty():
         return None
-    span = (0.0, max(_end(curve) for curve in curves))
+    # A little more, for what stands at the very end.
+    span = (0.0, _ROOM * max(_end(curve) for curve in curves))
     flows = [curve.shown for curve in curves]
     panels: list[Panel] = [_bytes(curves, received, span)]
     for name, title, value, text in (
@@ -189,7 +207,7 @@ def _end(curve: Curve) -> float:
 
 def _bytes(curves: Sequence[Curve], received: pl.DataFrame, span: tuple[float, float]) -> alt.LayerChart:
     """What was received over time, with milestones, what was demanded of them, and what slow start allows."""
-    flows, alone = [curve.shown for curve in curves], len(curves) == 1
+    flows = [curve.shown for curve in curves]
     axis = value_axis("received (MB)", top(received["value"].max()))
     books: dict[tuple[object, ...], pl.DataFrame] = {}
     for curve in curves:
@@ -206,19 +224,26 @@ def _bytes(curves: Sequence[Curve], received: pl.DataFrame, span: tuple[float, f
     if not reached.is_empty():
         points = alt.Chart(reached).encode(x=time_axis(span, labels=False), y=axis)
         layers.append(points.mark_point(filled=True, size=36, color=INK, opacity=1, clip=True))
-        if alone:
-            layers += haloed(
-                points.encode(text="text:N"), align="left", baseline="top", dx=5, dy=2, fontSize=10, color=INK
-            )
+        layers += _words(reached, span, axis) if len(curves) == 1 else []
     demanded = _demanded(curves, span)
     if not demanded.is_empty():
         place = alt.Chart(demanded).encode(x=time_axis(span, labels=False), y=axis)
         layers.append(place.mark_point(shape="triangle-left", filled=False, size=50, color=OPTIMUM, opacity=1))
-    if len(drawn) == 1:
-        inside = drawn[0].filter(pl.col("t") <= span[1])
-        if not inside.is_empty():
-            layers.append(word(span[1], inside["value"][-1], "slow start,\nthen line rate"))
     return sized(layered(*layers), _BYTES)
+
+
+def _words(reached: pl.DataFrame, span: tuple[float, float], axis: alt.Y) -> list[alt.Chart]:
+    """Times beside their milestones, on the side where there is room."""
+    made = []
+    # Below a curve that rises there is room, but not at the right edge, and not on the axis.
+    below = (pl.col("t") <= _RIGHT * span[1]) & (pl.col("value") > _LOW * reached["value"].max())
+    for align, away, chosen in (("left", 1, below), ("right", -1, ~below)):
+        some = reached.filter(chosen)
+        if not some.is_empty():
+            place = alt.Chart(some).encode(x=time_axis(span, labels=False), y=axis, text="text:N")
+            looks: dict[str, Any] = {"baseline": "top" if away > 0 else "bottom", "dx": 5 * away, "dy": 3 * away}
+            made += haloed(place, align=align, fontSize=10, color=INK, **looks)
+    return made
 
 
 def _demanded(curves: Sequence[Curve], span: tuple[float, float]) -> pl.DataFrame:
@@ -255,6 +280,12 @@ def _queue(runs: Sequence[Drawn], curves: Sequence[Curve], span: tuple[float, fl
     return sized(layered(drawn, ruler(limit, f"limit {brief(limit)} kB", span[1], dash=())), _PANEL)
 
 
+def _apart(frame: pl.DataFrame, span: tuple[float, float]) -> pl.DataFrame:
+    """Of ticks too close to be told apart one."""
+    spot = (pl.col("t") / span[1] * 2 * WIDTH).floor().alias("spot")
+    return frame.unique([spot], keep="first", maintain_order=True)
+
+
 def _ticks(runs: Sequence[Drawn], curves: Sequence[Curve], span: tuple[float, float]) -> Chart:
     """A row of ticks each: of one run what became of packets at the bottleneck, of several the drops of each."""
     if len(runs) == 1:
@@ -264,7 +295,7 @@ def _ticks(runs: Sequence[Drawn], curves: Sequence[Curve], span: tuple[float, fl
         first = {curve.run.run.name: curve.shown for curve in reversed(curves)}
         shown = [first[run.run.name] for run in runs]
         rows = [(one.name, one.look.colour, run.of_bottleneck("drop")) for one, run in zip(shown, runs, strict=True)]
-    named = [(f"{name}: {frame.height}", colour, frame) for name, colour, frame in rows]
+    named = [(f"{name}: {frame.height:,}", colour, _apart(frame, span)) for name, colour, frame in rows]
     scale = alt.Scale(domain=[name for name, _, _ in named])
     axis = alt.Axis(ticks=False, domain=False, labelLimit=200)
     layers = [

@@ -13,7 +13,8 @@ from harness.plots.view import Drawn
 @plot_of_runs(
     "Runs side by side",
     "throughput",
-    note="dots: milestones; dashed: what slow start and then the line rate allow; ticks: packets dropped by the queue",
+    note="dots: milestones; triangles: what was demanded; dashed: what slow start and then the line rate allow; "
+    "ticks: packets dropped by the queue",
 )
 def together(runs: Sequence[Drawn]) -> Chart | None:
     """What each client had (MB), cwnd (packets), sRTT (ms), queue (kB) and drops of several runs on the same axes."""

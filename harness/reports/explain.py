@@ -29,12 +29,14 @@ def _jitter(link: Link) -> list[str]:
 
 
 def _share(value: float) -> str:
-    return f"{value * 100:.3g} %"
+    return f"{value * 100:.5g} %"
 
 
 def loss_words(loss: Percentage | GilbertElliott) -> str:
     """A loss model in a sentence."""
     if isinstance(loss, Percentage):
+        if loss.fraction in (0, 1):
+            return "every packet is lost" if loss.fraction else "no packet is lost"
         return f"each packet is lost with a probability of {loss}, whatever became of the one before"
     leave, enter = loss.bad_to_good.fraction, loss.good_to_bad.fraction
     stays = f"{1 / leave:.3g} packets on average" if leave else "for good"

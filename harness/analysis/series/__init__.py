@@ -21,7 +21,7 @@ from harness.analysis.series.file import file_series
 from harness.analysis.series.grid import BIN, GRID, NOTHING, Points
 from harness.analysis.series.lifetimes import Lifetime, lifetimes_of, zero_of
 from harness.analysis.series.network import network_series
-from harness.analysis.series.sender import sender_series, sender_state
+from harness.analysis.series.sender import sender_series, sender_states
 from harness.analysis.series.wire import wire_series
 
 #: Instead of a flow's number: the bottleneck towards the clients, all flows together, the bottleneck the other way
@@ -104,7 +104,7 @@ class RunSeries:
     lifetimes: dict[int, Lifetime]
     """Flow → when it ran; without those that sent nothing."""
     states: dict[int, pl.DataFrame]
-    """Flow → what its sender told of its state (see `series.sender.sender_state`); without those that told nothing."""
+    """Flow → what its sender told of its state (see `series.sender.Told`); without those that told nothing."""
     zero_ns: int
     """Time zero since the epoch."""
 
@@ -131,10 +131,10 @@ def series_of(view: LinkView) -> RunSeries | None:
         if lifetime is None:
             continue
         made = wire_series(view, flow, lifetime) | file_series(view, lifetime)
-        state = sender_state(view, flow, lifetime)
-        if state is not None and len(state):
-            states[flow.flow] = state
-            made |= sender_series(state, lifetime)
+        told = sender_states(view, flow, lifetime)
+        if told:
+            states[flow.flow] = pl.concat([one.state for one in told])
+            made |= sender_series(told)
         for name, points in made.items():
             found[flow.flow, name] = points
     for number, side in ((BOTTLENECK, "to_client"), (RETURN_BOTTLENECK, "to_server")):
