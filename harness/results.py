@@ -34,7 +34,8 @@ def pair_of(cell: Cell) -> tuple[str, str]:
 def called(cell: Cell) -> list[str]:
     """What tables, lists and lines of progress call a cell, with its scenario and without; and its key."""
     bare, asked = f"{cell.client.name}→{cell.server.name}", beyond_the_pair(cell)
-    pairs = dict.fromkeys(["→".join(pair_of(cell)) + asked, bare + asked, bare])
+    given = " ".join([bare, *(f"{name}={value}" for name, value in cell.parameters.items())])
+    pairs = dict.fromkeys(["→".join(pair_of(cell)) + asked, bare + asked, given, bare])
     names = [*pairs, *(f"{cell.scenario.name} {pair}" for pair in pairs)]
     return [cell.key, *names, *(name.replace("→", "->") for name in names)]
 

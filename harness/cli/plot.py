@@ -61,7 +61,8 @@ def plot(
     asked = list(dict.fromkeys([*found.runs, *(runs or [])]))
     subjects = find_subjects(found.results, app.results.find, asked)
     for subject in subjects:
-        app.results.make_series(subject.run[0])
+        for one in subject.runs:
+            app.results.make_series(one)
     if Format.PNG in kinds and not has_letters():
         talk.print("warning: this machine has no font, so PNGs have no words (Debian: fonts-dejavu-core)")
     target = out or app.places.store / "figures"

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from harness.results import CellResult
 
 
+#: Runs that are looked at for one that can be drawn: of some that broke early there is nothing to see.
+_TRIES = 5
+
+
 @taking
 def run(asking: Asking) -> None:
     """Run what is not stored yet, print the verdicts, and draw figures: of flows that share a path, or of the worst
@@ -75,13 +79,14 @@ def _draw_figures(app: App, results: list[CellResult], processes: int, listen: L
     try:
         from harness.plots.missing import draw_missing, draw_transfer
 
-        if telling:
-            # One of many: to look at them all there is `harness plot`.
-            result, one, measured = telling[0]
+        # One of many: to look at them all there is `harness plot`.
+        for result, one, measured in telling[:_TRIES]:
             file = draw_transfer(app.store, one, measured, target, app.places.cache)
             if file is not None:
-                talk.print(f"{result.name} #{one.repetition} over time: {_linked(file)}", soft_wrap=True)
+                name = escape(f"{result.cell.scenario.name} {result.name} #{one.repetition}")
+                talk.print(f"{name} over time: {_linked(file)}", soft_wrap=True)
                 talk.print(f"  harness plot {one.name} draws it as a page and as PNG, too", soft_wrap=True)
+                break
         if chosen:
             made = draw_missing(
                 app.store, chosen, app.results.find, target, app.places.cache, processes,

@@ -236,7 +236,7 @@ def _words(reached: pl.DataFrame, span: tuple[float, float], axis: alt.Y) -> lis
     """Times beside their milestones, on the side where there is room."""
     made = []
     # Below a curve that rises there is room, but not at the right edge, and not on the axis.
-    below = (pl.col("t") <= _RIGHT * span[1]) & (pl.col("value") > _LOW * reached["value"].max())
+    below = (pl.col("t") <= _RIGHT * span[1]) & (pl.col("value") > _LOW * pl.lit(reached["value"].max()))
     for align, away, chosen in (("left", 1, below), ("right", -1, ~below)):
         some = reached.filter(chosen)
         if not some.is_empty():

@@ -20,7 +20,7 @@ def with_figures(results: Iterable[CellResult]) -> list[CellResult]:
 
 
 def telling_runs(results: Iterable[CellResult]) -> list[Telling]:
-    """The runs of single downloads, the one to look at first in front.
+    """The measured runs of single downloads, the one to look at first in front.
 
     That is one of the worst verdict; among these one that did not complete, then the slowest, then the latest.
     """
@@ -29,6 +29,8 @@ def telling_runs(results: Iterable[CellResult]) -> list[Telling]:
         for result in results
         if not result.cell.scenario.has_series
         for run, measured in result.runs
+        # Of one that nobody could play there is nothing to see.
+        if measured is not None
     ]
     return sorted(found, key=_gravity)
 

@@ -43,11 +43,14 @@ class Subject:
     run: Stored
     partner: Stored | None = None
 
+    @property
+    def runs(self) -> list[Run]:
+        """The run, and its partner."""
+        return [one[0] for one in (self.run, self.partner) if one is not None]
+
     def files(self, store: StoreReader) -> list[Path]:
         """What is drawn: the files of the run, and of its partner, that are there."""
-        folders = [
-            store.folder(one[0].cell.key, one[0].repetition) for one in (self.run, self.partner) if one is not None
-        ]
+        folders = [store.folder(one.cell.key, one.repetition) for one in self.runs]
         files = (folder / name for folder in folders for name in (RUN, MEASURED, SERIES))
         return [file for file in files if file.exists()]
 

@@ -19,7 +19,6 @@ from harness.plots.shared import telling_runs
 from harness.plots.stored import folder_of
 from harness.plots.view import Drawn
 from harness.results import CellResult
-from harness.units import Size
 from tests.drawings import download_run, link_sharing_run
 
 
@@ -216,12 +215,14 @@ def test_the_worst_run_is_looked_at_first() -> None:
     assert order == [("error", 0), ("fail", 1), ("fail", 2), ("fail", 0), ("pass", 1), ("pass", 0)]
 
 
+def test_a_run_that_could_not_be_played_is_nothing_to_look_at() -> None:
+    run = download_run()
+    verdict = Verdict.model_validate({"status": "unsupported", "reason": "", "sentence": ""})
+    nobody = run.run.model_copy(update={"outcome": Outcome(status="unsupported")})
+    assert telling_runs([CellResult(run.run.cell, ((nobody, None),), verdict, ())]) == []
+
+
 def test_flows_that_share_have_figures_of_their_own() -> None:
     one = link_sharing_run(10.0)
     pairs = ((one.run, one.measured),)
     assert telling_runs([CellResult(one.run.cell, pairs, judge(one.run.cell.scenario, pairs), ())]) == []
-
-
-def test_sizes_in_names_of_milestones_are_read() -> None:
-    for size in ("2 MB", "1500 B", "10 MiB", "300 kB"):
-        assert Size.parse(Size.parse(size).label()) == Size.parse(size)

@@ -11,6 +11,7 @@ import pytest
 from harness.analysis.series import BOTTLENECK, NETWORK, RETURN_BOTTLENECK, SERIES, RunSeries
 from harness.analysis.series.grid import held, sums
 from harness.analysis.view import RunView
+from harness.app.stored import StoredResults
 from harness.metrics import measure_with_series
 from harness.outcome import MeasuredRun, Run
 from harness.store import Store
@@ -135,6 +136,22 @@ def test_one_download_to_its_end_has_series_and_no_figures_of_sharing(tmp_path: 
     completion = measured.value("completion", 0, "first")
     assert completion is not None
     assert received["t"][-1] == pytest.approx(completion, abs=0.011)
+
+
+def test_a_run_that_older_code_kept_without_series_gets_them(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    partial = store.begin("0" * 16, 0)
+    run = write_run(partial, Recipe(packets=300, size=300_000))
+    store.finish(partial, run, MeasuredRun(version=10**6))
+    assert store.series(run.cell.key, 0) is None
+    StoredResults(store, store).make_series(run)
+    found = store.series(run.cell.key, 0)
+    assert found is not None and "received" in found["name"]
+    # Runs that are kept without their artefacts have none to make them of.
+    bare = run.model_copy(update={"repetition": 1})
+    store.finish(store.begin("0" * 16, 1), bare, MeasuredRun(version=10**6))
+    StoredResults(store, store).make_series(bare)
+    assert store.series(run.cell.key, 1) is None
 
 
 def test_each_transfer_begins_with_nothing(tmp_path: Path) -> None:

@@ -69,7 +69,8 @@ def test_a_cell_answers_to_all_that_is_printed_of_it(
     assert keys(kept.swept) == keys(kept.swept[:8]) == keys(f"{kept.swept}/1") == {kept.swept}
     swept = "alpha→beta congestion_control=bbr (path.forward.loss=1 %)"
     assert keys(swept) == keys(f"satellite/medium {swept}") == keys(swept.replace("→", "->")) == {kept.swept}
-    # A line of progress.
+    # A line of plan, and one of progress.
+    assert keys("satellite/medium alpha→beta server.congestion_control=bbr path.forward.loss=1 %") == {kept.swept}
     assert keys("satellite/medium alpha→beta (path.forward.loss=1 %) #1") == {kept.swept}
     # Two cells have the plain name, and the third is one of that pair, too.
     assert keys("alpha→beta") == everything
