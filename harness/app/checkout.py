@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 
 from harness.app.attempts import Attempts
+from harness.app.ending import end_hard
 from harness.app.engines import docker_versions, engine_of, remove_orphans
 from harness.app.ground import CheckoutGround
 from harness.app.inventory import Inventory
@@ -137,6 +138,10 @@ class App:
         if lost:
             raise UnbuiltError(*lost_runs(lost, self.places.state / "builds"), results)
         return results
+
+    def end_hard(self) -> None:
+        """Kill and remove what this process has under way; see `harness.app.ending`."""
+        end_hard(self.store)
 
     def write_lab(self, request: Request, folder: Path, listen: Listener) -> None:
         """Write the first cell of a request as a lab that works by hand, with its images and files made."""

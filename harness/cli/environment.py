@@ -16,6 +16,22 @@ ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "results" / "reference"
 
 
+def version() -> str:
+    """The harness, its commit where it is one's checkout, and the Python under it."""
+    import platform
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as version_of
+
+    from harness.provenance import commit_of
+
+    try:
+        number = version_of("quic-lab")
+    except PackageNotFoundError:
+        number = "not installed"
+    commit = commit_of(ROOT)
+    return f"harness {number}{f' ({commit})' if commit else ''}, Python {platform.python_version()}"
+
+
 def open_app(store: Path | None = None, manifests: list[Path] | None = None) -> App:
     """The checkout, with a store (results/ without) and further implementations."""
     from harness.app import App, Places
