@@ -133,6 +133,13 @@ class Talk:
     def _now(self, what: str, estimate: float) -> None:
         self._current = (what, estimate, time.monotonic())
 
+    def interrupted(self) -> None:
+        """Say what an interrupt waits for: the runs and builds under way, which are ended."""
+        under_way = [f"{run.what}{f' ({run.phase})' if run.phase else ''}" for run in list(self._runs.values())]
+        under_way += [f"the build of the image {name}" for name in list(self._builds)]
+        what = f"ending {', '.join(under_way)}" if under_way else "ending"
+        self._say(f"interrupted: {what}; a second Ctrl-C ends everything at once", style="yellow")
+
     def __call__(self, event: Event) -> None:
         """Say what happened."""
         match event:

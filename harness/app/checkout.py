@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 
 from harness.app.attempts import Attempts
+from harness.app.ending import end_hard
 from harness.app.engines import docker_versions, engine_of, remove_orphans
 from harness.app.experience import experience
 from harness.app.ground import CheckoutGround
@@ -16,6 +17,7 @@ from harness.app.stored import StoredResults
 from harness.campaign import Campaign, LostRuns, UnbuiltError, lost_runs
 from harness.catalogue import Catalogue
 from harness.columns import Columns, is_columnar
+from harness.engines.cache import Cache
 from harness.engines.code import engine_code
 from harness.engines.contents import KnownContents
 from harness.engines.folder import prepare_folder
@@ -48,7 +50,8 @@ class App:
         """What is read: the store, or the columns where that is what its folder holds."""
         self.results = StoredResults(self.stored, None if columnar else self.store)
         self.images = Images(places.root / "images", places.state)
-        self.exported = RootFileSystems(places.cache)
+        self.cache = Cache(places.cache, places.cache_limit)
+        self.exported = RootFileSystems(self.cache)
         self.contents = KnownContents(places.cache)
         self.inventory = Inventory(self.catalogue, self.images, self.exported)
 
@@ -117,7 +120,7 @@ class App:
             )
         engine: EngineName = "virtual" if any(cell.engine == "virtual" for cell in matrix) else "compose"
         real_time = engine == "compose"
-        removed = [*remove_orphans(self.places.cache, required=real_time), *self.store.remove_orphans()]
+        removed = [*remove_orphans(self.cache, required=real_time), *self.store.remove_orphans()]
         if removed:
             listen(Warned(f"removed what an ended harness had left: {', '.join(removed)}"))
         provenance = self.provenance(docker_versions(required=real_time))
@@ -125,7 +128,7 @@ class App:
         done = set() if options.fresh else elsewhere | self.results.done(series.possible(), options.retry)
         todo = series.first(done)
         attempts = Attempts(
-            engine_of(engine, self.places.cache, options), self.store, self.results, options,
+            engine_of(engine, self.cache, options), self.store, self.results, options,
             Patience(options.patience), provenance, listen,
         )  # fmt: skip
         known = self.experience(matrix)
@@ -143,10 +146,14 @@ class App:
             raise UnbuiltError(*lost_runs(lost, self.places.state / "builds"), results)
         return results
 
+    def end_hard(self) -> None:
+        """Kill and remove what this process has under way; see `harness.app.ending`."""
+        end_hard(self.store)
+
     def write_lab(self, request: Request, folder: Path, listen: Listener) -> None:
         """Write the first cell of a request as a lab that works by hand, with its images and files made."""
         cell = self.inventory.made(self.matrix(request, listen, pull=True)[0], listen)
         lab = build_lab(cell, 0)
-        serve(lab, self.places.cache)
+        serve(lab, self.cache)
         folder.mkdir(parents=True, exist_ok=True)
         prepare_folder(lab, folder.resolve(), self.places.cache.resolve())

@@ -9,7 +9,7 @@ from harness.metrics import VERSION, measure_with_series
 from harness.outcome import Cell, MeasuredRun, Run, proven_outcome
 from harness.plan import PlannedRun
 from harness.results import CellResult, point_of
-from harness.store import Store, StoreReader
+from harness.store import SERIES, Store, StoreReader
 
 
 class StoredResults:
@@ -58,6 +58,12 @@ class StoredResults:
         if self._own is None or (stored is not None and stored.version >= VERSION) or not (folder / "sim").is_dir():
             return stored
         return measure_again(self._own, run)
+
+    def make_series(self, run: Run) -> None:
+        """Measure a run again that has no series, where its captures are there: older code kept none of downloads."""
+        folder = self._store.folder(run.cell.key, run.repetition)
+        if self._own is not None and not (folder / SERIES).exists() and (folder / "sim").is_dir():
+            measure_again(self._own, run)
 
 
 def measure_again(store: Store, run: Run) -> MeasuredRun:

@@ -10,7 +10,7 @@ from harness.cli.consoles import paper, print_json, print_text
 from harness.cli.environment import open_app
 from harness.cli.exits import FAILED
 from harness.cli.options import AsJson, AsMarkdown, Clients, Servers, StoredScenarios, StoreFolder
-from harness.cli.words import stored_cells
+from harness.cli.stored import stored_cells
 from harness.errors import InputError
 
 

@@ -6,24 +6,34 @@ from typing import Annotated
 
 import typer
 
+from harness.cli import completion
 from harness.cli.consoles import paper, print_json, print_text
 from harness.cli.environment import ROOT, open_app
 from harness.cli.options import AsJson, AsMarkdown, Clients, Every, Servers, StoredScenarios, StoreFolder
+from harness.cli.stored import stored_cells
 from harness.cli.subcommands import WithSubcommands
-from harness.cli.words import stored_cells
 
 reports = typer.Typer(cls=WithSubcommands, invoke_without_command=True)
 
 
 def _tables(incomplete: str = "") -> list[str]:
-    """The commands below that begin so; for a shell, too, which completes the first word."""
+    """The commands below that begin so."""
     return [name for command in reports.registered_commands if (name := command.name or "").startswith(incomplete)]
+
+
+def _words(incomplete: str) -> list[str]:
+    """What may stand first: a table, or a scenario."""
+    return [*_tables(incomplete), *completion.scenarios(incomplete)]
 
 
 @reports.callback()
 def report(
     scenarios: Annotated[
-        list[str] | None, typer.Argument(help="Scenarios; all stored ones without.", autocompletion=_tables)
+        list[str] | None,
+        typer.Argument(
+            help="Scenarios, or cells and runs by the names that tables print; all stored ones without.",
+            autocompletion=_words,
+        ),
     ] = None,
     clients: Clients = "all",
     servers: Servers = "all",

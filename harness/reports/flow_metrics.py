@@ -25,7 +25,7 @@ ORDER = (
     "mean_idt", "mean_recovery_time", "retransmissions", "timeouts", "cov_throughput", "cov_in_flight", "network_power",
     "utilisation_bandwidth", "utilisation_bdp", "utility_pf", "utility_mpdf",
     "mean_queue_length", "mean_queue_packets", "mean_queue_delay", "mean_link_rate", "queue_drops_to_client",
-    "early_drops_to_client", "limit_drops_to_client", "drop_rate",
+    "early_drops_to_client", "limit_drops_to_client", "ecn_marks_to_client", "drop_rate",
     "agg_throughput", "agg_sending_rate", "agg_in_flight", "agg_utilisation_bandwidth", "agg_utilisation_bdp",
     "agg_utility_pf", "agg_utility_mpdf", "jain_samples", "jain_means", "jain_samples_responsive",
     "jain_means_responsive", "entropy_samples", "entropy_means", "product_samples", "product_means", "jain_shared",

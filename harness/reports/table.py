@@ -23,7 +23,7 @@ from harness.reports.numbers import text as figure
 from harness.reports.parameters import Asked, asked
 from harness.reports.ranking import lines
 from harness.reports.resumed import footnotes, marked, seed_of
-from harness.results import CellResult
+from harness.results import CellResult, initial_bytes
 from harness.text import counted
 from harness.units import Size
 
@@ -112,11 +112,6 @@ def asked_and_seen(result: CellResult, parameters: Asked) -> list[str]:
 def _ack_limited(cell: Cell, size: Size) -> float:
     """The time the acknowledgements take, with the ratio asked for, else RFC 9000's two (§13.2.2)."""
     return ack_limited_time(cell.scenario.path, size, float(cell.parameters.get(_ACK_RATIO, 2)))
-
-
-def initial_bytes(cell: Cell) -> int:
-    """Bytes a cell's server may send first: what was asked for, else RFC 9002's ten packets of 1200 bytes."""
-    return int(cell.parameters.get("server.initial_cwnd", 10)) * 1200
 
 
 def _common(alike: Sequence[Cell], cells: Sequence[Cell]) -> str:

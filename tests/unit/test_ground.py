@@ -36,7 +36,7 @@ def _cell(app: App, client: str, server: str) -> Cell:
 
 
 def _attempts(app: App, options: Options, patience: Patience, listen: Listener) -> Attempts:
-    return Attempts(ComposeEngine(app.places.cache), app.store, app.results, options, patience, Provenance(), listen)
+    return Attempts(ComposeEngine(app.cache), app.store, app.results, options, patience, Provenance(), listen)
 
 
 def _ground(app: App) -> CheckoutGround:
