@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from harness.cli.consoles import console
 from harness.cli.environment import cores
 from harness.cli.options import EngineChoice, KernelChoice
-from harness.errors import InputError, did_you_mean
+from harness.errors import AbsentError, InputError, did_you_mean
 
 if TYPE_CHECKING:
     from harness.app import App
@@ -113,10 +113,13 @@ def stored_cells(
     every: bool = False,
     instead: Iterable[str] = (),
 ) -> list[CellResult]:
-    """The stored cells of these scenarios and implementations.
+    """The stored cells of these scenarios and implementations, one at least. AbsentError where there is none.
 
     `every`: also those that newer ones replace. `instead`: words that may stand where a scenario does, for the hint.
     """
+    root, other = app.places.store, "'harness run' makes runs; --store names another folder"
+    if not root.is_dir():
+        raise AbsentError(f"{root}: no such folder, so there are no stored runs", other)
     names = {scenario.name for scenario in app.catalogue.find_scenarios(scenarios, instead)} if scenarios else None
 
     def wanted(cell: Cell) -> bool:
@@ -126,7 +129,13 @@ def stored_cells(
             and (servers == "all" or cell.server.name in servers.split(","))
         )
 
-    return app.results.find(wanted, every=every)
+    found = app.results.find(wanted, every=every)
+    if not found:
+        known = sorted({result.cell.scenario.name for result in app.results.find(lambda cell: True)})
+        if not known:
+            raise AbsentError(f"{root} holds no runs", other)
+        raise AbsentError("no stored runs match", f"{root} has runs of {', '.join(known)}")
+    return found
 
 
 def contestants(app: App, words: str, *, generators: bool = False) -> tuple[dict[str, Implementation], dict[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -83,7 +84,9 @@ def _phases(result: CellResult, labels: tuple[str, ...]) -> MetricTable:
 
 
 def number(value: float) -> str:
-    """A number with three significant digits at least."""
+    """A number with three significant digits at least; 'never' for a time that was over before."""
+    if math.isinf(value):
+        return "never"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 

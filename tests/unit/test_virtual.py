@@ -65,13 +65,13 @@ def test_both_engines_give_clients_the_same_times() -> None:
     made = build_lab(cell(one), 0)
     made = made.model_copy(update={"flows": (*made.flows[:2], made.flows[2].model_copy(update={"kind": "tcp"}))})
     world = world_document(made, images(made), 1000)
-    given = flows(world["hosts"], world["client_start"])
+    given = flows(world["hosts"], world["client_end"])
     assert given == conductor.flows(made)
-    assert [(flow.start, flow.stop, flow.repeat_after, flow.time_limit) for flow in given] == [
-        (0, None, 5, 5 + 120),
-        (0, 3, None, 5 + 3 + 10),
+    assert [(flow.start, flow.stop, flow.repeat_after, flow.time_limit, flow.patience) for flow in given] == [
+        (0, None, 5, 120, 5),
+        (0, 3, None, 3 + 10, 5),
         # A generator ends by itself; it has a while for the last of its data.
-        (1, None, None, 5 + 3 + 10),
+        (1, None, None, 3 + 10, 5),
     ]
 
 
