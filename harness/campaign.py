@@ -52,7 +52,7 @@ class Ground(Protocol):
         """The right to make a run, which no other harness has meanwhile; or the process that has it, 0 if not known."""
         ...
 
-    def made(self, item: PlannedRun) -> bool:
+    def made_elsewhere(self, item: PlannedRun) -> bool:
         """Whether another harness has made a run since this one looked."""
         ...
 
@@ -321,7 +321,7 @@ class Campaign:
 
     def _run(self, number: int, item: PlannedRun, claim: Claim) -> None:
         with claim:
-            if self._ground.made(item):
+            if self._ground.made_elsewhere(item):
                 self._listen(RunTakenOver(item.cell, item.repetition))
             else:
                 self._make(number, item)

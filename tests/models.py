@@ -64,7 +64,7 @@ QUEUE_SIZES = st.one_of(
     st.builds(QueueSize, st.integers(10**4, 10**9).map(Fraction), st.just("B")),
     st.builds(QueueSize, st.integers(1, 10**5).map(Fraction), st.just("packets")),
     st.builds(QueueSize, st.integers(10**7, 10**12).map(Fraction), st.just("ns")),
-    st.builds(QueueSize, st.decimals("0.1", "9", places=9).map(Fraction), st.just("BDP")),
+    st.builds(QueueSize, st.decimals("0.1", "9", places=18).map(Fraction), st.just("BDP")),
 )
 
 
@@ -99,15 +99,24 @@ def services(draw: st.DrawFn) -> Service:
 
 
 @st.composite
+def links(draw: st.DrawFn) -> Link:
+    """One direction, with a queue, a loss and a service of any kind."""
+    delay, service = draw(DURATIONS), draw(st.none() | services())
+    content: dict[str, Any] = {
+        "rate": draw(RATES), "service": service, "delay": delay, "loss": draw(LOSSES),
+        "jitter": Duration(draw(st.integers(0, delay.value))),
+    }  # fmt: skip
+    if service is None:
+        content |= {"queue": draw(QUEUES), "burst": draw(st.none() | st.integers(2000, 10**7).map(Size))}
+    else:
+        content["queue"] = DropTail(size=draw(QUEUE_SIZES.filter(lambda size: size.unit == "packets")))
+    return Link.model_validate(content)
+
+
+@st.composite
 def paths(draw: st.DrawFn) -> Path:
     """A path, with changes in order."""
-    sides = [
-        Link(
-            rate=draw(RATES), service=draw(st.none() | services()), delay=draw(DURATIONS), jitter=draw(DURATIONS),
-            loss=draw(LOSSES), queue=draw(QUEUES), burst=draw(st.none() | SIZES),
-        )
-        for _ in range(2)
-    ]  # fmt: skip
+    sides = [draw(links()) for _ in range(2)]
     rates = st.none() if any(side.service is not None for side in sides) else st.none() | RATES
     changes = st.builds(LinkChange, rate=rates, delay=DURATIONS, loss=st.none() | LOSSES)
     times = sorted(draw(st.sets(MOMENTS, max_size=3)))

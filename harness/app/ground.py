@@ -104,7 +104,7 @@ class CheckoutGround:
         except OSError as error:
             raise disk_error(error, root) from error
 
-    def made(self, item: PlannedRun) -> bool:
+    def made_elsewhere(self, item: PlannedRun) -> bool:
         """See `harness.campaign.Ground`. What failed through nobody's fault is made again."""
         store, key, repetition = self._attempts.store, item.cell.key, item.repetition
         at = store.stamp(key, repetition)

@@ -85,7 +85,7 @@ class FakeGround:
     def claim(self, item: PlannedRun) -> Claim | int:
         return nullcontext() if self.root is None else claim(self.root, item.cell.key, item.repetition)
 
-    def made(self, item: PlannedRun) -> bool:
+    def made_elsewhere(self, item: PlannedRun) -> bool:
         return _name(item) in self.elsewhere
 
     def run(self, item: PlannedRun) -> float:

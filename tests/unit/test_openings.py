@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from simulator import agent
 from simulator.agent import Agent
 from simulator.plan import Plan
 from simulator.wire import READY_PORT, let_through, opening, opening_filter
@@ -115,7 +114,7 @@ def test_connections_are_told_apart(version: int) -> None:
 
 
 def test_the_agent_tells_of_each_connection_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agent.subprocess, "Popen", lambda *words, **more: None)
+    monkeypatch.setattr("simulator.agent.subprocess.Popen", lambda *words, **more: None)
     plan = Plan("auto", {}, [], [], [], [], 1.0, PORT, 0.1, 64)
     heard: list[str] = []
     made = Agent(plan, {}, tmp_path, tmp_path / "stop", opened=heard.append)

@@ -209,7 +209,7 @@ class StoringGround:
     def claim(self, item: PlannedRun) -> Claim | int:
         return nullcontext()
 
-    def made(self, item: PlannedRun) -> bool:
+    def made_elsewhere(self, item: PlannedRun) -> bool:
         return False
 
     def run(self, item: PlannedRun) -> float:

@@ -91,7 +91,7 @@ def test_an_endpoint_that_is_not_root_writes_to_memory_that_is_there() -> None:
         ([event("ended", "client1", exit_code=7)], [], "crashed", "exit_7", "client1"),
         ([event("ended", "server0", exit_code=0)], [], "crashed", "exit_0", "server0"),
         ([event("ended", "client0", exit_code=127)], [], "unsupported", "exit_127", "client0"),
-        ([event("timed_out", "client0")], [], "timed_out", "timed_out", "client0"),
+        ([event("timed_out", "client0", stage="transferring")], [], "timed_out", "timed_out", "client0"),
         ([event("overflowed", "server1")], [], "log_overflow", "log_overflow", "server1"),
         ([event("unable", "client0", message="is not in the image")], [], "infrastructure", "unable", "client0"),
         ([], [{"event": "failed", "reason": "NotReadyError", "message": "no answer"}], "crashed", "no_answer", "server0"),
