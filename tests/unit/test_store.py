@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from harness.app.stored import StoredResults
+from harness.app.stored import StoredResults, measure_again
 from harness.engines.owner import lives, owner
 from harness.errors import EngineError, ResultError
+from harness.metrics import VERSION
 from harness.outcome import MeasuredRun, Measurement, Outcome, Run
 from harness.store import Store, disk_error
 from tests.examples import cell, scenario
@@ -134,6 +136,22 @@ def test_a_run_that_was_measured_and_is_not_any_more_is_left_out(tmp_path: Path,
     assert len(results.find(lambda one: True)) == 1
     (warning,) = said
     assert warning.startswith(f"the run {cell().key}/1 is left out: there is no measured.json that can be read")
+
+
+def test_a_store_that_cannot_be_written_is_read_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path)
+    place = _finish(store, _run())
+    (place / "sim").mkdir()
+
+    def refuse(*given: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(Store, "write_measured", refuse)
+    # It was measured by code of long ago.
+    (result,) = StoredResults(store, store).find(lambda one: True)
+    assert result.last is not None and result.last[1] is not None and result.last[1].version == VERSION
+    with pytest.raises(EngineError, match="Read-only file system"):
+        measure_again(store, _run())
 
 
 def test_series_that_cannot_be_read_are_named_and_cost_nothing_else(tmp_path: Path) -> None:
