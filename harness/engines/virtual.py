@@ -6,11 +6,11 @@ root file system. CPU costs no virtual time, and nothing on the host can disturb
 
 from __future__ import annotations
 
-import functools
 import json
 import platform
 import queue
 import shutil
+import signal
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -20,8 +20,10 @@ from typing import Any
 from harness.engines import EngineResult, Progress, conclusion
 from harness.engines.certificates import VIRTUAL_START, virtual_certificates
 from harness.engines.docker import tail
-from harness.engines.folder import CLIENT_START, cpu_of, diary, file_digest, kernel_of, prepare_folder, random_bytes
+from harness.engines.folder import CLIENT_START, cpu_of, diary, kernel_of, prepare_folder, random_bytes
 from harness.engines.guest import LAB, STALL, Guest, GuestEnd, remove_orphans, seen
+from harness.engines.kernel_file import KernelFile
+from harness.engines.outside import by_somebody, for_want_of_memory, memory_kills
 from harness.engines.rootfs import RootFileSystems, RootFs
 from harness.engines.served import serve
 from harness.errors import EngineError
@@ -33,6 +35,8 @@ from harness.path.arithmetic import FRAME
 BASE_MEMORY, ENDPOINT_MEMORY = 384, 160
 #: How a kernel begins to say why it cannot go on.
 PANIC = "Kernel panic - not syncing"
+#: What it says then where its processes have used up its memory (mm/oom_kill.c; its init sets panic_on_oom).
+OUT_OF_MEMORY = "Out of memory"
 #: A disk with less room than this is full, bytes.
 FULL = 1 << 20
 #: What a run is said to lack whose endpoints saw the host's processor.
@@ -104,6 +108,8 @@ class VirtualEngine:
             sim = self._images.of(lab.sim_image)
             images = {host.name: self._images.of(host.image) for host in lab.hosts}
             certificates = virtual_certificates(self._cache)
+            kernel = KernelFile(Path(sim.rootfs) / "opt/lab/linux", Path(sim.rootfs).parent)
+            digest = kernel.digest()
         world = world_document(lab, images, self._log_limit)
         (folder / "plan" / "world.json").write_text(json.dumps(world))
         folders = {"www": self._cache / "www", "certs": certificates, **_roots(images)}
@@ -111,9 +117,8 @@ class VirtualEngine:
         if self._trace is not None:
             settings["LAB_TRACE"] = str(self._trace)
         clock = int(VIRTUAL_START.timestamp()) * 10**9
-        core = self._cores.get()
-        kernel = Path(sim.rootfs) / "opt/lab/linux"
-        guest = Guest(kernel, Path(sim.rootfs), guest_memory_mib(lab, images), lab.seed, clock, core)
+        core, kills = self._cores.get(), memory_kills()
+        guest = Guest(kernel.file, Path(sim.rootfs), guest_memory_mib(lab, images), lab.seed, clock, core)
         try:
             self._running.add(guest)
             if self._cancelled:
@@ -128,13 +133,18 @@ class VirtualEngine:
         if self._cancelled:
             raise EngineError("the run was cancelled")
         require_disk(folder)
-        return self._result(lab, folder, end, {"sim": sim, **images}, kernel_digest(kernel))
+        if not end.said_over:
+            # Whatever such a kernel said of its end would be said of another one.
+            kernel.verify()
+        return self._result(lab, folder, end, {"sim": sim, **images}, digest, memory_kills() - kills)
 
-    def _result(self, lab: Lab, folder: Path, end: GuestEnd, images: dict[str, RootFs], kernel: str) -> EngineResult:
+    def _result(
+        self, lab: Lab, folder: Path, end: GuestEnd, images: dict[str, RootFs], kernel: str, kills: int
+    ) -> EngineResult:
         events = diary(folder, "endpoints.jsonl")
         transfers = transfers_of(lab, events)
         checks = [conclusion.check(item, lab.flows[item.flow], folder, self._cache / "www") for item in transfers]
-        outcome, blamed = self._outcome(lab, folder, end, events)
+        outcome, blamed = self._outcome(lab, folder, end, events, kills)
         concluded = conclusion.conclude(outcome, checks)
         if concluded.status == "wrong_file":
             blamed = next(f"client{item.transfer.flow}" for item in checks if item.outcome is not None)
@@ -156,17 +166,34 @@ class VirtualEngine:
             random=random_bytes(folder),
         )
 
-    def _outcome(self, lab: Lab, folder: Path, end: GuestEnd, events: list[dict[str, Any]]) -> tuple[Outcome, str]:
-        """(what happened, whose log says more: a host, or the lab kernel for "")."""
+    def _outcome(
+        self, lab: Lab, folder: Path, end: GuestEnd, events: list[dict[str, Any]], kills: int
+    ) -> tuple[Outcome, str]:
+        """(what happened, whose log says more: a host, or the lab kernel for "").
+
+        `kills`: how many processes this machine's kernel killed meanwhile for want of memory.
+        """
         if end.spun:
             detail = f"the clock stood still for {self._stall:g} s of CPU time: {end.spun} was running all the while"
             return Outcome(status="infrastructure", role="sim", reason="clock_stood_still", detail=detail), ""
+        if end.signal == signal.SIGKILL:
+            who = f"the lab kernel, {end.clock:.1f} s into the lab,"
+            found = for_want_of_memory(who, kills) if kills else by_somebody(who, "SIGKILL")
+            return conclusion.of_outside("sim", found), ""
         if not end.said_over:
             panic = next((line for line in console_tail(folder) if PANIC in line), "")
-            said = panic.partition(PANIC)[2].strip(" -:") or "without a word"
+            said = panic.partition(PANIC)[2].strip(" -:") or _wordless(end)
+            if said.startswith(OUT_OF_MEMORY):
+                said += "; the endpoints used more than a lab has: --engine compose gives them this machine's"
             detail = f"the lab kernel ended {end.clock:.1f} s into the lab: {said}"
             return Outcome(status="infrastructure", role="sim", reason="kernel_ended", detail=detail), ""
         return outcome_of(lab, events, diary(folder))
+
+
+def _wordless(end: GuestEnd) -> str:
+    """What is to be said of a lab kernel that said nothing, and whose file is as it was exported."""
+    signalled = f" ({signal.Signals(end.signal).name})" if end.signal else ""
+    return f"without a word{signalled}: 'dmesg' may tell more; --engine compose does without it"
 
 
 def console_tail(folder: Path) -> tuple[str, ...]:
@@ -180,12 +207,6 @@ def require_disk(folder: Path) -> None:
     """EngineError when the disk is full: what a guest wrote there then did not all arrive."""
     if shutil.disk_usage(folder).free < FULL:
         raise EngineError(f"the disk is full: {folder}", "free space (results/, 'docker system df') and run again")
-
-
-@functools.cache
-def kernel_digest(kernel: Path) -> str:
-    """SHA-256 of a lab kernel's file, read once: exported images do not change."""
-    return file_digest(kernel)
 
 
 def _roots(images: Mapping[str, RootFs]) -> dict[str, Path]:

@@ -1,0 +1,136 @@
+"""Damage from outside is nobody's fault: the run is made again, and what befell it is said with what to do."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.examples import ROOT
+from tests.lab.conftest import Harness, Manifest, left_overs, wait_for
+from tests.lab.test_faults import faulty_image
+from tests.lab.test_virtual_faults import CACHE
+from tests.unit.test_outside import kernel_tells
+
+#: About two seconds of transfer to reach into.
+LONG = {"flows": [{"download": "4 MB"}], "milestones": ["4 MB"]}
+NGTCP2 = ("--clients", "ngtcp2", "--servers", "ngtcp2", "--repeat", "1")
+
+
+def _run_and(harness: Harness, words: tuple[str, ...], act: Callable[[subprocess.Popen[str]], object]) -> list[Any]:
+    """The cells of a run that somebody reaches into once its path is up."""
+    process = subprocess.Popen(
+        harness.command("run", *words, "--json"), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "HARNESS_PATIENCE": "30 s"},
+    )  # fmt: skip
+    try:
+        act(process)
+        text, talk = process.communicate(timeout=200)
+    finally:
+        process.kill()
+    assert text, talk
+    cells: list[Any] = json.loads(text)["cells"]
+    return cells
+
+
+def _ready(harness: Harness) -> bool:
+    """Whether the path of the run under way is up."""
+    return any('"ready"' in file.read_text() for file in harness.store.glob("partial/*/sim/events.jsonl"))
+
+
+def _container(service: str, what: str) -> str:
+    filters = ("--filter", "label=org.quic-lab.owner", "--filter", f"label=com.docker.compose.service={service}")
+    found = subprocess.run(["docker", "ps", "--quiet", *filters], capture_output=True, text=True, check=True)
+    if what == "id":
+        return found.stdout.strip()
+    asked = ["docker", "inspect", "--format", what, found.stdout.strip()]
+    return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _replaced(harness: Harness) -> list[dict[str, Any]]:
+    """Outcomes of the runs that another attempt stands in for."""
+    files = sorted(harness.store.glob("runs/*/replaced/*/run.json"))
+    return [json.loads(file.read_text())["outcome"] for file in files]
+
+
+def _docker_kill(service: str) -> None:
+    subprocess.run(["docker", "kill", _container(service, "id")], check=True, capture_output=True)
+
+
+def _kill_9(service: str) -> None:
+    os.kill(int(_container(service, "{{.State.Pid}}")), signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("service", "kill", "words"),
+    [
+        ("client0", _docker_kill, "Docker was asked for SIGKILL"),
+        pytest.param("server0", _kill_9, "SIGKILL", marks=kernel_tells),
+    ],
+    ids=["docker kill", "kill -9"],
+)
+def test_who_is_killed_from_outside_is_run_again(
+    warm: Harness, harness: Harness, service: str, kill: Callable[[str], None], words: str
+) -> None:
+    def act(process: subprocess.Popen[str]) -> None:
+        wait_for(lambda: _ready(harness))
+        kill(service)
+
+    (cell,) = _run_and(harness, (harness.scenario("killed", **LONG), *NGTCP2), act)
+    assert cell["outcomes"].keys() <= {"completed", "infrastructure"}
+    outcome = next(one for one in _replaced(harness) if one["reason"] == "killed")
+    assert outcome["status"] == "infrastructure"
+    assert f"{service} was ended from outside" in outcome["detail"]
+    assert words in outcome["detail"]
+    assert left_overs() == []
+
+
+def test_who_is_killed_for_memory_is_nobody_s_fault(warm: Harness, harness: Harness, manifest: Manifest) -> None:
+    file = manifest("hoards", faulty_image("client-hoard"), protocols=["h3"])
+    words = ("--clients", "hoards", "--servers", "ngtcp2", "--manifest", str(file), "--repeat", "1")
+
+    def act(process: subprocess.Popen[str]) -> None:
+        wait_for(lambda: _container("client0", "id"))
+        limit = ["docker", "update", "--memory", "64m", "--memory-swap", "64m", _container("client0", "id")]
+        subprocess.run(limit, check=True, capture_output=True)
+
+    _run_and(harness, (harness.scenario("hoards"), *words), act)
+    outcome = _replaced(harness)[0]
+    assert (outcome["status"], outcome["reason"]) == ("infrastructure", "out_of_memory")
+    assert "free memory" in outcome["detail"]
+    assert left_overs() == []
+
+
+def test_a_truncated_lab_kernel_is_named_with_what_to_delete(
+    warm: Harness, harness: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a cache of its own, which has the others' files but for the kernel."""
+    short = {"flows": [{"download": "100 kB"}], "milestones": ["100 kB"]}
+    words = (harness.scenario("sound", **short), *NGTCP2, "--engine", "virtual")
+    assert harness.cell(*words)["outcomes"] == {"completed": 1}
+    run = json.loads(next(harness.store.glob("runs/*/0/run.json")).read_text())
+    export = CACHE / "rootfs" / run["image_ids"]["sim"].removeprefix("sha256:")[:24]
+    cache = tmp_path / "cache"
+    (cache / "rootfs").mkdir(parents=True)
+    for place in [*CACHE.iterdir(), *(CACHE / "rootfs").iterdir()]:
+        copy = cache / place.relative_to(CACHE)
+        if place == export:
+            shutil.copytree(place, copy, symlinks=True)
+        elif not copy.exists():
+            copy.symlink_to(place)
+    kernel = next(copy for copy in (cache / "rootfs" / export.name).rglob("opt/lab/linux") if copy.is_file())
+    os.truncate(kernel, kernel.stat().st_size // 2)
+    image = cache / "rootfs" / export.name / "image.json"
+    image.write_text(image.read_text().replace(str(CACHE.resolve()), str(cache.resolve())))
+    monkeypatch.setenv("HARNESS_CACHE", str(cache))
+    done = harness.run(*words, "--fresh")
+    assert done.returncode == 3
+    assert "the lab kernel is damaged" in " ".join(done.stderr.split())
+    assert "delete" in done.stderr
