@@ -5,6 +5,8 @@ Each figure is a sum of nanoseconds that only grows:
 * `run_delay`: of every thread, the time in which it could have run and did not (the second number of
   /proc/TID/schedstat, Documentation/scheduler/sched-stats.rst), added up over the container's threads. A thread that
   ended counts with what it had at the last look; one that came and went between two looks is missed.
+* `longest`: from look to look, the wait of the thread that waited most. Threads of a container that wait for each
+  other, as those that look at the same packet do, count once.
 * `pressure`: the time in which at least one thread of the control group waited (PSI's "some",
   Documentation/accounting/psi.rst), which misses nobody. Only control groups v2 have it, where the kernel keeps it.
 * `stopped`: the time between two looks that both found a thread stopped (SIGSTOP).
@@ -71,6 +73,7 @@ class Waiting:
     _threads: dict[str, _Thread] = field(default_factory=dict)
     _of_ended: int = 0
     """Waits of the threads that are gone, ns."""
+    _longest_ns: int = 0
     _stopped_ns: int = 0
     _last_ns: int = 0
 
@@ -81,13 +84,13 @@ class Waiting:
             return
         for number in self._threads.keys() - present:
             self._of_ended += self._threads.pop(number).run_delay
-        held = False
-        for number in present:
-            held |= self._look_at(number)
-        if held:
+        found = [self._look_at(number) for number in present]
+        self._longest_ns += max(grown for grown, _ in found)
+        if any(stopped for _, stopped in found):
             self._stopped_ns += now_ns - self._last_ns
         self._last_ns = now_ns
         yield "run_delay", self._of_ended + sum(thread.run_delay for thread in self._threads.values())
+        yield "longest", self._longest_ns
         yield "stopped", self._stopped_ns
         if (pressure := self._pressure()) is not None:
             yield "pressure", pressure
@@ -101,8 +104,8 @@ class Waiting:
                 continue
         return set()
 
-    def _look_at(self, number: str) -> bool:
-        """Note what a thread waited so far; whether it was stopped from the last look to this one."""
+    def _look_at(self, number: str) -> tuple[int, bool]:
+        """What a thread waited since the last look, ns, and whether it was stopped from then to now."""
         try:
             said = (self.proc / number / "schedstat").read_text()
             run_delay = int(said.split()[1])
@@ -115,9 +118,11 @@ class Waiting:
             idle = before is not None and before.said == said
             stopped = idle and (self.proc / number / "stat").read_text().rpartition(")")[2].split()[0] == "T"
         except (OSError, ValueError, IndexError):
-            return False
+            return 0, False
         self._threads[number] = _Thread(said, run_delay, stopped)
-        return stopped and before is not None and before.stopped
+        if before is None:
+            return run_delay, False
+        return run_delay - before.run_delay, stopped and before.stopped
 
     def _pressure(self) -> int | None:
         try:

@@ -21,17 +21,18 @@ STARVED, CAUTION = 0.10, 0.05
 #: The least part of a transfer that samples must span to speak for it.
 SPANNED = 0.5
 _HINT = "end what else runs on this machine, or use --engine virtual, where nobody waits"
-#: What counts a container's waits: the first may miss threads that do not live long, the second is not everywhere.
-_WAITS: tuple[Kind, ...] = ("run_delay", "pressure")
+#: What a container is judged by: the first of these that there is.
+_WAITS: tuple[Kind, ...] = ("longest", "pressure")
 _ROLES = {"client": "client", "server": "server", "sim": "simulator, which serves all flows,"}
 _SOURCE = "run_delay of /proc/TID/schedstat (Documentation/scheduler/sched-stats.rst), every 0.1 s"
 _PRESSURE_SOURCE = "cpu.pressure of the control group (Documentation/accounting/psi.rst), every 0.1 s"
 WAITING = {
     role: declare(
         f"waiting_{role}", layer="flow", unit="1", better="lower",
-        title=f"share of the transfer in which threads of the {what} could run and had no processor",
-        formula="Σ over threads of their waits / time sampled: above 1 where several wait; none of a thread that came "
-        "and went between two samples; without the time that the hypervisor took", source=_SOURCE,
+        title=f"share of the transfer in which a thread of the {what} could run and had no processor",
+        formula="Σ over samples of the wait of the thread that waited most / time sampled: threads that wait for each "
+        "other count once, those that come and go between two samples not at all; without what the hypervisor took",
+        source=_SOURCE,
     )
     for role, what in _ROLES.items()
 }  # fmt: skip
@@ -66,7 +67,7 @@ def waiting(view: RunView) -> Iterator[Finding]:
         return
     for window in view.windows:
         for role, container in _containers(window).items():
-            found = _waited(view, window, container, "run_delay")
+            found = _waited(view, window, container, "longest")
             if found is None:
                 why = "the transfer was too short for samples of who waits for the processor"
                 yield Absence(metric=WAITING[role].name, flows=(window.transfer.flow,), transfer=window.name, why=why)
@@ -94,9 +95,9 @@ def _kept_from_running(view: RunView, window: Window) -> Iterator[tuple[float, s
     """(share of a transfer, who was kept from running so long, and by what)."""
     during = f"of {_called(window)}"
     for container in _containers(window).values():
-        waits = [one.share for kind in _WAITS if (one := _waited(view, window, container, kind)) is not None]
-        if waits:
-            yield max(waits), f"{container} waited for a processor for {max(waits):.0%} {during}"
+        waits = (one for kind in _WAITS if (one := _waited(view, window, container, kind)) is not None)
+        if (waited_most := next(waits, None)) is not None:
+            yield waited_most.share, f"{container} waited for a processor for {waited_most.share:.0%} {during}"
         stopped = _waited(view, window, container, "stopped")
         if stopped is not None:
             yield stopped.share, f"{container} was stopped (SIGSTOP) for {stopped.share:.0%} {during}"

@@ -11,7 +11,7 @@ import polars as pl
 
 from harness.traces.files import read_whole_lines
 
-Kind = Literal["run_delay", "pressure", "stopped", "steal"]
+Kind = Literal["run_delay", "longest", "pressure", "stopped", "steal"]
 """What a sum counts (see `harness.engines.waits`, which writes them)."""
 #: What stands in place of a container's name for figures of the whole machine.
 MACHINE = "machine"
@@ -28,7 +28,7 @@ class Waited:
 
     @property
     def share(self) -> float:
-        """Of the time sampled; above 1 where several threads waited at once."""
+        """Of the time sampled; of `run_delay` above 1 where several threads waited at once."""
         return self.ns / self.sampled_ns
 
 

@@ -51,9 +51,12 @@ def machine(tmp_path: Path) -> Machine:
 
 def test_threads_that_come_and_go_are_added_up(machine: Machine) -> None:
     machine.threads(t1=100, t2=50)
-    assert machine.look(0) == {"run_delay": 150, "stopped": 0}
+    assert machine.look(0) == {"run_delay": 150, "longest": 100, "stopped": 0}
     machine.threads(t2=70, t3=5)
-    assert machine.look(1)["run_delay"] == 100 + 70 + 5
+    sums = machine.look(1)
+    assert sums["run_delay"] == 100 + 70 + 5
+    # t2 waited 20 more, and t3 5.
+    assert sums["longest"] == 100 + 20
     # A number is given again.
     machine.threads(t2=70, t3=2)
     assert machine.look(2)["run_delay"] == 100 + 70 + 5 + 2
@@ -154,11 +157,11 @@ BETWEEN = (STARVED + CAUTION) / 2
 @pytest.mark.parametrize(
     ("who", "kind", "share", "judged"),
     [
-        ("client0", "run_delay", 0.9 * CAUTION, ""),
-        ("client0", "run_delay", BETWEEN, "caution"),
-        ("client0", "run_delay", 1.1 * STARVED, "starved"),
+        ("client0", "longest", 0.9 * CAUTION, ""),
+        ("client0", "longest", BETWEEN, "caution"),
+        ("client0", "longest", 1.1 * STARVED, "starved"),
         ("server0", "pressure", 1.1 * STARVED, "starved"),
-        ("sim", "run_delay", 1.1 * STARVED, "starved"),
+        ("sim", "longest", 1.1 * STARVED, "starved"),
         ("server0", "stopped", 1.1 * STARVED, "starved"),
         ("machine", "steal", 2 * 1.1 * STARVED, "starved"),
         ("machine", "steal", 2 * BETWEEN, "caution"),
@@ -167,7 +170,7 @@ BETWEEN = (STARVED + CAUTION) / 2
 def test_whoever_waited_too_long_was_starved(
     download: tuple[Path, Run], who: str, kind: str, share: float, judged: str
 ) -> None:
-    usual = {(name, "run_delay"): 0.0 for name in ("client0", "server0", "sim")}
+    usual = {(name, "longest"): 0.0 for name in ("client0", "server0", "sim") if (name, kind) != (who, "pressure")}
     measured = _measured(download, usual | {(who, kind): share})
     told = [text for text in measured.warnings if "counts for nothing" in text]
     assert (len(measured.starved), len(told)) == {"": (0, 0), "caution": (0, 1), "starved": (1, 0)}[judged]
@@ -181,7 +184,7 @@ def test_whoever_waited_too_long_was_starved(
 
 
 def test_what_was_measured(download: tuple[Path, Run]) -> None:
-    sums = {("client0", "run_delay"): 0.03, ("server0", "pressure"): 0.02, ("server0", "run_delay"): 0.01}
+    sums = {("client0", "longest"): 0.03, ("server0", "pressure"): 0.02, ("server0", "longest"): 0.01}
     value = by_name(_measured(download, sums | {(MACHINE, "steal"): 0.04}))
     assert value["waiting_client"] == pytest.approx(0.03)
     assert value["waiting_server"] == pytest.approx(0.01)
@@ -190,7 +193,7 @@ def test_what_was_measured(download: tuple[Path, Run]) -> None:
 
 
 def test_samples_of_too_small_a_part_do_not_speak_for_it(download: tuple[Path, Run]) -> None:
-    measured = _measured(download, {(name, "run_delay"): 1.0 for name in ("client0", "server0", "sim")}, until=0.4)
+    measured = _measured(download, {(name, "longest"): 1.0 for name in ("client0", "server0", "sim")}, until=0.4)
     assert measured.starved == ()
     assert {one.metric for one in measured.absent} >= {"waiting_client", "waiting_server", "waiting_sim"}
 
