@@ -69,7 +69,7 @@ def waiting(view: RunView) -> Iterator[Finding]:
         for role, container in _containers(window).items():
             found = _waited(view, window, container, "longest")
             if found is None:
-                why = "the transfer was too short for samples of who waits for the processor"
+                why = "samples of who waits for a processor span too little of the transfer"
                 yield Absence(metric=WAITING[role].name, flows=(window.transfer.flow,), transfer=window.name, why=why)
                 continue
             yield of_transfer(WAITING[role], window, found.share, "schedstat")
