@@ -35,7 +35,7 @@ class Options:
     retry: frozenset[str] = frozenset({"infrastructure"})
     """Outcomes that do not count as done."""
     attempts: int = 3
-    """How often a run is tried while its link is not the one asked for."""
+    """How often a run is tried while the ground spoils it (`harness.outcome.Outcome.passing`)."""
     patience: float = PATIENCE
     """Seconds that runs may wait, in all, for a machine that keeps time before they are tried again; with 0 they are
     not."""

@@ -8,12 +8,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from simulator.lifecycle import Stage
 
+from harness.engines.outside import Finding
 from harness.engines.served import same_content
 from harness.lab import Host, LabFlow
 from harness.outcome import Outcome, Transfer
+from harness.parameters import Role
 
 #: Exit code of the endpoint contract for "not supported".
 NOT_SUPPORTED = 127
@@ -60,6 +63,11 @@ def of_simulator(reason: str, message: str, exit_code: int | None = None) -> Out
         return Outcome(status="crashed", role="server", reason="no_answer", detail=message)
     code = "infrastructure" if exit_code is None else f"exit_{exit_code}"
     return Outcome(status="infrastructure", role="sim", exit_code=exit_code, reason=code, detail=message)
+
+
+def of_outside(role: Role | Literal["sim"], found: Finding) -> Outcome:
+    """Something befell whoever plays a role, or the simulator, which is nobody's fault in the lab."""
+    return Outcome(status="infrastructure", role=role, reason=found.reason, detail=found.detail)
 
 
 @dataclass(frozen=True)

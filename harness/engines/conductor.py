@@ -16,6 +16,7 @@ from simulator.lifecycle import Action, CutOff, Ended, Enter, Flow, Lifecycle, S
 
 from harness.engines import conclusion
 from harness.engines.folder import diary
+from harness.engines.outside import Finding
 from harness.engines.project import Death
 from harness.engines.sampler import Sampler
 from harness.lab import CLIENT_END, SERVER_WAIT, Lab
@@ -45,6 +46,10 @@ class Containers(Protocol):
 
     def tell(self, *services: str) -> None:
         """Tell containers to end, without waiting."""
+        ...
+
+    def befell(self, service: str) -> Finding | None:
+        """What befell a container from outside; None where nothing did that is known of."""
         ...
 
 
@@ -133,7 +138,15 @@ class Conductor:
                 self._release()
             if not self._over():
                 self._hear(self._until_next(now))
-        return self._outcome or Outcome(status="completed")
+        return self._from_outside() or self._outcome or Outcome(status="completed")
+
+    def _from_outside(self) -> Outcome | None:
+        """What befell the containers themselves comes before what they did because of it."""
+        for name in ("sim", *(host.name for host in self._lab.hosts)):
+            if (found := self._containers.befell(name)) is not None:
+                self.blamed = name
+                return conclusion.of_outside("sim" if name == "sim" else self._lab.host(name).role, found)
+        return None
 
     def _over(self) -> bool:
         return self._outcome is not None or self._lifecycle.over

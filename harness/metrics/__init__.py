@@ -13,6 +13,7 @@ from harness.analysis.view import RunView
 from harness.metrics.observed import observe
 from harness.metrics.proof import prove
 from harness.metrics.registry import Caution, measuring
+from harness.metrics.waiting import Starvation, starvation
 from harness.outcome import Absence, LinkProof, MeasuredRun, Measurement, Run
 
 #: Raised whenever a figure would come out differently; runs measured by an older version are measured again.
@@ -50,6 +51,10 @@ def measure_with_series(folder: Path, run: Run) -> tuple[MeasuredRun, pl.DataFra
     except Exception as error:
         problem = f"the path cannot be proven: {type(error).__name__}: {error}"
         link, cautions = LinkProof(valid=False, problems=(problem,)), ()
+    try:
+        waits = starvation(view)
+    except Exception as error:
+        waits = Starvation(cautions=(f"starvation cannot be judged: {type(error).__name__}: {error}",))
     observed = observe(view)
     series = view.series
     measured = MeasuredRun(
@@ -58,6 +63,7 @@ def measure_with_series(folder: Path, run: Run) -> tuple[MeasuredRun, pl.DataFra
         absent=tuple(dict.fromkeys(absent)),
         observed=observed,
         link=link,
-        warnings=tuple(dict.fromkeys([*view.problems, *warnings, *cautions])),
+        starved=waits.starved,
+        warnings=tuple(dict.fromkeys([*view.problems, *warnings, *cautions, *waits.cautions])),
     )
     return measured, None if series is None else series.frame

@@ -90,9 +90,11 @@ class Harness:
         )  # fmt: skip
 
     def spoilt(self) -> list[float]:
-        """Of each stored run whose link was not the one asked for: how much of the processor's time was stolen then."""
-        found = (json.loads(file.read_text())["link"] for file in self.store.glob("runs/*/*/measured.json"))
-        return [link["steal"] or 0.0 for link in found if link is not None and not link["valid"]]
+        """Of each stored run whose link was not the one asked for, or in which somebody was starved: how much of the
+        processor's time was stolen then."""
+        found = [json.loads(file.read_text()) for file in self.store.glob("runs/*/*/measured.json")]
+        proofs = [(one["link"], one["starved"]) for one in found if one["link"] is not None]
+        return [link["steal"] or 0.0 for link, starved in proofs if starved or not link["valid"]]
 
     def run_until_proven(self, *words: str, timeout: float = 900) -> subprocess.CompletedProcess[str]:
         """`run`, and once more for what a busy machine has spoilt, as a user would.

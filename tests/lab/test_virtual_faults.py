@@ -75,7 +75,7 @@ def test_a_guest_that_panics_leaves_its_last_words(warm: Harness, tmp_path: Path
     assert "Kernel panic - not syncing: Attempted to kill init!" in (tmp_path / "console.log").read_text()
 
 
-def test_a_guest_that_is_killed_loses_its_cell_only(warm: Harness, harness: Harness) -> None:
+def test_a_guest_that_is_killed_is_run_again_and_loses_nothing_else(warm: Harness, harness: Harness) -> None:
     case = harness.scenario("killed", flows=[{"download": "20 MB"}], milestones=["20 MB"])
     words = harness.command("run", case, *NGTCP2, "--repeat", "2", "--jobs", "1", "--json", *VIRTUAL)
     process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
@@ -84,7 +84,12 @@ def test_a_guest_that_is_killed_loses_its_cell_only(warm: Harness, harness: Harn
     os.kill(_guests_of(process)[0], signal.SIGKILL)
     text, _ = process.communicate(timeout=300)
     cell = json.loads(text)["cells"][0]
-    assert cell["outcomes"] == {"completed": 1, "infrastructure": 1}
+    # It is run again, and the other is not lost.
+    assert cell["outcomes"] == {"completed": 2}
+    (killed,) = harness.store.glob("runs/*/replaced/*/run.json")
+    outcome = json.loads(killed.read_text())["outcome"]
+    assert (outcome["status"], outcome["reason"]) == ("infrastructure", "killed")
+    assert "give the same command again" in outcome["detail"]
     assert _forsaken() == []
 
 

@@ -25,6 +25,7 @@ from simulator.conductor import Endpoint
 
 from harness.engines import conductor
 from harness.engines.conductor import flows
+from harness.engines.outside import Finding
 from harness.engines.project import Death
 from harness.engines.sampler import Sampler
 from harness.engines.virtual import outcome_of, transfers_of
@@ -102,6 +103,8 @@ class Stage:
     """How often a held client is asked in vain."""
     opens: list[tuple[float, str]] = field(default_factory=list)
     """(when, client) of datagrams of their handshakes."""
+    befallen: dict[str, Finding] = field(default_factory=dict)
+    """What befell a container from outside."""
     begun: dict[tuple[str, int], float] = field(default_factory=dict)
     told: list[tuple[float, str]] = field(default_factory=list)
     _deaths: list[tuple[float, str, int]] = field(default_factory=list)
@@ -165,6 +168,9 @@ class Stage:
         for service in services:
             self.told.append((self.now, service))
             heapq.heappush(self._deaths, (self.now + 0.5, service, 143))
+
+    def befell(self, service: str) -> Finding | None:
+        return self.befallen.get(service)
 
 
 def _in_real_time(stage: Stage) -> tuple[Outcome, conductor.Conductor, list[tuple[float, str]]]:
@@ -284,6 +290,18 @@ def test_a_simulator_that_says_nothing_is_not_waited_for_for_ever(tmp_path: Path
     outcome, conducted, _ = _in_real_time(stage)
     assert (outcome.status, outcome.role, conducted.blamed) == ("infrastructure", "sim", "sim")
     assert 45 <= stage.now < 46
+
+
+@pytest.mark.parametrize("name", ["a client crashes", "time is over for two at once", "two end"])
+@pytest.mark.parametrize(("who", "role"), [("client1", "client"), ("sim", "sim")])
+def test_what_befell_a_container_from_outside_is_nobody_s_fault(name: str, who: str, role: str, tmp_path: Path) -> None:
+    found = Finding("killed", f"{who} was ended from outside")
+    case = CASES[name]
+    outcome, conducted, _ = _in_real_time(Stage(case, tmp_path, befallen={who: found}))
+    assert (outcome.status, outcome.role, outcome.reason) == ("infrastructure", role, "killed")
+    assert (outcome.detail, conducted.blamed) == (found.detail, who)
+    # The transfers that ended all the same are noted.
+    assert _said(conducted.transfers) == case.transfers
 
 
 def test_logs_that_overflow_end_the_run(tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ from harness.engines import guest as guests
 from harness.engines.folder import cpu_of, kernel_of, random_bytes
 from harness.engines.guest import Guest, _Stillness, ram_folder
 from harness.engines.rootfs import RootFs
-from harness.engines.virtual import console_tail, guest_memory_mib, outcome_of, sample_ns, transfers_of, world_document
+from harness.engines.virtual import console_tail, outcome_of, transfers_of
+from harness.engines.world import guest_memory_mib, sample_ns, world_document
 from harness.errors import EngineError
 from harness.lab import Lab, build_lab
 from tests.examples import cell, scenario
