@@ -37,7 +37,9 @@ def plot(
     ] = None,
     together: Annotated[
         bool,
-        typer.Option("--together", help="All in one figure. So are two or more runs or cells that are named."),
+        typer.Option(
+            "--together", help="All in one figure. So are two or more runs or cells that are named, without --only."
+        ),
     ] = False,
     detail: Annotated[str, typer.Option(help="What a detail shows, as FROM-TO in seconds; chosen without.")] = "",
 ) -> None:
@@ -67,7 +69,8 @@ def plot(
         talk.print("warning: this machine has no font, so PNGs have no words (Debian: fonts-dejavu-core)")
     target = out or app.places.store / "figures"
     bare: list[str] = []
-    if together or found.several:
+    one_figure = together or any(plots()[name].of == "runs" for name in chosen) or (found.several and not chosen)
+    if one_figure:
         if len(subjects) > MOST:
             raise InputError(
                 f"{len(subjects)} runs in one figure could not be told apart", f"name {MOST} at most: KEY/REPETITION"
