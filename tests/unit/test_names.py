@@ -10,7 +10,7 @@ import pytest
 
 from harness.cli import main
 from harness.cli.environment import open_app
-from harness.cli.stored import stored_cells
+from harness.cli.stored import stored, stored_cells
 from harness.outcome import MeasuredRun, Outcome, Run
 from harness.results import called
 from harness.store import Store
@@ -82,6 +82,14 @@ def test_every_printed_name_is_accepted(kept: Kept) -> None:
     app, [run, _] = open_app(kept.folder), Store(kept.folder).runs(kept.swept)
     for name in (*called(run.cell), run.name):
         assert run.cell.key in {one.cell.key for one in stored_cells(app, [name], "all", "all")}, name
+
+
+def test_scenarios_and_runs_go_together(kept: Kept) -> None:
+    found = stored(open_app(kept.folder), ["satellite/medium", f"{kept.swept}/1"])
+    assert {one.cell.key for one in found.results} == {kept.plain, kept.swept, kept.virtual}
+    # The first run of every cell, and the one that was named.
+    assert set(found.runs) == {f"{key}/0" for key in (kept.plain, kept.swept, kept.virtual)} | {f"{kept.swept}/1"}
+    assert not found.several
 
 
 def test_other_options_still_choose(
