@@ -146,7 +146,7 @@ def test_runs_that_are_named_share_a_figure(
     assert files == [Path("together/repetition_0-and-repetition_1/together.svg")]
     text = (tmp_path / "out" / files[0]).read_text()
     assert ">repetition 0<" in text and ">repetition 1<" in text and "NaN" not in text
-    for word in ("received (MB)", "cwnd (packets)", "sRTT (ms)", "queue (kB)", "repetition 1: "):
+    for word in ("received (MB)", "cwnd (packets)", "sRTT (ms)", "queue (kB)", "dropped · repetition 1"):
         assert word in text
 
 
