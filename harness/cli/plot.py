@@ -37,7 +37,9 @@ def plot(
     ] = None,
     together: Annotated[
         bool,
-        typer.Option("--together", help="All in one figure. So are two or more runs or cells that are named."),
+        typer.Option(
+            "--together", help="All in one figure. So are two or more runs or cells that are named, without --only."
+        ),
     ] = False,
     detail: Annotated[str, typer.Option(help="What a detail shows, as FROM-TO in seconds; chosen without.")] = "",
 ) -> None:
@@ -60,18 +62,18 @@ def plot(
     found = stored(app, scenarios, clients, servers, every=bool(runs))
     asked = list(dict.fromkeys([*found.runs, *(runs or [])]))
     subjects = find_subjects(found.results, app.results.find, asked)
-    for subject in subjects:
-        for one in subject.runs:
-            app.results.make_series(one)
+    one_figure = together or any(plots()[name].of == "runs" for name in chosen) or (found.several and not chosen)
+    if one_figure and len(subjects) > MOST:
+        raise InputError(
+            f"{len(subjects)} runs in one figure could not be told apart", f"name {MOST} at most: KEY/REPETITION"
+        )
+    for one in (run for subject in subjects for run in subject.runs):
+        app.results.make_series(one)
     if Format.PNG in kinds and not has_letters():
         talk.print("warning: this machine has no font, so PNGs have no words (Debian: fonts-dejavu-core)")
     target = out or app.places.store / "figures"
     bare: list[str] = []
-    if together or found.several:
-        if len(subjects) > MOST:
-            raise InputError(
-                f"{len(subjects)} runs in one figure could not be told apart", f"name {MOST} at most: KEY/REPETITION"
-            )
+    if one_figure:
         drawn = [subject.drawing(app.stored, shown).run for subject in subjects]
         for file in write_together(drawn, target / folder_of(drawn), kinds, app.places.cache) if drawn else []:
             print_text(str(file))

@@ -49,7 +49,7 @@ class Named:
     results: list[CellResult]
     """The cells, of scenarios and named one by one."""
     runs: tuple[str, ...] = ()
-    """Runs that were named one by one, or are the first of a cell that was: KEY/REPETITION."""
+    """Where runs or cells were named one by one: those runs, and the first of every other cell, as KEY/REPETITION."""
     several: bool = False
     """Whether that took more than one word."""
 
@@ -97,6 +97,7 @@ def stored(
     found = app.results.find(of_scenarios, every=every) if scenarios or not words else []
     runs: list[str] = []
     if others:
+        runs = [result.runs[0][0].name for result in found if result.runs]
         # By its key a cell is found though a newer one has replaced it.
         old = any(_KEY.fullmatch(word.cell) for word in others)
         cells = app.results.find(lambda cell: played(cell) and any(word.is_of(cell) for word in others), every=old)

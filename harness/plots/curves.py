@@ -294,8 +294,10 @@ def _ticks(runs: Sequence[Drawn], curves: Sequence[Curve], span: tuple[float, fl
     else:
         first = {curve.run.run.name: curve.shown for curve in reversed(curves)}
         shown = [first[run.run.name] for run in runs]
-        rows = [(one.name, one.look.colour, run.of_bottleneck("drop")) for one, run in zip(shown, runs, strict=True)]
-    named = [(f"{name}: {frame.height:,}", colour, _apart(frame, span)) for name, colour, frame in rows]
+        drops = [run.of_bottleneck("drop") for run in runs]
+        rows = [(f"dropped · {one.name}", one.look.colour, found) for one, found in zip(shown, drops, strict=True)]
+    # The number first: a long name is cut, and its colour tells whose row it is.
+    named = [(f"{frame.height:,} {name}", colour, _apart(frame, span)) for name, colour, frame in rows]
     scale = alt.Scale(domain=[name for name, _, _ in named])
     axis = alt.Axis(ticks=False, domain=False, labelLimit=200)
     layers = [

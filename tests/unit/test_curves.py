@@ -134,7 +134,7 @@ def test_what_became_of_packets_is_counted_beside_their_ticks() -> None:
     dropped = run.series.filter((pl.col("flow") == -1) & (pl.col("name") == "drop")).height
     marks = pl.DataFrame([(-1, "mark", 1.0, 0.0), (-1, "mark", 2.0, 0.0)], schema=run.series.schema, orient="row")
     rows = _panels(replace(run, series=pl.concat([run.series, marks])))[-1]
-    assert rows["layer"][0]["encoding"]["y"]["scale"]["domain"] == [f"dropped: {dropped}", "marked: 2"]
+    assert rows["layer"][0]["encoding"]["y"]["scale"]["domain"] == [f"{dropped} dropped", "2 marked"]
 
 
 # --- several runs
@@ -166,11 +166,23 @@ def test_several_runs_share_axes_and_differ_in_looks() -> None:
     assert [one.name for one in shown] == ["repetition 0", "repetition 1"]
     assert len({(one.look.colour, one.look.dash) for one in shown}) == 2
     domain = panels[-1]["layer"][0]["encoding"]["y"]["scale"]["domain"]
-    assert [name.partition(":")[0] for name in domain] == ["repetition 0", "repetition 1"]
+    assert [name.partition(" ")[2] for name in domain] == ["dropped · repetition 0", "dropped · repetition 1"]
     made = figure(plots()["together"], *runs)
     assert made is not None
     # What they have in common stands once, in the subtitle.
     assert made.specification["title"]["subtitle"][0].count("test/link-sharing") == 1
+
+
+def test_what_tells_runs_apart_is_never_cut() -> None:
+    first = download_run()
+    cell = first.run.cell.model_copy(update={"parameters": {"server.congestion_control": "a-very-long-name-of-one"}})
+    panels = _panels(first, replace(first, run=first.run.model_copy(update={"cell": cell})))
+    legends = [
+        layer["encoding"]["color"]["legend"]
+        for layer in panels[0]["layer"]
+        if "legend" in layer["encoding"].get("color", {})
+    ]
+    assert [(one["columns"], one["labelLimit"]) for one in legends] == [(1, 660)]
 
 
 def test_flows_of_several_runs_keep_their_names() -> None:

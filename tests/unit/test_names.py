@@ -10,7 +10,7 @@ import pytest
 
 from harness.cli import main
 from harness.cli.environment import open_app
-from harness.cli.stored import stored_cells
+from harness.cli.stored import stored, stored_cells
 from harness.outcome import MeasuredRun, Outcome, Run
 from harness.results import called
 from harness.store import Store
@@ -84,6 +84,14 @@ def test_every_printed_name_is_accepted(kept: Kept) -> None:
         assert run.cell.key in {one.cell.key for one in stored_cells(app, [name], "all", "all")}, name
 
 
+def test_scenarios_and_runs_go_together(kept: Kept) -> None:
+    found = stored(open_app(kept.folder), ["satellite/medium", f"{kept.swept}/1"])
+    assert {one.cell.key for one in found.results} == {kept.plain, kept.swept, kept.virtual}
+    # The first run of every cell, and the one that was named.
+    assert set(found.runs) == {f"{key}/0" for key in (kept.plain, kept.swept, kept.virtual)} | {f"{kept.swept}/1"}
+    assert not found.several
+
+
 def test_other_options_still_choose(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, kept: Kept
 ) -> None:
@@ -138,7 +146,7 @@ def test_runs_that_are_named_share_a_figure(
     assert files == [Path("together/repetition_0-and-repetition_1/together.svg")]
     text = (tmp_path / "out" / files[0]).read_text()
     assert ">repetition 0<" in text and ">repetition 1<" in text and "NaN" not in text
-    for word in ("received (MB)", "cwnd (packets)", "sRTT (ms)", "queue (kB)", "repetition 1: "):
+    for word in ("received (MB)", "cwnd (packets)", "sRTT (ms)", "queue (kB)", "dropped · repetition 1"):
         assert word in text
 
 
