@@ -1,6 +1,6 @@
 """Cells beside each other: who comes first on a metric, and whether the others' distance from it shows. Pure.
 
-Cells are compared on one path each. Where nothing but the path is varied, its values are compared with each other.
+Cells are compared on one path and with one seed each. Where nothing but the path is varied, its values are compared with each other.
 The best is the one with the best median; it is chosen by the figures that the others are then tested against, which
 is why all comparisons with it share one level (Holm).
 """
@@ -101,11 +101,14 @@ def rankings(results: Sequence[CellResult], metrics: Sequence[MetricName] = ()) 
     """
     if not results:
         return []
+    seeds = sorted({result.cell.seed for result in results})
     made = []
-    for where, alike in _paths(results):
-        for metric in metrics or headline(results[0].cell.scenario):
-            found = _ranking(alike, metric, where)
-            made += [found] if found is not None else []
+    for seed in seeds:
+        for where, alike in _paths([result for result in results if result.cell.seed == seed]):
+            said = ", ".join(part for part in (f"seed {seed}" if len(seeds) > 1 else "", where) if part)
+            for metric in metrics or headline(results[0].cell.scenario):
+                found = _ranking(alike, metric, said)
+                made += [found] if found is not None else []
     return made
 
 
@@ -189,7 +192,7 @@ def labels(results: Sequence[CellResult]) -> list[str]:
         what = _words({name: str(table[name]) for name in varied if name in table})
         made.append(", ".join(part for part in (who, what) if part) or "as it is")
     if len(set(made)) < len(made):
-        # They differ in their seeds or their bits.
+        # They differ in their bits.
         made = [f"{label} (cell {cell.key})" for label, cell in zip(made, cells, strict=True)]
     return made
 

@@ -176,6 +176,17 @@ def test_pairs_are_called_by_who_plays() -> None:
     assert len(set(name((a, a), (a, a)))) == 1 or "cell" in name((a, a), (a, a))[0]
 
 
+def test_cells_of_another_seed_are_not_compared() -> None:
+    def cells(seed: int) -> list[CellResult]:
+        return [
+            completions("virtual", *seconds, one=BARE, parameters=asked, seed=seed)
+            for asked, seconds in (_cc("bbr", *FAST), _cc("cubic", *SLOW))
+        ]
+
+    assert rankings([cells(1)[0], cells(2)[0]]) == []
+    assert [ranking.where for ranking in rankings([*cells(1), *cells(2)])] == ["seed 1", "seed 2"]
+
+
 def test_what_both_roles_have_is_said_once() -> None:
     cells = [
         completions(
