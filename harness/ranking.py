@@ -1,8 +1,8 @@
 """Cells beside each other: who comes first on a metric, and whether the others' distance from it shows. Pure.
 
-Cells are compared on one path and with one seed each. Where nothing but the path is varied, its values are compared with each other.
-The best is the one with the best median; it is chosen by the figures that the others are then tested against, which
-is why all comparisons with it share one level (Holm).
+Cells are compared on one path and with one seed each. Where nothing but the path is varied, its values are compared
+with each other. The best is the one with the best median; it is chosen by the figures that the others are then tested
+against, which is why all comparisons with it share one level (Holm).
 """
 
 from __future__ import annotations
