@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from harness.cli.comparisons import draw_comparisons
 from harness.cli.exits import exit_code
 from harness.metric_names import MetricName
 from harness.model import Flow
@@ -254,6 +255,21 @@ def test_the_figure_has_every_run_and_the_best_on_top(tmp_path: Path, monkeypatc
     file = write(ranking, tmp_path)
     assert file is not None and file == tmp_path / "test/case/cells-completion-virtual.svg"
     assert "server bbr" in file.read_text()
+
+
+def test_a_run_names_the_figure_of_its_cells_and_survives_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cells = _cells(_cc("cubic", *SLOW), _cc("bbr", *FAST))
+    monkeypatch.setattr("harness.plots.ranked.vl_convert.vegalite_to_svg", json.dumps)
+    draw_comparisons(cells, tmp_path)
+    assert f"completion of 2 cells: {tmp_path / 'test/case/cells-completion-virtual.svg'}" in capsys.readouterr().err
+    (tmp_path / "file").touch()
+    draw_comparisons(cells, tmp_path / "file")
+    assert "warning: no figure of the cells: " in capsys.readouterr().err
+    draw_comparisons(cells[:1], tmp_path / "none")
+    assert capsys.readouterr().err == ""
+    assert not (tmp_path / "none").exists()
 
 
 def test_what_is_measured_is_fine() -> None:
