@@ -26,8 +26,10 @@ from harness.events import (
     PhaseStarted,
     PlanMade,
     RunFinished,
+    RunsHeld,
     RunStarted,
     RunsWait,
+    RunTakenOver,
     Warned,
 )
 from harness.outcome import Cell
@@ -163,6 +165,8 @@ class Talk:
                 what = f"waiting for the image {event.name}"
                 self._now(what, 0)
                 self._say(f"{what} (about {span(event.seconds)} left)")
+            case RunsHeld() | RunTakenOver():
+                self._elsewhere(event)
             case RunStarted():
                 what = f"[{event.number}/{event.of}] {_name(event.cell, event.repetition, self._varied)}"
                 self._runs[event.cell.key, event.repetition] = _Running(what, event.seconds, time.monotonic())
@@ -184,6 +188,17 @@ class Talk:
             running = self._runs.get((event.cell.key, event.repetition))
             whose = running.what if running is not None else _name(event.cell, event.repetition, self._varied)
         self._say(f"warning: {f'{whose}: ' if whose else ''}{event.text}", style="yellow")
+
+    def _elsewhere(self, event: RunsHeld | RunTakenOver) -> None:
+        name = _name(event.cell, event.repetition, self._varied)
+        if isinstance(event, RunTakenOver):
+            self._now("", 0)
+            self._say(f"{name} was made by another harness meanwhile")
+            return
+        who = f" (process {event.process})" if event.process else ""
+        what = f"waiting for another harness{who}, which makes {name}"
+        self._now(what, 0)
+        self._say(what)
 
     def _built(self, event: BuildEnded) -> None:
         self._builds.pop(event.name, None)

@@ -37,6 +37,11 @@ def print_text(text: str) -> None:
     sys.stdout.write(text if text.endswith("\n") else text + "\n")
 
 
+def caution(text: str) -> None:
+    """Say what to check before trusting what is printed."""
+    console().print(f"warning: {text}", style="yellow", soft_wrap=True, markup=False)
+
+
 def complain(error: HarnessError) -> None:
     """Say what went wrong, and what to do about it."""
     talk = console()

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.cli.consoles import caution
 from harness.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,7 +39,9 @@ def open_app(store: Path | None = None, manifests: list[Path] | None = None) -> 
 
     state = Path(os.environ.get("HARNESS_STATE") or ROOT / ".state")
     cache = Path(os.environ.get("HARNESS_CACHE") or ROOT / ".cache")
-    return App(Places(ROOT, store or ROOT / "results", state, cache, host_cpu(), cache_limit()), manifests or [])
+    return App(
+        Places(ROOT, store or ROOT / "results", state, cache, host_cpu(), cache_limit()), manifests or [], caution
+    )
 
 
 def cores() -> int:

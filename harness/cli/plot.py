@@ -86,5 +86,3 @@ def plot(
     if bare:
         what = f"{counted(len(bare), 'run')} (such as {bare[0]})"
         talk.print(f"{what}: no series are stored, so that only means could be drawn, if any", soft_wrap=True)
-    if not subjects:
-        talk.print("no stored runs match")

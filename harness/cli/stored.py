@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.errors import InputError
+from harness.errors import AbsentError, InputError
 
 if TYPE_CHECKING:
     from harness.app import App
@@ -63,7 +63,8 @@ def stored_cells(
     every: bool = False,
     instead: Iterable[str] = (),
 ) -> list[CellResult]:
-    """The stored cells of these scenarios, or of these names, and of these implementations. Raises InputError.
+    """The stored cells of these scenarios, or of these names, and of these implementations. Raises InputError;
+    AbsentError where there is none of them.
 
     `every`: also those that newer ones replace. `instead`: words that may stand where a scenario does, for the hint.
     """
@@ -79,7 +80,10 @@ def stored(
     every: bool = False,
     instead: Iterable[str] = (),
 ) -> Named:
-    """The same, with the runs that were named one by one."""
+    """The same, with the runs that were named one by one. AbsentError where nothing is stored, or nothing of this."""
+    root, other = app.places.store, "'harness run' makes runs; --store names another folder"
+    if not root.is_dir():
+        raise AbsentError(f"{root}: no such folder, so there are no stored runs", other)
     scenarios, others, unknown = _sorted(app, words or [], instead)
 
     def played(cell: Cell) -> bool:
@@ -103,6 +107,11 @@ def stored(
             runs += [_run(result, word) for result in mine]
         there = {result.cell.key for result in found}
         found += [result for result in cells if result.cell.key not in there]
+    if not found:
+        known = sorted({result.cell.scenario.name for result in app.results.find(lambda cell: True)})
+        if not known:
+            raise AbsentError(f"{root} holds no runs", other)
+        raise AbsentError("no stored runs match", f"{root} has runs of {', '.join(known)}")
     return Named(found, tuple(dict.fromkeys(runs)), len(others) > 1)
 
 

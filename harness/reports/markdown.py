@@ -53,7 +53,8 @@ def scenario_markdown(results: Sequence[CellResult], asked_for: Sequence[MetricN
         shown = [text.removeprefix("≤ ") for text in texts]
         lines += [line([*blank, f"*{name}*", "", "", *shown, *end])] if any(texts) or not asked_for else []
     lines += _flows(results, parameters, asked_for)
-    for text in (*footnotes(results), note(results)):
+    short = [f"{result.name}: {result.shortfall}." for result in results if "timed_out" in result.outcomes]
+    for text in (*short, *footnotes(results), note(results)):
         lines += ["", text] if text else []
     below = [
         ("- " if said.startswith(" ") else "") + said.strip()
@@ -68,11 +69,12 @@ def scenario_markdown(results: Sequence[CellResult], asked_for: Sequence[MetricN
 def _row(result: CellResult, parameters: Asked, metrics: Sequence[MetricName], asked_for: Sequence[MetricName]) -> str:
     symbol, _ = SYMBOLS[result.verdict.status]
     seed, written = seed_of(result.cell), figure if asked_for else interval_text
+    done = str(result.outcomes.get("completed", 0))
     cells = [
         *asked_and_seen(result, parameters),
         marked_old(f"{result.cell.client.name} → {result.cell.server.name}", result),
         f"{symbol} {result.verdict.status}",
-        str(result.outcomes.get("completed", 0)),
+        done if done == str(len(result.runs)) else f"{done}/{len(result.runs)}",
         *(marked(written(result.interval(*name)), name, seed) for name in metrics),
     ]
     if shows_goodput(result.cell.scenario, asked_for):

@@ -41,7 +41,7 @@ def _attempts(app: App, options: Options, patience: Patience, listen: Listener) 
 
 def _ground(app: App) -> CheckoutGround:
     attempts = _attempts(app, Options(), Patience(0), lambda event: None)
-    return CheckoutGround(app.images, app.inventory, app.contents, attempts, Experience([], ""))
+    return CheckoutGround(app.images, app.inventory, app.contents, attempts, Experience([], ""), {})
 
 
 @pytest.mark.parametrize(("lacks", "simulators"), [(True, {"sim", "lab-kernel"}), (False, {"sim"})])
