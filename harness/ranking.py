@@ -7,7 +7,6 @@ against, which is why all comparisons with it share one level (Holm).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +14,7 @@ from harness.comparison import ALPHA, Comparison, compare, enough, holm
 from harness.metric_names import MetricName
 from harness.metrics.registry import find
 from harness.model import Scenario
-from harness.outcome import Better, Interval, proven_outcome
+from harness.outcome import Better, Interval
 from harness.parameters import PARAMETERS, ROLES
 from harness.results import CellResult
 from harness.stats import interval
@@ -35,7 +34,7 @@ class Ranked:
     """One a run; infinitely bad where the transfer ran out of time before it had any."""
     span: Interval
     timed_out: int
-    """Runs that ran out of time."""
+    """Runs whose time was over before they came to it."""
     beside: Comparison | None = None
     """With the best; None of the best itself."""
     p: float | None = None
@@ -112,28 +111,13 @@ def rankings(results: Sequence[CellResult], metrics: Sequence[MetricName] = ()) 
     return made
 
 
-def values_of(result: CellResult, metric: MetricName, better: Better) -> list[float]:
-    """A metric of each run that completed or ran out of time; infinitely bad where it did so before it had one."""
-    found = []
-    for run, measured in result.runs:
-        outcome = proven_outcome(run, measured)
-        if outcome.status not in ("completed", "timed_out"):
-            continue
-        value = None if measured is None else measured.value(*metric)
-        if value is None and outcome.status == "timed_out":
-            value = -math.inf if better == "higher" else math.inf
-        found += [value] if value is not None else []
-    return found
-
-
 def _ranking(results: Sequence[CellResult], metric: MetricName, where: str) -> Ranking | None:
     declared = find(metric.metric)
     if declared is None:
         return None
     cells, without = list[Ranked](), list[str]()
     for result, label in zip(results, labels(results), strict=True):
-        values = values_of(result, metric, declared.better)
-        late = sum(proven_outcome(*pair).status == "timed_out" for pair in result.runs)
+        values, late = result.values(*metric), len(result.unreached(metric))
         if values:
             cells.append(Ranked(result, label, tuple(values), interval(values), late))
         else:

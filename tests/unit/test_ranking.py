@@ -74,7 +74,7 @@ def test_where_chance_plays_no_part_it_is_said() -> None:
 
 
 def test_what_ran_out_of_time_counts_as_the_worst() -> None:
-    late = [run(status="timed_out", goodput=1.0) for _ in range(4)]
+    late = [run(status="timed_out", received=5) for _ in range(4)]
     cubic = result(
         "virtual", *late, run(completion=50.0), run(completion=51.0), one=BARE,
         parameters={"server.congestion_control": "cubic"},
@@ -279,7 +279,7 @@ def test_what_is_measured_is_fine() -> None:
 
 
 def test_a_figure_of_what_mostly_ran_out_of_time_has_its_words() -> None:
-    late = [run(status="timed_out") for _ in range(8)]
+    late = [run(status="timed_out", received=5) for _ in range(8)]
     cells = [
         result("virtual", *late, run(completion=50.0), one=BARE, parameters={"server.congestion_control": name})
         for name in ("reno", "cubic")
