@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.consoles import paper, print_json, print_text
+from harness.cli.consoles import json_all_the_same, paper, print_json, print_text
 from harness.cli.environment import open_app
 from harness.cli.exits import FAILED, NOTHING
 from harness.cli.options import AsJson, AsMarkdown, Clients, Servers, StoredScenarios, StoreFolder
@@ -35,7 +35,8 @@ def compare(
         tolerance = Percentage.parse(within).fraction
     except ValueError as error:
         raise InputError(f"--within {within}: {error}", "for example 3%") from error
-    compared = comparisons(stored_cells(open_app(store), scenarios, clients, servers), within=tolerance)
+    with json_all_the_same(as_json, lambda: compare_views.report([])):
+        compared = comparisons(stored_cells(open_app(store), scenarios, clients, servers), within=tolerance)
     if as_json:
         print_json(compare_views.report(compared))
     elif markdown:

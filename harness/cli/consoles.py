@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
 
-from harness.errors import HarnessError
+from harness.errors import AbsentError, HarnessError
 
 #: Columns that a pipe is taken to have.
 _WIDE = 180
@@ -30,6 +32,17 @@ def paper() -> Console:
 def print_json(content: dict[str, Any]) -> None:
     """Print data on stdout."""
     sys.stdout.write(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+@contextmanager
+def json_all_the_same(asked: bool, nothing: Callable[[], dict[str, Any]]) -> Iterator[None]:
+    """Where there is nothing to answer from, who asked for JSON gets it, with nothing in it, beside the exit code."""
+    try:
+        yield
+    except AbsentError:
+        if asked:
+            print_json(nothing())
+        raise
 
 
 def print_text(text: str) -> None:

@@ -95,8 +95,8 @@ def absences(result: CellResult) -> list[str]:
 
 def heading(result: CellResult) -> str:
     """What a cell's tables are of."""
-    count = result.outcomes.get("completed", 0)
-    runs = counted(count, "run")
+    count, made = result.outcomes.get("completed", 0), len(result.runs)
+    runs = counted(count, "run") if count == made else f"{count} of {counted(made, 'run')} completed"
     asked = "".join(f", {name} {value}" for name, value in result.cell.parameters.items())
     return f"{result.cell.scenario.title} (`{result.cell.scenario.name}`, engine {result.cell.engine}{asked}; {runs})"
 

@@ -505,7 +505,6 @@ def test_the_command_says_when_series_are_missing(
         (("--formats", "pnf"), "png"),
         (("--detail", "24-21"), "--detail 21-24"),
         (("--detail", "soon"), "--detail 21-24"),
-        (("--run", "0123456789abcdef/0"), "none is known"),
     ],
 )
 def test_wrong_words_are_one_error_with_a_hint(

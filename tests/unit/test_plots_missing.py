@@ -237,7 +237,7 @@ def test_a_run_of_downloads_ends_with_the_worst_and_names_its_path(
     assert f"harness plot {one.run.name} draws it" in err or f"harness plot {'f' * 16}/0 draws it" in err
     assert "test/link-sharing" in out
     # One of them, once.
-    assert list(tmp_path.rglob("*.svg")) == [file]
+    assert list(tmp_path.rglob("transfer.svg")) == [file]
     before = file.stat().st_mtime_ns
     _, _, err = _command(capsys, monkeypatch, tmp_path, results)
     assert f"over time: {file}" in err and file.stat().st_mtime_ns == before
