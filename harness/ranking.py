@@ -1,13 +1,12 @@
 """Cells beside each other: who comes first on a metric, and whether the others' distance from it shows. Pure.
 
-Cells are compared on one path each. Where nothing but the path is varied, its values are compared with each other.
-The best is the one with the best median; it is chosen by the figures that the others are then tested against, which
-is why all comparisons with it share one level (Holm).
+Cells are compared on one path and with one seed each. Where nothing but the path is varied, its values are compared
+with each other. The best is the one with the best median; it is chosen by the figures that the others are then tested
+against, which is why all comparisons with it share one level (Holm).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +14,7 @@ from harness.comparison import ALPHA, Comparison, compare, enough, holm
 from harness.metric_names import MetricName
 from harness.metrics.registry import find
 from harness.model import Scenario
-from harness.outcome import Better, Interval, proven_outcome
+from harness.outcome import Better, Interval
 from harness.parameters import PARAMETERS, ROLES
 from harness.results import CellResult
 from harness.stats import interval
@@ -35,7 +34,7 @@ class Ranked:
     """One a run; infinitely bad where the transfer ran out of time before it had any."""
     span: Interval
     timed_out: int
-    """Runs that ran out of time."""
+    """Runs whose time was over before they came to it."""
     beside: Comparison | None = None
     """With the best; None of the best itself."""
     p: float | None = None
@@ -101,26 +100,15 @@ def rankings(results: Sequence[CellResult], metrics: Sequence[MetricName] = ()) 
     """
     if not results:
         return []
+    seeds = sorted({result.cell.seed for result in results})
     made = []
-    for where, alike in _paths(results):
-        for metric in metrics or headline(results[0].cell.scenario):
-            found = _ranking(alike, metric, where)
-            made += [found] if found is not None else []
+    for seed in seeds:
+        for where, alike in _paths([result for result in results if result.cell.seed == seed]):
+            said = ", ".join(part for part in (f"seed {seed}" if len(seeds) > 1 else "", where) if part)
+            for metric in metrics or headline(results[0].cell.scenario):
+                found = _ranking(alike, metric, said)
+                made += [found] if found is not None else []
     return made
-
-
-def values_of(result: CellResult, metric: MetricName, better: Better) -> list[float]:
-    """A metric of each run that completed or ran out of time; infinitely bad where it did so before it had one."""
-    found = []
-    for run, measured in result.runs:
-        outcome = proven_outcome(run, measured)
-        if outcome.status not in ("completed", "timed_out"):
-            continue
-        value = None if measured is None else measured.value(*metric)
-        if value is None and outcome.status == "timed_out":
-            value = -math.inf if better == "higher" else math.inf
-        found += [value] if value is not None else []
-    return found
 
 
 def _ranking(results: Sequence[CellResult], metric: MetricName, where: str) -> Ranking | None:
@@ -129,8 +117,7 @@ def _ranking(results: Sequence[CellResult], metric: MetricName, where: str) -> R
         return None
     cells, without = list[Ranked](), list[str]()
     for result, label in zip(results, labels(results), strict=True):
-        values = values_of(result, metric, declared.better)
-        late = sum(proven_outcome(*pair).status == "timed_out" for pair in result.runs)
+        values, late = result.values(*metric), len(result.unreached(metric))
         if values:
             cells.append(Ranked(result, label, tuple(values), interval(values), late))
         else:
@@ -189,7 +176,7 @@ def labels(results: Sequence[CellResult]) -> list[str]:
         what = _words({name: str(table[name]) for name in varied if name in table})
         made.append(", ".join(part for part in (who, what) if part) or "as it is")
     if len(set(made)) < len(made):
-        # They differ in their seeds or their bits.
+        # They differ in their bits.
         made = [f"{label} (cell {cell.key})" for label, cell in zip(made, cells, strict=True)]
     return made
 

@@ -42,7 +42,9 @@ def plan(asking: Asking) -> None:
     beside = asking.beside
     undecided = isinstance(request.repetitions, UntilDecided) and len(done) < len(planned)
     more = ", then more until the objectives are decided" if undecided else ""
-    minutes = f"about {span(seconds / beside)} to run" + (f", {beside} at a time" if beside > 1 else "")
+    minutes = f"about {span(seconds / max(1, min(beside, len(todo))))} to run" + (
+        f", {beside} at a time" if beside > 1 else ""
+    )
     console().print(
         f"{len(matrix)} cells, {len(planned)} runs, {len(done)} stored, {minutes} (builds not counted){more}",
         soft_wrap=True,

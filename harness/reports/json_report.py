@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -39,11 +38,6 @@ def _link(result: CellResult) -> dict[str, Any]:
     content["proven"], content["of"] = sum(link.valid for _, link in every), len(result.runs)
     content["kernel"] = content["kernel"] or proofs[-1][0].sim_kernel
     return content
-
-
-def _number(value: float) -> float | str:
-    """A number as JSON has it; "Infinity" for a time that was never reached, as in stored runs."""
-    return value if math.isfinite(value) else "Infinity"
 
 
 def _cell(result: CellResult) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import io
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
@@ -76,6 +76,7 @@ def test_reference_lines_are_told_from_rows() -> None:
     assert "alineofwordsthatislongerthananyserver'sname" in _words(wide).replace("9", "") or "a line" in wide
 
 
+@settings(max_examples=40)
 @given(
     st.lists(st.tuples(st.text("abcdef", min_size=1, max_size=30), st.booleans()), min_size=1, max_size=9),
     st.integers(16, 120),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from harness.cli.comparisons import draw_comparisons
 from harness.cli.exits import exit_code
 from harness.metric_names import MetricName
 from harness.model import Flow
@@ -73,7 +74,7 @@ def test_where_chance_plays_no_part_it_is_said() -> None:
 
 
 def test_what_ran_out_of_time_counts_as_the_worst() -> None:
-    late = [run(status="timed_out", goodput=1.0) for _ in range(4)]
+    late = [run(status="timed_out", received=5) for _ in range(4)]
     cubic = result(
         "virtual", *late, run(completion=50.0), run(completion=51.0), one=BARE,
         parameters={"server.congestion_control": "cubic"},
@@ -176,6 +177,17 @@ def test_pairs_are_called_by_who_plays() -> None:
     assert len(set(name((a, a), (a, a)))) == 1 or "cell" in name((a, a), (a, a))[0]
 
 
+def test_cells_of_another_seed_are_not_compared() -> None:
+    def cells(seed: int) -> list[CellResult]:
+        return [
+            completions("virtual", *seconds, one=BARE, parameters=asked, seed=seed)
+            for asked, seconds in (_cc("bbr", *FAST), _cc("cubic", *SLOW))
+        ]
+
+    assert rankings([cells(1)[0], cells(2)[0]]) == []
+    assert [ranking.where for ranking in rankings([*cells(1), *cells(2)])] == ["seed 1", "seed 2"]
+
+
 def test_what_both_roles_have_is_said_once() -> None:
     cells = [
         completions(
@@ -245,6 +257,21 @@ def test_the_figure_has_every_run_and_the_best_on_top(tmp_path: Path, monkeypatc
     assert "server bbr" in file.read_text()
 
 
+def test_a_run_names_the_figure_of_its_cells_and_survives_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cells = _cells(_cc("cubic", *SLOW), _cc("bbr", *FAST))
+    monkeypatch.setattr("harness.plots.ranked.vl_convert.vegalite_to_svg", json.dumps)
+    draw_comparisons(cells, tmp_path)
+    assert f"completion of 2 cells: {tmp_path / 'test/case/cells-completion-virtual.svg'}" in capsys.readouterr().err
+    (tmp_path / "file").touch()
+    draw_comparisons(cells, tmp_path / "file")
+    assert "warning: no figure of the cells: " in capsys.readouterr().err
+    draw_comparisons(cells[:1], tmp_path / "none")
+    assert capsys.readouterr().err == ""
+    assert not (tmp_path / "none").exists()
+
+
 def test_what_is_measured_is_fine() -> None:
     cells = _cells(_cc("bbr", *FAST))
     assert cells[0].verdict.status == "measured"
@@ -252,7 +279,7 @@ def test_what_is_measured_is_fine() -> None:
 
 
 def test_a_figure_of_what_mostly_ran_out_of_time_has_its_words() -> None:
-    late = [run(status="timed_out") for _ in range(8)]
+    late = [run(status="timed_out", received=5) for _ in range(8)]
     cells = [
         result("virtual", *late, run(completion=50.0), one=BARE, parameters={"server.congestion_control": name})
         for name in ("reno", "cubic")
