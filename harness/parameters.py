@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from harness.errors import did_you_mean
+from harness.errors import UnfitError, did_you_mean
+from harness.mistakes import shown
 from harness.units import Duration, Size
 
 Role = Literal["client", "server"]
@@ -81,13 +82,13 @@ class Parameter:
         if self.kind == "duration":
             return str(Duration.parse(text))
         if self.kind == "count":
-            if not text.isdigit():
-                raise ValueError(f"'{text}' is not {_HOW['count']}")
+            if not re.fullmatch(r"[0-9]{1,18}", text):
+                raise UnfitError(f"{shown(text)} is not {_HOW['count']}", "write digits alone, such as 10")
             return int(text)
         if self.kind == "switch" and text not in ("on", "off"):
-            raise ValueError(f"'{text}' is neither on nor off")
+            raise UnfitError(f"{shown(text)} is neither on nor off", "write on or off")
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", text):
-            raise ValueError(f"'{text}' is not {_HOW['word']}")
+            raise UnfitError(f"{shown(text)} is not {_HOW['word']}", "letters, digits, '.', '_', '+' and '-'")
         return text
 
     def number(self, value: ParameterValue) -> float | None:
@@ -176,7 +177,7 @@ def parse_parameter_name(name: str) -> tuple[Role, str]:
     role, _, parameter = name.partition(".")
     if role not in ROLES or parameter not in PARAMETERS:
         near = did_you_mean(name, [f"{known}.{other}" for known in ROLES for other in PARAMETERS])
-        raise ValueError(f"'{name}' is not a parameter of an endpoint: {near}")
+        raise UnfitError(f"'{name}' is not a parameter of an endpoint", near)
     return role, parameter
 
 
@@ -186,12 +187,12 @@ def canonical_value(name: str, value: object) -> ParameterValue:
     try:
         return parameter.canonical(value)
     except ValueError as error:
-        raise ValueError(f"{name}: {error} (it is {parameter.written})") from error
+        raise UnfitError(f"{name}: {error} (it is {parameter.written})", getattr(error, "hint", "")) from error
 
 
 def _known(name: str) -> str:
     if name not in PARAMETERS:
-        raise ValueError(f"'{name}' is not a parameter: {did_you_mean(name, PARAMETERS)}")
+        raise UnfitError(f"'{name}' is not a parameter", did_you_mean(name, PARAMETERS))
     return name
 
 
@@ -239,14 +240,27 @@ class Setting(_Part):
         for name in re.findall(r"\{([^}]*)\}", value or ""):
             if name not in _PLACEHOLDERS:
                 known = ", ".join(f"{{{known}}}" for known in _PLACEHOLDERS)
-                raise ValueError(f"'{{{name}}}' is not a placeholder: use one of {known}")
+                raise UnfitError(
+                    f"'{{{name}}}' is not a placeholder: use one of {known}", did_you_mean(name, _PLACEHOLDERS)
+                )
+        if value is not None and re.search(r"[{}]", re.sub(r"\{[^{}]*\}", "", value)):
+            raise UnfitError(f"'{value}' has a brace without its partner", "write {value}")
+        if value is not None and "{" not in value:
+            raise UnfitError(f"'{value}' has no placeholder, and says the same whatever is asked", "write {value}")
         return value
 
     @field_validator("environment")
     @classmethod
     def _assignment(cls, value: str | None) -> str | None:
         if value is not None and not re.match(r"[A-Z_][A-Z0-9_]*=", value):
-            raise ValueError(f"'{value}' is not an assignment: write NAME=text")
+            raise UnfitError(f"'{value}' is not an assignment", "write NAME={value}")
+        return value
+
+    @field_validator("values")
+    @classmethod
+    def _some(cls, value: tuple[Word, ...] | dict[Word, Word] | None) -> tuple[Word, ...] | dict[Word, Word] | None:
+        if value is not None and not value:
+            raise UnfitError("no value at all could be set", "leave the key out where any value will do")
         return value
 
     def own(self, parameter: Parameter, value: ParameterValue) -> str:
@@ -312,6 +326,7 @@ class RoleSettings(_Part):
                     _check(parameter, value, f"{role} {what}")
             for word in setting.values or ():
                 _check(parameter, word, f"{role} value")
+            _check_bounds(parameter, setting)
             for text in (setting.flag, setting.environment, setting.asks):
                 _check_text(parameter, text)
         return self
@@ -325,7 +340,22 @@ def _check(parameter: Parameter, value: ParameterValue, what: str) -> None:
     try:
         parameter.canonical(value)
     except ValueError as error:
-        raise ValueError(f"{what} of {parameter.name}: {error}; it is {parameter.written}") from error
+        hint = getattr(error, "hint", "")
+        raise UnfitError(f"{what} of {parameter.name}: {error}; it is {parameter.written}", hint) from error
+
+
+def _check_bounds(parameter: Parameter, setting: Setting) -> None:
+    """ValueError for bounds that no value lies between, or of what has none."""
+    for name, bound in (("minimum", setting.minimum), ("maximum", setting.maximum)):
+        if bound is not None and parameter.number(parameter.canonical(bound)) is None:
+            raise UnfitError(f"{parameter.name} is {parameter.written}, which has no {name}", "list its values instead")
+    if setting.minimum is not None and setting.maximum is not None:
+        low, high = (parameter.number(parameter.canonical(one)) for one in (setting.minimum, setting.maximum))
+        if low is not None and high is not None and low > high:
+            raise UnfitError(
+                f"{parameter.name}: the minimum {setting.minimum} is above the maximum {setting.maximum}",
+                "exchange the two",
+            )
 
 
 def _check_text(parameter: Parameter, text: str | None) -> None:

@@ -15,6 +15,7 @@ from typing import Self
 
 from rich.console import Console
 from rich.status import Status
+from rich.text import Text
 
 from harness.events import (
     BuildEnded,
@@ -102,7 +103,7 @@ class Talk:
             if not text or (self._status is None and time.monotonic() - self._said < SILENCE):
                 continue
             if self._status:
-                self._status.update(text.replace("[", "\\["))
+                self._status.update(Text(text))
             else:
                 self._say(f"… {text}")
 

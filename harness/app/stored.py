@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from harness.errors import EngineError
 from harness.judge import judge
 from harness.metrics import VERSION, measure_with_series
 from harness.outcome import Cell, MeasuredRun, Run, proven_outcome
@@ -57,11 +58,15 @@ class StoredResults:
         folder = self._store.folder(run.cell.key, run.repetition)
         if self._own is None or (stored is not None and stored.version >= VERSION) or not (folder / "sim").is_dir():
             return stored
-        return measure_again(self._own, run)
+        try:
+            return measure_again(self._own, run)
+        except EngineError:
+            # A store that cannot be written to can still be read.
+            return measure_with_series(folder, run)[0]
 
 
 def measure_again(store: Store, run: Run) -> MeasuredRun:
-    """Measure a stored run anew from its artefacts, and keep the result."""
+    """Measure a stored run anew from its artefacts, and keep the result. EngineError when the disk refuses."""
     folder = store.folder(run.cell.key, run.repetition)
     measured, series = measure_with_series(folder, run)
     store.write_measured(folder, measured, series)

@@ -11,15 +11,20 @@ from rich.console import Console
 from harness.errors import HarnessError
 
 
+def _plain(**options: Any) -> Console:
+    """A console that prints what people wrote as they wrote it: brackets are no markup, colons no emoji."""
+    return Console(highlight=False, markup=False, emoji=False, **options)
+
+
 def console() -> Console:
     """Where talk goes."""
-    return Console(stderr=True, highlight=False)
+    return _plain(stderr=True)
 
 
 def paper() -> Console:
     """Where tables go; wide enough for them where there is no terminal that says otherwise."""
-    made = Console(highlight=False)
-    return made if made.is_terminal else Console(highlight=False, width=max(made.width, 180))
+    made = _plain()
+    return made if made.is_terminal else _plain(width=max(made.width, 180))
 
 
 def print_json(content: dict[str, Any]) -> None:

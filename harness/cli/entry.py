@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -36,7 +37,7 @@ from harness.cli.run import run
 from harness.cli.schema import schema
 from harness.cli.validate import validate
 from harness.cli.verify import verify
-from harness.errors import HarnessError
+from harness.errors import HarnessError, disk_error
 
 #: Name → command, in the order of the help. A Typer has commands below it.
 COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {
@@ -89,6 +90,12 @@ def main() -> None:
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    except OSError as error:
+        if os.environ.get("HARNESS_DEBUG"):
+            raise
+        refused = disk_error(error, Path.cwd())
+        complain(refused)
+        sys.exit(refused.exit_code)
     except Exception as error:
         if os.environ.get("HARNESS_DEBUG"):
             raise

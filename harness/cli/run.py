@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
+from rich.text import Text
 
 from harness.cli.consoles import console, paper, print_json
 from harness.cli.environment import cores, log_limit, open_app, patience, stall
@@ -32,7 +32,7 @@ from harness.cli.options import (
     Vary,
     Zip,
 )
-from harness.cli.words import jobs_of, repetitions_of, request_of
+from harness.cli.words import jobs_of, outcomes_of, repetitions_of, request_of
 from harness.errors import reason
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def run(
     app = open_app(store, manifest)
     times = repetitions_of(repeat)
     request = request_of(app, scenarios, clients, servers, times, seed, engine, sim_kernel, settings, vary, zipped)
-    outcomes = frozenset(word for word in retry.split(",") if word) | {"infrastructure"}
+    outcomes = outcomes_of(retry) | {"infrastructure"}
     options = Options(
         fresh=fresh, retry=outcomes, patience=patience(), log_limit=log_limit(), jobs=jobs_of(jobs, engine),
         stall=stall(),
@@ -128,5 +128,6 @@ def _draw_figures(app: App, results: list[CellResult], processes: int, listen: L
         return
     for problem in made.problems():
         listen(Warned(problem))
-    place = f"[link={target.resolve().as_uri()}]{escape(str(target))}[/link]"
-    talk.print(made.sentence(place), soft_wrap=True)
+    sentence = Text(made.sentence(str(target)))
+    sentence.highlight_words([str(target)], f"link {target.resolve().as_uri()}")
+    talk.print(sentence, soft_wrap=True)

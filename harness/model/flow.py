@@ -6,6 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from harness.errors import UnfitError
+from harness.mistakes import shown
 from harness.model.frame import MTU
 from harness.model.part import NAME, Part, short_or
 from harness.model.traffic import GENERATOR_LIMIT, Bulk, ConstantRate, Poisson, Traffic, UniformGaps
@@ -46,6 +48,8 @@ class Flow(Part):
     @field_validator("traffic", mode="before")
     @classmethod
     def _short_traffic(cls, value: object) -> object:
+        if not isinstance(value, str | dict | Part):
+            raise UnfitError(f"{shown(value)} is not traffic: write 'bulk', or a model with its keys", "traffic: bulk")
         return {"model": value} if isinstance(value, str) else value
 
     @field_validator("parameters")

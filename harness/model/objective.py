@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from typing import Self
 
 from pydantic import field_serializer, field_validator, model_validator
 
+from harness.mistakes import shown
 from harness.model.part import Part
 from harness.units import Duration, Rate
+
+_BOUNDS = "a duration ('3 s'), a rate ('20 Mbit/s') or a plain number"
 
 
 class Objective(Part):
@@ -30,12 +34,16 @@ class Objective(Part):
     @field_validator("at_most", "at_least", mode="before")
     @classmethod
     def _bound(cls, value: object) -> object:
-        if not isinstance(value, str):
+        if value is None or isinstance(value, Duration | Rate):
             return value
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+            return float(value)
+        if not isinstance(value, str):
+            raise ValueError(f"{shown(value)} is not a bound: {_BOUNDS}")
         for kind in (Duration, Rate):
             with contextlib.suppress(ValueError):
                 return kind.parse(value)
-        raise ValueError(f"'{value}' is not a bound: a duration ('3 s'), a rate ('20 Mbit/s') or a plain number")
+        raise ValueError(f"{shown(value)} is not a bound: {_BOUNDS}")
 
     @field_serializer("at_most", "at_least")
     def _written(self, value: Duration | Rate | float | None) -> str | float | None:

@@ -6,11 +6,19 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from harness.errors import UnfitError
+from harness.mistakes import shown
 from harness.model.frame import FRAME_HEADER, MTU
 from harness.model.loss import GilbertElliott
 from harness.model.part import Part, short_or
 from harness.model.queue import DropTail, Queue, Red, short_red
 from harness.units import Duration, Percentage, QueueSize, Rate, Size
+
+
+def _some_rate(value: Rate | None) -> Rate | None:
+    if value is not None and value.value < 1000:
+        raise UnfitError("a link needs at least 1 kbit/s", "is the unit the one you meant?")
+    return value
 
 
 class Service(Part):
@@ -55,12 +63,7 @@ class Link(Part):
     """Token bucket of the bottleneck (tc tbf burst), with either engine; by default none in virtual time, where packets
     leave one after the other, and in real time what late timers need."""
 
-    @field_validator("rate")
-    @classmethod
-    def _some_rate(cls, value: Rate) -> Rate:
-        if value.value < 1000:
-            raise ValueError("a link needs at least 1 kbit/s")
-        return value
+    _rate = field_validator("rate")(_some_rate)
 
     @field_validator("queue", mode="before")
     @classmethod
@@ -68,6 +71,8 @@ class Link(Part):
         if isinstance(value, str):
             word, _, limit = value.partition(" ")
             value = short_red(limit) if word == "RED" else {"size": value}
+        if not isinstance(value, dict | Part):
+            raise UnfitError(f"{shown(value)} is not a queue: write its size, or its keys", "for example '1 BDP'")
         return {"discipline": "droptail", **value} if isinstance(value, dict) else value
 
     @model_validator(mode="after")
@@ -103,6 +108,8 @@ class LinkChange(Part):
     loss: Percentage | GilbertElliott | None = None
     """New random loss."""
 
+    _rate = field_validator("rate")(_some_rate)
+
     @model_validator(mode="after")
     def _something(self) -> Self:
         if self.rate is None and self.delay is None and self.loss is None:
@@ -136,7 +143,7 @@ class Path(Part):
     """From the terminal."""
     terminal: Literal["client", "server"] = "client"
     """Which endpoint sits at the terminal; 'server' makes a download an upload from the terminal."""
-    mtu: Annotated[int, Field(ge=1280, le=MTU)] = MTU
+    mtu: Annotated[int, Field(strict=True, ge=1280, le=MTU)] = MTU
     """IP MTU of every interface, bytes; 1280 is the least that IPv6 allows (RFC 8200 §5)."""
     changes: tuple[Change, ...] = ()
     """Changes over time, in order."""

@@ -32,9 +32,9 @@ class Red(Part):
     """Average queue above which everything is dropped (sch_red is not gentle)."""
     probability: Percentage
     """Drop probability when the average reaches `max`; below 100 %, which tc cannot express."""
-    wq: Annotated[float, Field(gt=0, le=0.5)] | None = None
+    wq: Annotated[float, Field(gt=0, le=0.5, allow_inf_nan=False)] | None = None
     """Weight of the moving average; the nearest power of two is used."""
-    burst: Annotated[int, Field(gt=0)] | None = None
+    burst: Annotated[int, Field(strict=True, gt=0)] | None = None
     """tc's burst in packets, instead of `wq`."""
     average_packet: Size = Size.parse("1000 B")
     """Mean packet size (tc avpkt)."""

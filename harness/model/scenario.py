@@ -9,13 +9,15 @@ from pydantic import Field, field_validator, model_validator
 from harness.metric_names import MetricName
 from harness.model.flow import Flow
 from harness.model.objective import Objective
-from harness.model.part import NAME, Part
+from harness.model.part import LINE, NAME, SCENARIO_NAME, Part
 from harness.model.path import Path
 from harness.parameters import ROLES, ParameterValue, Role, WrittenNumber, WrittenValue, canonical_value
 from harness.units import Duration, Size
 
 #: Flows that a lab can hold: what is left of its networks' addresses.
 MAXIMUM_FLOWS = 50
+#: Repetitions of a cell: intervals have long been narrow.
+MAXIMUM_REPETITIONS = 1000
 #: Different access delays among the flows of a scenario: the classes of sch_prio, less that of everyone else.
 MAXIMUM_ACCESS_DELAYS = 14
 
@@ -25,9 +27,9 @@ class Scenario(Part):
 
     schema_: Annotated[Literal[1], Field(alias="schema")] = 1
     """Version of this format."""
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._/-]*$")] = "unnamed"
+    name: Annotated[str, Field(pattern=SCENARIO_NAME)] = "unnamed"
     """Folder and file name below scenarios/; filled in by the catalogue."""
-    title: str
+    title: Annotated[str, Field(pattern=LINE)]
     """One line for people."""
     description: str = ""
     """What the case stands for, and what was chosen where its source is silent."""
@@ -47,7 +49,7 @@ class Scenario(Part):
     """IP version of the transfers."""
     timeout: Duration = Duration.parse("120 s")
     """How long one transfer may take."""
-    repetitions: Annotated[int, Field(ge=1, le=1000)] = 1
+    repetitions: Annotated[int, Field(strict=True, ge=1, le=MAXIMUM_REPETITIONS)] = 1
     """How often each cell runs unless the command line says otherwise."""
     milestones: tuple[Size, ...] = tuple(Size.parse(size) for size in ("2 MB", "10 MB", "100 MB"))
     """Amounts of the file whose arrival is timed."""

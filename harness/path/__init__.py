@@ -25,7 +25,8 @@ from harness.path.arithmetic import (
     queue_bytes,
     slow_start_time,
 )
-from harness.path.compile import compile_path, inexpressible
+from harness.path.compile import compile_path
+from harness.path.limits import inexpressible
 from harness.path.program import Command, LinkProgram, PathProgram, TimedCommands
 
 __all__ = [
