@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from harness.mistakes import Location, Mistake
 from harness.model import Flow, Scenario
 from harness.path import ideal_time
+from harness.text import shown
 from harness.units import Duration, Size
 
 #: The longest that anything in a run may take or be put off. A working day; what is waited for costs nothing in virtual
@@ -19,6 +20,7 @@ LONGEST = Duration.parse("8 h")
 
 def mistakes(scenario: Scenario) -> Iterator[Mistake]:
     """What no lab can do for a scenario."""
+    yield from one_line(("title",), scenario.title)
     yield from _twice(("clients",), scenario.clients)
     yield from _twice(("servers",), scenario.servers)
     yield from _twice(("milestones",), scenario.milestones)
@@ -34,6 +36,12 @@ def mistakes(scenario: Scenario) -> Iterator[Mistake]:
         yield from _flow(("flows", index), flow, scenario)
     for name, values in scenario.vary.items():
         yield from _twice(("vary", name), values)
+
+
+def one_line(where: Location, text: str) -> Iterator[Mistake]:
+    """What tables have one line for is one line."""
+    if "\n" in text:
+        yield Mistake(where, f"{shown(text)} is not one line of text", "description and notes may have more")
 
 
 def _flow(where: Location, flow: Flow, scenario: Scenario) -> Iterator[Mistake]:

@@ -11,13 +11,10 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from harness.errors import did_you_mean
+from harness.text import shown
 
 Location = tuple[int | str, ...]
 
-#: Characters of a value that a message shows.
-_SHOWN = 60
-#: How a message shows what would break its line.
-_ESCAPES = str.maketrans({"\n": "\\n", "\r": "\\r", "\t": "\\t"})
 #: What a key's own errors are located at, behind the key.
 _KEY = "[key]"
 #: Pydantic's type of error → what it expected.
@@ -70,23 +67,6 @@ class Mistake:
     """It is the key that is wrong, not what stands behind it."""
     named: bool = True
     """Whether the text needs the name of the place in front."""
-
-
-def shown(value: object) -> str:
-    """A value in a sentence: 'bbrr', 5, true, nothing, a list, keys with values."""
-    if isinstance(value, str):
-        text = value[:_SHOWN].translate(_ESCAPES)
-        return f"'{text}'" if len(value) <= _SHOWN else f"'{text}…'"
-    if value is None:
-        return "nothing"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, Mapping):
-        return "keys with values"
-    if isinstance(value, list | tuple):
-        return "a list"
-    text = str(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 @dataclass(frozen=True)

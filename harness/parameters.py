@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, fie
 from pydantic.json_schema import SkipJsonSchema
 
 from harness.errors import UnfitError, did_you_mean
-from harness.mistakes import shown
+from harness.text import shown
 from harness.units import Duration, Size
 
 Role = Literal["client", "server"]
@@ -234,6 +234,13 @@ class Setting(_Part):
         """Whether this role can be told, by itself."""
         return self.flag is not None or self.environment is not None
 
+    @field_validator("environment")
+    @classmethod
+    def _assignment(cls, value: str | None) -> str | None:
+        if value is not None and not re.match(r"[A-Z_][A-Z0-9_]*=", value):
+            raise UnfitError(f"'{value}' is not an assignment", "write NAME={value}")
+        return value
+
     @field_validator("flag", "environment", "asks")
     @classmethod
     def _placeholders(cls, value: str | None) -> str | None:
@@ -247,13 +254,6 @@ class Setting(_Part):
             raise UnfitError(f"'{value}' has a brace without its partner", "write {value}")
         if value is not None and "{" not in value:
             raise UnfitError(f"'{value}' has no placeholder, and says the same whatever is asked", "write {value}")
-        return value
-
-    @field_validator("environment")
-    @classmethod
-    def _assignment(cls, value: str | None) -> str | None:
-        if value is not None and not re.match(r"[A-Z_][A-Z0-9_]*=", value):
-            raise UnfitError(f"'{value}' is not an assignment", "write NAME={value}")
         return value
 
     @field_validator("values")
@@ -364,4 +364,5 @@ def _check_text(parameter: Parameter, text: str | None) -> None:
     for name in re.findall(r"\{([^}]*)\}", text or ""):
         if name not in filled:
             known = ", ".join(f"{{{other}}}" for other in sorted(filled))
-            raise ValueError(f"{parameter.name} is {parameter.written}, which does not fill '{{{name}}}': use {known}")
+            text = f"{parameter.name} is {parameter.written}, which does not fill '{{{name}}}': use {known}"
+            raise UnfitError(text, f"for example {known.partition(',')[0]}")

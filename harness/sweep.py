@@ -19,10 +19,11 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from harness.errors import InputError, did_you_mean
-from harness.mistakes import mistakes_in, shown
+from harness.mistakes import mistakes_in
 from harness.model import FORMS, Flow, Path, Scenario
 from harness.parameters import PARAMETERS, ROLES, ParameterValue
 from harness.path import inexpressible
+from harness.text import shown
 
 Combine = Literal["product", "zip"]
 DIRECTIONS = ("forward", "return", "down", "up")
@@ -36,7 +37,8 @@ class SweepError(InputError):
     """Something cannot be varied, or not over a value."""
 
     def __init__(self, message: str, hint: str = "", dimension: str = "", value: object = None) -> None:
-        super().__init__(f"{dimension} = {shown(value)}: {message}" if value is not None else message, hint)
+        written = shown(value).strip("'")
+        super().__init__(f"{dimension} = {written}: {message}" if value is not None else message, hint)
         self.reason = message
         """Without the dimension and the value."""
         self.dimension = dimension

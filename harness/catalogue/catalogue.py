@@ -12,10 +12,11 @@ from harness.catalogue.document import Positions, read_yaml
 from harness.catalogue.honoured import Honoured
 from harness.catalogue.load import error_of, modelled
 from harness.errors import InputError, did_you_mean
-from harness.mistakes import Location, Mistake, shown
+from harness.mistakes import Location, Mistake
 from harness.model import Implementation, Scenario
 from harness.path import inexpressible
 from harness.sweep import Combine, SweepError, points
+from harness.text import shown
 
 SCENARIOS, IMAGES = "scenarios", "images"
 MANIFEST = "image.yaml"
@@ -207,6 +208,8 @@ def _exists(path: Path) -> bool:
 
 def _wrong_manifest(implementation: Implementation, folder: Path) -> Iterator[Mistake]:
     """What is wrong with a manifest beyond its form; `folder`: where it lies."""
+    for name in ("title", "licence", "version", "project"):
+        yield from feasible.one_line((name,), getattr(implementation, name))
     for name in ("roles", "protocols"):
         entries = getattr(implementation, name)
         for index, entry in enumerate(entries):

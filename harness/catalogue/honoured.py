@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from harness.errors import did_you_mean
-from harness.mistakes import Location, Mistake, shown
+from harness.mistakes import Location, Mistake
 from harness.model import Implementation, Scenario
 from harness.parameters import PARAMETERS, ROLES, Parameter, ParameterValue, Role, Setting, other, parse_parameter_name
+from harness.text import shown
 
 
 class Honoured:

@@ -11,7 +11,7 @@ from harness.cli.consoles import console
 from harness.cli.environment import cores
 from harness.cli.options import EngineChoice, KernelChoice
 from harness.errors import InputError, did_you_mean
-from harness.mistakes import shown
+from harness.text import shown
 
 if TYPE_CHECKING:
     from harness.app import App

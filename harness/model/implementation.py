@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from harness.errors import UnfitError
-from harness.model.part import COLOUR, IMAGE, LINE, NAME, WEB_ADDRESS, Part
+from harness.model.part import COLOUR, IMAGE, NAME, WEB_ADDRESS, Part
 from harness.parameters import ROLES, ParameterName, Role, RoleSettings, Setting
 from harness.units import Duration
 
@@ -16,7 +16,6 @@ Protocol = Literal["h3", "hq-interop", "tcp", "udp"]
 Marker = Literal[
     "circle", "square", "cross", "diamond", "triangle-up", "triangle-down", "triangle-left", "triangle-right",
 ]  # fmt: skip
-Line = Annotated[str, Field(pattern=LINE)]
 
 
 class Implementation(Part):
@@ -26,13 +25,13 @@ class Implementation(Part):
     """Version of this format."""
     name: Annotated[str, Field(pattern=NAME)]
     """Short name, used on the command line."""
-    title: Line = ""
+    title: str = ""
     """Name shown to people."""
-    project: Line = ""
+    project: str = ""
     """Home page."""
-    licence: Line = ""
+    licence: str = ""
     """Licence of the implementation."""
-    version: Line = ""
+    version: str = ""
     """Version of the implementation inside the image."""
     image: Annotated[str, Field(pattern=IMAGE)] | None = None
     """A published image, by name; pulled when it is not present."""
@@ -73,7 +72,10 @@ class Implementation(Part):
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         if (self.image is None) == (self.build is None):
-            raise ValueError("give exactly one of image (a published image) and build (a folder with a Dockerfile)")
+            raise UnfitError(
+                "give exactly one of image (a published image) and build (a folder with a Dockerfile)",
+                "leave one of the two out",
+            )
         return self
 
     @field_validator("parameters", mode="before")
@@ -90,9 +92,15 @@ class Implementation(Part):
             # What was written without a role is the same for both, and holds for those there are.
             for role in ROLES:
                 if role not in self.roles and settings.of(role) is not None and settings.client != settings.server:
-                    raise ValueError(f"parameters.{name} has a {role}, but roles names none")
+                    raise UnfitError(
+                        f"parameters.{name} has a {role}, but roles names none",
+                        "name the role in roles, or leave it out here",
+                    )
         if self.build is None and (self.upstream_image or self.upstream_repository):
-            raise ValueError("upstream_image and upstream_repository say what a build needs; there is no build")
+            raise UnfitError(
+                "upstream_image and upstream_repository say what a build needs; there is no build",
+                "leave them out, or write build: .",
+            )
         return self
 
     @property

@@ -8,8 +8,9 @@ from typing import Self
 
 from pydantic import field_serializer, field_validator, model_validator
 
-from harness.mistakes import shown
+from harness.errors import UnfitError
 from harness.model.part import Part
+from harness.text import shown
 from harness.units import Duration, Rate
 
 _BOUNDS = "a duration ('3 s'), a rate ('20 Mbit/s') or a plain number"
@@ -28,7 +29,7 @@ class Objective(Part):
     @model_validator(mode="after")
     def _one_bound(self) -> Self:
         if (self.at_most is None) == (self.at_least is None):
-            raise ValueError("give exactly one of at_most and at_least")
+            raise UnfitError("give exactly one of at_most and at_least", "write {metric: completion, at_most: 20 s}")
         return self
 
     @field_validator("at_most", "at_least", mode="before")
@@ -39,11 +40,11 @@ class Objective(Part):
         if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
             return float(value)
         if not isinstance(value, str):
-            raise ValueError(f"{shown(value)} is not a bound: {_BOUNDS}")
+            raise UnfitError(f"{shown(value)} is not a bound: {_BOUNDS}", "for example at_most: 20 s")
         for kind in (Duration, Rate):
             with contextlib.suppress(ValueError):
                 return kind.parse(value)
-        raise ValueError(f"{shown(value)} is not a bound: {_BOUNDS}")
+        raise UnfitError(f"{shown(value)} is not a bound: {_BOUNDS}", "for example at_most: 20 s")
 
     @field_serializer("at_most", "at_least")
     def _written(self, value: Duration | Rate | float | None) -> str | float | None:

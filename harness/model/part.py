@@ -18,8 +18,6 @@ IMAGE = (
     r"(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$"
 )
 WEB_ADDRESS = r"^https?://[^\s/]+(/\S*)?$"
-#: Text in one line.
-LINE = r"^[^\n\r]*$"
 #: What matches a pattern, in words; behind the semicolon an example.
 FORMS = {
     NAME: "a name of lowercase letters, digits, '.', '_' and '-'; quic-go",
@@ -27,7 +25,6 @@ FORMS = {
     COLOUR: "a colour, '#' and six hexadecimal digits; \"#4e79a7\"",
     IMAGE: "the name of an image; registry.example/mine:1.2",
     WEB_ADDRESS: "a web address; https://example.org/mine",
-    LINE: "one line of text; title: Two flows on 10 Mbit/s",
 }
 
 

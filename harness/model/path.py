@@ -7,11 +7,11 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from harness.errors import UnfitError
-from harness.mistakes import shown
 from harness.model.frame import FRAME_HEADER, MTU
 from harness.model.loss import GilbertElliott
 from harness.model.part import Part, short_or
 from harness.model.queue import DropTail, Queue, Red, short_red
+from harness.text import shown
 from harness.units import Duration, Percentage, QueueSize, Rate, Size
 
 
@@ -34,7 +34,10 @@ class Service(Part):
     @model_validator(mode="after")
     def _shorter(self) -> Self:
         if self.period is not None and self.period.value <= self.cold_start.value:
-            raise ValueError(f"the cold start of {self.cold_start} comes again after {self.period}, before it is over")
+            raise UnfitError(
+                f"the cold start of {self.cold_start} comes again after {self.period}, before it is over",
+                "write a longer period",
+            )
         return self
 
 
@@ -78,13 +81,21 @@ class Link(Part):
     @model_validator(mode="after")
     def _possible(self) -> Self:
         if self.jitter > self.delay:
-            raise ValueError(f"jitter {self.jitter} exceeds the delay {self.delay}")
+            raise UnfitError(
+                f"jitter {self.jitter} exceeds the delay {self.delay}", "write a smaller jitter, or a longer delay"
+            )
         if self.burst is not None and self.burst.bytes < MTU + FRAME_HEADER:
-            raise ValueError(f"burst {self.burst} is below one frame ({MTU + FRAME_HEADER} B): tbf would drop frames")
+            raise UnfitError(
+                f"burst {self.burst} is below one frame ({MTU + FRAME_HEADER} B): tbf would drop frames",
+                "write '15 kB', say",
+            )
         if self.service is not None and self.burst is not None:
-            raise ValueError("a link with a service process has no token bucket: leave out burst")
+            raise UnfitError("a link with a service process has no token bucket: leave out burst", "leave out burst")
         if self.service is not None and self.held.unit != "packets":
-            raise ValueError("behind a service process the queue's limit counts packets: write '20 packets'")
+            raise UnfitError(
+                "behind a service process the queue's limit counts packets: write '20 packets'",
+                "write '20 packets', say",
+            )
         return self
 
     @property
@@ -113,7 +124,7 @@ class LinkChange(Part):
     @model_validator(mode="after")
     def _something(self) -> Self:
         if self.rate is None and self.delay is None and self.loss is None:
-            raise ValueError("a change needs at least one of rate, delay and loss")
+            raise UnfitError("a change needs at least one of rate, delay and loss", "write rate: 10 Mbit/s, say")
         return self
 
 
@@ -130,7 +141,9 @@ class Change(Part):
     @model_validator(mode="after")
     def _something(self) -> Self:
         if self.forward is None and self.return_ is None:
-            raise ValueError("a change needs a direction: forward, return or both")
+            raise UnfitError(
+                "a change needs a direction: forward, return or both", "write forward: {rate: 10 Mbit/s}, say"
+            )
         return self
 
 
@@ -152,13 +165,13 @@ class Path(Part):
     def _in_order(self) -> Self:
         times = [change.at for change in self.changes]
         if times != sorted(set(times)):
-            raise ValueError("changes must be in order of time, each at a time of its own")
+            raise UnfitError("changes must be in order of time, each at a time of its own", "put the earlier one first")
         if any(link.service is not None for link in (self.forward, self.return_)) and any(
             side is not None and side.rate is not None
             for change in self.changes
             for side in (change.forward, change.return_)
         ):
-            raise ValueError("a path with a service process keeps its rate")
+            raise UnfitError("a path with a service process keeps its rate", "leave out the rate of the change")
         return self
 
     @model_validator(mode="after")
@@ -171,9 +184,10 @@ class Path(Part):
                 size.bytes_at(link.rate, self.rtt, MTU + FRAME_HEADER) for size in (queue.min, queue.max, queue.limit)
             )
             if not 0 < low < high <= limit:
-                raise ValueError(
+                raise UnfitError(
                     f"{name}.queue: RED needs min below max, and max within the limit: min {low} B, max {high} B, "
-                    f"limit {limit} B"
+                    f"limit {limit} B",
+                    "write thresholds of 0.3 and 0.8 of the limit, say",
                 )
         return self
 

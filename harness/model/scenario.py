@@ -6,10 +6,11 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from harness.errors import UnfitError
 from harness.metric_names import MetricName
 from harness.model.flow import Flow
 from harness.model.objective import Objective
-from harness.model.part import LINE, NAME, SCENARIO_NAME, Part
+from harness.model.part import NAME, SCENARIO_NAME, Part
 from harness.model.path import Path
 from harness.parameters import ROLES, ParameterValue, Role, WrittenNumber, WrittenValue, canonical_value
 from harness.units import Duration, Size
@@ -29,7 +30,7 @@ class Scenario(Part):
     """Version of this format."""
     name: Annotated[str, Field(pattern=SCENARIO_NAME)] = "unnamed"
     """Folder and file name below scenarios/; filled in by the catalogue."""
-    title: Annotated[str, Field(pattern=LINE)]
+    title: str
     """One line for people."""
     description: str = ""
     """What the case stands for, and what was chosen where its source is silent."""
@@ -73,15 +74,26 @@ class Scenario(Part):
         for objective in self.objectives:
             name = MetricName.parse(objective.metric)
             if name.metric.startswith("milestone_") and name.metric not in known:
-                raise ValueError(f"objective on {objective.metric}, but the milestones are {', '.join(sorted(known))}")
+                raise UnfitError(
+                    f"objective on {objective.metric}, but the milestones are {', '.join(sorted(known))}",
+                    "name a milestone that the download has",
+                )
             if name.transfer == "repeat" and all(flow.repeat_after is None for flow in self.flows):
-                raise ValueError(f"objective on {objective.metric}, but no flow has repeat_after")
+                raise UnfitError(
+                    f"objective on {objective.metric}, but no flow has repeat_after", "give a flow repeat_after: 1 s"
+                )
         delays = {flow.access_delay for flow in self.flows} - {Duration(0)}
         if len(delays) > MAXIMUM_ACCESS_DELAYS:
-            raise ValueError(f"{len(delays)} different access delays, but a path has room for {MAXIMUM_ACCESS_DELAYS}")
+            raise UnfitError(
+                f"{len(delays)} different access delays, but a path has room for {MAXIMUM_ACCESS_DELAYS}",
+                "give some flows the same",
+            )
         for number, flow in enumerate(self.flows):
             if flow.stop is not None and flow.stop.value - flow.start.value > self.timeout.value:
-                raise ValueError(f"flow {number} runs until {flow.stop}, longer than the timeout of {self.timeout}")
+                raise UnfitError(
+                    f"flow {number} runs until {flow.stop}, longer than the timeout of {self.timeout}",
+                    "write a longer timeout",
+                )
         return self
 
     def milestones_within(self) -> list[Size]:

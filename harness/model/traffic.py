@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from harness.errors import UnfitError
 from harness.model.part import Part
 from harness.units import Duration, Rate, Size
 
@@ -51,9 +52,9 @@ class UniformGaps(Part):
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         if self.packet[0].bytes > self.packet[1].bytes or self.gap[0].value > self.gap[1].value:
-            raise ValueError("ranges go from the smallest to the largest value")
+            raise UnfitError("ranges go from the smallest to the largest value", "exchange the two")
         if not self.gap[1].value:
-            raise ValueError("a gap is longer than nothing")
+            raise UnfitError("a gap is longer than nothing", "write gap: [10 ms, 20 ms]")
         return self
 
     @property

@@ -45,6 +45,8 @@ def _slot(verb: str, link: Link, device: str, limit: int, mtu: int, seed: int, *
     """
     gap = opportunity_gap(link, mtu).value
     # A change cannot take the table away, so a cold start has it too: with a deviation of nothing, almost.
+    if why := too_slow(link, mtu):
+        raise ValueError(why)
     mean, deviation = (COLD_GAP.value, 1) if cold else (round(_CENTRE * gap), round(_DEVIATION * gap))
     parent = "10:1" if isinstance(link.queue, Red) else "1:"
     return (

@@ -139,9 +139,9 @@ def test_what_is_learnt_shows_in_the_second_connection(
 
 def test_values_are_those_the_image_takes() -> None:
     trial = TRIALS["initial_cwnd"]
-    assert values(Setting(flag="x"), "initial_cwnd", trial) == [6, 40]
-    assert values(Setting(flag="x", minimum=10), "initial_cwnd", trial) == [40]
-    listed = Setting(flag="x", values=("reno", "cubic", "bbr"))
+    assert values(Setting(flag="{value}"), "initial_cwnd", trial) == [6, 40]
+    assert values(Setting(flag="{value}", minimum=10), "initial_cwnd", trial) == [40]
+    listed = Setting(flag="{value}", values=("reno", "cubic", "bbr"))
     assert values(listed, "congestion_control", TRIALS["congestion_control"]) == ["reno", "cubic", "bbr"]
 
 
