@@ -47,7 +47,6 @@ COMMANDS = [
     BadCommand(("divergence", "satelite/medium"), "no scenario 'satelite/medium'", "'satellite/medium'"),
     BadCommand(("lab", "satelite/medium", "{tmp}/x"), "no scenario 'satelite/medium'", "'satellite/medium'"),
     BadCommand(("schema", "scenery"), "no schema 'scenery'", "'scenario'"),
-    BadCommand(("bench", "unreal"), "no benchmarks 'unreal'", "'real'"),
     # --- implementations
     BadCommand(
         ("plan", "satellite/medium", "--clients", "ngtcp"), "no implementation 'ngtcp' for the clients", "'ngtcp2'"
@@ -158,7 +157,7 @@ COMMANDS = [
     BadCommand(_plan("--repeat", "auto:1000000000"), "1000 repetitions are the most", ""),
     BadCommand(_plan("--repeat", "Auto"), "expected a number", ""),
     BadCommand(_plan("--repeat", "٣"), "expected a number", ""),
-    BadCommand(("plan", "all", "--repeat", "1000"), "are the most at once", "fewer"),
+    BadCommand(("plan", "satellite", "--repeat", "1000"), "are the most at once", "fewer"),
     BadCommand(_plan("--seed", "-1"), "--seed", ""),
     BadCommand(_plan("--seed", "99999999999999999999"), "--seed", ""),
     BadCommand(_plan("--seed", "one"), "--seed", ""),
@@ -187,7 +186,7 @@ COMMANDS = [
     BadCommand(("run",), "Missing argument", ""),
     BadCommand(_plan("--colour"), "--colour", ""),
     BadCommand(("report", "parameters", "--grid"), "--grid", ""),
-    BadCommand(("verify", "nothing"), "nothing", ""),
+    BadCommand(("verify", "nothing", "--reference", "{tmp}"), "no run of virtual time there", "make reference"),
     BadCommand(("verify", "--sample", "0"), "--sample", ""),
     BadCommand(("verify", "x", "--sample", "1"), "cells and --sample", ""),
     # --- places

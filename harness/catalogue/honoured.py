@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from harness.errors import did_you_mean
 from harness.mistakes import Location, Mistake
 from harness.model import Implementation, Scenario
-from harness.parameters import PARAMETERS, ROLES, Parameter, ParameterValue, Role, Setting, other, parse_parameter_name
+from harness.parameters import PARAMETERS, ROLES, Parameter, ParameterValue, Role, other, parse_parameter_name
+from harness.setting import Setting
 from harness.text import shown
 
 

@@ -8,7 +8,8 @@ from pydantic import Field, field_validator, model_validator
 
 from harness.errors import UnfitError
 from harness.model.part import COLOUR, IMAGE, NAME, WEB_ADDRESS, Part
-from harness.parameters import ROLES, ParameterName, Role, RoleSettings, Setting
+from harness.parameters import ROLES, Role
+from harness.setting import ParameterName, RoleSettings, Setting
 from harness.units import Duration
 
 Protocol = Literal["h3", "hq-interop", "tcp", "udp"]

@@ -13,9 +13,10 @@ from harness.check.trials import TRIALS, claims, values
 from harness.findings import Finding
 from harness.metrics import VERSION
 from harness.outcome import Cell, MeasuredRun, Measurement, Observation, Outcome, Run
-from harness.parameters import PARAMETERS, ROLES, ParameterValue, Role, Setting
+from harness.parameters import PARAMETERS, ROLES, ParameterValue, Role
 from harness.plan import Request, cells
 from harness.reports import findings as view
+from harness.setting import Setting
 from tests.examples import SIM, catalogue, cell, images, implementation
 
 

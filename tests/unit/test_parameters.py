@@ -11,7 +11,8 @@ from harness.arguments import endpoint_arguments
 from harness.catalogue import Catalogue
 from harness.errors import InputError, UnfitError
 from harness.lab import build_lab
-from harness.parameters import PARAMETERS, Setting, canonical_value, parse_parameter_name
+from harness.parameters import PARAMETERS, canonical_value, parse_parameter_name
+from harness.setting import Setting
 from tests.examples import cell, implementation
 
 
