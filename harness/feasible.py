@@ -20,12 +20,18 @@ LONGEST = Duration.parse("8 h")
 
 def mistakes(scenario: Scenario) -> Iterator[Mistake]:
     """What no lab can do for a scenario."""
+    if not all(part.strip(".") for part in scenario.name.split("/")):
+        text = f"{shown(scenario.name)} is no place below scenarios/"
+        yield Mistake(("name",), text, "leave it out: it is the file's")
     yield from one_line(("title",), scenario.title)
     yield from _twice(("clients",), scenario.clients)
     yield from _twice(("servers",), scenario.servers)
     yield from _twice(("milestones",), scenario.milestones)
     if not scenario.timeout.value:
         yield Mistake(("timeout",), "no transfer ends in no time", "write '120 s', say")
+    elif scenario.timeout < scenario.path.rtt:
+        text = f"a round trip alone takes {scenario.path.rtt}, longer than the timeout of {scenario.timeout}"
+        yield Mistake(("timeout",), text, "is the unit of each delay the one you meant?")
     yield from _long(("timeout",), scenario.timeout)
     for index, size in enumerate(scenario.milestones):
         if not size.bytes:

@@ -78,6 +78,8 @@ class Setting(_Part):
                 )
         if value is not None and re.search(r"[{}]", re.sub(r"\{[^{}]*\}", "", value)):
             raise UnfitError(f"'{value}' has a brace without its partner", "write {value}")
+        if value is not None and "$" in value:
+            raise UnfitError(f"'{value}' has a $, which Compose takes for a variable", "write the value itself")
         if value is not None and "{" not in value:
             raise UnfitError(f"'{value}' has no placeholder, and says the same whatever is asked", "write {value}")
         return value
@@ -87,6 +89,9 @@ class Setting(_Part):
     def _some(cls, value: tuple[Word, ...] | dict[Word, Word] | None) -> tuple[Word, ...] | dict[Word, Word] | None:
         if value is not None and not value:
             raise UnfitError("no value at all could be set", "leave the key out where any value will do")
+        own = value.values() if isinstance(value, dict) else value or ()
+        if dear := next((word for word in own if "$" in word), None):
+            raise UnfitError(f"'{dear}' has a $, which Compose takes for a variable", "write the value itself")
         return value
 
     def own(self, parameter: Parameter, value: ParameterValue) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 MARK = "▸"
+#: What pydantic, Python and PyYAML say among themselves.
+RAW = ("Input should", "Value error", "valid dictionary", "function-", "Traceback", "Error:", "pydantic", "NoneType")
 
 
 class Bad(NamedTuple):
@@ -445,6 +447,16 @@ SCENARIOS = [
                 "payload of 16 to 1452 B",
                 "",
             ),
+            (
+                "{stop: 5 s, kind: udp, traffic: {model: cbr, rate: ▸0 bit/s}}",
+                "traffic without a rate is none",
+                "1 Mbit/s",
+            ),
+            (
+                "{stop: 5 s, kind: tcp, traffic: {model: cbr, rate: ▸0 bit/s}}",
+                "traffic without a rate is none",
+                "1 Mbit/s",
+            ),
             ("▸{stop: 5 s, kind: udp, traffic: {model: cbr, rate: 10 Gbit/s}}", "the generator sends at most", ""),
             (
                 "{stop: 5 s, kind: udp, traffic: {model: uniform, packet: ▸[100 B], gap: [1 ms, 2 ms]}}",
@@ -498,6 +510,11 @@ SCENARIOS = [
     Bad("timeout: 120 s", "timeout: ▸0 s", "no transfer ends in no time", "120 s"),
     Bad("timeout: 120 s", "timeout: ▸1000 h", "longer than any run may last", "unit"),
     Bad("combine: product", "combine: ▸cross", "expected 'product' or 'zip', not 'cross'", ""),
+    Bad("timeout: 120 s", "timeout: ▸500 ms", "a round trip alone takes 625 ms", "unit"),
+    Bad("schema: 1\ntitle", "schema: 1\nname: ▸../../etc/x\ntitle", "is no", ""),
+    Bad("schema: 1\ntitle", "schema: 1\nname: ▸a/../../x\ntitle", "is no place below scenarios/", "leave it out"),
+    Bad("schema: 1\ntitle", "schema: 1\nname: ▸my case\ntitle", "is not a name of letters", "satellite/medium"),
+    Bad("loss: 1 %", "loss: ▸100 %", "every packet is lost", "1 %"),
     # --- objectives: of what nobody measures, or in another unit (1.2)
     Bad(
         "{metric: completion, at_most: 9 s}",
@@ -885,6 +902,8 @@ MANIFESTS = [
     Bad('flag: "--cc={value}"', 'flag: ▸"--cc={value!r}"', "is not a placeholder", ""),
     Bad('flag: "--cc={value}"', 'flag: ▸"--cc={value:>999999999}"', "is not a placeholder", ""),
     Bad('flag: "--cc={value}"', "flag: ▸--cubic", "has no placeholder", "{value}"),
+    Bad('flag: "--cc={value}"', 'flag: ▸"--cc=${value}"', "takes for a variable", "value itself"),
+    Bad("values: {reno: newreno, cubic: cubic}", "values: ▸{reno: $RENO, cubic: cubic}", "takes for a variable", ""),
     Bad('flag: "--cc={value}"', "flag: ▸5", "expected a text, not 5", ""),
     Bad('flag: "--cc={value}"', '▸flags: "--cc={value}"', "unknown key", "'flag'"),
     Bad('environment: "NO_GSO={value}"', 'environment: ▸"{value}"', "is not an assignment", "NAME="),

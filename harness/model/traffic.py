@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from harness.errors import UnfitError
 from harness.model.part import Part
@@ -20,6 +20,12 @@ class Bulk(Part):
     model: Literal["bulk"] = "bulk"
 
 
+def _something(value: Rate) -> Rate:
+    if not value.value:
+        raise UnfitError("traffic without a rate is none", "write '1 Mbit/s', say, or leave the flow out")
+    return value
+
+
 class ConstantRate(Part):
     """Equal amounts at equal times; what the transport does not take in time follows as soon as it does."""
 
@@ -28,6 +34,8 @@ class ConstantRate(Part):
     """Of the payload."""
     packet: Size = Size.parse("1200 B")
     """UDP payload of a datagram; TCP cuts its own segments."""
+
+    _rate = field_validator("rate")(_something)
 
 
 class Poisson(Part):
@@ -38,6 +46,8 @@ class Poisson(Part):
     """Mean rate of the UDP payload."""
     packet: Size = Size.parse("1200 B")
     """UDP payload of a datagram."""
+
+    _rate = field_validator("rate")(_something)
 
 
 class UniformGaps(Part):

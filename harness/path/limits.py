@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import get_args
 
 from harness.mistakes import Location, Mistake
-from harness.model import FRAME_HEADER, Link, LinkChange, Path, Red
+from harness.model import FRAME_HEADER, Change, Link, LinkChange, Path, Red
 from harness.path.arithmetic import FRAME, Server, queue_bytes, size_bytes
 from harness.path.bottleneck import COLD_GAP, too_slow
 from harness.path.compile import compile_path
 from harness.path.red import red_mistake
-from harness.units import Duration, Rate
+from harness.units import Duration, Percentage, Rate
 
 #: tc counts sizes in 32 bits (tc/tc_util.c, get_size), and the rate of a service curve in as many bytes per second.
 MOST_BYTES = (1 << 32) - 1
@@ -57,6 +57,10 @@ def _link(where: Location, link: Link, path: Path) -> Iterator[Mistake]:
         )
     if link.burst is not None and link.burst.bytes > MOST_BYTES:
         yield Mistake((*where, "burst"), f"tc has no bucket beyond {MOST_BYTES} B", "write '15 kB', say")
+    if link.loss == Percentage(10**9) and not any(_side(where, change) for change in path.changes):
+        yield Mistake(
+            (*where, "loss"), "every packet is lost, from beginning to end", "write '1 %', say, or let it change"
+        )
     service = link.service
     if service is not None and 0 < service.cold_start.value < COLD_GAP.value:
         text = f"a cold start has an opportunity every {COLD_GAP}, and this one ends before that"
@@ -64,6 +68,12 @@ def _link(where: Location, link: Link, path: Path) -> Iterator[Mistake]:
     if service is not None and (why := too_slow(link, path.mtu)):
         yield Mistake((*where, "rate"), why, "write '1 Mbit/s', say")
     yield from _queue((*where, "queue"), link, path)
+
+
+def _side(where: Location, change: Change) -> bool:
+    """Whether a change ends or begins the loss of a direction."""
+    new = change.forward if where == ("forward",) else change.return_
+    return new is not None and new.loss is not None
 
 
 def _queue(where: Location, link: Link, path: Path) -> Iterator[Mistake]:

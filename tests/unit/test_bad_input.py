@@ -23,11 +23,8 @@ from harness.reports import listing, table
 from harness.results import CellResult
 from harness.store import Store
 from tests.bad_commands import COMMANDS, VARIABLES, BadCommand
-from tests.bad_files import CONTENTS, MANIFEST, MANIFESTS, SCENARIO, SCENARIOS, Bad
+from tests.bad_files import CONTENTS, MANIFEST, MANIFESTS, RAW, SCENARIO, SCENARIOS, Bad
 from tests.examples import ROOT, catalogue, cell, implementation, scenario
-
-#: What pydantic, Python and PyYAML say among themselves.
-RAW = ("Input should", "Value error", "valid dictionary", "function-", "Traceback", "Error:", "pydantic", "NoneType")
 
 
 def _say_nothing_raw(error: HarnessError) -> None:
@@ -58,14 +55,20 @@ def test_what_the_bad_files_are_made_of_is_good(tmp_path: Path) -> None:
     assert catalogue().manifest(tmp_path / "image.yaml")[0].name == "mine"
 
 
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where bad files are written, one in place of the other."""
+    return tmp_path_factory.mktemp("bad")
+
+
 @pytest.mark.parametrize("bad", SCENARIOS, ids=lambda bad: bad.new[:60])
-def test_a_bad_scenario(tmp_path: Path, bad: Bad) -> None:
-    _check(tmp_path / "case.yaml", bad, SCENARIO, catalogue().scenario)
+def test_a_bad_scenario(folder: Path, bad: Bad) -> None:
+    _check(folder / "case.yaml", bad, SCENARIO, catalogue().scenario)
 
 
 @pytest.mark.parametrize("bad", MANIFESTS, ids=lambda bad: bad.new[:60])
-def test_a_bad_manifest(tmp_path: Path, bad: Bad) -> None:
-    _check(tmp_path / "image.yaml", bad, MANIFEST, catalogue().manifest)
+def test_a_bad_manifest(folder: Path, bad: Bad) -> None:
+    _check(folder / "image.yaml", bad, MANIFEST, catalogue().manifest)
 
 
 def _check(file: Path, bad: Bad, good: str, read: Any) -> None:
@@ -79,9 +82,9 @@ def _check(file: Path, bad: Bad, good: str, read: Any) -> None:
 
 
 @pytest.mark.parametrize("name", CONTENTS)
-def test_a_file_that_is_none(tmp_path: Path, name: str) -> None:
+def test_a_file_that_is_none(folder: Path, name: str) -> None:
     content, line, column, says, hint = CONTENTS[name]
-    file = tmp_path / "case.yaml"
+    file = folder / "case.yaml"
     file.write_bytes(content)
     error = _refused(file, catalogue().scenario)
     assert error.message.startswith(f"{file}:{line}:{column}: "), error.message
