@@ -49,7 +49,9 @@ def disk_error(error: OSError, place: Path) -> EngineError:
         return EngineError(f"the disk is full: {where}", "free space (results/, 'docker system df') and run again")
     if error.errno == errno.EROFS:
         return EngineError(f"{where}: {error.strerror}", "mount it to be written to, or name another folder")
-    return EngineError(f"{where}: {error.strerror or error}", "check the folder's permissions")
+    denied = error.errno in (errno.EACCES, errno.EPERM)
+    hint = "check the folder's permissions" if denied else "is this the place you meant?"
+    return EngineError(f"{where}: {error.strerror or error}", hint)
 
 
 def reason(error: BaseException) -> str:

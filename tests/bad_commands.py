@@ -158,19 +158,21 @@ COMMANDS = [
     BadCommand(_plan("--repeat", "Auto"), "expected a number", ""),
     BadCommand(_plan("--repeat", "٣"), "expected a number", ""),
     BadCommand(("plan", "satellite", "--repeat", "1000"), "are the most at once", "fewer"),
-    BadCommand(_plan("--seed", "-1"), "--seed", ""),
-    BadCommand(_plan("--seed", "99999999999999999999"), "--seed", ""),
-    BadCommand(_plan("--seed", "one"), "--seed", ""),
-    BadCommand(_run("--jobs", "0"), "--jobs", ""),
+    BadCommand(_plan("--seed", "-1"), "--seed -1: it is at least 0, not '-1'", "limit"),
+    BadCommand(_plan("--seed", "99999999999999999999"), "it is at most 2147483647", "limit"),
+    BadCommand(_plan("--seed", "one"), "--seed one: expected a whole number, not 'one'", "digits"),
+    BadCommand(_run("--jobs", "0"), "--jobs 0: it is at least 1", "limit"),
     BadCommand(_run("--jobs", "2"), "runs in real time would measure each other", "--engine virtual"),
-    BadCommand(_run("--jobs", "1000000", "--engine", "virtual"), "--jobs", ""),
-    BadCommand(("divergence", "satellite/medium", "--times", "1"), "--times", ""),
+    BadCommand(_run("--jobs", "1000000", "--engine", "virtual"), "it is at most 1024", "limit"),
+    BadCommand(("divergence", "satellite/medium", "--times", "1"), "--times 1: it is at least 2", "limit"),
     # --- choices
     BadCommand(_run("--retry", "exploded"), "--retry exploded: there is no 'exploded'", "known"),
     BadCommand(_run("--retry", "crashd"), "there is no 'crashd'", "'crashed'"),
     BadCommand(_run("--retry", "crashed,timedout"), "there is no 'timedout'", "'timed_out'"),
-    BadCommand(_plan("--engine", "imaginary"), "--engine", ""),
-    BadCommand(_plan("--sim-kernel", "mine"), "--sim-kernel", ""),
+    BadCommand(
+        _plan("--engine", "vitual"), "--engine vitual: 'vitual' is not one of 'compose', 'virtual'", "'virtual'"
+    ),
+    BadCommand(_plan("--sim-kernel", "mine"), "'mine' is not one of 'auto', 'host', 'lab'", "known: auto, host, lab"),
     BadCommand(
         _plan("--engine", "virtual", "--sim-kernel", "host"), "virtual time needs the lab kernel", "--engine compose"
     ),
@@ -187,7 +189,7 @@ COMMANDS = [
     BadCommand(_plan("--colour"), "--colour", ""),
     BadCommand(("report", "parameters", "--grid"), "--grid", ""),
     BadCommand(("verify", "nothing", "--reference", "{tmp}"), "no run of virtual time there", "make reference"),
-    BadCommand(("verify", "--sample", "0"), "--sample", ""),
+    BadCommand(("verify", "--sample", "0"), "--sample 0: it is at least 1", "limit"),
     BadCommand(("verify", "x", "--sample", "1"), "cells and --sample", ""),
     # --- places
     BadCommand(_plan("--store", "{file}"), "not a folder", "folder of results"),

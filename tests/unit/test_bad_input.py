@@ -147,6 +147,7 @@ def said(command: Any, nothing_starts: None, places: dict[str, str], capsys: pyt
             # Typer's own words, in a frame.
             output = capsys.readouterr()
             assert end.code == 2, output
+            assert not [words for words in RAW if words in output.err], output.err
             return output.err, output.err
         raise AssertionError(f"accepted: {words}")
 
