@@ -60,6 +60,24 @@ class RunsWait:
 
 
 @dataclass(frozen=True)
+class RunsHeld:
+    """No run can start before another harness on this store has made one."""
+
+    cell: Cell
+    repetition: int
+    process: int
+    """Number of its process; 0 where that is not known."""
+
+
+@dataclass(frozen=True)
+class RunTakenOver:
+    """A run was made by another harness meanwhile, and is not made again."""
+
+    cell: Cell
+    repetition: int
+
+
+@dataclass(frozen=True)
 class RunStarted:
     """A run begins."""
 
@@ -100,6 +118,7 @@ class Warned:
 
 
 Event = (
-    PlanMade | ImageStarted | BuildStarted | BuildEnded | RunsWait | RunStarted | PhaseStarted | RunFinished | Warned
+    PlanMade | ImageStarted | BuildStarted | BuildEnded | RunsWait | RunsHeld | RunTakenOver | RunStarted
+    | PhaseStarted | RunFinished | Warned
 )  # fmt: skip
 Listener = Callable[[Event], None]

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, FiniteFloat
 
 from harness.errors import UnfitError, did_you_mean
 from harness.text import shown
@@ -39,7 +39,7 @@ def _word(value: object) -> object:
 Word = Annotated[str, BeforeValidator(_word, json_schema_input_type=str | bool)]
 WrittenValue = Annotated[ParameterValue, BeforeValidator(_word, json_schema_input_type=ParameterValue | bool)]
 WrittenNumber = Annotated[
-    ParameterValue | float, BeforeValidator(_word, json_schema_input_type=ParameterValue | float | bool)
+    ParameterValue | FiniteFloat, BeforeValidator(_word, json_schema_input_type=ParameterValue | float | bool)
 ]
 
 

@@ -25,8 +25,10 @@ from harness.events import (
     PhaseStarted,
     PlanMade,
     RunFinished,
+    RunsHeld,
     RunStarted,
     RunsWait,
+    RunTakenOver,
     Warned,
 )
 from harness.outcome import Cell
@@ -150,6 +152,8 @@ class Talk:
                 what = f"waiting for the image {event.name}"
                 self._now(what, 0)
                 self._say(f"{what} (about {span(event.seconds)} left)")
+            case RunsHeld() | RunTakenOver():
+                self._elsewhere(event)
             case RunStarted():
                 what = f"[{event.number}/{event.of}] {_name(event.cell, event.repetition)}"
                 self._runs[event.cell.key, event.repetition] = _Running(what, event.seconds, time.monotonic())
@@ -164,6 +168,17 @@ class Talk:
                 self._finished(event)
             case Warned():
                 self._say(f"warning: {event.text}", style="yellow")
+
+    def _elsewhere(self, event: RunsHeld | RunTakenOver) -> None:
+        name = _name(event.cell, event.repetition)
+        if isinstance(event, RunTakenOver):
+            self._now("", 0)
+            self._say(f"{name} was made by another harness meanwhile")
+            return
+        who = f" (process {event.process})" if event.process else ""
+        what = f"waiting for another harness{who}, which makes {name}"
+        self._now(what, 0)
+        self._say(what)
 
     def _built(self, event: BuildEnded) -> None:
         self._builds.pop(event.name, None)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 
+from harness import claims
 from harness.app.attempts import Attempts
 from harness.app.engines import docker_versions, engine_of, remove_orphans
 from harness.app.ground import CheckoutGround
@@ -37,12 +38,15 @@ from harness.store import Store, StoreReader
 class App:
     """One repository checkout, its images and its store."""
 
-    def __init__(self, places: Places, manifests: Sequence[Path] = ()) -> None:
+    def __init__(
+        self, places: Places, manifests: Sequence[Path] = (), warn: Callable[[str], object] = lambda text: None
+    ) -> None:
+        """`warn` is told of stored runs that cannot be read."""
         self.places = places
         self.catalogue = Catalogue(places.root, tuple(manifests), mistakes)
-        self.store = Store(places.store)
+        self.store = Store(places.store, warn)
         columnar = is_columnar(places.store)
-        self.stored: StoreReader = Columns(places.store) if columnar else self.store
+        self.stored: StoreReader = Columns(places.store, warn) if columnar else self.store
         """What is read: the store, or the columns where that is what its folder holds."""
         self.results = StoredResults(self.stored, None if columnar else self.store)
         self.images = Images(places.root / "images", places.state)
@@ -112,17 +116,22 @@ class App:
         engine: EngineName = "virtual" if any(cell.engine == "virtual" for cell in matrix) else "compose"
         real_time = engine == "compose"
         removed = [*remove_orphans(self.places.cache, required=real_time), *self.store.remove_orphans()]
+        claims.sweep(self.store.root)
         if removed:
             listen(Warned(f"removed what an ended harness had left: {', '.join(removed)}"))
         provenance = self.provenance(docker_versions(required=real_time))
         series = Repetitions(matrix, repetitions, self.results.of, lambda text: listen(Warned(text)))
+        # Before it is looked at what is done, so that nothing comes in between.
+        stamps = {
+            (one.cell.key, one.repetition): self.store.stamp(one.cell.key, one.repetition) for one in series.possible()
+        }
         done = set() if options.fresh else elsewhere | self.results.done(series.possible(), options.retry)
         todo = series.first(done)
         attempts = Attempts(
             engine_of(engine, self.places.cache, options), self.store, self.results, options,
             Patience(options.patience), provenance, listen,
         )  # fmt: skip
-        ground = CheckoutGround(self.images, self.inventory, self.contents, attempts)
+        ground = CheckoutGround(self.images, self.inventory, self.contents, attempts, stamps)
         campaign = Campaign(todo, options.jobs, ground, listen, series.further)
         more = isinstance(repetitions, UntilDecided)
         listen(PlanMade(len(todo), series.stored(), len(matrix), campaign.seconds(), more))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
 
-from harness.errors import HarnessError
+from harness.errors import AbsentError, HarnessError
 
 
 def _plain(**options: Any) -> Console:
@@ -32,9 +34,25 @@ def print_json(content: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
+@contextmanager
+def json_all_the_same(asked: bool, nothing: Callable[[], dict[str, Any]]) -> Iterator[None]:
+    """Where there is nothing to answer from, who asked for JSON gets it, with nothing in it, beside the exit code."""
+    try:
+        yield
+    except AbsentError:
+        if asked:
+            print_json(nothing())
+        raise
+
+
 def print_text(text: str) -> None:
     """Print text on stdout as it is, and end its last line."""
     sys.stdout.write(text if text.endswith("\n") else text + "\n")
+
+
+def caution(text: str) -> None:
+    """Say what to check before trusting what is printed."""
+    console().print(f"warning: {text}", style="yellow", soft_wrap=True, markup=False)
 
 
 def complain(error: HarnessError) -> None:

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.cli.consoles import caution
 from harness.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def open_app(store: Path | None = None, manifests: list[Path] | None = None) -> 
     cache = Path(os.environ.get("HARNESS_CACHE") or ROOT / ".cache")
     if store is not None and store.exists() and not store.is_dir():
         raise InputError(f"--store {store}: not a folder", "name a folder of results, or one that is to be made")
-    return App(Places(ROOT, store or ROOT / "results", state, cache, host_cpu()), manifests or [])
+    return App(Places(ROOT, store or ROOT / "results", state, cache, host_cpu()), manifests or [], caution)
 
 
 def cores() -> int:

@@ -43,7 +43,7 @@ def plot(
     if Format.PNG in kinds and not has_letters():
         talk.print("warning: this machine has no font, so PNGs have no words (Debian: fonts-dejavu-core)")
     target = out or app.places.store / "figures"
-    count, bare = 0, list[str]()
+    bare: list[str] = []
     for drawing in drawings:
         run = drawing.run.run
         wrote = write(
@@ -51,11 +51,8 @@ def plot(
         )
         for file in wrote:
             print_text(str(file))
-        count += 1
         if drawing.run.series is None:
             bare.append(run.name)
     if bare:
         what = f"{counted(len(bare), 'run')} (such as {bare[0]})"
         talk.print(f"{what}: no series are stored, so that only means could be drawn, if any", soft_wrap=True)
-    if not count:
-        talk.print("no stored runs match")

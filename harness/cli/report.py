@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.consoles import paper, print_json, print_text
+from harness.cli.consoles import json_all_the_same, paper, print_json, print_text
 from harness.cli.environment import ROOT, open_app
 from harness.cli.options import AsJson, AsMarkdown, Clients, Every, Servers, StoredScenarios, StoreFolder
 from harness.cli.subcommands import WithSubcommands
@@ -43,7 +43,8 @@ def report(
     from harness.reports import json_report, table
     from harness.reports import markdown as markdown_report
 
-    results = stored_cells(open_app(store), scenarios, clients, servers, every=every, instead=_tables())
+    with json_all_the_same(as_json, lambda: json_report.report([])):
+        results = stored_cells(open_app(store), scenarios, clients, servers, every=every, instead=_tables())
     if as_json:
         print_json(json_report.report(results))
     elif markdown:
@@ -67,7 +68,8 @@ def metrics(
     """Print the metrics of flows, bottleneck and network of stored runs with several flows."""
     from harness.reports import flow_metrics
 
-    results = stored_cells(open_app(store), scenarios, clients, servers, every=every)
+    with json_all_the_same(as_json, lambda: flow_metrics.report([])):
+        results = stored_cells(open_app(store), scenarios, clients, servers, every=every)
     if as_json:
         print_json(flow_metrics.report(results))
     elif markdown:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, get_args
 from harness.cli.consoles import console
 from harness.cli.environment import cores
 from harness.cli.options import EngineChoice, KernelChoice
-from harness.errors import InputError, did_you_mean
+from harness.errors import AbsentError, InputError, did_you_mean
 from harness.text import shown
 
 if TYPE_CHECKING:
@@ -149,10 +149,13 @@ def stored_cells(
     every: bool = False,
     instead: Iterable[str] = (),
 ) -> list[CellResult]:
-    """The stored cells of these scenarios and implementations.
+    """The stored cells of these scenarios and implementations, one at least. AbsentError where there is none.
 
     `every`: also those that newer ones replace. `instead`: words that may stand where a scenario does, for the hint.
     """
+    root, other = app.places.store, "'harness run' makes runs; --store names another folder"
+    if not root.is_dir():
+        raise AbsentError(f"{root}: no such folder, so there are no stored runs", other)
     names = {scenario.name for scenario in app.catalogue.find_scenarios(scenarios, instead)} if scenarios else None
 
     def wanted(cell: Cell) -> bool:
@@ -165,6 +168,11 @@ def stored_cells(
     found = app.results.find(wanted, every=every)
     _require_known(app, "--clients", clients, {result.cell.client.name for result in found})
     _require_known(app, "--servers", servers, {result.cell.server.name for result in found})
+    if not found:
+        known = sorted({result.cell.scenario.name for result in app.results.find(lambda cell: True)})
+        if not known:
+            raise AbsentError(f"{root} holds no runs", other)
+        raise AbsentError("no stored runs match", f"{root} has runs of {', '.join(known)}")
     return found
 
 

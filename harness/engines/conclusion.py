@@ -9,6 +9,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from simulator.lifecycle import Stage
+
 from harness.engines.served import same_content
 from harness.lab import Host, LabFlow
 from harness.outcome import Outcome, Transfer
@@ -36,10 +38,14 @@ def of_exit(host: Host, flow: LabFlow, exit_code: int) -> Outcome | None:
     return Outcome(status="crashed", role=host.role, exit_code=exit_code, reason=reason, detail=detail)
 
 
-def of_timeout(host: Host, seconds: float) -> Outcome:
-    """The time a transfer may take is over."""
-    detail = f"the transfer did not end within {seconds:g} s"
-    return Outcome(status="timed_out", role=host.role, reason="timed_out", detail=detail)
+def of_timeout(host: Host, seconds: float, stage: Stage) -> Outcome:
+    """The time a transfer may take is over. `stage`: how far it came."""
+    details = {
+        "silent": f"{host.name} sent nothing, and its time of {seconds:g} s is over",
+        "transferring": f"the transfer did not end within {seconds:g} s",
+        "leaving": f"the whole file was there within {seconds:g} s, but {host.name} did not end",
+    }
+    return Outcome(status="timed_out", role=host.role, reason="timed_out", detail=details[stage])
 
 
 def of_logs(host: Host) -> Outcome:

@@ -20,12 +20,12 @@ from typing import Any
 from harness.engines import EngineResult, Progress, conclusion
 from harness.engines.certificates import VIRTUAL_START, virtual_certificates
 from harness.engines.docker import tail
-from harness.engines.folder import CLIENT_START, cpu_of, diary, file_digest, kernel_of, prepare_folder, random_bytes
+from harness.engines.folder import cpu_of, diary, file_digest, kernel_of, prepare_folder, random_bytes
 from harness.engines.guest import LAB, STALL, Guest, GuestEnd, remove_orphans, seen
 from harness.engines.rootfs import RootFileSystems, RootFs
 from harness.engines.served import serve
 from harness.errors import EngineError
-from harness.lab import Host, Lab
+from harness.lab import CLIENT_END, Host, Lab
 from harness.outcome import EngineName, Outcome, Transfer
 from harness.path.arithmetic import FRAME
 
@@ -203,7 +203,7 @@ def world_document(lab: Lab, images: dict[str, RootFs], log_limit: int) -> dict[
     return {
         "schema": 1,
         "folders": {name: seen(name) for name in ("www", "certs")},
-        "client_start": CLIENT_START,
+        "client_end": CLIENT_END,
         "log_limit": log_limit,
         "sample_ns": sample_ns(lab),
         "mtu": lab.mtu,
@@ -240,7 +240,9 @@ def _host(lab: Lab, host: Host, image: RootFs, roots: Mapping[str, str]) -> dict
         "repeat_after": flow.repeat_after if host.role == "client" else None,
         "cut_after": flow.stop if flow.cut_off and host.role == "client" else None,
         "time_limit": lab.time_limit(flow),
+        "patience": lab.patience(flow),
         "file": flow.file,
+        "size": flow.size,
     }
 
 
@@ -278,7 +280,7 @@ def outcome_of(lab: Lab, events: list[dict[str, Any]], simulator: list[dict[str,
         if event["event"] == "ended":
             outcome = conclusion.of_exit(host, lab.flows[host.flow], event["exit_code"])
         elif event["event"] == "timed_out":
-            outcome = conclusion.of_timeout(host, lab.time_limit(lab.flows[host.flow]))
+            outcome = conclusion.of_timeout(host, lab.time_limit(lab.flows[host.flow]), event["stage"])
         elif event["event"] == "overflowed":
             outcome = conclusion.of_logs(host)
         elif event["event"] == "unable":

@@ -122,7 +122,7 @@ def _who(one: Comparison) -> str:
 def _interval(span: Interval | None) -> str:
     if span is not None and math.isinf(span.low) and math.isinf(span.high):
         return "never"
-    return interval_text(span).replace("inf", "never")
+    return interval_text(span)
 
 
 def _difference(value: float | None) -> str:

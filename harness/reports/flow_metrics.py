@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -83,7 +84,9 @@ def _phases(result: CellResult, labels: tuple[str, ...]) -> MetricTable:
 
 
 def number(value: float) -> str:
-    """A number with three significant digits at least."""
+    """A number with three significant digits at least; 'never' for a time that was over before."""
+    if math.isinf(value):
+        return "never"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
@@ -117,8 +120,8 @@ def absences(result: CellResult) -> list[str]:
 
 def heading(result: CellResult) -> str:
     """What a cell's tables are of."""
-    count = result.outcomes.get("completed", 0)
-    runs = counted(count, "run")
+    count, made = result.outcomes.get("completed", 0), len(result.runs)
+    runs = counted(count, "run") if count == made else f"{count} of {counted(made, 'run')} completed"
     asked = "".join(f", {name} {value}" for name, value in result.cell.parameters.items())
     return f"{result.cell.scenario.title} (`{result.cell.scenario.name}`, engine {result.cell.engine}{asked}; {runs})"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from rich.console import Console
@@ -22,7 +23,7 @@ METRIC = MetricName("completion", 0, "first")
 def _entry(result: CellResult) -> str:
     """Median seconds to the last byte, else the reason code of the verdict."""
     span = result.interval(*METRIC)
-    if span is not None and "completed" in result.outcomes:
+    if span is not None and "completed" in result.outcomes and math.isfinite(span.median):
         return f"{span.median:.2f}"
     return result.verdict.reason
 

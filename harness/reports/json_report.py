@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -32,6 +33,11 @@ def _link(result: CellResult) -> dict[str, Any]:
     return content
 
 
+def _number(value: float) -> float | str:
+    """A number as JSON has it; "Infinity" for a time that was never reached, as in stored runs."""
+    return value if math.isfinite(value) else "Infinity"
+
+
 def _cell(result: CellResult) -> dict[str, Any]:
     measurements: dict[str, Any] = {}
     for name, values in result.written.items():
@@ -42,9 +48,8 @@ def _cell(result: CellResult) -> dict[str, Any]:
             "direction": values[0].direction,
             "vantage": values[0].vantage,
             "values": [item.value for item in values],
-            "median": span.median,
-            "low": span.low,
-            "high": span.high,
+            "timed_out": len(result.unreached(values[0].named)),
+            **{part: _number(getattr(span, part)) for part in ("median", "low", "high")},
             "coverage": span.coverage,
         }
     last = result.last
@@ -60,6 +65,7 @@ def _cell(result: CellResult) -> dict[str, Any]:
         "observed": [one.model_dump(mode="json") for one in last[1].observed] if last and last[1] else [],
         "repetitions": len(result.runs),
         "outcomes": result.outcomes,
+        "shortfall": result.shortfall,
         "verdict": result.verdict.status,
         "reason": result.verdict.reason,
         "sentence": result.verdict.sentence,

@@ -43,13 +43,14 @@ def scenario_markdown(results: Sequence[CellResult]) -> str:
         symbol, _ = SYMBOLS[result.verdict.status]
         seed = seed_of(result.cell)
         goodput = result.interval("goodput", 0, "first")
+        done = str(result.outcomes.get("completed", 0))
         lines.append(
             line(
                 [
                     *asked_and_seen(result, parameters),
                     marked_old(f"{result.cell.client.name} → {result.cell.server.name}", result),
                     f"{symbol} {result.verdict.status}",
-                    str(result.outcomes.get("completed", 0)),
+                    done if done == str(len(result.runs)) else f"{done}/{len(result.runs)}",
                     *(marked(interval_text(result.interval(*name)), name, seed) for name, _ in made),
                     "–" if goodput is None else f"{goodput.median:.1f}",
                 ]
@@ -58,7 +59,8 @@ def scenario_markdown(results: Sequence[CellResult]) -> str:
     for name, texts in reference_lines([result.cell for result in results], [name for name, _ in made]):
         blank = [""] * len(parameters.varied)
         lines.append(line([*blank, f"*{name}*", "", "", *(text.removeprefix("≤ ") for text in texts), ""]))
-    for text in (*footnotes(results), note(results)):
+    short = [f"{result.name}: {result.shortfall}." for result in results if "timed_out" in result.outcomes]
+    for text in (*short, *footnotes(results), note(results)):
         lines += ["", text] if text else []
     return "\n".join(lines) + "\n"
 

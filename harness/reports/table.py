@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from rich.console import Console, Group, RenderableType
@@ -41,12 +42,13 @@ def verdict_text(status: str) -> Text:
 
 
 def interval_text(span: Interval | None) -> str:
-    """Median and, with more than one value, the interval: '19.31 [19.28, 19.40]'."""
+    """Median and, with more than one value, the interval: '19.31 [19.28, 19.40]'. What timed out before is 'never'."""
     if span is None:
         return "–"
-    if span.n == 1:
-        return f"{span.median:.2f}"
-    return f"{span.median:.2f} [{span.low:.2f}, {span.high:.2f}]"
+    median, low, high = (
+        f"{value:.2f}" if math.isfinite(value) else "never" for value in (span.median, span.low, span.high)
+    )
+    return median if span.n == 1 else f"{median} [{low}, {high}]"
 
 
 def columns(scenario: Scenario) -> list[tuple[MetricName, str]]:
@@ -218,6 +220,8 @@ def _notes(results: Sequence[CellResult]) -> list[RenderableType]:
         lines.append(Text(f"  {said} (--repeat auto goes on until intervals decide)"))
     for result in results:
         who = result.name
+        if result.shortfall and result.verdict.status not in ("unsupported", "error"):
+            lines.append(Text(f"  {who}: {result.shortfall}"))
         if result.verdict.status not in ("pass", "fail"):
             lines.append(Text(f"  {who}: {result.verdict.sentence}"))
             last = result.last

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import heapq
+import ipaddress
 import json
 import os
 import signal
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,11 +25,10 @@ from simulator.conductor import Endpoint
 
 from harness.engines import conductor
 from harness.engines.conductor import flows
-from harness.engines.folder import CLIENT_START
 from harness.engines.project import Death
 from harness.engines.sampler import Sampler
 from harness.engines.virtual import outcome_of, transfers_of
-from harness.lab import Lab, build_lab
+from harness.lab import CLIENT_END, CLIENT_START, Lab, build_lab
 from harness.outcome import Outcome, Transfer
 from tests.examples import cell, scenario
 
@@ -49,6 +50,10 @@ class Case:
     blamed: str = ""
 
     def lab(self) -> Lab:
+        return self._lab
+
+    @cached_property
+    def _lab(self) -> Lab:
         return build_lab(cell(scenario(flows=self.flows, objectives=[], timeout="5 s")), 0)
 
 
@@ -95,6 +100,8 @@ class Stage:
     """Seconds until the daemon says that a container ended."""
     holds: int = 0
     """How often a held client is asked in vain."""
+    opens: list[tuple[float, str]] = field(default_factory=list)
+    """(when, client) of datagrams of their handshakes."""
     begun: dict[tuple[str, int], float] = field(default_factory=dict)
     told: list[tuple[float, str]] = field(default_factory=list)
     _deaths: list[tuple[float, str, int]] = field(default_factory=list)
@@ -117,6 +124,9 @@ class Stage:
         if (host, index) in self.case.does:
             self._run(host, index, self.now, self.case.does[host, index][0])
 
+    def address(self, client: str) -> str:
+        return str(ipaddress.ip_address(self.case.lab().host(client).ipv6))
+
     def monotonic(self) -> float:
         return self.now
 
@@ -133,7 +143,13 @@ class Stage:
             death = Death(host, code, EPOCH_NS + round(at * 1e9))
         self.now = until
         if self.now >= READY:
-            (self.folder / "sim" / "events.jsonl").write_text('{"event": "ready"}\n')
+            opened = [
+                {"event": "opened", "t": EPOCH_NS / 1e9 + at, "address": self.address(client)}
+                for at, client in self.opens
+                if at <= self.now
+            ]
+            events = [{"event": "ready"}, *opened]
+            (self.folder / "sim" / "events.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in events))
         return death
 
     def release(self, service: str) -> bool:
@@ -186,14 +202,40 @@ def test_a_stop_is_kept_and_told_to_both(tmp_path: Path) -> None:
     ready = phases[0][0]
     assert [name for _, name in stage.told] == ["client0", "server0"]
     assert [at for at, _ in stage.told] == [pytest.approx(ready + 4, abs=0.002)] * 2
-    assert conducted.transfers[0].ended_ns == stage.told[0][0] * 1e9 + EPOCH_NS
+    assert conducted.transfers[0].ended_ns - EPOCH_NS == pytest.approx(stage.told[0][0] * 1e9, abs=1e3)
 
 
 def test_time_is_over_when_it_is(tmp_path: Path) -> None:
     stage = Stage(CASES["time is over for two at once"], tmp_path)
     outcome, _, phases = _in_real_time(stage)
-    assert outcome.detail == "the transfer did not end within 5 s"
+    assert outcome.detail == "client0 sent nothing, and its time of 5 s is over"
     assert stage.now - phases[0][0] == pytest.approx(CLIENT_START + 5, abs=0.002)
+
+
+def test_time_counts_from_the_first_datagram_of_each_transfer(tmp_path: Path) -> None:
+    stage = Stage(CASES["a repeat is not done in time"], tmp_path, opens=[(READY + 0.4, "client0"), (4.5, "client0")])
+    outcome, _, _ = _in_real_time(stage)
+    assert outcome.detail == "the transfer did not end within 5 s"
+    assert stage.now == pytest.approx(4.5 + 5, abs=0.002)
+
+
+def test_who_has_the_whole_file_may_close_its_connection(tmp_path: Path) -> None:
+    case = Case([QUIC], {("client0", 0): (12, 0)}, "completed", [(0, 0, 0, False)])
+    stage = Stage(case, tmp_path, opens=[(READY, "client0")])
+    file = tmp_path / "flow0" / "downloads" / case.lab().flows[0].file
+    file.parent.mkdir(parents=True)
+    file.write_bytes(bytes(1_000_000))
+    assert _in_real_time(stage)[0].status == "completed"
+    (tmp_path / "other").mkdir()
+    stage = Stage(replace(case, does={}), tmp_path / "other", opens=[(READY, "client0")])
+    file = tmp_path / "other/flow0/downloads" / file.name
+    file.parent.mkdir(parents=True)
+    file.write_bytes(bytes(1_000_000))
+    outcome, _, _ = _in_real_time(stage)
+    assert (outcome.status, outcome.detail) == (
+        "timed_out", "the whole file was there within 5 s, but client0 did not end",
+    )  # fmt: skip
+    assert stage.now == pytest.approx(READY + 5 + CLIENT_END, abs=0.002)
 
 
 def test_phases_of_a_repeat(tmp_path: Path) -> None:
@@ -312,6 +354,7 @@ def test_cases_with_processes(name: str, tmp_path: Path, monkeypatch: pytest.Mon
             stop=None if flow.stop is None else flow.stop * UNIT,
             repeat_after=None if flow.repeat_after is None else flow.repeat_after * UNIT,
             time_limit=flow.time_limit * UNIT,
+            patience=flow.patience * UNIT,
         )
         for flow in flows(lab)
     ]
@@ -319,7 +362,7 @@ def test_cases_with_processes(name: str, tmp_path: Path, monkeypatch: pytest.Mon
     reader, writer = os.pipe()
     with _signals():
         conducted = inside.Conductor(made, times, tmp_path, 1 << 30, 10**7, phases.append)
-        timer = threading.Timer(READY * UNIT, lambda: os.write(writer, b"."))
+        timer = threading.Timer(READY * UNIT, lambda: os.write(writer, b"ready\n"))
         timer.start()
         try:
             conducted.run(-1, reader)

@@ -40,7 +40,7 @@ def _attempts(app: App, options: Options, patience: Patience, listen: Listener) 
 
 def _ground(app: App) -> CheckoutGround:
     return CheckoutGround(
-        app.images, app.inventory, app.contents, _attempts(app, Options(), Patience(0), lambda event: None)
+        app.images, app.inventory, app.contents, _attempts(app, Options(), Patience(0), lambda event: None), {}
     )
 
 

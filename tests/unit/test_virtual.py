@@ -65,13 +65,13 @@ def test_both_engines_give_clients_the_same_times() -> None:
     made = build_lab(cell(one), 0)
     made = made.model_copy(update={"flows": (*made.flows[:2], made.flows[2].model_copy(update={"kind": "tcp"}))})
     world = world_document(made, images(made), 1000)
-    given = flows(world["hosts"], world["client_start"])
+    given = flows(world["hosts"], world["client_end"])
     assert given == conductor.flows(made)
-    assert [(flow.start, flow.stop, flow.repeat_after, flow.time_limit) for flow in given] == [
-        (0, None, 5, 5 + 120),
-        (0, 3, None, 5 + 3 + 10),
+    assert [(flow.start, flow.stop, flow.repeat_after, flow.time_limit, flow.patience) for flow in given] == [
+        (0, None, 5, 120, 5),
+        (0, 3, None, 3 + 10, 5),
         # A generator ends by itself; it has a while for the last of its data.
-        (1, None, None, 5 + 3 + 10),
+        (1, None, None, 3 + 10, 5),
     ]
 
 
@@ -91,7 +91,7 @@ def test_an_endpoint_that_is_not_root_writes_to_memory_that_is_there() -> None:
         ([event("ended", "client1", exit_code=7)], [], "crashed", "exit_7", "client1"),
         ([event("ended", "server0", exit_code=0)], [], "crashed", "exit_0", "server0"),
         ([event("ended", "client0", exit_code=127)], [], "unsupported", "exit_127", "client0"),
-        ([event("timed_out", "client0")], [], "timed_out", "timed_out", "client0"),
+        ([event("timed_out", "client0", stage="transferring")], [], "timed_out", "timed_out", "client0"),
         ([event("overflowed", "server1")], [], "log_overflow", "log_overflow", "server1"),
         ([event("unable", "client0", message="is not in the image")], [], "infrastructure", "unable", "client0"),
         ([], [{"event": "failed", "reason": "NotReadyError", "message": "no answer"}], "crashed", "no_answer", "server0"),
