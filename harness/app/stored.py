@@ -68,7 +68,7 @@ class StoredResults:
         if self._own is None or (stored is not None and stored.version >= VERSION) or not (folder / "sim").is_dir():
             return stored
         measured, series = measure_with_series(folder, run)
-        with suppress(EngineError):
+        with suppress(EngineError, OSError):
             # A store that cannot be written is read all the same.
             self._own.write_measured(folder, measured, series)
         return measured
