@@ -38,8 +38,9 @@ def plot(
     app, talk = open_app(store), console()
     chosen = [one_of("--only", name, plots()) for name in only.split(",") if name]
     kinds = [Format(one_of("--formats", name, list(Format))) for name in formats.split(",") if name]
+    section = span("--detail", detail)
     results = stored_cells(app, scenarios, clients, servers, every=bool(runs))
-    drawings = find_drawings(app.stored, results, app.results.find, runs or [], span("--detail", detail))
+    drawings = find_drawings(app.stored, results, app.results.find, runs or [], section)
     if Format.PNG in kinds and not has_letters():
         talk.print("warning: this machine has no font, so PNGs have no words (Debian: fonts-dejavu-core)")
     target = out or app.places.store / "figures"
