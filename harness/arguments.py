@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 
 from harness.model import Implementation, Protocol
 from harness.outcome import Cell
-from harness.parameters import PARAMETERS, ROLES, ParameterValue, Role, Setting, other, parse_parameter_name
+from harness.parameters import PARAMETERS, ROLES, ParameterValue, Role, other, parse_parameter_name
 from harness.path import bdp_bytes, queue_bytes
+from harness.setting import Setting
 from harness.units import Size
 
 #: TESTCASE of the endpoint contract by protocol; the generator's is none of the contract's.

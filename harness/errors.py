@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class HarnessError(Exception):
@@ -38,15 +40,41 @@ class AbsentError(HarnessError):
     exit_code = 5
 
 
+class UnfitError(ValueError):
+    """A value that does not fit where a person wrote it: why, and a hint what would."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def disk_error(error: OSError, place: Path) -> EngineError:
+    """The error for a disk that does not take what is written; `place`: where, if the system does not say."""
+    where = error.filename or place
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return EngineError(f"the disk is full: {where}", "free space (results/, 'docker system df') and run again")
+    if error.errno == errno.EROFS:
+        return EngineError(f"{where}: {error.strerror}", "mount it to be written to, or name another folder")
+    denied = error.errno in (errno.EACCES, errno.EPERM)
+    hint = "check the folder's permissions" if denied else "is this the place you meant?"
+    return EngineError(f"{where}: {error.strerror or error}", hint)
+
+
 def reason(error: BaseException) -> str:
     """What went wrong, for a sentence: an error's own words where they are for people, else its type too."""
     return error.message if isinstance(error, HarnessError) else f"{type(error).__name__}: {error}"
 
 
+#: Names that a hint has room for.
+_MOST_NAMES = 12
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A hint for a name nobody knows: the nearest known ones, else all of them."""
-    names = sorted(set(known))
+    names = sorted(set(known) - {""})
     near = difflib.get_close_matches(word, names, n=3, cutoff=0.6)
     if near:
         return "did you mean " + " or ".join(f"'{name}'" for name in near) + "?"
+    if len(names) > _MOST_NAMES:
+        return f"known: {', '.join(names[:_MOST_NAMES])} … ({len(names)} in all)"
     return "known: " + ", ".join(names) if names else "none is known"

@@ -13,11 +13,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.arguments import UnsupportedError
+from harness.errors import InputError
 from harness.lab import build_lab
 from harness.model import Implementation, Scenario
 from harness.outcome import Cell, Contestant, EngineName, Image, SimKernel
 from harness.parameters import ROLES, ParameterValue, Role
 from harness.sweep import Combine, Point, points
+
+#: Runs of one command: what more than that many are is a slip, or a month's work.
+MOST_RUNS = 100_000
 
 
 @dataclass(frozen=True)
@@ -109,11 +113,19 @@ def keyed(cell: Cell) -> Cell:
 
 def points_of(request: Request) -> list[Point]:
     """The points of all scenarios' sweeps. Raises InputError."""
-    return [
-        point
-        for scenario in request.scenarios
-        for point in points(scenario, request.parameters, request.vary, request.combine)
-    ]
+    found, runs = [], 0
+    for scenario in request.scenarios:
+        swept = points(scenario, request.parameters, request.vary, request.combine)
+        asked = request.repetitions or scenario.repetitions
+        times = asked.most if isinstance(asked, UntilDecided) else asked
+        runs += len(swept) * len(request.clients) * len(request.servers) * times
+        found += swept
+    if runs > MOST_RUNS:
+        raise InputError(
+            f"{runs} runs are asked for, and {MOST_RUNS} are the most at once",
+            "name fewer scenarios, clients or servers, vary less, or repeat less often",
+        )
+    return found
 
 
 def named(swept: Iterable[Point]) -> list[str]:

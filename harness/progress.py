@@ -14,7 +14,6 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console
-from rich.markup import escape
 from rich.status import Status
 from rich.text import Text
 
@@ -111,7 +110,7 @@ class Talk:
             if not signs or (self._status is None and time.monotonic() - self._said < SILENCE):
                 continue
             if self._status:
-                self._status.update(escape("\n  ".join(signs)))
+                self._status.update(Text("\n  ".join(signs)))
             else:
                 for sign in signs:
                     self._say(f"… {sign}")

@@ -16,13 +16,14 @@ from harness.arguments import UnsupportedError
 from harness.engines import Engine, Progress
 from harness.engines.contents import Contents
 from harness.engines.folder import file_digest
+from harness.errors import disk_error
 from harness.estimate import transferred_bytes
 from harness.lab import build_lab
 from harness.metrics import measure_with_series
 from harness.outcome import Cell, MeasuredRun, Outcome, Run
 from harness.plan import PlannedRun
 from harness.provenance import Provenance
-from harness.store import Store, disk_error
+from harness.store import Store
 from harness.traces import pcap
 from harness.traces.trail import trail
 

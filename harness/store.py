@@ -13,7 +13,6 @@ leaves no half-written one among them.
 
 from __future__ import annotations
 
-import errno
 import itertools
 import json
 import os
@@ -32,16 +31,10 @@ from harness import former
 from harness.engines.contents import Contents
 from harness.engines.owner import lives, owner
 from harness.errors import EngineError, ResultError
+from harness.errors import disk_error as disk_error
 from harness.outcome import MeasuredRun, Run
 
 RUN, MEASURED, SERIES = "run.json", "measured.json", "series.parquet"
-
-
-def disk_error(error: OSError, place: Path) -> EngineError:
-    """The error for a disk that does not take what is written."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return EngineError(f"the disk is full: {place}", "free space (results/, 'docker system df') and run again")
-    return EngineError(f"{place}: {error.strerror or error}", "check the folder's permissions")
 
 
 def _unused(folder: Path, repetition: int) -> Path:
@@ -277,15 +270,21 @@ class Store:
         return target
 
     def write_measured(self, folder: Path, measured: MeasuredRun | None, series: pl.DataFrame | None = None) -> None:
-        """Write what was measured beside its run; its series first, so that whoever sees the figures has them too."""
-        if series is not None:
-            unfinished = folder / f"{SERIES}.new"
-            series.write_parquet(unfinished, compression="zstd")
-            unfinished.replace(folder / SERIES)
-        if measured is not None:
-            unfinished = folder / f"{MEASURED}.new"
-            unfinished.write_text(measured.model_dump_json(by_alias=True, indent=1))
-            unfinished.replace(folder / MEASURED)
+        """Write what was measured beside its run; its series first, so that whoever sees the figures has them too.
+
+        EngineError when the disk refuses.
+        """
+        try:
+            if series is not None:
+                unfinished = folder / f"{SERIES}.new"
+                series.write_parquet(unfinished, compression="zstd")
+                unfinished.replace(folder / SERIES)
+            if measured is not None:
+                unfinished = folder / f"{MEASURED}.new"
+                unfinished.write_text(measured.model_dump_json(by_alias=True, indent=1))
+                unfinished.replace(folder / MEASURED)
+        except OSError as error:
+            raise disk_error(error, folder) from error
 
     def keep_contents(self, contents: Iterable[Contents]) -> None:
         """Write what is in images, each once, for the runs that name it by its digest."""

@@ -10,6 +10,7 @@ be one flow's own: who plays it (`flow1.server`), a parameter (`flow1.server.con
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,14 +19,32 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from harness.errors import InputError, did_you_mean
-from harness.model import Flow, Path, Scenario
-from harness.parameters import PARAMETERS, ROLES, ParameterValue, canonical_value
+from harness.mistakes import mistakes_in
+from harness.model import FORMS, Flow, Path, Scenario
+from harness.parameters import PARAMETERS, ROLES, ParameterValue
 from harness.path import inexpressible
+from harness.text import shown
 
 Combine = Literal["product", "zip"]
 DIRECTIONS = ("forward", "return", "down", "up")
 PROPERTIES = ("rate", "delay", "jitter", "loss", "queue", "burst")
-_FLOW = re.compile(r"flow(\d+)\.(.+)")
+_FLOW = re.compile(r"flow([0-9]{1,4})\.(.+)")
+#: Points of one scenario: what more than that many are is a slip.
+MOST_POINTS = 1000
+
+
+class SweepError(InputError):
+    """Something cannot be varied, or not over a value."""
+
+    def __init__(self, message: str, hint: str = "", dimension: str = "", value: object = None) -> None:
+        written = shown(value).strip("'")
+        super().__init__(f"{dimension} = {written}: {message}" if value is not None else message, hint)
+        self.reason = message
+        """Without the dimension and the value."""
+        self.dimension = dimension
+        """What cannot be varied; empty where it is all of it."""
+        self.value = value
+        """The value it cannot have; None where it is the name, or all values together."""
 
 
 @dataclass(frozen=True)
@@ -63,27 +82,38 @@ def points(
 ) -> list[Point]:
     """The points of a scenario's own sweep, of `vary`, and of what is `fixed` in all of them.
 
-    What is given here replaces what the scenario says under the same name. Raises InputError.
+    What is given here replaces what the scenario says under the same name. Raises SweepError.
     """
     asked = {**{name: list(values) for name, values in scenario.vary.items() if name not in fixed}, **vary}
     for name in vary:
         if name in fixed:
-            raise InputError(f"{name} is both set and varied", "leave one of the two out")
+            raise SweepError(f"{name} is both set and varied", "leave one of the two out", name)
     combine = combine or scenario.combine
     rows = _rows(scenario.name, asked, combine)
     bare = scenario.model_copy(update={"vary": {}, "combine": "product"})
-    return [_point(bare, {**fixed, **row}) for row in rows]
+    found: dict[tuple[object, ...], Point] = {}
+    for row in rows:
+        point = _point(bare, {**fixed, **row})
+        if found.setdefault(tuple(sorted(point.parameters.items())), point) is not point:
+            same = ", ".join(f"{dimension}={value}" for dimension, value in row.items())
+            raise SweepError(f"{scenario.name}: two points of the sweep are the same: {same}", "leave one of them out")
+    return list(found.values())
 
 
 def _rows(name: str, asked: Mapping[str, Sequence[object]], combine: Combine) -> list[dict[str, object]]:
     for dimension, values in asked.items():
         if not values:
-            raise InputError(f"{name}: nothing to vary {dimension} over", "give its values, separated by commas")
+            raise SweepError(
+                f"{name}: nothing to vary {dimension} over", "give its values, separated by commas", dimension
+            )
+    count = math.prod(map(len, asked.values())) if combine == "product" else max(map(len, asked.values()), default=0)
+    if count > MOST_POINTS:
+        raise SweepError(f"{name}: a sweep of {count} points, and {MOST_POINTS} are the most", "vary less at once")
     if combine == "product":
         return [dict(zip(asked, chosen, strict=True)) for chosen in itertools.product(*asked.values())]
     if len({len(values) for values in asked.values()}) > 1:
         counts = ", ".join(f"{dimension} has {len(values)}" for dimension, values in asked.items())
-        raise InputError(f"{name}: values can be paired only where each has as many: {counts}", "leave out zip")
+        raise SweepError(f"{name}: values can be paired only where each has as many: {counts}", "leave out zip")
     return [dict(zip(asked, chosen, strict=True)) for chosen in zip(*asked.values(), strict=True)] or [{}]
 
 
@@ -100,20 +130,28 @@ def _point(scenario: Scenario, row: Mapping[str, object]) -> Point:
             flows[index], parameters[name] = _flow(flows, index, match[2], name, value)
             continue
         for full in [f"{role}.{name}" for role in ROLES] if name in PARAMETERS else [name]:
-            try:
-                parameters[full] = canonical_value(full, value)
-            except ValueError as error:
-                hint = did_you_mean(name, dimensions()) if "not a parameter" in str(error) else ""
-                if "," in str(value):
-                    hint = f"several values are a sweep: --vary {name}={value}"
-                raise InputError(str(error), hint) from error
+            parameters[full] = _parameter(full, name, value)
     return Point(scenario.model_copy(update={"path": path, "flows": tuple(flows)}), parameters)
+
+
+def _parameter(full: str, name: str, value: object) -> ParameterValue:
+    """The canonical value of role.NAME, which `name` stands for."""
+    if full not in dimensions():
+        raise SweepError(f"'{full}' is not a parameter of an endpoint", did_you_mean(name, dimensions()), name)
+    parameter = PARAMETERS[full.partition(".")[2]]
+    try:
+        return parameter.canonical(value)
+    except ValueError as error:
+        several = f"several values are a sweep: --vary {name}={value}" if "," in str(value) else ""
+        raise SweepError(
+            f"{error} (it is {parameter.written})", several or getattr(error, "hint", ""), name, value
+        ) from error
 
 
 def _flow(flows: Sequence[Flow], index: int, prop: str, name: str, value: object) -> tuple[Flow, str]:
     """A flow with one property changed, and the value as it is written in results."""
     if index >= len(flows):
-        raise InputError(f"{name}: there are {len(flows)} flows", f"the last one is flow{len(flows) - 1}")
+        raise SweepError(f"{name}: there are {len(flows)} flows", f"the last one is flow{len(flows) - 1}", name)
     content: dict[str, Any] = flows[index].model_dump(mode="json", by_alias=True)
     role, _, parameter = prop.partition(".")
     if role in ROLES and parameter in PARAMETERS:
@@ -122,22 +160,27 @@ def _flow(flows: Sequence[Flow], index: int, prop: str, name: str, value: object
         content[prop] = value
     else:
         known = ["client", "server", "access_delay", *(f"{one}.{other}" for one in ROLES for other in PARAMETERS)]
-        raise InputError(f"'{name}' is not a property of a flow", did_you_mean(prop, known))
+        raise SweepError(f"'{name}' is not a property of a flow", did_you_mean(prop, known), name)
     try:
         changed = Flow.model_validate(content)
     except ValidationError as errors:
-        said = str(errors.errors(include_url=False)[0]["msg"]).removeprefix("Value error, ")
-        raise InputError(f"{name} = {value}: {said}") from errors
+        raise _unfit(errors, content, name, value) from errors
     return changed, str(changed.parameters[prop] if parameter else getattr(changed, prop))
+
+
+def _unfit(errors: ValidationError, content: object, name: str, value: object) -> SweepError:
+    first = mistakes_in(errors, content, forms=FORMS)[0]
+    return SweepError(first.text, first.hint, name, value)
 
 
 def _changed(path: Path, name: str, value: object) -> tuple[Path, str]:
     """The path with one property of one direction changed, and the value as it is written in results."""
     _, direction, prop = (*name.split("."), "", "")[:3]
     if name.count(".") != 2 or direction not in DIRECTIONS or prop not in PROPERTIES:
-        raise InputError(
+        raise SweepError(
             f"'{name}' is not a property of the path",
             f"write path.DIRECTION.PROPERTY: one of {', '.join(DIRECTIONS)}, then one of {', '.join(PROPERTIES)}",
+            name,
         )
     key = direction
     if direction in ("down", "up"):
@@ -147,11 +190,9 @@ def _changed(path: Path, name: str, value: object) -> tuple[Path, str]:
     try:
         changed = Path.model_validate(content)
     except ValidationError as errors:
-        first = errors.errors(include_url=False)[0]
-        said = str(first["msg"]).removeprefix("Value error, ")
-        raise InputError(f"{name} = {value}: {said}") from errors
-    if why := inexpressible(changed):
-        raise InputError(f"{name} = {value}: {why}")
+        raise _unfit(errors, content, name, value) from errors
+    if wrong := inexpressible(changed):
+        raise SweepError(wrong.text, wrong.hint, name, value)
     link = changed.forward if key == "forward" else changed.return_
     text = getattr(link, prop)
     # Queues and loss models are written as they were given; everything else in its canonical form.

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+#: Characters of a value that a message shows.
+_SHOWN = 60
+#: How a message shows what would break its line.
+_ESCAPES = str.maketrans({"\n": "\\n", "\r": "\\r", "\t": "\\t"})
 
 
 def flows_named(numbers: Sequence[int]) -> str:
@@ -13,3 +18,20 @@ def flows_named(numbers: Sequence[int]) -> str:
 def counted(number: int, noun: str) -> str:
     """So many of something: '1 run', '2 runs'."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def shown(value: object) -> str:
+    """A value in a sentence: 'bbrr', 5, true, nothing, a list, keys with values."""
+    if isinstance(value, str):
+        text = value[:_SHOWN].translate(_ESCAPES)
+        return f"'{text}'" if len(value) <= _SHOWN else f"'{text}…'"
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping):
+        return "keys with values"
+    if isinstance(value, list | tuple):
+        return "a list"
+    text = str(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -16,6 +16,13 @@ from typing import Any, ClassVar, Self
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import PydanticSerializationUnexpectedValue, core_schema
 
+from harness.errors import UnfitError, did_you_mean
+from harness.text import shown
+
+#: Digits, and powers of ten, that a number may be written with; exact arithmetic on more takes for ever.
+_MOST_CHARACTERS, _MOST_EXPONENT = 40, 20
+#: The base unit of a quantity is counted in 63 bits, as kernels do.
+_MOST = (1 << 63) - 1
 _NUMBER = re.compile(r"\s*([-+]?[0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)\s*([^\s].*?)?\s*$")
 
 
@@ -24,19 +31,31 @@ def _split(text: str, what: str, units: dict[str, Ratio]) -> Ratio:
     match = _NUMBER.match(text)
     known = ", ".join(units)
     if match is None:
-        raise ValueError(f"'{text}' is not a {what}: a number and a unit ({known})")
+        raise UnfitError(f"{shown(text)} is not a {what}: a number and a unit ({known})", _example(what))
     number, unit = match.groups()
     if unit is None:
-        raise ValueError(f"'{text}' has no unit: write a {what} as a number and one of {known}")
+        raise UnfitError(f"{shown(text)} has no unit: write a {what} as a number and one of {known}", _example(what))
     if unit not in units:
-        raise ValueError(f"'{unit}' is not a unit of a {what}: use one of {known}")
+        raise UnfitError(f"{shown(unit)} is not a unit of a {what}: use one of {known}", did_you_mean(unit, units))
+    exponent = re.split("[eE]", number)[1:] or ["0"]
+    if len(number) > _MOST_CHARACTERS or abs(int(exponent[0])) > _MOST_EXPONENT:
+        raise UnfitError(f"{shown(text)} is out of all proportion", _example(what))
     try:
         value = Ratio(Decimal(number)) * units[unit]
     except InvalidOperation as error:  # pragma: no cover - the pattern admits only numbers
         raise ValueError(f"'{number}' is not a number") from error
     if value < 0:
-        raise ValueError(f"a {what} cannot be negative: '{text}'")
+        raise UnfitError(f"a {what} cannot be negative: {shown(text)}", "leave the sign out")
+    if value > _MOST:
+        raise UnfitError(f"{shown(text)} is out of all proportion", _example(what))
     return value
+
+
+def _example(what: str) -> str:
+    return f"for example '{_EXAMPLES[what]}'"
+
+
+_EXAMPLES = {"duration": "300 ms", "size": "10 MB", "rate": "50 Mbit/s", "fraction": "1 %"}
 
 
 def _decimal(value: Ratio) -> str | None:
@@ -56,7 +75,7 @@ def _exactly(value: Ratio) -> str:
     return f"{digits[: len(digits) - places]}.{digits[len(digits) - places :]}" if places else digits
 
 
-def _read_from_text(kind: Any, form: str) -> core_schema.CoreSchema:
+def _read_from_text(kind: Any, form: str, example: str) -> core_schema.CoreSchema:
     """How pydantic reads a unit type: from its text, never from a bare number; `form` says how it is written."""
 
     def read(value: object) -> Any:
@@ -64,7 +83,7 @@ def _read_from_text(kind: Any, form: str) -> core_schema.CoreSchema:
             return value
         if isinstance(value, str):
             return kind.parse(value)
-        raise ValueError(f"{value!r} has no unit: write {form}")
+        raise UnfitError(f"{shown(value)} has no unit: write {form}", example)
 
     def write(value: object) -> str:
         # Of a union each kind is tried in turn, and whatever it is has a text.
@@ -105,7 +124,7 @@ class Quantity:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        return _read_from_text(cls, f"a {cls.what} as a number and one of {', '.join(cls.units)}")
+        return _read_from_text(cls, f"a {cls.what} as a number and one of {', '.join(cls.units)}", _example(cls.what))
 
     @classmethod
     def __get_pydantic_json_schema__(
@@ -228,7 +247,7 @@ class Percentage(Quantity):
         """Read "1 %" (a percentage, 0 to 100)."""
         base = _split(text, cls.what, cls.units)
         if base > 10**9:
-            raise ValueError(f"'{text}' is more than the whole (100 %)")
+            raise UnfitError(f"{shown(text)} is more than the whole (100 %)", "write '1 %', say")
         return cls(round(base))
 
     def __str__(self) -> str:
@@ -254,18 +273,20 @@ class QueueSize:
     def parse(cls, text: str) -> QueueSize:
         """Read "50 kB", "25 packets", "100 ms" or "1 BDP". Raises ValueError."""
         match = _QUEUE.match(text)
+        if match and len(match[1]) > _MOST_CHARACTERS:
+            raise UnfitError(f"{shown(text)} is out of all proportion", "for example '1 BDP'")
         if match:
             amount = Ratio(Decimal(match[1]))
             if match[2].startswith("packet"):
                 if amount.denominator != 1:
-                    raise ValueError(f"'{text}': a queue holds whole packets")
+                    raise UnfitError(f"{shown(text)}: a queue holds whole packets", "write '25 packets', say")
                 size = cls(amount, "packets")
             else:
                 size = cls(amount, "BDP")
         else:
             size = cls._parse_quantity(text)
         if size.amount <= 0:
-            raise ValueError(f"'{text}': a queue that holds nothing passes nothing")
+            raise UnfitError(f"{shown(text)}: a queue that holds nothing passes nothing", "write '1 BDP', say")
         return size
 
     @classmethod
@@ -273,8 +294,9 @@ class QueueSize:
         for kind, unit in ((Size, "B"), (Duration, "ns")):
             with contextlib.suppress(ValueError):
                 return cls(Ratio(kind.parse(text).value), unit)
-        raise ValueError(
-            f"'{text}' is not a queue size: bytes ('50 kB'), packets ('25 packets'), time ('100 ms') or '1 BDP'"
+        raise UnfitError(
+            f"{shown(text)} is not a queue size: bytes ('50 kB'), packets ('25 packets'), time ('100 ms') or '1 BDP'",
+            "for example '1 BDP'",
         )
 
     def part(self, share: Decimal) -> QueueSize:
@@ -301,7 +323,7 @@ class QueueSize:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        return _read_from_text(cls, "bytes ('50 kB'), packets, time ('100 ms') or '1 BDP'")
+        return _read_from_text(cls, "bytes ('50 kB'), packets, time ('100 ms') or '1 BDP'", "for example '1 BDP'")
 
     @classmethod
     def __get_pydantic_json_schema__(

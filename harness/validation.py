@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from harness.catalogue import MANIFEST, Catalogue, load
+from harness.catalogue import MANIFEST, Catalogue
 from harness.errors import HarnessError, InputError
-from harness.model import Implementation
 
 
 def validate(catalogue: Catalogue, files: Sequence[Path]) -> list[HarnessError]:
@@ -38,18 +37,18 @@ def _like_coloured(catalogue: Catalogue) -> list[HarnessError]:
     """Manifests whose colour another has too: in a plot nobody could tell them apart."""
     owners: dict[str, str] = {}
     problems: list[HarnessError] = []
-    for name, (one, folder) in catalogue.implementations().items():
-        other = owners.setdefault(one.colour.lower(), name)
-        if other != name:
+    for file in catalogue.implementation_files():
+        one, positions = catalogue.manifest(file)
+        other = owners.setdefault(one.colour.lower(), one.name)
+        if other != one.name:
+            place = positions.find(("colour",))[0]
             problems.append(
-                InputError(
-                    f"{folder / MANIFEST}: colour {one.colour} is that of {other}", "choose one that no image has"
-                )
+                InputError(f"{place}: colour {one.colour} is that of {other}", "choose one that no image has")
             )
     return problems
 
 
 def _load_any(catalogue: Catalogue, file: Path) -> object:
     if file.name == MANIFEST:
-        return load(file, Implementation)
+        return catalogue.manifest(file)
     return catalogue.scenario(file)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
+from harness.errors import EngineError
 from harness.judge import judge
 from harness.metrics import VERSION, measure_with_series
 from harness.outcome import Cell, MeasuredRun, Run, proven_outcome
@@ -67,7 +68,7 @@ class StoredResults:
         if self._own is None or (stored is not None and stored.version >= VERSION) or not (folder / "sim").is_dir():
             return stored
         measured, series = measure_with_series(folder, run)
-        with suppress(OSError):
+        with suppress(EngineError, OSError):
             # A store that cannot be written is read all the same.
             self._own.write_measured(folder, measured, series)
         return measured

@@ -19,9 +19,10 @@ from harness.events import Listener
 from harness.findings import Finding
 from harness.model import Implementation, Scenario
 from harness.outcome import Cell, proven_outcome
-from harness.parameters import ParameterValue, Role, Setting, other
+from harness.parameters import ParameterValue, Role, other
 from harness.plan import Request
 from harness.results import CellResult
+from harness.setting import Setting
 
 #: What others are checked against, in order of preference: known to work, and their qlog tells what a peer sent.
 REFERENCES = ("quic-go", "ngtcp2")

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 
 from harness.model import Implementation
 from harness.outcome import MeasuredRun, Observation
-from harness.parameters import PARAMETERS, ROLES, ParameterValue, Role, Setting
+from harness.parameters import PARAMETERS, ROLES, ParameterValue, Role
+from harness.setting import Setting
 
 #: (value asked, what was measured of its run).
 Tried = tuple[ParameterValue, MeasuredRun]

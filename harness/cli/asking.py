@@ -30,7 +30,7 @@ from harness.cli.options import (
     Vary,
     Zip,
 )
-from harness.cli.words import jobs_of, repetitions_of, request_of
+from harness.cli.words import jobs_of, outcomes_of, repetitions_of, request_of
 
 if TYPE_CHECKING:
     from harness.app import App
@@ -83,7 +83,7 @@ class Asking:
     @property
     def again(self) -> frozenset[str]:
         """Outcomes that do not count as done."""
-        return frozenset(word for word in self.retry.split(",") if word) | {"infrastructure"}
+        return outcomes_of(self.retry) | {"infrastructure"}
 
 
 def taking(function: Callable[[Asking], None]) -> Callable[..., None]:

@@ -17,16 +17,21 @@ from harness.errors import AbsentError, HarnessError
 _WIDE = 180
 
 
+def _plain(**options: Any) -> Console:
+    """A console that prints what people wrote as they wrote it: brackets are no markup, colons no emoji."""
+    return Console(highlight=False, markup=False, emoji=False, **options)
+
+
 def console() -> Console:
     """Where talk goes."""
-    return Console(stderr=True, highlight=False)
+    return _plain(stderr=True)
 
 
 def paper() -> Console:
     """Where tables go: as wide as the terminal or COLUMNS says, and with neither as wide as most tables are."""
-    made = Console(highlight=False)
+    made = _plain()
     told = os.environ.get("COLUMNS", "").isdecimal()
-    return made if made.is_terminal or told else Console(highlight=False, width=_WIDE)
+    return made if made.is_terminal or told else _plain(width=_WIDE)
 
 
 def print_json(content: dict[str, Any]) -> None:

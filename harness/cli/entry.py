@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -39,7 +41,7 @@ from harness.cli.run import run
 from harness.cli.schema import schema
 from harness.cli.validate import validate
 from harness.cli.verify import verify
-from harness.errors import HarnessError
+from harness.errors import HarnessError, InputError, did_you_mean, disk_error
 
 #: Name → command, in the order of the help. A Typer has commands below it.
 COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {
@@ -58,6 +60,31 @@ class _InOrder(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [*COMMANDS, *HIDDEN]
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            if error.__cause__ is None:
+                raise
+            raise _unfit(error) from error
+
+
+def _unfit(error: typer.BadParameter) -> HarnessError:
+    """What Typer says of a value in pydantic's words, in those of all other errors."""
+    from pydantic import ValidationError
+
+    from harness.mistakes import mistakes_in
+
+    cause = error.__cause__
+    if not isinstance(cause, ValidationError) or error.param is None:
+        return InputError(error.message, "--help says what there is")
+    found = mistakes_in(cause, None)[0]
+    name = max([*error.param.opts, ""], key=len)
+    given = str(cause.errors()[0]["input"])
+    choices = re.findall("'([^']*)'", found.text.partition(" one of ")[2])
+    hint = did_you_mean(given, choices) if choices else found.hint or "--help says what there is"
+    return InputError(f"{name} {given}: {found.text.rstrip('.')}", hint)
 
 
 cli = typer.Typer(
@@ -112,6 +139,12 @@ def main() -> None:
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    except OSError as error:
+        if os.environ.get("HARNESS_DEBUG"):
+            raise
+        refused = disk_error(error, Path.cwd())
+        complain(refused)
+        sys.exit(refused.exit_code)
     except Exception as error:
         if os.environ.get("HARNESS_DEBUG"):
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,6 +40,8 @@ def open_app(store: Path | None = None, manifests: list[Path] | None = None) -> 
 
     state = Path(os.environ.get("HARNESS_STATE") or ROOT / ".state")
     cache = Path(os.environ.get("HARNESS_CACHE") or ROOT / ".cache")
+    if store is not None and store.exists() and not store.is_dir():
+        raise InputError(f"--store {store}: not a folder", "name a folder of results, or one that is to be made")
     return App(
         Places(ROOT, store or ROOT / "results", state, cache, host_cpu(), cache_limit()), manifests or [], caution
     )
@@ -63,9 +66,12 @@ def stall() -> float:
 
     text = os.environ.get("HARNESS_STALL") or f"{STALL}"
     try:
-        return float(text)
-    except ValueError as error:
-        raise InputError(f"HARNESS_STALL: '{text}' is no number of seconds", "for example 60") from error
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < math.inf:
+        raise InputError(f"HARNESS_STALL: '{text}' is no number of seconds", "for example 60")
+    return seconds
 
 
 def patience() -> float:

@@ -59,7 +59,9 @@ StoreFolder = Annotated[Path | None, typer.Option("--store", help="Folder of the
 Manifests = Annotated[list[Path] | None, typer.Option("--manifest", help="A further image.yaml, from anywhere.")]
 Kernel = Annotated[KernelChoice, typer.Option("--sim-kernel", help="Whose queues: auto, host or lab.")]
 OnEngine = Annotated[EngineChoice, typer.Option("--engine", help="compose (real time) or virtual (virtual time).")]
-Jobs = Annotated[int | None, typer.Option(help="Runs side by side, in virtual time only; one per core without.", min=1)]
+Jobs = Annotated[
+    int | None, typer.Option(help="Runs side by side, in virtual time only; one per core without.", min=1, max=1024)
+]
 Repeat = Annotated[
     str | None,
     typer.Option(
@@ -68,7 +70,7 @@ Repeat = Annotated[
         "decide the objectives (6 at least), at most N (20).",
     ),
 ]
-Seed = Annotated[int, typer.Option(help="Seed of the emulated loss.", min=0)]
+Seed = Annotated[int, typer.Option(help="Seed of the emulated loss.", min=0, max=2**31 - 1)]
 Fresh = Annotated[bool, typer.Option(help="Run again what is stored.")]
 Strict = Annotated[bool, typer.Option(help="Inconclusive is a failure (exit code 4).")]
 Every = Annotated[bool, typer.Option("--every", help="Also cells that newer ones of other bits replace.")]

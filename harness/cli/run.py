@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
-from rich.markup import escape
+from rich.text import Text
 
 from harness.cli.asking import Asking, taking
 from harness.cli.comparisons import draw_comparisons
@@ -85,8 +85,8 @@ def _draw_figures(app: App, results: list[CellResult], processes: int, listen: L
         for result, one, measured in telling[:_TRIES]:
             file = draw_transfer(app.store, one, measured, target, app.places.cache)
             if file is not None:
-                name = escape(f"{result.cell.scenario.name} {result.name} #{one.repetition}")
-                talk.print(f"{name} over time: {_linked(file)}", soft_wrap=True)
+                name = f"{result.cell.scenario.name} {result.name} #{one.repetition}"
+                talk.print(_with_link(f"{name} over time: {file}", file), soft_wrap=True)
                 talk.print(f"  harness plot {one.name} draws it as a page and as PNG, too", soft_wrap=True)
                 break
         if chosen:
@@ -96,7 +96,7 @@ def _draw_figures(app: App, results: list[CellResult], processes: int, listen: L
             )  # fmt: skip
             for problem in made.problems():
                 listen(Warned(problem))
-            talk.print(made.sentence(_linked(target)), soft_wrap=True)
+            talk.print(_with_link(made.sentence(str(target)), target), soft_wrap=True)
     except KeyboardInterrupt:
         said = "interrupted while drawing; all runs are stored, and the same command draws the rest"
         talk.print(said, soft_wrap=True)
@@ -105,6 +105,8 @@ def _draw_figures(app: App, results: list[CellResult], processes: int, listen: L
         listen(Warned(f"no figures: {reason(error)}"))
 
 
-def _linked(place: Path) -> str:
-    """A path for a console, which opens it on a click where it can."""
-    return f"[link={place.resolve().as_uri()}]{escape(str(place))}[/link]"
+def _with_link(sentence: str, place: Path) -> Text:
+    """A sentence for a console, which opens the path in it on a click where it can."""
+    text = Text(sentence)
+    text.highlight_words([str(place)], f"link {place.resolve().as_uri()}")
+    return text

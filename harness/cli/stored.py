@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.errors import AbsentError, InputError
+from harness.errors import AbsentError, InputError, did_you_mean
 
 if TYPE_CHECKING:
     from harness.app import App
@@ -108,12 +108,22 @@ def stored(
             runs += [_run(result, word) for result in mine]
         there = {result.cell.key for result in found}
         found += [result for result in cells if result.cell.key not in there]
+    _require_known(app, "--clients", clients, {result.cell.client.name for result in found})
+    _require_known(app, "--servers", servers, {result.cell.server.name for result in found})
     if not found:
         known = sorted({result.cell.scenario.name for result in app.results.find(lambda cell: True)})
         if not known:
             raise AbsentError(f"{root} holds no runs", other)
         raise AbsentError("no stored runs match", f"{root} has runs of {', '.join(known)}")
     return Named(found, tuple(dict.fromkeys(runs)), len(others) > 1)
+
+
+def _require_known(app: App, option: str, words: str, stored: set[str]) -> None:
+    """InputError for an implementation that neither is here nor has runs that were found."""
+    known = stored | app.catalogue.implementations().keys()
+    for word in [] if words == "all" else words.split(","):
+        if word not in known:
+            raise InputError(f"{option} {words}: no implementation '{word}'", did_you_mean(word, known))
 
 
 def _sorted(app: App, words: Iterable[str], instead: Iterable[str]) -> tuple[set[str], list[Word], list[InputError]]:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from harness.cli.consoles import console
 from harness.cli.environment import cores
 from harness.cli.options import EngineChoice, KernelChoice
 from harness.errors import InputError, did_you_mean
+from harness.text import shown
 
 if TYPE_CHECKING:
     from harness.app import App
     from harness.model import Implementation
     from harness.plan import Request, UntilDecided
+    from harness.sweep import Combine
+
+#: Digits of a number on the command line.
+_MOST_DIGITS = 9
 
 
 def request_of(
@@ -42,8 +49,13 @@ def request_of(
     absent = app.inventory.absent() if "all" in (clients, servers) else {}
     if absent:
         console().print(f"left out of 'all', not built here ('harness list' says why): {', '.join(absent)}")
+    found = app.catalogue.find_scenarios(scenarios)
+    parameters = _once("--set", settings)
+    swept = {name: _values("--vary", name, values) for name, values in _once("--vary", vary).items()}
+    combine: Combine | None = "zip" if zipped else None
+    app.catalogue.require_honoured(found, parameters, swept, combine)
     return Request(
-        scenarios=app.catalogue.find_scenarios(scenarios),
+        scenarios=found,
         clients=app.catalogue.find_implementations(clients, "client", absent),
         servers=app.catalogue.find_implementations(servers, "server", absent),
         everybody=frozenset(role for role in ROLES if (clients if role == "client" else servers) == "all"),
@@ -51,14 +63,33 @@ def request_of(
         sim_kernel=kernel.value,
         repetitions=repeat,
         seed=seed,
-        parameters=_once("--set", settings),
-        vary={name: values.split(",") for name, values in _once("--vary", vary).items()},
-        combine="zip" if zipped else None,
+        parameters=parameters,
+        vary=swept,
+        combine=combine,
     )
+
+
+def _values(option: str, name: str, text: str) -> list[str]:
+    """The values of a sweep, each once."""
+    values = [value.strip() for value in text.split(",")]
+    for index, value in enumerate(values):
+        if not value:
+            raise InputError(f"{option} {name}={text}: a value is missing", "remove the comma too many")
+        if value in values[:index]:
+            raise InputError(f"{option} {name}: '{value}' is given twice", "leave one of the two out")
+    return values
+
+
+def outcomes_of(text: str) -> frozenset[str]:
+    """What --retry says: outcomes, separated by commas."""
+    from harness.outcome import Status
+
+    return frozenset(one_of("--retry", word.strip(), get_args(Status)) for word in text.split(",") if word.strip())
 
 
 def repetitions_of(text: str | None) -> int | UntilDecided | None:
     """What --repeat says."""
+    from harness.model import MAXIMUM_REPETITIONS
     from harness.plan import UntilDecided
     from harness.stats import ENOUGH
 
@@ -68,8 +99,13 @@ def repetitions_of(text: str | None) -> int | UntilDecided | None:
     number = bound if automatic == "auto" else text
     if text == "auto":
         return UntilDecided()
-    if not number.isdecimal() or int(number) < 1:
+    if not re.fullmatch("0*[1-9][0-9]*", number):
         raise InputError(f"--repeat {text}: expected a number, auto or auto:NUMBER", "for example --repeat 5")
+    if len(number) > _MOST_DIGITS or int(number) > MAXIMUM_REPETITIONS:
+        raise InputError(
+            f"--repeat {shown(text)}: {MAXIMUM_REPETITIONS} repetitions are the most",
+            "--repeat auto goes on until the intervals decide",
+        )
     if automatic != "auto":
         return int(number)
     if int(number) < ENOUGH:
@@ -124,7 +160,7 @@ def one_of(option: str, word: str, known: Iterable[str]) -> str:
     """The word, which is a known one."""
     names = list(known)
     if word not in names:
-        raise InputError(f"{option} {word}: there is no such thing", did_you_mean(word, names))
+        raise InputError(f"{option} {word}: there is no '{word}'", did_you_mean(word, names))
     return word
 
 
@@ -137,6 +173,6 @@ def span(option: str, text: str) -> tuple[float, float] | None:
         found = float(begin), float(end)
     except ValueError:
         found = (0.0, 0.0)
-    if not 0 <= found[0] < found[1]:
+    if not 0 <= found[0] < found[1] < math.inf:
         raise InputError(f"{option} {text}: expected FROM-TO, in seconds", f"for example {option} 21-24")
     return found

@@ -9,18 +9,20 @@ from harness.model.frame import FRAME_HEADER, MTU
 from harness.model.implementation import Implementation, Protocol
 from harness.model.loss import GilbertElliott
 from harness.model.objective import Objective
-from harness.model.part import NAME, Part
+from harness.model.part import FORMS, NAME, Part
 from harness.model.path import Change, Link, LinkChange, Path, Service
 from harness.model.queue import DropTail, Queue, Red
-from harness.model.scenario import MAXIMUM_ACCESS_DELAYS, MAXIMUM_FLOWS, Scenario
+from harness.model.scenario import MAXIMUM_ACCESS_DELAYS, MAXIMUM_FLOWS, MAXIMUM_REPETITIONS, Scenario
 from harness.model.traffic import GENERATOR_LIMIT, Bulk, ConstantRate, Poisson, Traffic, UniformGaps
 
 __all__ = [
+    "FORMS",
     "FRAME_HEADER",
     "GENERATOR",
     "GENERATOR_LIMIT",
     "MAXIMUM_ACCESS_DELAYS",
     "MAXIMUM_FLOWS",
+    "MAXIMUM_REPETITIONS",
     "MTU",
     "NAME",
     "Bulk",

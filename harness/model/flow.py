@@ -6,10 +6,12 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from harness.errors import UnfitError
 from harness.model.frame import MTU
 from harness.model.part import NAME, Part, short_or
 from harness.model.traffic import GENERATOR_LIMIT, Bulk, ConstantRate, Poisson, Traffic, UniformGaps
 from harness.parameters import ParameterValue, Role, WrittenValue, canonical_value
+from harness.text import shown
 from harness.units import Duration, Size
 
 FlowKind = Literal["quic", "tcp", "udp"]
@@ -46,6 +48,8 @@ class Flow(Part):
     @field_validator("traffic", mode="before")
     @classmethod
     def _short_traffic(cls, value: object) -> object:
+        if not isinstance(value, str | dict | Part):
+            raise UnfitError(f"{shown(value)} is not traffic: write 'bulk', or a model with its keys", "traffic: bulk")
         return {"model": value} if isinstance(value, str) else value
 
     @field_validator("parameters")
@@ -56,26 +60,40 @@ class Flow(Part):
     @model_validator(mode="after")
     def _possible(self) -> Self:
         if (self.download is None) == (self.stop is None):
-            raise ValueError("give exactly one of download (a size) and stop (a time)")
+            raise UnfitError(
+                "give exactly one of download (a size) and stop (a time)", "write download: 10 MB, or stop: 30 s"
+            )
         if self.stop is not None and self.stop.value <= self.start.value:
-            raise ValueError(f"stops at {self.stop}, before it starts at {self.start}")
+            raise UnfitError(f"stops at {self.stop}, before it starts at {self.start}", "write a later stop")
         if self.stop is not None and self.repeat_after is not None:
-            raise ValueError("what is cut off at a time is not repeated: leave out stop or repeat_after")
+            raise UnfitError(
+                "what is cut off at a time is not repeated: leave out stop or repeat_after",
+                "leave out stop or repeat_after",
+            )
         if self.kind == "quic":
             if not isinstance(self.traffic, Bulk) or self.direction != "to_client":
-                raise ValueError("QUIC endpoints serve files: their flows are downloads in bulk")
+                raise UnfitError(
+                    "QUIC endpoints serve files: their flows are downloads in bulk",
+                    "leave out traffic and direction, or write kind: tcp",
+                )
             return self
         if self.repeat_after is not None:
-            raise ValueError(f"a flow of {self.kind} is not repeated: leave out repeat_after")
+            raise UnfitError(f"a flow of {self.kind} is not repeated: leave out repeat_after", "leave out repeat_after")
         if self.kind == "udp" and self.download is not None:
-            raise ValueError("a flow of udp has a stop, no size: what is lost is not sent again, so it has no end")
+            raise UnfitError(
+                "a flow of udp has a stop, no size: what is lost is not sent again, so it has no end",
+                "write stop: 30 s, say",
+            )
         if self.kind == "tcp":
             if self.download is not None and not self.download.bytes:
-                raise ValueError("a flow of tcp with a size transfers something")
+                raise UnfitError("a flow of tcp with a size transfers something", "write '1 MB', say")
             if not isinstance(self.traffic, Bulk | ConstantRate):
-                raise ValueError("the traffic of a tcp flow is bulk or cbr")
+                raise UnfitError("the traffic of a tcp flow is bulk or cbr", "write traffic: bulk")
         elif isinstance(self.traffic, Bulk):
-            raise ValueError("the traffic of a udp flow is cbr, poisson or uniform")
+            raise UnfitError(
+                "the traffic of a udp flow is cbr, poisson or uniform",
+                "write traffic: {model: poisson, rate: 1 Mbit/s}",
+            )
         else:
             self._within_the_generator(self.traffic)
         return self
@@ -84,11 +102,12 @@ class Flow(Part):
         sizes = traffic.packet if isinstance(traffic, UniformGaps) else (traffic.packet,)
         smallest, largest = min(size.bytes for size in sizes), max(size.bytes for size in sizes)
         if not smallest >= 16 or largest > MTU - 48:
-            raise ValueError(f"a datagram of the generator has a payload of 16 to {MTU - 48} B")
+            raise UnfitError(f"a datagram of the generator has a payload of 16 to {MTU - 48} B", "write packet: 1200 B")
         frequency = traffic.rate.value / 8 / (sum(size.bytes for size in sizes) / len(sizes))
         if frequency > GENERATOR_LIMIT:
-            raise ValueError(
-                f"{traffic.rate} are {frequency:.0f} datagrams/s, and the generator sends at most {GENERATOR_LIMIT}"
+            raise UnfitError(
+                f"{traffic.rate} are {frequency:.0f} datagrams/s, and the generator sends at most {GENERATOR_LIMIT}",
+                "write a lower rate, or larger packets",
             )
 
     def implementation(self, role: Role) -> str | None:

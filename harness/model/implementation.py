@@ -6,11 +6,17 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from harness.model.part import NAME, Part
-from harness.parameters import ROLES, ParameterName, Role, RoleSettings, Setting
+from harness.errors import UnfitError
+from harness.model.part import COLOUR, IMAGE, NAME, WEB_ADDRESS, Part
+from harness.parameters import ROLES, Role
+from harness.setting import ParameterName, RoleSettings, Setting
 from harness.units import Duration
 
 Protocol = Literal["h3", "hq-interop", "tcp", "udp"]
+#: Those that Vega draws (vega.github.io/vega/docs/marks/symbol), of which no two look alike.
+Marker = Literal[
+    "circle", "square", "cross", "diamond", "triangle-up", "triangle-down", "triangle-left", "triangle-right",
+]  # fmt: skip
 
 
 class Implementation(Part):
@@ -28,13 +34,13 @@ class Implementation(Part):
     """Licence of the implementation."""
     version: str = ""
     """Version of the implementation inside the image."""
-    image: str | None = None
+    image: Annotated[str, Field(pattern=IMAGE)] | None = None
     """A published image, by name; pulled when it is not present."""
     build: str | None = None
     """Folder of the Dockerfile, relative to this file, instead of `image`."""
-    upstream_image: str | None = None
+    upstream_image: Annotated[str, Field(pattern=IMAGE)] | None = None
     """A published image that the build starts from; where no registry is reached, it cannot be built."""
-    upstream_repository: str | None = None
+    upstream_repository: Annotated[str, Field(pattern=WEB_ADDRESS)] | None = None
     """A Git repository that the build clones; where it is not reached, it cannot be built."""
     build_time: Duration = Duration.parse("60 s")
     """Time of a build on two cores, for the estimate."""
@@ -44,9 +50,9 @@ class Implementation(Part):
     """Roles it can play."""
     protocols: Annotated[tuple[Protocol, ...], Field(min_length=1)] = ("h3", "hq-interop")
     """Application protocols it speaks over QUIC; tcp and udp of a generator of background traffic."""
-    colour: Annotated[str, Field(pattern=r"^#[0-9a-fA-F]{6}$")] = "#777777"
+    colour: Annotated[str, Field(pattern=COLOUR)] = "#777777"
     """Its colour in every plot."""
-    marker: str = "circle"
+    marker: Marker = "circle"
     """Its marker in every plot."""
     session: bool = False
     """Whether its client keeps session tickets in SESSION_DIR and resumes from them."""
@@ -57,10 +63,20 @@ class Implementation(Part):
     notes: str = ""
     """Anything a reader should know."""
 
+    @field_validator("name")
+    @classmethod
+    def _own_name(cls, value: str) -> str:
+        if value == "all":
+            raise UnfitError("'all' stands for everybody", "choose another name")
+        return value
+
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         if (self.image is None) == (self.build is None):
-            raise ValueError("give exactly one of image (a published image) and build (a folder with a Dockerfile)")
+            raise UnfitError(
+                "give exactly one of image (a published image) and build (a folder with a Dockerfile)",
+                "leave one of the two out",
+            )
         return self
 
     @field_validator("parameters", mode="before")
@@ -77,9 +93,15 @@ class Implementation(Part):
             # What was written without a role is the same for both, and holds for those there are.
             for role in ROLES:
                 if role not in self.roles and settings.of(role) is not None and settings.client != settings.server:
-                    raise ValueError(f"parameters.{name} has a {role}, but roles names none")
+                    raise UnfitError(
+                        f"parameters.{name} has a {role}, but roles names none",
+                        "name the role in roles, or leave it out here",
+                    )
         if self.build is None and (self.upstream_image or self.upstream_repository):
-            raise ValueError("upstream_image and upstream_repository say what a build needs; there is no build")
+            raise UnfitError(
+                "upstream_image and upstream_repository say what a build needs; there is no build",
+                "leave them out, or write build: .",
+            )
         return self
 
     @property

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from typing import Self
 
 from pydantic import FiniteFloat, field_serializer, field_validator, model_validator
 
+from harness.errors import UnfitError
 from harness.model.part import Part
+from harness.text import shown
 from harness.units import Duration, Rate
+
+_BOUNDS = "a duration ('3 s'), a rate ('20 Mbit/s') or a plain number"
 
 
 class Objective(Part):
@@ -24,18 +29,22 @@ class Objective(Part):
     @model_validator(mode="after")
     def _one_bound(self) -> Self:
         if (self.at_most is None) == (self.at_least is None):
-            raise ValueError("give exactly one of at_most and at_least")
+            raise UnfitError("give exactly one of at_most and at_least", "write {metric: completion, at_most: 20 s}")
         return self
 
     @field_validator("at_most", "at_least", mode="before")
     @classmethod
     def _bound(cls, value: object) -> object:
-        if not isinstance(value, str):
+        if value is None or isinstance(value, Duration | Rate):
             return value
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+            return float(value)
+        if not isinstance(value, str):
+            raise UnfitError(f"{shown(value)} is not a bound: {_BOUNDS}", "for example at_most: 20 s")
         for kind in (Duration, Rate):
             with contextlib.suppress(ValueError):
                 return kind.parse(value)
-        raise ValueError(f"'{value}' is not a bound: a duration ('3 s'), a rate ('20 Mbit/s') or a plain number")
+        raise UnfitError(f"{shown(value)} is not a bound: {_BOUNDS}", "for example at_most: 20 s")
 
     @field_serializer("at_most", "at_least")
     def _written(self, value: Duration | Rate | float | None) -> str | float | None:

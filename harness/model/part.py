@@ -9,6 +9,23 @@ from pydantic import BaseModel, ConfigDict
 
 #: Of implementations, wherever they are named.
 NAME = r"^[a-z0-9][a-z0-9._-]*$"
+#: Of a scenario: its folder and file.
+SCENARIO_NAME = r"^[A-Za-z0-9_][A-Za-z0-9._/-]*$"
+COLOUR = r"^#[0-9a-fA-F]{6}$"
+#: A reference to an image, as Docker reads it (distribution/reference, without its uncommon forms).
+IMAGE = (
+    r"^([A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*"
+    r"(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$"
+)
+WEB_ADDRESS = r"^https?://[^\s/]+(/\S*)?$"
+#: What matches a pattern, in words; behind the semicolon an example.
+FORMS = {
+    NAME: "a name of lowercase letters, digits, '.', '_' and '-'; quic-go",
+    SCENARIO_NAME: "a name of letters, digits, '.', '_', '-' and '/': it is that of the file; satellite/medium",
+    COLOUR: "a colour, '#' and six hexadecimal digits; \"#4e79a7\"",
+    IMAGE: "the name of an image; registry.example/mine:1.2",
+    WEB_ADDRESS: "a web address; https://example.org/mine",
+}
 
 
 class Part(BaseModel):

@@ -6,11 +6,19 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from harness.errors import UnfitError
 from harness.model.frame import FRAME_HEADER, MTU
 from harness.model.loss import GilbertElliott
 from harness.model.part import Part, short_or
 from harness.model.queue import DropTail, Queue, Red, short_red
+from harness.text import shown
 from harness.units import Duration, Percentage, QueueSize, Rate, Size
+
+
+def _some_rate(value: Rate | None) -> Rate | None:
+    if value is not None and value.value < 1000:
+        raise UnfitError("a link needs at least 1 kbit/s", "is the unit the one you meant?")
+    return value
 
 
 class Service(Part):
@@ -26,7 +34,10 @@ class Service(Part):
     @model_validator(mode="after")
     def _shorter(self) -> Self:
         if self.period is not None and self.period.value <= self.cold_start.value:
-            raise ValueError(f"the cold start of {self.cold_start} comes again after {self.period}, before it is over")
+            raise UnfitError(
+                f"the cold start of {self.cold_start} comes again after {self.period}, before it is over",
+                "write a longer period",
+            )
         return self
 
 
@@ -55,12 +66,7 @@ class Link(Part):
     """Token bucket of the bottleneck (tc tbf burst), with either engine; by default none in virtual time, where packets
     leave one after the other, and in real time what late timers need."""
 
-    @field_validator("rate")
-    @classmethod
-    def _some_rate(cls, value: Rate) -> Rate:
-        if value.value < 1000:
-            raise ValueError("a link needs at least 1 kbit/s")
-        return value
+    _rate = field_validator("rate")(_some_rate)
 
     @field_validator("queue", mode="before")
     @classmethod
@@ -68,18 +74,28 @@ class Link(Part):
         if isinstance(value, str):
             word, _, limit = value.partition(" ")
             value = short_red(limit) if word == "RED" else {"size": value}
+        if not isinstance(value, dict | Part):
+            raise UnfitError(f"{shown(value)} is not a queue: write its size, or its keys", "for example '1 BDP'")
         return {"discipline": "droptail", **value} if isinstance(value, dict) else value
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
         if self.jitter > self.delay:
-            raise ValueError(f"jitter {self.jitter} exceeds the delay {self.delay}")
+            raise UnfitError(
+                f"jitter {self.jitter} exceeds the delay {self.delay}", "write a smaller jitter, or a longer delay"
+            )
         if self.burst is not None and self.burst.bytes < MTU + FRAME_HEADER:
-            raise ValueError(f"burst {self.burst} is below one frame ({MTU + FRAME_HEADER} B): tbf would drop frames")
+            raise UnfitError(
+                f"burst {self.burst} is below one frame ({MTU + FRAME_HEADER} B): tbf would drop frames",
+                "write '15 kB', say",
+            )
         if self.service is not None and self.burst is not None:
-            raise ValueError("a link with a service process has no token bucket: leave out burst")
+            raise UnfitError("a link with a service process has no token bucket: leave out burst", "leave out burst")
         if self.service is not None and self.held.unit != "packets":
-            raise ValueError("behind a service process the queue's limit counts packets: write '20 packets'")
+            raise UnfitError(
+                "behind a service process the queue's limit counts packets: write '20 packets'",
+                "write '20 packets', say",
+            )
         return self
 
     @property
@@ -103,10 +119,12 @@ class LinkChange(Part):
     loss: Percentage | GilbertElliott | None = None
     """New random loss."""
 
+    _rate = field_validator("rate")(_some_rate)
+
     @model_validator(mode="after")
     def _something(self) -> Self:
         if self.rate is None and self.delay is None and self.loss is None:
-            raise ValueError("a change needs at least one of rate, delay and loss")
+            raise UnfitError("a change needs at least one of rate, delay and loss", "write rate: 10 Mbit/s, say")
         return self
 
 
@@ -123,7 +141,9 @@ class Change(Part):
     @model_validator(mode="after")
     def _something(self) -> Self:
         if self.forward is None and self.return_ is None:
-            raise ValueError("a change needs a direction: forward, return or both")
+            raise UnfitError(
+                "a change needs a direction: forward, return or both", "write forward: {rate: 10 Mbit/s}, say"
+            )
         return self
 
 
@@ -136,7 +156,7 @@ class Path(Part):
     """From the terminal."""
     terminal: Literal["client", "server"] = "client"
     """Which endpoint sits at the terminal; 'server' makes a download an upload from the terminal."""
-    mtu: Annotated[int, Field(ge=1280, le=MTU)] = MTU
+    mtu: Annotated[int, Field(strict=True, ge=1280, le=MTU)] = MTU
     """IP MTU of every interface, bytes; 1280 is the least that IPv6 allows (RFC 8200 §5)."""
     changes: tuple[Change, ...] = ()
     """Changes over time, in order."""
@@ -145,13 +165,13 @@ class Path(Part):
     def _in_order(self) -> Self:
         times = [change.at for change in self.changes]
         if times != sorted(set(times)):
-            raise ValueError("changes must be in order of time, each at a time of its own")
+            raise UnfitError("changes must be in order of time, each at a time of its own", "put the earlier one first")
         if any(link.service is not None for link in (self.forward, self.return_)) and any(
             side is not None and side.rate is not None
             for change in self.changes
             for side in (change.forward, change.return_)
         ):
-            raise ValueError("a path with a service process keeps its rate")
+            raise UnfitError("a path with a service process keeps its rate", "leave out the rate of the change")
         return self
 
     @model_validator(mode="after")
@@ -164,9 +184,10 @@ class Path(Part):
                 size.bytes_at(link.rate, self.rtt, MTU + FRAME_HEADER) for size in (queue.min, queue.max, queue.limit)
             )
             if not 0 < low < high <= limit:
-                raise ValueError(
+                raise UnfitError(
                     f"{name}.queue: RED needs min below max, and max within the limit: min {low} B, max {high} B, "
-                    f"limit {limit} B"
+                    f"limit {limit} B",
+                    "write thresholds of 0.3 and 0.8 of the limit, say",
                 )
         return self
 

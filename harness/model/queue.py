@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from harness.errors import UnfitError
 from harness.model.frame import MTU
 from harness.model.part import Part
 from harness.units import Percentage, QueueSize, Size
@@ -32,9 +33,9 @@ class Red(Part):
     """Average queue above which everything is dropped (sch_red is not gentle)."""
     probability: Percentage
     """Drop probability when the average reaches `max`; below 100 %, which tc cannot express."""
-    wq: Annotated[float, Field(gt=0, le=0.5)] | None = None
+    wq: Annotated[float, Field(gt=0, le=0.5, allow_inf_nan=False)] | None = None
     """Weight of the moving average; the nearest power of two is used."""
-    burst: Annotated[int, Field(gt=0)] | None = None
+    burst: Annotated[int, Field(strict=True, gt=0)] | None = None
     """tc's burst in packets, instead of `wq`."""
     average_packet: Size = Size.parse("1000 B")
     """Mean packet size (tc avpkt)."""
@@ -45,13 +46,13 @@ class Red(Part):
     @classmethod
     def _below_one(cls, value: Percentage) -> Percentage:
         if not 0 < value.fraction < 1:
-            raise ValueError("must be above 0 % and below 100 %: tc wraps 1.0 to 0 (use 99.9 %)")
+            raise UnfitError("must be above 0 % and below 100 %: tc wraps 1.0 to 0 (use 99.9 %)", "write '10 %', say")
         return value
 
     @model_validator(mode="after")
     def _one_weight(self) -> Self:
         if (self.wq is None) == (self.burst is None):
-            raise ValueError("give exactly one of wq and burst")
+            raise UnfitError("give exactly one of wq and burst", "write wq: 0.002, and no burst")
         return self
 
 

@@ -6,16 +6,19 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from harness.errors import UnfitError
 from harness.metric_names import MetricName
 from harness.model.flow import Flow
 from harness.model.objective import Objective
-from harness.model.part import NAME, Part
+from harness.model.part import NAME, SCENARIO_NAME, Part
 from harness.model.path import Path
 from harness.parameters import ROLES, ParameterValue, Role, WrittenNumber, WrittenValue, canonical_value
 from harness.units import Duration, Size
 
 #: Flows that a lab can hold: what is left of its networks' addresses.
 MAXIMUM_FLOWS = 50
+#: Repetitions of a cell: intervals have long been narrow.
+MAXIMUM_REPETITIONS = 1000
 #: Different access delays among the flows of a scenario: the classes of sch_prio, less that of everyone else.
 MAXIMUM_ACCESS_DELAYS = 14
 
@@ -25,7 +28,7 @@ class Scenario(Part):
 
     schema_: Annotated[Literal[1], Field(alias="schema")] = 1
     """Version of this format."""
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._/-]*$")] = "unnamed"
+    name: Annotated[str, Field(pattern=SCENARIO_NAME)] = "unnamed"
     """Folder and file name below scenarios/; filled in by the catalogue."""
     title: str
     """One line for people."""
@@ -47,7 +50,7 @@ class Scenario(Part):
     """IP version of the transfers."""
     timeout: Duration = Duration.parse("120 s")
     """How long one transfer may take, from its client's first datagram to its last byte."""
-    repetitions: Annotated[int, Field(ge=1, le=1000)] = 1
+    repetitions: Annotated[int, Field(strict=True, ge=1, le=MAXIMUM_REPETITIONS)] = 1
     """How often each cell runs unless the command line says otherwise."""
     milestones: tuple[Size, ...] = tuple(Size.parse(size) for size in ("2 MB", "10 MB", "100 MB"))
     """Amounts of the file whose arrival is timed."""
@@ -71,15 +74,26 @@ class Scenario(Part):
         for objective in self.objectives:
             name = MetricName.parse(objective.metric)
             if name.metric.startswith("milestone_") and name.metric not in known:
-                raise ValueError(f"objective on {objective.metric}, but the milestones are {', '.join(sorted(known))}")
+                raise UnfitError(
+                    f"objective on {objective.metric}, but the milestones are {', '.join(sorted(known))}",
+                    "name a milestone that the download has",
+                )
             if name.transfer == "repeat" and all(flow.repeat_after is None for flow in self.flows):
-                raise ValueError(f"objective on {objective.metric}, but no flow has repeat_after")
+                raise UnfitError(
+                    f"objective on {objective.metric}, but no flow has repeat_after", "give a flow repeat_after: 1 s"
+                )
         delays = {flow.access_delay for flow in self.flows} - {Duration(0)}
         if len(delays) > MAXIMUM_ACCESS_DELAYS:
-            raise ValueError(f"{len(delays)} different access delays, but a path has room for {MAXIMUM_ACCESS_DELAYS}")
+            raise UnfitError(
+                f"{len(delays)} different access delays, but a path has room for {MAXIMUM_ACCESS_DELAYS}",
+                "give some flows the same",
+            )
         for number, flow in enumerate(self.flows):
             if flow.stop is not None and flow.stop.value - flow.start.value > self.timeout.value:
-                raise ValueError(f"flow {number} runs until {flow.stop}, longer than the timeout of {self.timeout}")
+                raise UnfitError(
+                    f"flow {number} runs until {flow.stop}, longer than the timeout of {self.timeout}",
+                    "write a longer timeout",
+                )
         return self
 
     def milestones_within(self) -> list[Size]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from harness.errors import UnfitError
 from harness.model.part import Part
 from harness.units import Duration, Rate, Size
 
@@ -19,6 +20,12 @@ class Bulk(Part):
     model: Literal["bulk"] = "bulk"
 
 
+def _something(value: Rate) -> Rate:
+    if not value.value:
+        raise UnfitError("traffic without a rate is none", "write '1 Mbit/s', say, or leave the flow out")
+    return value
+
+
 class ConstantRate(Part):
     """Equal amounts at equal times; what the transport does not take in time follows as soon as it does."""
 
@@ -27,6 +34,8 @@ class ConstantRate(Part):
     """Of the payload."""
     packet: Size = Size.parse("1200 B")
     """UDP payload of a datagram; TCP cuts its own segments."""
+
+    _rate = field_validator("rate")(_something)
 
 
 class Poisson(Part):
@@ -37,6 +46,8 @@ class Poisson(Part):
     """Mean rate of the UDP payload."""
     packet: Size = Size.parse("1200 B")
     """UDP payload of a datagram."""
+
+    _rate = field_validator("rate")(_something)
 
 
 class UniformGaps(Part):
@@ -51,9 +62,9 @@ class UniformGaps(Part):
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         if self.packet[0].bytes > self.packet[1].bytes or self.gap[0].value > self.gap[1].value:
-            raise ValueError("ranges go from the smallest to the largest value")
+            raise UnfitError("ranges go from the smallest to the largest value", "exchange the two")
         if not self.gap[1].value:
-            raise ValueError("a gap is longer than nothing")
+            raise UnfitError("a gap is longer than nothing", "write gap: [10 ms, 20 ms]")
         return self
 
     @property

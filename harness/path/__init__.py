@@ -26,7 +26,8 @@ from harness.path.arithmetic import (
     size_bytes,
     slow_start_time,
 )
-from harness.path.compile import compile_path, inexpressible
+from harness.path.compile import compile_path
+from harness.path.limits import inexpressible
 from harness.path.program import Command, LinkProgram, PathProgram, TimedCommands
 
 __all__ = [

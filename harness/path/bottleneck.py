@@ -23,6 +23,13 @@ COLD_GAP = Duration.parse("100 ms")
 HORIZON = Duration.parse("10 min")
 
 
+def too_slow(link: Link, mtu: int) -> str:
+    """Why netem has no Poisson process for a link's opportunities; empty where it has."""
+    if round(_DEVIATION * opportunity_gap(link, mtu).value) <= _LARGEST_DEVIATION:
+        return ""
+    return f"netem has no Poisson process as slow as {link.rate}: its gaps end at 10 × 1.7 s"
+
+
 def _slot(verb: str, link: Link, device: str, limit: int, mtu: int, seed: int, *, cold: bool) -> Command:
     """The server of a queue with a service process: one packet when an opportunity comes (netem's slots).
 
@@ -38,9 +45,9 @@ def _slot(verb: str, link: Link, device: str, limit: int, mtu: int, seed: int, *
     """
     gap = opportunity_gap(link, mtu).value
     # A change cannot take the table away, so a cold start has it too: with a deviation of nothing, almost.
+    if why := too_slow(link, mtu):
+        raise ValueError(why)
     mean, deviation = (COLD_GAP.value, 1) if cold else (round(_CENTRE * gap), round(_DEVIATION * gap))
-    if deviation > _LARGEST_DEVIATION:
-        raise ValueError(f"netem has no Poisson process as slow as {link.rate}: its gaps end at 10 × 1.7 s")
     parent = "10:1" if isinstance(link.queue, Red) else "1:"
     return (
         "tc", "qdisc", verb, "dev", device, "parent", parent, "handle", "20:", "netem", "limit", str(limit),

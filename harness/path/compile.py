@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal
 
 from harness.model import MTU, DropTail, Link, LinkChange, Path
 from harness.path.arithmetic import Server, burst_bytes, queue_bytes
@@ -126,16 +126,6 @@ def compile_path(path: Path, server: Server, seed: int = 1, access: Access | Non
             new[name] = _state(before, after, server)
         timeline.append(PathChange(at=change.at.seconds, to_client=new["to_client"], to_server=new["to_server"]))
     return PathProgram(setup=tuple(setup), changes=_together(timed), links=figures, timeline=tuple(timeline))
-
-
-def inexpressible(path: Path) -> str:
-    """Why tc cannot express a path, for one engine or the other; empty when it can for both."""
-    for server in get_args(Server):
-        try:
-            compile_path(path, server)
-        except (ValueError, ArithmeticError) as error:
-            return str(error)
-    return ""
 
 
 def _states(path: Path, name: str) -> list[Link]:

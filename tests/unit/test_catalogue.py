@@ -111,7 +111,7 @@ def test_a_path_that_tc_cannot_express_is_refused_before_anything_starts(tmp_pat
     file.write_text(SCENARIO.replace("rate: 50 Mbit/s", slow))
     with pytest.raises(InputError) as caught:
         catalogue().scenario(file)
-    assert f"{file}:4:3: path: netem has no Poisson process as slow as 5 kbit/s" in caught.value.message
+    assert f"{file}:4:19: path.forward.rate: netem has no Poisson process as slow as 5 kbit/s" in caught.value.message
 
 
 def test_all_problems_of_a_file_are_said_at_once(tmp_path: Path) -> None:

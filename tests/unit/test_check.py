@@ -13,9 +13,10 @@ from harness.check.trials import TRIALS, claims, values
 from harness.findings import Finding
 from harness.metrics import VERSION
 from harness.outcome import Cell, MeasuredRun, Measurement, Observation, Outcome, Run
-from harness.parameters import PARAMETERS, ROLES, ParameterValue, Role, Setting
+from harness.parameters import PARAMETERS, ROLES, ParameterValue, Role
 from harness.plan import Request, cells
 from harness.reports import findings as view
+from harness.setting import Setting
 from tests.examples import SIM, catalogue, cell, images, implementation
 
 
@@ -139,9 +140,9 @@ def test_what_is_learnt_shows_in_the_second_connection(
 
 def test_values_are_those_the_image_takes() -> None:
     trial = TRIALS["initial_cwnd"]
-    assert values(Setting(flag="x"), "initial_cwnd", trial) == [6, 40]
-    assert values(Setting(flag="x", minimum=10), "initial_cwnd", trial) == [40]
-    listed = Setting(flag="x", values=("reno", "cubic", "bbr"))
+    assert values(Setting(flag="{value}"), "initial_cwnd", trial) == [6, 40]
+    assert values(Setting(flag="{value}", minimum=10), "initial_cwnd", trial) == [40]
+    listed = Setting(flag="{value}", values=("reno", "cubic", "bbr"))
     assert values(listed, "congestion_control", TRIALS["congestion_control"]) == ["reno", "cubic", "bbr"]
 
 

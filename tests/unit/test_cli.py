@@ -42,6 +42,7 @@ BAD = [
     (("plan", "satellite/medium", "--vary", "pacing=on", "--vary", "pacing=off"), "given twice", "separated by commas"),
     (("schema", "scenery"), "no schema 'scenery'", "scenario"),
     (("report", "metrix"), "no scenario 'metrix'", "metrics"),
+    (("report", "--clients", "metrics", "metrics", "dumbbell/alone"), "no implementation 'metrics'", "known"),
     (("report", "metrics", "satelite/medium"), "no scenario 'satelite/medium'", "satellite/medium"),
 ]
 
@@ -68,7 +69,6 @@ def test_a_table_of_the_report_is_a_command_with_a_help_of_its_own(
     [
         ("report", "metrics", "dumbbell/alone", "--json"),
         ("report", "--json", "metrics", "dumbbell/alone"),
-        ("report", "--clients", "metrics", "--json", "metrics", "dumbbell/alone"),
     ],
 )
 def test_options_stand_on_either_side_of_a_table_s_name(

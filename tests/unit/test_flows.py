@@ -245,7 +245,7 @@ def test_a_sweep_may_change_one_flow() -> None:
 )
 def test_names_that_nobody_has_are_found_where_they_stand(tmp_path: Path, text: str, place: str, words: str) -> None:
     file = tmp_path / "case.yaml"
-    links = "path:\n  forward: {rate: 1 Mbit/s, delay: 1 ms}\n  return: {rate: 1 Mbit/s, delay: 1 ms}\n"
+    links = "path:\n  forward: {rate: 1 Mbit/s, delay: 1 s}\n  return: {rate: 1 Mbit/s, delay: 1 s}\n"
     file.write_text(f"schema: 1\ntitle: x\n{links}{text}")
     with pytest.raises(InputError) as caught:
         catalogue().scenario(file)

@@ -69,12 +69,12 @@ def test_queues_by_their_size() -> None:
 
 
 def test_queues_by_their_discipline() -> None:
-    found = points(scenario(), {}, {"path.forward.queue": ["RED 4 BDP", "4 BDP", "RED 0.5 BDP", "0.5 BDP"]})
+    found = points(scenario(), {}, {"path.forward.queue": ["RED 1 BDP", "1 BDP", "RED 0.5 BDP", "0.5 BDP"]})
     assert [type(one.scenario.path.forward.queue).__name__ for one in found] == ["Red", "DropTail", "Red", "DropTail"]
-    assert found[0].scenario.path.forward.held == QueueSize.parse("4 BDP")
+    assert found[0].scenario.path.forward.held == QueueSize.parse("1 BDP")
     made = [cell().model_copy(update={"parameters": dict(one.parameters)}) for one in found]
     in_order = [one.parameters["path.forward.queue"] for one in sorted(made, key=sort_key)]
-    assert in_order == ["0.5 BDP", "4 BDP", "RED 0.5 BDP", "RED 4 BDP"]
+    assert in_order == ["0.5 BDP", "1 BDP", "RED 0.5 BDP", "RED 1 BDP"]
 
 
 def test_a_cell_says_what_tells_it_from_its_like() -> None:

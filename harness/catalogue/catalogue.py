@@ -1,0 +1,224 @@
+"""The scenarios and implementations below a root folder, each read once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from harness import feasible
+from harness.catalogue.document import Positions, read_yaml
+from harness.catalogue.honoured import Honoured
+from harness.catalogue.load import error_of, modelled
+from harness.errors import InputError, did_you_mean
+from harness.mistakes import Location, Mistake
+from harness.model import Implementation, Scenario
+from harness.path import inexpressible
+from harness.sweep import Combine, SweepError, points
+from harness.text import shown
+
+SCENARIOS, IMAGES = "scenarios", "images"
+MANIFEST = "image.yaml"
+
+
+def _unchecked(scenario: Scenario) -> Iterable[Mistake]:
+    return ()
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """The scenarios and implementations below a root folder."""
+
+    root: Path
+    manifests: tuple[Path, ...] = ()
+    """Further image.yaml files, from anywhere."""
+    mistakes: Callable[[Scenario], Iterable[Mistake]] = _unchecked
+    """What is wrong with a scenario that only measuring knows (`harness.metrics.objectives`)."""
+
+    def scenario_files(self) -> list[Path]:
+        """All scenario files, sorted by name."""
+        return sorted((self.root / SCENARIOS).rglob("*.yaml"))
+
+    def scenario_name(self, file: Path) -> str:
+        """Name of a scenario file: its path below scenarios/ without the suffix."""
+        base = (self.root / SCENARIOS).resolve()
+        resolved = file.resolve()
+        name = resolved.relative_to(base) if resolved.is_relative_to(base) else Path(resolved.name)
+        return str(name.with_suffix(""))
+
+    def scenario(self, file: Path) -> Scenario:
+        """One scenario file, loaded once. Raises InputError; also for a name that no implementation has."""
+        if file not in self._scenarios:
+            self._scenarios[file] = self._load_scenario(file)
+        return self._scenarios[file]
+
+    @cached_property
+    def _scenarios(self) -> dict[Path, Scenario]:
+        return {}
+
+    def _load_scenario(self, file: Path) -> Scenario:
+        data, positions = read_yaml(file)
+        scenario = modelled(data, positions, Scenario, {"name": self.scenario_name(file)})
+        if wrong := list(self._wrong(scenario)):
+            raise error_of(wrong, positions)
+        return scenario
+
+    def _wrong(self, scenario: Scenario) -> Iterator[Mistake]:
+        """What is wrong with a scenario beyond its form."""
+        if (found := inexpressible(scenario.path)) is not None:
+            yield Mistake(("path", *found.location), found.text, found.hint)
+            return
+        yield from feasible.mistakes(scenario)
+        yield from self._honoured.mistakes(scenario)
+        yield from self._wrong_sweep(scenario)
+        yield from self.mistakes(scenario)
+
+    def _wrong_sweep(self, scenario: Scenario) -> Iterator[Mistake]:
+        try:
+            points(scenario, {}, {})
+        except SweepError as error:
+            values = scenario.vary.get(error.dimension, ())
+            at = [index for index, value in enumerate(values) if value is error.value]
+            where: Location = ("vary", error.dimension, *at[:1]) if error.dimension else ("vary",)
+            yield Mistake(where, error.reason, error.hint, of_key=not at)
+            return
+        for name, words in scenario.vary.items():
+            yield from self._honoured.values(("vary", name), name, words, scenario)
+
+    def require_honoured(
+        self,
+        scenarios: Iterable[Scenario],
+        fixed: Mapping[str, object],
+        vary: Mapping[str, Sequence[object]],
+        combine: Combine | None,
+    ) -> None:
+        """InputError for what is asked of scenarios beyond what they say, and nobody here honours or can have."""
+        for scenario in scenarios:
+            points(scenario, fixed, vary, combine)
+            for name, words in {**{name: [value] for name, value in fixed.items()}, **vary}.items():
+                if name.startswith("path."):
+                    continue
+                for found in self._honoured.values((), name, words, scenario):
+                    raise InputError(f"{name}: {found.text}", found.hint)
+
+    @cached_property
+    def _honoured(self) -> Honoured:
+        """What the implementations are and take, read once: every scenario's words are looked up in it."""
+        return Honoured({name: one for name, (one, _) in self.implementations().items()})
+
+    def find_scenarios(self, words: Iterable[str], instead: Iterable[str] = ()) -> list[Scenario]:
+        """Scenarios by file, folder or name (`satellite/medium`, `satellite`); in the order given.
+
+        `instead`: what may stand where a scenario does; InputError for a word that nothing is called names the nearest.
+        """
+        known = {self.scenario_name(file): file for file in self.scenario_files()}
+        found: dict[str, Scenario] = {}
+        for word in words:
+            for file in self._files_of(word, known, instead):
+                scenario = self.scenario(file)
+                if found.setdefault(scenario.name, scenario) != scenario:
+                    raise InputError(
+                        f"{file}: another scenario is named '{scenario.name}', too", "rename one of the two"
+                    )
+        return list(found.values())
+
+    def _files_of(self, word: str, known: Mapping[str, Path], instead: Iterable[str]) -> list[Path]:
+        path = Path(word)
+        name = word.strip("/").removeprefix(SCENARIOS + "/").removesuffix(".yaml")
+        if word in ("all", SCENARIOS, SCENARIOS + "/"):
+            return list(known.values())
+        if path.name and _exists(path) and path.is_file():
+            return [path]
+        if name in known:
+            return [known[name]]
+        endings = [file for other, file in known.items() if other.rpartition("/")[2] == name]
+        if len(endings) == 1:
+            return endings
+        inside = [file for other, file in known.items() if other.startswith(name + "/")]
+        if inside:
+            return inside
+        if word and _exists(path) and path.is_dir() and (files := sorted(path.rglob("*.yaml"))):
+            return files
+        families = {other.rpartition("/")[0] for other in known}
+        raise InputError(f"no scenario {shown(word)}", did_you_mean(name, {*known, *families, *instead} - {""}))
+
+    def implementation_files(self) -> list[Path]:
+        """All image.yaml files, sorted by name."""
+        return [*sorted((self.root / IMAGES).glob(f"*/{MANIFEST}")), *self.manifests]
+
+    def implementations(self) -> dict[str, tuple[Implementation, Path]]:
+        """Name → (implementation, folder of its manifest), read once. InputError when two share a name."""
+        return dict(self._implementations)
+
+    @cached_property
+    def _implementations(self) -> dict[str, tuple[Implementation, Path]]:
+        found: dict[str, tuple[Implementation, Path]] = {}
+        for file in dict.fromkeys(self.implementation_files()):
+            implementation, positions = self.manifest(file)
+            if implementation.name in found:
+                raise InputError(
+                    f"{positions.find(('name',))[0]}: the name '{implementation.name}' is taken by "
+                    f"{found[implementation.name][1] / MANIFEST}",
+                    "give each implementation a name of its own",
+                )
+            found[implementation.name] = (implementation, file.resolve().parent)
+        return found
+
+    def manifest(self, file: Path) -> tuple[Implementation, Positions]:
+        """One image.yaml, loaded once, and where everything in it stands. Raises InputError."""
+        if file not in self._manifests:
+            data, positions = read_yaml(file)
+            implementation = modelled(data, positions, Implementation)
+            if wrong := list(_wrong_manifest(implementation, file.resolve().parent)):
+                raise error_of(wrong, positions)
+            self._manifests[file] = implementation, positions
+        return self._manifests[file]
+
+    @cached_property
+    def _manifests(self) -> dict[Path, tuple[Implementation, Positions]]:
+        return {}
+
+    def find_implementations(self, words: str, role: str, absent: Container[str] = ()) -> list[Implementation]:
+        """Implementations by comma-separated names, or 'all' that can play the role and are not `absent`."""
+        known = {name: implementation for name, (implementation, _) in self.implementations().items()}
+        if words == "all":
+            return [
+                item for item in known.values() if item.speaks_quic and role in item.roles and item.name not in absent
+            ]
+        found: dict[str, Implementation] = {}
+        for word in [word.strip() for word in words.split(",") if word.strip()]:
+            if word not in known:
+                raise InputError(f"no implementation '{word}' for the {role}s", did_you_mean(word, known))
+            if word in found:
+                raise InputError(f"'{word}' is named twice for the {role}s", "leave one of the two out")
+            found[word] = known[word]
+        if not found:
+            raise InputError(f"no {role} was named", "name implementations, separated by commas, or 'all'")
+        return list(found.values())
+
+
+def _exists(path: Path) -> bool:
+    """Whether there is such a path; none is too long to ask for."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
+def _wrong_manifest(implementation: Implementation, folder: Path) -> Iterator[Mistake]:
+    """What is wrong with a manifest beyond its form; `folder`: where it lies."""
+    for name in ("title", "licence", "version", "project"):
+        yield from feasible.one_line((name,), getattr(implementation, name))
+    for name in ("roles", "protocols"):
+        entries = getattr(implementation, name)
+        for index, entry in enumerate(entries):
+            if entry in entries[:index]:
+                yield Mistake((name, index), f"'{entry}' is given twice", "leave one of the two out")
+    if implementation.build is not None and not (folder / implementation.build / "Dockerfile").is_file():
+        there = sorted(str(file.parent.relative_to(folder)) for file in folder.glob("*/Dockerfile"))
+        there += ["."] if (folder / "Dockerfile").is_file() else []
+        text = f"there is no Dockerfile in '{implementation.build}'"
+        yield Mistake(
+            ("build",), text, did_you_mean(implementation.build, there) if there else "write one beside this file"
+        )

@@ -1,0 +1,80 @@
+"""What a scenario may ask of a lab: times, sizes and counts that a run can have. Pure.
+
+What a path's queues and links can be is for `harness.path.limits` to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from harness.mistakes import Location, Mistake
+from harness.model import Flow, Scenario
+from harness.path import ideal_time
+from harness.text import shown
+from harness.units import Duration, Size
+
+#: The longest that anything in a run may take or be put off. A working day; what is waited for costs nothing in virtual
+#: time, but nobody waits longer in real time.
+LONGEST = Duration.parse("8 h")
+
+
+def mistakes(scenario: Scenario) -> Iterator[Mistake]:
+    """What no lab can do for a scenario."""
+    if not all(part.strip(".") for part in scenario.name.split("/")):
+        text = f"{shown(scenario.name)} is no place below scenarios/"
+        yield Mistake(("name",), text, "leave it out: it is the file's")
+    yield from one_line(("title",), scenario.title)
+    yield from _twice(("clients",), scenario.clients)
+    yield from _twice(("servers",), scenario.servers)
+    yield from _twice(("milestones",), scenario.milestones)
+    if not scenario.timeout.value:
+        yield Mistake(("timeout",), "no transfer ends in no time", "write '120 s', say")
+    elif scenario.timeout < scenario.path.rtt:
+        text = f"a round trip alone takes {scenario.path.rtt}, longer than the timeout of {scenario.timeout}"
+        yield Mistake(("timeout",), text, "is the unit of each delay the one you meant?")
+    yield from _long(("timeout",), scenario.timeout)
+    for index, size in enumerate(scenario.milestones):
+        if not size.bytes:
+            yield Mistake(("milestones", index), "nothing has arrived before anything is sent", "write '2 MB', say")
+    for index, change in enumerate(scenario.path.changes):
+        yield from _long(("path", "changes", index, "at"), change.at)
+    for index, flow in enumerate(scenario.flows):
+        yield from _flow(("flows", index), flow, scenario)
+    for name, values in scenario.vary.items():
+        yield from _twice(("vary", name), values)
+
+
+def one_line(where: Location, text: str) -> Iterator[Mistake]:
+    """What tables have one line for is one line."""
+    if "\n" in text:
+        yield Mistake(where, f"{shown(text)} is not one line of text", "description and notes may have more")
+
+
+def _flow(where: Location, flow: Flow, scenario: Scenario) -> Iterator[Mistake]:
+    for name in ("start", "stop", "repeat_after", "access_delay"):
+        if (time := getattr(flow, name)) is not None:
+            yield from _long((*where, name), time)
+    if flow.download is None:
+        return
+    if not flow.download.bytes:
+        yield Mistake((*where, "download"), "a flow with a size transfers something", "write '1 MB', say")
+    else:
+        yield from _arrives((*where, "download"), flow.download, scenario)
+
+
+def _arrives(where: Location, size: Size, scenario: Scenario) -> Iterator[Mistake]:
+    seconds = ideal_time(scenario.path, size)
+    if seconds > LONGEST.seconds:
+        text = f"{size} take {seconds:.0f} s at the rate of the line, and a run lasts {LONGEST.seconds:.0f} s at most"
+        yield Mistake(where, text, "write a smaller size, or a faster path")
+
+
+def _long(where: Location, time: Duration) -> Iterator[Mistake]:
+    if time.value > LONGEST.value:
+        yield Mistake(where, f"{time} is longer than any run may last ({LONGEST})", "is the unit the one you meant?")
+
+
+def _twice(where: Location, entries: Sequence[object]) -> Iterator[Mistake]:
+    for index, entry in enumerate(entries):
+        if entry in entries[:index]:
+            yield Mistake((*where, index), f"'{entry}' is given twice", "leave one of the two out")

@@ -1,0 +1,275 @@
+"""What is wrong with something that a person wrote, and where in it; pydantic's own words never reach people."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from harness.errors import did_you_mean
+from harness.text import shown
+
+Location = tuple[int | str, ...]
+
+#: What a key's own errors are located at, behind the key.
+_KEY = "[key]"
+#: Pydantic's type of error → what it expected.
+_EXPECTED = {
+    "string_type": "a text",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_parsing_size": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "dict_type": "keys with values",
+    "model_type": "keys with values",
+    "model_attributes_type": "keys with values",
+}
+#: Of those, the ones that say that a value has no parts.
+_PARTS = {"dict_type", "model_type", "model_attributes_type"}
+#: What is expected → how that is written.
+_WRITTEN = {
+    "a text": "put it in quotes",
+    "a whole number": "write digits alone, such as 5",
+    "a number": "write digits, such as 0.5",
+    "true or false": "write true or false, without quotes",
+    "a list": "write [one, other], or a line each that begins with '- '",
+    "keys with values": "write {key: value}, or a line each",
+}
+#: Pydantic's type of error → its limit's name, and how a value stands to it.
+_BOUNDS = {
+    "greater_than": ("gt", "more than"),
+    "greater_than_equal": ("ge", "at least"),
+    "less_than": ("lt", "less than"),
+    "less_than_equal": ("le", "at most"),
+}
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One thing that is wrong."""
+
+    location: Location
+    """Where, in what was written."""
+    text: str
+    hint: str = ""
+    of_key: bool = False
+    """It is the key that is wrong, not what stands behind it."""
+    named: bool = True
+    """Whether the text needs the name of the place in front."""
+
+
+@dataclass(frozen=True)
+class _Found:
+    """One of pydantic's errors, located in what was written: its names for the members of a union are not there."""
+
+    error: Mapping[str, Any]
+    location: Location
+    unions: tuple[tuple[Location, str], ...]
+    """Where a member of a union was tried, and which."""
+    rest: Location
+    """What of pydantic's location follows: the name of a key that is missing."""
+
+    @property
+    def type(self) -> str:
+        return str(self.error["type"])
+
+
+def _locate(content: object, error: Mapping[str, Any]) -> _Found:
+    known: list[int | str] = []
+    unions: dict[Location, str] = {}
+    parts = [part for part in error["loc"] if part != _KEY]
+    rest = (parts.pop(),) if error["type"] == "missing" and parts else ()
+    at = content
+    for part in parts:
+        if (isinstance(at, Mapping) and part in at) or (
+            isinstance(at, list | tuple) and isinstance(part, int) and 0 <= part < len(at)
+        ):
+            at = at[part]
+        else:
+            unions.setdefault(tuple(known), str(part))
+            continue
+        known.append(part)
+    return _Found(error, tuple(known), tuple(unions.items()), rest)
+
+
+def _at(content: object, location: Location) -> Any:
+    for part in location:
+        content = content[part]  # type: ignore[index]  # `_locate` has been there
+    return content
+
+
+def _within(outer: _Found, inner: _Found) -> bool:
+    return _inside(inner.location, outer.location)
+
+
+def _inside(location: Location, outer: Location) -> bool:
+    return len(location) > len(outer) and location[: len(outer)] == outer
+
+
+def mistakes_in(
+    errors: ValidationError,
+    content: object,
+    model: type[BaseModel] | None = None,
+    forms: Mapping[str, str] | None = None,
+) -> list[Mistake]:
+    """What pydantic refused of `content`, each thing once and in words for people.
+
+    `model`: whose keys are named where one is unknown; `forms`: pattern → what matches it.
+    """
+    found = [_locate(content, error) for error in errors.errors(include_url=False)]
+    # Pydantic counts only the valid items of a list; the invalid ones have errors of their own.
+    found = [one for one in found if one.type != "too_short" or not any(_within(one, other) for other in found)]
+    owners = _owners(model) if model is not None else {}
+    made: dict[Mistake, None] = {}
+    # Unknown keys first: what is missing is often one of them.
+    for one in sorted(_likely(found, content), key=lambda one: one.type != "extra_forbidden"):
+        made.setdefault(_mistake(one, content, owners, forms or {}))
+    return list(made)
+
+
+def _likely(found: list[_Found], content: object) -> Iterator[_Found]:
+    """Of a union's members, of which pydantic tried each in turn, the errors of the one that was meant."""
+    members: dict[Location, dict[str, list[_Found]]] = {}
+    for one in found:
+        for location, member in one.unions:
+            members.setdefault(location, {}).setdefault(member, []).append(one)
+    dropped: set[int] = set()
+    for location, tried in members.items():
+        if len(tried) < 2:
+            continue
+        if isinstance(_at(content, location), Mapping):
+            meant = _with_parts(tried, location) or next(iter(tried))
+        else:
+            flat = {name: errors for name, errors in tried.items() if not {one.type for one in errors} & _PARTS}
+            meant = _own_words(flat or tried)
+        dropped |= {id(one) for member, errors in tried.items() if member != meant for one in errors}
+    return (one for one in found if id(one) not in dropped)
+
+
+def _with_parts(tried: Mapping[str, list[_Found]], location: Location) -> str | None:
+    """The member of a union that has keys: it complains of one of them."""
+    for member, errors in tried.items():
+        if any(_inside(one.location, location) or one.type in ("missing", "extra_forbidden") for one in errors):
+            return member
+    return None
+
+
+def _own_words(tried: Mapping[str, list[_Found]]) -> str:
+    """The first member that has words of its own for what is wrong, else the first."""
+    own = (name for name, errors in tried.items() if any(one.type == "value_error" for one in errors))
+    return next(own, next(iter(tried)))
+
+
+def _mistake(one: _Found, content: object, owners: Mapping[str, list[str]], forms: Mapping[str, str]) -> Mistake:
+    error, value = one.error, one.error.get("input")
+    context: Mapping[str, Any] = error.get("ctx") or {}
+    name = ".".join(map(str, one.location))
+    if one.type == "missing":
+        missing = one.rest[-1]
+        if isinstance(missing, int):
+            return Mistake(one.location, f"needs {missing + 1} entries", "add what is missing")
+        text = f"'{missing}' is missing" + (f" in {name}" if name else "")
+        return Mistake(one.location, text, f"add {missing}: …", named=False)
+    if one.type == "extra_forbidden":
+        return Mistake(one.location, f"unknown key '{name}'", _key_hint(one.location, owners), of_key=True, named=False)
+    of_key = error["loc"][-1:] == (_KEY,)
+    if one.type in ("value_error", "assertion_error"):
+        cause = context.get("error")
+        return Mistake(one.location, str(cause), getattr(cause, "hint", ""), of_key)
+    if one.type in _EXPECTED:
+        expected = _EXPECTED[one.type]
+        if value is None:
+            text = f"expected {expected}, and there is nothing"
+            return Mistake(one.location, text, "leave the key out, or fill it in")
+        several = isinstance(value, Mapping | list | tuple) and one.type not in _PARTS
+        hint = "write one value alone" if several and expected != "a list" else _WRITTEN[expected]
+        return Mistake(one.location, f"expected {expected}, not {shown(value)}", hint, of_key)
+    if one.type in _BOUNDS:
+        limit, words = _BOUNDS[one.type]
+        text = f"it is {words} {context[limit]}, not {shown(value)}"
+        return Mistake(one.location, text, f"the limit is {context[limit]}")
+    made = _OTHERS[one.type](value, context, forms) if one.type in _OTHERS else None
+    if made is None:
+        text = str(error["msg"])
+        return Mistake(one.location, text[:1].lower() + text[1:])
+    text, hint, inner = made
+    location = (*one.location, inner) if inner and isinstance(_at(content, one.location), Mapping) else one.location
+    return Mistake(location, text, hint, of_key)
+
+
+def _literal(value: object, context: Mapping[str, Any], forms: Mapping[str, str]) -> tuple[str, str, str]:
+    expected = str(context["expected"])
+    words = re.findall(r"'([^']*)'", expected)
+    text = f"expected {expected}, not {shown(value)}"
+    return text, did_you_mean(str(value), words) if words else f"write {expected}", ""
+
+
+def _pattern(value: object, context: Mapping[str, Any], forms: Mapping[str, str]) -> tuple[str, str, str] | None:
+    form = forms.get(str(context["pattern"]))
+    if form is None:
+        return None
+    what, _, example = form.partition("; ")
+    return f"{shown(value)} is not {what}", f"for example {example}" if example else "", ""
+
+
+def _no_tag(value: object, context: Mapping[str, Any], forms: Mapping[str, str]) -> tuple[str, str, str]:
+    word = str(context["discriminator"]).strip("'")
+    if isinstance(value, Mapping):
+        return f"'{word}' is missing", f"add {word}: …", ""
+    return f"expected a text, or keys with values, not {shown(value)}", _WRITTEN["keys with values"], ""
+
+
+def _other_tag(value: object, context: Mapping[str, Any], forms: Mapping[str, str]) -> tuple[str, str, str]:
+    word, tags = str(context["discriminator"]).strip("'"), re.findall(r"'([^']*)'", str(context["expected_tags"]))
+    text = f"{shown(context['tag'])} is no {word}: it is one of {', '.join(tags)}"
+    return text, did_you_mean(str(context["tag"]), tags), word
+
+
+def _few(value: object, context: Mapping[str, Any], forms: Mapping[str, str]) -> tuple[str, str, str]:
+    least = context["min_length"]
+    return f"needs at least {least} {'entry' if least == 1 else 'entries'}", "leave the key out, or fill the list", ""
+
+
+def _many(value: object, context: Mapping[str, Any], forms: Mapping[str, str]) -> tuple[str, str, str]:
+    count = len(value) if isinstance(value, list | tuple) else context.get("actual_length") or "more"
+    return f"{count} entries, and there is room for {context['max_length']}", "leave some out", ""
+
+
+#: Pydantic's type of error → text, hint, and the key inside that it is about.
+_OTHERS: dict[str, Callable[[object, Mapping[str, Any], Mapping[str, str]], tuple[str, str, str] | None]] = {
+    "literal_error": _literal,
+    "string_pattern_mismatch": _pattern,
+    "union_tag_not_found": _no_tag,
+    "union_tag_invalid": _other_tag,
+    "too_short": _few,
+    "too_long": _many,
+}
+
+
+@cache
+def _owners(model: type[BaseModel]) -> dict[str, list[str]]:
+    """Key → what has it, of a model and the models inside it."""
+    schema = model.model_json_schema(by_alias=True)
+    owners: dict[str, list[str]] = {}
+    for name, part in {"the file itself": schema, **schema.get("$defs", {})}.items():
+        for key in part.get("properties", {}):
+            owners.setdefault(key, []).append(name)
+    return owners
+
+
+def _key_hint(location: Location, owners: Mapping[str, list[str]]) -> str:
+    key = str(location[-1])
+    if key in owners:
+        return f"'{key}' is a key of {' and '.join(owners[key])}"
+    return did_you_mean(key, owners)

@@ -1,0 +1,114 @@
+"""What tc and the kernel's queues can be, which is less than a path may ask for. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import get_args
+
+from harness.mistakes import Location, Mistake
+from harness.model import FRAME_HEADER, Change, Link, LinkChange, Path, Red
+from harness.path.arithmetic import FRAME, Server, queue_bytes, size_bytes
+from harness.path.bottleneck import COLD_GAP, too_slow
+from harness.path.compile import compile_path
+from harness.path.red import red_mistake
+from harness.units import Duration, Percentage, Rate
+
+#: tc counts sizes in 32 bits (tc/tc_util.c, get_size), and the rate of a service curve in as many bytes per second.
+MOST_BYTES = (1 << 32) - 1
+FASTEST = Rate(8 * MOST_BYTES)
+#: The kernel cuts a jitter to what a signed 32-bit number holds, ns (net/sched/sch_netem.c, netem_change).
+MOST_JITTER = Duration((1 << 31) - 1)
+#: What the queues and the delay lines of a path may hold, bytes: the lab's kernel is given three times as much memory.
+MOST_HELD = 1 << 30
+
+
+def inexpressible(path: Path) -> Mistake | None:
+    """The first thing that a path cannot be, for one engine or the other; None where it can be for both."""
+    for found in mistakes(path):
+        return found
+    for server in get_args(Server):
+        try:
+            compile_path(path, server)
+        except (ValueError, ArithmeticError) as error:
+            return Mistake((), str(error))
+    return None
+
+
+def mistakes(path: Path) -> Iterator[Mistake]:
+    """What of a path tc or the kernel would refuse, or quietly make something else of; located in the path."""
+    found = [*_link(("forward",), path.forward, path), *_link(("return",), path.return_, path)]
+    for index, change in enumerate(path.changes):
+        for name, link, new in (("forward", path.forward, change.forward), ("return", path.return_, change.return_)):
+            if new is not None:
+                found += _change(("changes", index, name), link, new)
+    yield from found
+    queues = sum(queue_bytes(link, path.rtt) for link in (path.forward, path.return_))
+    held = queues + _under_way("forward", path) + _under_way("return", path)
+    if not found and held > MOST_HELD:
+        text = f"queues and delays hold {held / 1e9:.1f} GB, and a lab has room for {MOST_HELD / 1e9:.1f} GB"
+        yield Mistake((), text, "give it smaller queues, less delay or a lower rate")
+
+
+def _link(where: Location, link: Link, path: Path) -> Iterator[Mistake]:
+    yield from _rate((*where, "rate"), link.rate)
+    if link.jitter > MOST_JITTER:
+        yield Mistake(
+            (*where, "jitter"), f"netem has no jitter beyond {MOST_JITTER.seconds:.1f} s", "write '10 ms', say"
+        )
+    if link.burst is not None and link.burst.bytes > MOST_BYTES:
+        yield Mistake((*where, "burst"), f"tc has no bucket beyond {MOST_BYTES} B", "write '15 kB', say")
+    if link.loss == Percentage(10**9) and not any(_side(where, change) for change in path.changes):
+        yield Mistake(
+            (*where, "loss"), "every packet is lost, from beginning to end", "write '1 %', say, or let it change"
+        )
+    service = link.service
+    if service is not None and 0 < service.cold_start.value < COLD_GAP.value:
+        text = f"a cold start has an opportunity every {COLD_GAP}, and this one ends before that"
+        yield Mistake((*where, "service", "cold_start"), text, "write '5 s', say, or leave it out")
+    if service is not None and (why := too_slow(link, path.mtu)):
+        yield Mistake((*where, "rate"), why, "write '1 Mbit/s', say")
+    yield from _queue((*where, "queue"), link, path)
+
+
+def _side(where: Location, change: Change) -> bool:
+    """Whether a change ends or begins the loss of a direction."""
+    new = change.forward if where == ("forward",) else change.return_
+    return new is not None and new.loss is not None
+
+
+def _queue(where: Location, link: Link, path: Path) -> Iterator[Mistake]:
+    limit, frame = queue_bytes(link, path.rtt), path.mtu + FRAME_HEADER
+    if limit > MOST_BYTES:
+        yield Mistake(
+            where, f"{link.held} are {limit} B here, and tc has no queue beyond {MOST_BYTES} B", "write '1 BDP'"
+        )
+    elif limit < frame:
+        text = f"{link.held} are {limit} B here, less than one frame ({frame} B): no full packet would pass"
+        yield Mistake(where, text, f"write '{frame} B' or more")
+    elif isinstance(link.queue, Red):
+        low, high = (size_bytes(size, link, path.rtt) for size in (link.queue.min, link.queue.max))
+        found = red_mistake(link.queue, low, high, link.rate, FRAME)
+        if found is not None:
+            key, text, hint = found
+            yield Mistake((*where, key), text, hint)
+
+
+def _rate(where: Location, rate: Rate) -> Iterator[Mistake]:
+    if rate > FASTEST:
+        yield Mistake(where, f"tc has no rate beyond {FASTEST}", "write '10 Gbit/s', say")
+
+
+def _change(where: Location, link: Link, new: LinkChange) -> Iterator[Mistake]:
+    if new.rate is not None:
+        yield from _rate((*where, "rate"), new.rate)
+    if new.delay is not None and new.delay < link.jitter:
+        yield Mistake((*where, "delay"), f"the jitter of {link.jitter} exceeds it", f"write '{link.jitter}' or more")
+
+
+def _under_way(name: str, path: Path) -> float:
+    """The most that a direction's delay may hold at any time, bytes."""
+    link = path.forward if name == "forward" else path.return_
+    changes = [new for one in path.changes if (new := one.forward if name == "forward" else one.return_) is not None]
+    rate = max([link.rate.value, *(new.rate.value for new in changes if new.rate is not None)])
+    delay = max([link.delay.seconds, *(new.delay.seconds for new in changes if new.delay is not None)])
+    return rate / 8 * (delay + link.jitter.seconds)

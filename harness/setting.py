@@ -1,0 +1,199 @@
+"""What a manifest says of one parameter: how an image is told, which values it takes, and its default. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, field_validator, model_validator
+from pydantic.json_schema import SkipJsonSchema
+
+from harness.errors import UnfitError, did_you_mean
+from harness.parameters import PARAMETERS, ROLES, Parameter, ParameterValue, Role, Word, WrittenValue
+from harness.units import Size
+
+#: What a placeholder in a manifest's text may be called.
+_PLACEHOLDERS = ("value", "bytes", "ms", "s")
+
+
+def _known(name: str) -> str:
+    if name not in PARAMETERS:
+        raise UnfitError(f"'{name}' is not a parameter", did_you_mean(name, PARAMETERS))
+    return name
+
+
+#: The name of a parameter, as a key of a manifest.
+ParameterName = Annotated[str, AfterValidator(_known)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class Setting(_Part):
+    """How an image sets one parameter in one role. Without flag, environment and asks it cannot be set."""
+
+    flag: str | None = None
+    """Words for CLIENT_PARAMS or SERVER_PARAMS, with {value}, {bytes}, {ms} or {s}."""
+    environment: str | None = None
+    """An environment variable instead, as NAME=text with the same placeholders."""
+    asks: str | None = None
+    """Words with which this role asks its peer to behave so (the peer must name the extension)."""
+    values: tuple[Word, ...] | dict[Word, Word] | None = None
+    """The values it knows, or a map from our words to its own."""
+    minimum: WrittenValue | None = None
+    """Smallest value it takes."""
+    maximum: WrittenValue | None = None
+    """Largest value it takes."""
+    default: WrittenValue | None = None
+    """The value in force when nothing is asked for; absent where it is not known."""
+    note: str = ""
+    """What a reader should know, such as how the default grows."""
+
+    @property
+    def claimed(self) -> bool:
+        """Whether it can be brought about: by the role itself, or by asking its peer."""
+        return self.settable or self.asks is not None
+
+    @property
+    def settable(self) -> bool:
+        """Whether this role can be told, by itself."""
+        return self.flag is not None or self.environment is not None
+
+    @field_validator("environment")
+    @classmethod
+    def _assignment(cls, value: str | None) -> str | None:
+        if value is not None and not re.match(r"[A-Z_][A-Z0-9_]*=", value):
+            raise UnfitError(f"'{value}' is not an assignment", "write NAME={value}")
+        return value
+
+    @field_validator("flag", "environment", "asks")
+    @classmethod
+    def _placeholders(cls, value: str | None) -> str | None:
+        for name in re.findall(r"\{([^}]*)\}", value or ""):
+            if name not in _PLACEHOLDERS:
+                known = ", ".join(f"{{{known}}}" for known in _PLACEHOLDERS)
+                raise UnfitError(
+                    f"'{{{name}}}' is not a placeholder: use one of {known}", did_you_mean(name, _PLACEHOLDERS)
+                )
+        if value is not None and re.search(r"[{}]", re.sub(r"\{[^{}]*\}", "", value)):
+            raise UnfitError(f"'{value}' has a brace without its partner", "write {value}")
+        if value is not None and "$" in value:
+            raise UnfitError(f"'{value}' has a $, which Compose takes for a variable", "write the value itself")
+        if value is not None and "{" not in value:
+            raise UnfitError(f"'{value}' has no placeholder, and says the same whatever is asked", "write {value}")
+        return value
+
+    @field_validator("values")
+    @classmethod
+    def _some(cls, value: tuple[Word, ...] | dict[Word, Word] | None) -> tuple[Word, ...] | dict[Word, Word] | None:
+        if value is not None and not value:
+            raise UnfitError("no value at all could be set", "leave the key out where any value will do")
+        own = value.values() if isinstance(value, dict) else value or ()
+        if dear := next((word for word in own if "$" in word), None):
+            raise UnfitError(f"'{dear}' has a $, which Compose takes for a variable", "write the value itself")
+        return value
+
+    def own(self, parameter: Parameter, value: ParameterValue) -> str:
+        """The image's own word for a canonical value. ValueError when it is not one of those it takes."""
+        if self.values is not None:
+            known = self.values if isinstance(self.values, dict) else {word: word for word in self.values}
+            if str(value) not in known:
+                raise ValueError(f"does not know {parameter.name} {value}; known: {', '.join(known)}")
+            return known[str(value)]
+        number = parameter.number(value)
+        for bound, sign in ((self.minimum, 1), (self.maximum, -1)):
+            limit = None if bound is None else parameter.number(bound)
+            if number is not None and limit is not None and sign * number < sign * limit:
+                raise ValueError(f"takes {parameter.name} {'from' if sign > 0 else 'up to'} {bound}, not {value}")
+        return str(value)
+
+    def fill(self, text: str, parameter: Parameter, value: ParameterValue) -> str:
+        """`text` with its placeholders filled for a canonical value. ValueError as in `own`."""
+        fields: dict[str, object] = {"value": self.own(parameter, value)}
+        number = parameter.number(value)
+        if parameter.kind == "size":
+            fields["bytes"] = Size.parse(str(value)).bytes
+        elif parameter.kind == "duration" and number is not None:
+            fields |= {"ms": f"{number * 1e3:g}", "s": f"{number:g}"}
+        return text.format(**fields)
+
+
+def _or_without_role(schema: dict[str, Any]) -> None:
+    """For the JSON Schema: the keys of a setting may stand in place of the roles."""
+    schema["properties"] |= Setting.model_json_schema()["properties"]
+
+
+class RoleSettings(_Part):
+    """One parameter in both roles; keys given without a role hold for both."""
+
+    model_config = ConfigDict(json_schema_extra=_or_without_role)
+
+    parameter: SkipJsonSchema[str]
+    client: Setting | None = None
+    """As a client."""
+    server: Setting | None = None
+    """As a server."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_role(cls, value: object) -> object:
+        if isinstance(value, dict) and not {"client", "server"} & value.keys():
+            shared = {key: item for key, item in value.items() if key != "parameter"}
+            return {"parameter": value.get("parameter"), "client": shared, "server": shared}
+        return value
+
+    @model_validator(mode="after")
+    def _values_of_its_kind(self) -> Self:
+        parameter = PARAMETERS.get(self.parameter)
+        if parameter is None:
+            return self  # the key itself is in error
+        for role in ROLES:
+            setting = self.of(role)
+            if setting is None:
+                continue
+            for what in ("minimum", "maximum", "default"):
+                if (value := getattr(setting, what)) is not None:
+                    _check(parameter, value, f"{role} {what}")
+            for word in setting.values or ():
+                _check(parameter, word, f"{role} value")
+            _check_bounds(parameter, setting)
+            for text in (setting.flag, setting.environment, setting.asks):
+                _check_text(parameter, text)
+        return self
+
+    def of(self, role: Role) -> Setting | None:
+        """The setting in one role."""
+        return self.client if role == "client" else self.server
+
+
+def _check(parameter: Parameter, value: ParameterValue, what: str) -> None:
+    try:
+        parameter.canonical(value)
+    except ValueError as error:
+        hint = getattr(error, "hint", "")
+        raise UnfitError(f"{what} of {parameter.name}: {error}; it is {parameter.written}", hint) from error
+
+
+def _check_bounds(parameter: Parameter, setting: Setting) -> None:
+    """ValueError for bounds that no value lies between, or of what has none."""
+    for name, bound in (("minimum", setting.minimum), ("maximum", setting.maximum)):
+        if bound is not None and parameter.number(parameter.canonical(bound)) is None:
+            raise UnfitError(f"{parameter.name} is {parameter.written}, which has no {name}", "list its values instead")
+    if setting.minimum is not None and setting.maximum is not None:
+        low, high = (parameter.number(parameter.canonical(one)) for one in (setting.minimum, setting.maximum))
+        if low is not None and high is not None and low > high:
+            raise UnfitError(
+                f"{parameter.name}: the minimum {setting.minimum} is above the maximum {setting.maximum}",
+                "exchange the two",
+            )
+
+
+def _check_text(parameter: Parameter, text: str | None) -> None:
+    """ValueError when a text uses a placeholder that a parameter of this kind does not fill."""
+    filled = {"size": {"value", "bytes"}, "duration": {"value", "ms", "s"}}.get(parameter.kind, {"value"})
+    for name in re.findall(r"\{([^}]*)\}", text or ""):
+        if name not in filled:
+            known = ", ".join(f"{{{other}}}" for other in sorted(filled))
+            text = f"{parameter.name} is {parameter.written}, which does not fill '{{{name}}}': use {known}"
+            raise UnfitError(text, f"for example {known.partition(',')[0]}")

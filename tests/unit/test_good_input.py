@@ -1,0 +1,302 @@
+"""What is accepted can run, and is the same when it has been written down again; whatever else is written is refused."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+import re
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from harness.arguments import UnsupportedError
+from harness.errors import InputError
+from harness.lab import build_lab
+from harness.model import MAXIMUM_REPETITIONS, MTU, Implementation, Scenario
+from harness.outcome import Image
+from harness.parameters import PARAMETERS, ROLES
+from harness.path import Server, compile_path
+from harness.plan import Request, cells, named, points_of
+from harness.reports.explain import explain
+from tests.bad_files import MANIFEST, RAW, SCENARIO
+from tests.examples import SIM, catalogue
+
+FILES = count()
+#: CPU seconds that a file may take to be read, planned and compiled.
+PATIENCE = 2.0
+
+
+def _known() -> dict[str, Implementation]:
+    return {name: one for name, (one, _) in catalogue().implementations().items()}
+
+
+def _runs(scenario: Scenario) -> None:
+    """Plan a scenario, compile its paths and build its labs, as `run` would."""
+    known = _known()
+    images = {name: Image(reference=f"{name}:1", identity=name) for name in known}
+    request = Request([scenario], [known["ngtcp2"]], [known["quiche"]], repetitions=1)
+    swept = points_of(request)
+    others = {name: known[name] for name in named(swept)}
+    for server in get_args(Server):
+        for point in swept:
+            compile_path(point.scenario.path, server)
+    for cell in cells(request, images, SIM, others)[:2]:
+        try:
+            build_lab(cell, 0).sim_plan()
+        except UnsupportedError:
+            continue
+    assert explain(scenario, "virtual")
+
+
+# --- valid in, valid out
+
+
+def _rate(draw: st.DrawFn) -> str:
+    return f"{draw(st.integers(100, 1_000_000))} kbit/s"
+
+
+@st.composite
+def losses(draw: st.DrawFn) -> object:
+    share = st.integers(0, 1000).map(lambda tenths: f"{tenths / 10:g} %")
+    pair = {"good_to_bad": share, "bad_to_good": share}
+    return draw(share | st.fixed_dictionaries(pair, optional={"loss_in_bad": share, "loss_in_good": share}))
+
+
+@st.composite
+def queues(draw: st.DrawFn) -> object:
+    """A queue as people write it: its size, or its keys."""
+    packets, size = draw(st.integers(2, 2000)), draw(st.integers(20, 500))
+    red = {
+        "discipline": "red", "limit": f"{size} kB", "min": f"{size * 300} B", "max": f"{size * 800} B",
+        "probability": f"{draw(st.integers(1, 99))} %", "average_packet": draw(st.sampled_from(["500 B", "1500 B"])),
+        **draw(st.sampled_from([{"wq": 0.002}, {"wq": 0.01}, {"wq": 0.3}])), "ecn": draw(st.booleans()),
+    }  # fmt: skip
+    written: list[object] = [f"{packets} packets", f"{size} kB", "1 BDP", "RED 100 kB", {"size": f"{size} kB"}, red]
+    return draw(st.sampled_from(written))
+
+
+@st.composite
+def links(draw: st.DrawFn, *, served: bool) -> dict[str, object]:
+    """One direction as people write it."""
+    delay = draw(st.integers(200, 700))
+    made: dict[str, object] = {"rate": _rate(draw), "delay": f"{delay} ms"}
+    if draw(st.booleans()):
+        made["jitter"] = f"{draw(st.integers(0, 100))} ms"
+    if draw(st.booleans()):
+        made["loss"] = draw(losses())
+    if served:
+        made["service"] = {"process": "poisson"} | draw(st.sampled_from([{}, {"cold_start": "5 s", "period": "60 s"}]))
+        made["queue"] = f"{draw(st.integers(2, 200))} packets"
+        return made
+    if draw(st.booleans()):
+        made["queue"] = draw(queues())
+    if draw(st.booleans()):
+        made["burst"] = f"{draw(st.integers(MTU + 14, 10**6))} B"
+    return made
+
+
+_VALUES: dict[str, list[object]] = {
+    "server.congestion_control": ["reno", "cubic"], "server.initial_cwnd": [10, 32], "initial_rtt": ["100 ms", "1 s"],
+    "client.max_ack_delay": ["25 ms"], "path.down.loss": ["0 %", "1 %"], "path.return.rate": ["10 Mbit/s", "3 Mbit/s"],
+    "server.pacing": [True], "flow0.access_delay": ["5 ms", "10 ms"], "path.down.queue": ["100 kB", "RED 100 kB"],
+}  # fmt: skip
+
+
+@st.composite
+def flows(draw: st.DrawFn) -> dict[str, object]:
+    """A flow as people write it."""
+    kind, start = draw(st.sampled_from(["quic", "quic", "tcp", "udp"])), draw(st.integers(0, 20))
+    made: dict[str, object] = {"kind": kind, "start": f"{start} s"}
+    if kind == "quic" and draw(st.booleans()):
+        made["download"] = f"{draw(st.integers(1, 200))} MB"
+        made |= draw(st.sampled_from([{}, {"repeat_after": "1 s"}]))
+    else:
+        made["stop"] = f"{start + draw(st.integers(1, 60))} s"
+    if kind == "udp":
+        made["traffic"] = draw(
+            st.sampled_from(
+                [
+                    {"model": "poisson", "rate": "1 Mbit/s", "packet": "512 B"},
+                    {"model": "cbr", "rate": "200 kbit/s"},
+                    {"model": "uniform", "packet": ["100 B", "1 kB"], "gap": ["1 ms", "20 ms"]},
+                ]
+            )
+        )
+    return made | draw(st.sampled_from([{}, {"client": "ngtcp2"} if kind == "quic" else {}]))
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> dict[str, Any]:
+    """A scenario as people write it, of any shape."""
+    served = draw(st.booleans())
+    path: dict[str, Any] = {"forward": draw(links(served=served)), "return": draw(links(served=False))}
+    path["terminal"] = draw(st.sampled_from(ROLES))
+    if not served and draw(st.booleans()):
+        change = {"rate": _rate(draw), "loss": draw(losses()), "delay": "500 ms"}
+        path["changes"] = [{"at": "5 s", "forward": change}, {"at": "6500 ms", "return": {"delay": "1 s"}}]
+    made: dict[str, Any] = {
+        "schema": 1, "title": draw(st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=1, max_size=9)),
+        "path": path, "flows": draw(st.lists(flows(), min_size=1, max_size=3)),
+        "ip_version": draw(st.sampled_from([4, 6])), "timeout": "120 s",
+        "repetitions": draw(st.integers(1, MAXIMUM_REPETITIONS)),
+    }  # fmt: skip
+    if all("download" in flow for flow in made["flows"]) and len(made["flows"]) == 1:
+        bound = draw(st.sampled_from([{"at_most": "9 s"}, {"at_most": "1500 ms"}, {"at_least": "1 s"}]))
+        made["objectives"] = [{"metric": "completion", **bound}]
+    names = draw(st.sets(st.sampled_from(sorted(_VALUES)), max_size=2))
+    if served or "burst" in path["forward"] or "burst" in path["return"]:
+        names = {name for name in names if not name.startswith("path.")}
+    if names:
+        made["vary"] = {name: _VALUES[name] for name in sorted(names)}
+    return made
+
+
+@given(documents())
+@settings(max_examples=25, suppress_health_check=list(HealthCheck), derandomize=True)
+def test_what_is_valid_stays_so_when_it_is_written_again(
+    tmp_path_factory: pytest.TempPathFactory, document: dict[str, Any]
+) -> None:
+    file = tmp_path_factory.getbasetemp() / "written.yaml"
+    found = _read(file, yaml.safe_dump(document, allow_unicode=True, sort_keys=False))
+    assert Scenario.model_validate_json(found.model_dump_json(by_alias=True)) == found
+    content = found.model_dump(mode="json", by_alias=True, exclude_none=True)
+    assert _read(file, yaml.safe_dump(content, allow_unicode=True)) == found
+    _runs(found)
+
+
+def _read(file: Path, text: str) -> Scenario:
+    own = file.with_name(f"{next(FILES)}-{file.name}")
+    own.write_text(text)
+    try:
+        found = catalogue().scenario(own)
+    finally:
+        own.unlink()
+    return found.model_copy(update={"name": "case"})
+
+
+# --- every shipped file, damaged
+
+ODD = (
+    "", "~", "-1", "0", "1e9", "[]", "{}", "true", "1", "0 s", "1000 h", "0 bit/s", "1 GB", "1 B", "100 %", "-5 %",
+    "[/nope]", "&a", "*a", "!!x y", "nan", '"', "'", "5 packets", "RED 1 BDP", "9999999999", "\t", "\0", "\ud7ff", ": ",
+    "- ", "# ", "bbr", "quiche", "server", "red", "poisson", "1 BDP", "0 packets", "12:30:45", "0x10", "on",
+)  # fmt: skip
+#: Damaged copies of each file.
+COPIES = 4
+
+
+def _damaged(text: str, chance: random.Random) -> str:
+    """A text with one thing wrong with it, perhaps."""
+    lines = text.splitlines(keepends=True)
+    at = chance.randrange(len(lines))
+    words = list(re.finditer(r"[\w./%&*-]+", text))
+    ways: list[Callable[[], str]] = [
+        lambda: "".join(lines[:at] + lines[at + 1 :]),
+        lambda: "".join([*lines[: at + 1], lines[at], *lines[at + 1 :]]),
+        lambda: "".join([*lines[:at], " " + lines[at], *lines[at + 1 :]]),
+        lambda: "".join([*lines[:at], chance.choice(lines), *lines[at + 1 :]]),
+        lambda: text[: chance.randrange(len(text))],
+        lambda: _spliced(text, chance.choice(words), chance.choice(ODD)),
+        lambda: _spliced(text, chance.choice(words), chance.choice(words)[0]),
+        lambda: _spliced(text, chance.choice(words), chance.choice(words)[0] * 3),
+        lambda: re.sub(r"\d+", lambda found: found[0] + "0" * chance.choice((0, 1, 6)), text),
+    ]
+    return chance.choice(ways)()
+
+
+def _spliced(text: str, place: re.Match[str], new: str) -> str:
+    return text[: place.start()] + new + text[place.end() :]
+
+
+def _shipped() -> Iterator[Path]:
+    yield from catalogue().scenario_files()
+    yield from catalogue().implementation_files()
+
+
+@pytest.mark.parametrize("half", [0, 1])
+def test_a_damaged_file_is_refused_or_runs(tmp_path: Path, half: int) -> None:
+    (tmp_path / "Dockerfile").touch()
+    refused = accepted = 0
+    for number, file in enumerate(_shipped()):
+        if number % 2 != half:
+            continue
+        chance, text = random.Random(number), file.read_text()
+        for _ in range(COPIES):
+            copy = tmp_path / (file.name if file.name == "image.yaml" else f"{next(FILES)}.yaml")
+            copy.write_text(_damaged(text, chance), errors="surrogatepass")
+            begun = time.process_time()
+            if _accepts(copy):
+                accepted += 1
+            else:
+                refused += 1
+            assert time.process_time() - begun < PATIENCE, copy.read_text()
+    assert refused > accepted / 4
+    assert accepted
+
+
+def _accepts(file: Path) -> bool:
+    """Whether a file is taken; if so, it runs, and if not, it is said where and why."""
+    try:
+        if file.name == "image.yaml":
+            catalogue()._manifests.pop(file, None)
+            _tells(catalogue().manifest(file)[0])
+        else:
+            _runs(catalogue().scenario(file))
+    except InputError as error:
+        lines = error.message.splitlines()
+        assert all(re.match(rf"{re.escape(str(file))}:\d+:\d+: ", line) for line in lines), error.message
+        assert error.hint
+        assert not [words for words in RAW if words in error.message], error.message
+        return False
+    return True
+
+
+# --- every value of a file, replaced by another kind of thing
+
+THINGS: list[object] = [
+    None, [], {}, 5, -1, 1.5, True, "x", "", [[]], {"a": 1}, [1, 2], "1 s", "1 Mbit/s", "10 MB", "5 %", 10**17,
+]  # fmt: skip
+
+
+def _places(content: object, at: tuple[int | str, ...] = ()) -> Iterator[tuple[int | str, ...]]:
+    """Of every value of a document."""
+    if at:
+        yield at
+    inner = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
+    for name, value in inner:
+        yield from _places(value, (*at, name))
+
+
+@pytest.mark.parametrize(("name", "good"), [("case.yaml", SCENARIO), ("image.yaml", MANIFEST)])
+def test_another_kind_of_thing_is_refused_in_words_or_runs(tmp_path: Path, name: str, good: str) -> None:
+    chance, content = random.Random(1), yaml.load(good, yaml.BaseLoader)
+    for place in _places(content):
+        for thing in chance.sample(THINGS, 3):
+            changed = copy.deepcopy(content)
+            inside: Any = changed
+            for part in place[:-1]:
+                inside = inside[part]
+            inside[place[-1]] = thing
+            file = tmp_path / (name if name == "image.yaml" else f"{next(FILES)}.yaml")
+            file.write_text(json.dumps(changed))
+            _accepts(file)
+
+
+def _tells(one: Implementation) -> None:
+    """Fill every text of a manifest with its own default, as a run would."""
+    for name, parameter in PARAMETERS.items():
+        for role in ROLES:
+            setting = one.setting(role, name)
+            if setting is None or setting.default is None or setting.values is not None:
+                continue
+            for text in (setting.flag, setting.environment, setting.asks):
+                if text is not None and setting.minimum is None and setting.maximum is None:
+                    assert setting.fill(text, parameter, parameter.canonical(setting.default))
