@@ -95,7 +95,8 @@ def received_file(folder: Path, flow: int, index: int) -> Path:
 def check(transfer: Transfer, flow: LabFlow, folder: Path, www: Path) -> Check:
     """Compare what a transfer left in the run's folder with the served file, and remove it.
 
-    Of one that was cut off with the beginning of it, which may be nothing.
+    Of one that was cut off with the beginning of it, which may be nothing. Of one whose time was over counts what it
+    had received by then: it went on until it was stopped.
     """
     if not flow.file:
         return Check(transfer.model_copy(update={"intact": True}), None)
@@ -105,7 +106,10 @@ def check(transfer: Transfer, flow: LabFlow, folder: Path, www: Path) -> Check:
     received = file.stat().st_size
     difference = same_content(file, www / flow.file, part=transfer.cut_off)
     file.unlink()
-    return Check(transfer.model_copy(update={"received": received, "intact": difference is None}), difference)
+    if transfer.exit_code is None and not transfer.cut_off:
+        received = min(received, transfer.received)
+    intact = difference is None and (transfer.cut_off or received >= transfer.size)
+    return Check(transfer.model_copy(update={"received": received, "intact": intact}), difference)
 
 
 def with_words(outcome: Outcome, words: tuple[str, ...]) -> Outcome:

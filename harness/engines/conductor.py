@@ -164,13 +164,15 @@ class Conductor:
     def _is_whole(self, client: str) -> bool:
         """Whether a client's file has all its bytes."""
         flow = self._flows[client]
-        if not flow.file:
-            return False
+        return bool(flow.file) and self._received(client) >= flow.size
+
+    def _received(self, client: str) -> int:
+        """Bytes of a client's file by now."""
+        flow = self._flows[client]
         try:
-            size = (self._folder / f"flow{flow.flow}" / "downloads" / flow.file).stat().st_size
+            return (self._folder / f"flow{flow.flow}" / "downloads" / flow.file).stat().st_size if flow.file else 0
         except FileNotFoundError:
-            return False
-        return size >= flow.size
+            return 0
 
     def _until_next(self, now: float) -> float:
         """Seconds to wait for a death: to the next thing that is due, or that nobody gives notice of."""
@@ -215,7 +217,7 @@ class Conductor:
                     self._containers.tell(client, server)
                     self._record(client, index, at_ns, cut_off=True)
                 case TimedOut(client, index, stage):
-                    self._record(client, index, self._clock.time_ns())
+                    self._record(client, index, self._clock.time_ns(), received=self._received(client))
                     limit = self._lab.time_limit(self._flows[client])
                     self._decide(client, conclusion.of_timeout(self._lab.host(client), limit, stage))
                 case Enter(phase):
@@ -254,9 +256,10 @@ class Conductor:
             self._decide(name, outcome)
 
     def _record(
-        self, client: str, index: int, at_ns: int, exit_code: int | None = None, *, cut_off: bool = False
-    ) -> None:
-        """Note a transfer that is over, and make room for a repeat."""
+        self, client: str, index: int, at_ns: int, exit_code: int | None = None, *, cut_off: bool = False,
+        received: int = 0,
+    ) -> None:  # fmt: skip
+        """Note a transfer that is over, and make room for a repeat. `received`: what counts where its time was over."""
         flow = self._flows[client]
         if client in self._held:
             self._held.remove(client)
@@ -275,5 +278,6 @@ class Conductor:
                 ended_ns=at_ns,
                 exit_code=exit_code,
                 cut_off=cut_off,
+                received=received,
             )
         )

@@ -309,6 +309,7 @@ def transfers_of(lab: Lab, events: list[dict[str, Any]]) -> list[Transfer]:
                     ended_ns=event["t_ns"],
                     exit_code=event.get("exit_code"),
                     cut_off=event["event"] == "stopped",
+                    received=event.get("received", 0),
                 )
             )
     return found

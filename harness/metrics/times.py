@@ -52,20 +52,10 @@ def completion(view: RunView) -> Iterator[Finding]:
         size = window.transfer.size
         if not window.has_file or not window.transfer.intact or window.transfer.received < size:
             continue
-        delivery = Delivery(view, window)
-        if _time_was_over(window, delivery):
-            continue
-        found = delivery.reached(size)
+        found = Delivery(view, window).reached(size)
         yield from _told(window, COMPLETION, found)
         if isinstance(found, Reached):
             yield of_transfer(GOODPUT, window, 8 * size / found.seconds / 1e6, found.vantage)
-
-
-def _time_was_over(window: Window, delivery: Delivery) -> bool:
-    """Whether the file was complete only when the client's time was over, and it was being told to end."""
-    if window.transfer.exit_code is not None or window.transfer.cut_off or delivery.growth is None:
-        return False
-    return not (delivery.growth.size >= window.transfer.size).any()
 
 
 @measures

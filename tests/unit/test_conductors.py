@@ -23,7 +23,7 @@ import pytest
 from simulator import conductor as inside
 from simulator.conductor import Endpoint
 
-from harness.engines import conductor
+from harness.engines import conclusion, conductor
 from harness.engines.conductor import flows
 from harness.engines.project import Death
 from harness.engines.sampler import Sampler
@@ -236,6 +236,22 @@ def test_who_has_the_whole_file_may_close_its_connection(tmp_path: Path) -> None
         "timed_out", "the whole file was there within 5 s, but client0 did not end",
     )  # fmt: skip
     assert stage.now == pytest.approx(READY + 5 + CLIENT_END, abs=0.002)
+
+
+def test_what_came_after_the_time_was_over_does_not_count(tmp_path: Path) -> None:
+    stage = Stage(Case([QUIC], {}, "timed_out", []), tmp_path, opens=[(READY, "client0")])
+    flow = stage.case.lab().flows[0]
+    place, www = tmp_path / "flow0" / "downloads" / flow.file, tmp_path / flow.file
+    place.parent.mkdir(parents=True)
+    place.write_bytes(bytes(400_000))
+    www.write_bytes(bytes(flow.size))
+    outcome, conducted, _ = _in_real_time(stage)
+    (transfer,) = conducted.transfers
+    assert (outcome.status, transfer.received) == ("timed_out", 400_000)
+    # Until its container was stopped the rest of it came, too.
+    conclusion.received_file(tmp_path, 0, 0).write_bytes(bytes(flow.size))
+    checked = conclusion.check(transfer, flow, tmp_path, tmp_path).transfer
+    assert (checked.received, checked.intact) == (400_000, False)
 
 
 def test_phases_of_a_repeat(tmp_path: Path) -> None:

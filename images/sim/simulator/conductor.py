@@ -141,10 +141,15 @@ class Conductor:
     def _is_whole(self, name: str) -> bool:
         """Whether a client's file has all its bytes."""
         client = self._by_name[name]
+        return bool(client.file) and self._received(client) >= client.size
+
+    @staticmethod
+    def _received(client: Endpoint) -> int:
+        """Bytes of a client's file by now."""
         try:
-            return bool(client.file) and (client.folder / "downloads" / client.file).stat().st_size >= client.size
+            return (client.folder / "downloads" / client.file).stat().st_size if client.file else 0
         except FileNotFoundError:
-            return False
+            return 0
 
     def _perform(self, actions: list[Action]) -> None:
         """Do what the lifecycle says."""
@@ -157,7 +162,8 @@ class Conductor:
                 case CutOff(client, server, _):
                     self._cut_off(self._by_name[client], self._by_name[server])
                 case TimedOut(client, _, stage):
-                    self._write("timed_out", self._by_name[client], stage=stage)
+                    received = self._received(self._by_name[client])
+                    self._write("timed_out", self._by_name[client], stage=stage, received=received)
                     self._end(self._by_name[client])
                 case Enter(phase):
                     self.pulse(phase)
