@@ -138,7 +138,7 @@ def test_a_starved_run_counts_for_nothing(warm: Harness, harness: Harness, load:
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, env=environment, timeout=200, check=False)
     (cell,) = json.loads(done.stdout)["cells"]
     starved, shares = _waits(harness)
-    assert max(shares.values()) > 2 * STARVED
+    assert max(shares.values()) > STARVED
     assert starved and "waited for a processor" in starved[0]
     assert cell["outcomes"] == {"infrastructure": 1}
     assert "Starved in 1 of 1 runs" in cell["sentence"]

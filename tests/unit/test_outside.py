@@ -20,6 +20,13 @@ KILL: Event = ("kill", {"signal": "9"})
 STOP: Event = ("kill", {"signal": "15"})
 
 
+def _die_of(number: signal.Signals) -> None:
+    """Die of a signal, whatever a test before has made of it."""
+    if number is not signal.SIGKILL:
+        signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+
+
 def _ended(end: Callable[[], object]) -> int:
     """A process that has ended so, and been reaped: what is left of it is the descriptor."""
     pid = os.fork()
@@ -47,10 +54,10 @@ kernel_tells = pytest.mark.skipif(_told(lambda: None) is None, reason="this kern
 @pytest.mark.parametrize(
     ("end", "died"),
     [
-        (lambda: os.kill(os.getpid(), signal.SIGKILL), signal.SIGKILL),
+        (lambda: _die_of(signal.SIGKILL), signal.SIGKILL),
         (lambda: os._exit(137), 0),
         (lambda: os._exit(0), 0),
-        (lambda: os.kill(os.getpid(), signal.SIGTERM), signal.SIGTERM),
+        (lambda: _die_of(signal.SIGTERM), signal.SIGTERM),
     ],
     ids=["SIGKILL", "exit 137", "exit 0", "SIGTERM"],
 )
@@ -120,6 +127,7 @@ def test_a_first_process_that_died_of_sigkill_was_killed_from_outside(
     heard = _heard(monkeypatch)
     pid = os.fork()
     if pid == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.pause()
     heard.watch("client0", pid)
     heard.watch("client0", pid)
