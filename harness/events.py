@@ -19,6 +19,8 @@ class PlanMade:
     seconds: float
     more: bool = False
     """Cells are run until their objectives are decided: this is what is done first."""
+    varied: frozenset[str] = frozenset()
+    """Parameters by which the cells of a scenario differ."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,9 @@ class Warned:
     """Something to check before trusting the results."""
 
     text: str
+    cell: Cell | None = None
+    """Of the run that it is about; None for one about all of them."""
+    repetition: int = 0
 
 
 Event = (

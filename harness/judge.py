@@ -2,7 +2,8 @@
 
 An objective passes when the whole interval meets it, fails when the whole interval misses it, and is
 inconclusive otherwise. A transfer that did not finish in time is an observation, infinitely bad; a crash or a
-wrong file is none, and keeps a cell from passing; a failure of the ground counts for nothing.
+wrong file is none, and keeps a cell from passing; a failure of the ground counts for nothing. Where nothing is
+demanded, a cell with an observation is measured.
 """
 
 from __future__ import annotations
@@ -137,7 +138,7 @@ def _without_objectives(
     if late == len(observed):
         return _verdict("fail", "timed_out", _not_in_time(scenario, late, len(observed)) + _uncounted(judged), ())
     sentence = "The scenario has no objectives; the figures are reported" + _late(late, observed) + _uncounted(judged)
-    return _verdict("inconclusive", "no_objectives", sentence, ())
+    return _verdict("measured", "no_objectives", sentence, ())
 
 
 def _verdict(status: VerdictStatus, reason: str, sentence: str, objectives: tuple[ObjectiveVerdict, ...]) -> Verdict:

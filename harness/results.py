@@ -23,12 +23,35 @@ def beyond_the_pair(cell: Cell) -> str:
     return f" ({', '.join(asked)})" if asked else ""
 
 
+def pair_of(cell: Cell) -> tuple[str, str]:
+    """Client and server, each with the parameters that were asked of it."""
+    names = {"client": cell.client.name, "server": cell.server.name}
+    for full, value in sorted(endpoint_parameters(cell.parameters).items()):
+        role, _, name = full.partition(".")
+        names[role] += f" {name}={value}"
+    return names["client"], names["server"]
+
+
+def called(cell: Cell) -> list[str]:
+    """What tables, lists and lines of progress call a cell, with its scenario and without; and its key."""
+    bare, asked = f"{cell.client.name}→{cell.server.name}", beyond_the_pair(cell)
+    given = " ".join([bare, *(f"{name}={value}" for name, value in cell.parameters.items())])
+    pairs = dict.fromkeys(["→".join(pair_of(cell)) + asked, bare + asked, given, bare])
+    names = [*pairs, *(f"{cell.scenario.name} {pair}" for pair in pairs)]
+    return [cell.key, *names, *(name.replace("→", "->") for name in names)]
+
+
 def point_of(cell: Cell) -> tuple[object, ...]:
     """What a person takes for the same cell, whatever the bits."""
     return (
         cell.scenario.name, cell.client.name, cell.server.name, cell.engine, cell.seed, cell.host_cpu,
         tuple(sorted(cell.parameters.items())),
     )  # fmt: skip
+
+
+def initial_bytes(cell: Cell) -> int:
+    """Bytes a cell's server may send first: what was asked for, else RFC 9002's ten packets of 1200 bytes (§7.2)."""
+    return int(cell.parameters.get("server.initial_cwnd", 10)) * 1200
 
 
 def unreached(run: Run, name: MetricName) -> float | None:
@@ -126,11 +149,7 @@ class CellResult:
     @property
     def pair(self) -> tuple[str, str]:
         """Client and server, each with the parameters that were asked of it."""
-        names = {"client": self.cell.client.name, "server": self.cell.server.name}
-        for full, value in sorted(endpoint_parameters(self.cell.parameters).items()):
-            role, _, name = full.partition(".")
-            names[role] += f" {name}={value}"
-        return names["client"], names["server"]
+        return pair_of(self.cell)
 
     @property
     def name(self) -> str:

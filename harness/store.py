@@ -300,11 +300,11 @@ class Store:
         """Drop a run in progress."""
         shutil.rmtree(partial, ignore_errors=True)
 
-    def remove_orphans(self) -> list[str]:
-        """Drop runs in progress whose harness process is gone. Their names."""
+    def remove_orphans(self, needed: Callable[[str], bool] = lives) -> list[str]:
+        """Drop runs in progress whose harness process is gone, or else not `needed`. Their names."""
         removed = []
         for folder in self._partials():
-            if not lives(folder.name.partition(".")[0]):
+            if not needed(folder.name.partition(".")[0]):
                 self.abandon(folder)
                 removed.append(folder.name)
         return removed

@@ -14,7 +14,7 @@ from harness.engines.docker import inspect_image
 from harness.engines.images import Build, Images
 from harness.engines.precedence import runs_come_first
 from harness.errors import EngineError
-from harness.estimate import expected_seconds
+from harness.estimate import Experience
 from harness.outcome import Cell, proven_outcome
 from harness.plan import PlannedRun
 from harness.schedule import Step
@@ -30,9 +30,11 @@ class CheckoutGround:
         inventory: Inventory,
         contents: KnownContents,
         attempts: Attempts,
+        experience: Experience,
         stamps: Mapping[tuple[str, int], object],
     ) -> None:
         """`stamps`: of the runs that were there when the plan was made (`Store.stamp`)."""
+        self._experience = experience
         self._images = images
         self._inventory = inventory
         self._contents = contents
@@ -121,7 +123,7 @@ class CheckoutGround:
 
     def expected(self, cell: Cell) -> float:
         """See `harness.campaign.Ground`."""
-        return expected_seconds(cell)
+        return self._experience.expected(cell)
 
     def cancel(self) -> None:
         """See `harness.campaign.Ground`."""

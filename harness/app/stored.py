@@ -11,7 +11,7 @@ from harness.metrics import VERSION, measure_with_series
 from harness.outcome import Cell, MeasuredRun, Run, proven_outcome
 from harness.plan import PlannedRun
 from harness.results import CellResult, point_of
-from harness.store import MEASURED, Store, StoreReader, disk_error
+from harness.store import MEASURED, SERIES, Store, StoreReader, disk_error
 
 
 class StoredResults:
@@ -72,6 +72,12 @@ class StoredResults:
             # A store that cannot be written is read all the same.
             self._own.write_measured(folder, measured, series)
         return measured
+
+    def make_series(self, run: Run) -> None:
+        """Measure a run again that has no series, where its captures are there: older code kept none of downloads."""
+        folder = self._store.folder(run.cell.key, run.repetition)
+        if self._own is not None and not (folder / SERIES).exists() and (folder / "sim").is_dir():
+            measure_again(self._own, run)
 
 
 def measure_again(store: Store, run: Run) -> MeasuredRun:

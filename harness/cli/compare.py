@@ -10,7 +10,7 @@ from harness.cli.consoles import json_all_the_same, paper, print_json, print_tex
 from harness.cli.environment import open_app
 from harness.cli.exits import FAILED, NOTHING
 from harness.cli.options import AsJson, AsMarkdown, Clients, Servers, StoredScenarios, StoreFolder
-from harness.cli.words import stored_cells
+from harness.cli.stored import stored_cells
 from harness.errors import InputError
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,9 @@ from typing import Any
 from rich.console import Console
 
 from harness.errors import AbsentError, HarnessError
+
+#: Columns that a pipe is taken to have.
+_WIDE = 180
 
 
 def _plain(**options: Any) -> Console:
@@ -24,9 +28,10 @@ def console() -> Console:
 
 
 def paper() -> Console:
-    """Where tables go; wide enough for them where there is no terminal that says otherwise."""
+    """Where tables go: as wide as the terminal or COLUMNS says, and with neither as wide as most tables are."""
     made = _plain()
-    return made if made.is_terminal else _plain(width=max(made.width, 180))
+    told = os.environ.get("COLUMNS", "").isdecimal()
+    return made if made.is_terminal or told else _plain(width=_WIDE)
 
 
 def print_json(content: dict[str, Any]) -> None:

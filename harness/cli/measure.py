@@ -5,7 +5,7 @@ from __future__ import annotations
 from harness.cli.consoles import console
 from harness.cli.environment import open_app
 from harness.cli.options import Clients, Servers, StoredScenarios, StoreFolder
-from harness.cli.words import stored_cells
+from harness.cli.stored import stored_cells
 from harness.errors import AbsentError
 
 

@@ -1,4 +1,4 @@
-"""What the words of a command mean: a request, stored cells, implementations. InputError for what they cannot mean."""
+"""What the words of a command mean: a request, implementations. InputError for what they cannot mean."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, get_args
 from harness.cli.consoles import console
 from harness.cli.environment import cores
 from harness.cli.options import EngineChoice, KernelChoice
-from harness.errors import AbsentError, InputError, did_you_mean
+from harness.errors import InputError, did_you_mean
 from harness.text import shown
 
 if TYPE_CHECKING:
     from harness.app import App
     from harness.model import Implementation
-    from harness.outcome import Cell
     from harness.plan import Request, UntilDecided
-    from harness.results import CellResult
     from harness.sweep import Combine
 
 #: Digits of a number on the command line.
@@ -138,50 +136,6 @@ def _assignment(option: str, word: str) -> tuple[str, str]:
     if not is_name(name):
         raise InputError(f"{option} {word}: nothing is called '{name}'", did_you_mean(name, dimensions()))
     return name, value
-
-
-def stored_cells(
-    app: App,
-    scenarios: list[str] | None,
-    clients: str,
-    servers: str,
-    *,
-    every: bool = False,
-    instead: Iterable[str] = (),
-) -> list[CellResult]:
-    """The stored cells of these scenarios and implementations, one at least. AbsentError where there is none.
-
-    `every`: also those that newer ones replace. `instead`: words that may stand where a scenario does, for the hint.
-    """
-    root, other = app.places.store, "'harness run' makes runs; --store names another folder"
-    if not root.is_dir():
-        raise AbsentError(f"{root}: no such folder, so there are no stored runs", other)
-    names = {scenario.name for scenario in app.catalogue.find_scenarios(scenarios, instead)} if scenarios else None
-
-    def wanted(cell: Cell) -> bool:
-        return (
-            (names is None or cell.scenario.name in names)
-            and (clients == "all" or cell.client.name in clients.split(","))
-            and (servers == "all" or cell.server.name in servers.split(","))
-        )
-
-    found = app.results.find(wanted, every=every)
-    _require_known(app, "--clients", clients, {result.cell.client.name for result in found})
-    _require_known(app, "--servers", servers, {result.cell.server.name for result in found})
-    if not found:
-        known = sorted({result.cell.scenario.name for result in app.results.find(lambda cell: True)})
-        if not known:
-            raise AbsentError(f"{root} holds no runs", other)
-        raise AbsentError("no stored runs match", f"{root} has runs of {', '.join(known)}")
-    return found
-
-
-def _require_known(app: App, option: str, words: str, stored: set[str]) -> None:
-    """InputError for an implementation that neither is here nor has runs that were found."""
-    known = stored | app.catalogue.implementations().keys()
-    for word in [] if words == "all" else words.split(","):
-        if word not in known:
-            raise InputError(f"{option} {words}: no implementation '{word}'", did_you_mean(word, known))
 
 
 def contestants(app: App, words: str, *, generators: bool = False) -> tuple[dict[str, Implementation], dict[str, str]]:

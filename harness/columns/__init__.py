@@ -5,6 +5,7 @@ It holds what a folder of runs does but for their artefacts, is read like one, a
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
@@ -16,6 +17,7 @@ from pydantic import BaseModel
 from harness.columns.tables import TABLES, Entry, Row, Rows, images_frame, read_cell, read_measured, read_run
 from harness.engines.contents import Contents
 from harness.errors import ResultError
+from harness.estimate import ENDED, Took
 from harness.model import Implementation, Scenario
 from harness.outcome import Cell, MeasuredRun, Run
 
@@ -89,6 +91,15 @@ class Columns:
         except (ValueError, KeyError):
             # Who judges runs leaves out what was measured once and cannot be read.
             return None
+
+    def took(self) -> list[Took]:
+        """How long the runs took that ended by themselves or by their time."""
+        return [
+            Took(self._cell(key), row["wall"], json.loads(row["host"] or "{}").get("cpu", ""))
+            for key, rows in self._runs.items()
+            for row in rows.values()
+            if row["outcome_status"] in ENDED and row["wall"]
+        ]
 
     def series(self, key: str, repetition: int) -> pl.DataFrame | None:
         """The series of a run (see `harness.analysis.series`), or None."""

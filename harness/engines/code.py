@@ -26,8 +26,8 @@ MODULES: dict[EngineName, tuple[str, ...]] = {
 }
 #: Those on which it does not: what makes images, keeps company away, names what is there, cleans up.
 BESIDE = (
-    "__init__", "building", "code", "contents", "docker", "gauge", "images", "owner", "precedence", "quiet", "standing",
-    "upstream",
+    "__init__", "building", "cache", "code", "contents", "docker", "gauge", "images", "owner", "precedence", "quiet",
+    "sealed", "shared_files", "standing", "upstream",
 )  # fmt: skip
 
 

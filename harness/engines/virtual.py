@@ -6,6 +6,7 @@ root file system. CPU costs no virtual time, and nothing on the host can disturb
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import platform
@@ -13,17 +14,18 @@ import queue
 import shutil
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from harness.engines import EngineResult, Progress, conclusion
+from harness.engines.cache import Cache
 from harness.engines.certificates import VIRTUAL_START, virtual_certificates
 from harness.engines.docker import tail
 from harness.engines.folder import cpu_of, diary, file_digest, kernel_of, prepare_folder, random_bytes
 from harness.engines.guest import LAB, STALL, Guest, GuestEnd, remove_orphans, seen
-from harness.engines.rootfs import RootFileSystems, RootFs
-from harness.engines.served import serve
+from harness.engines.rootfs import Exported, RootFileSystems, RootFs
+from harness.engines.served import serving
 from harness.errors import EngineError
 from harness.lab import CLIENT_END, Host, Lab
 from harness.outcome import EngineName, Outcome, Transfer
@@ -33,6 +35,8 @@ from harness.path.arithmetic import FRAME
 BASE_MEMORY, ENDPOINT_MEMORY = 384, 160
 #: How a kernel begins to say why it cannot go on.
 PANIC = "Kernel panic - not syncing"
+#: How often a run is made whose root file systems turn out to be damaged, and are exported anew.
+ATTEMPTS = 2
 #: A disk with less room than this is full, bytes.
 FULL = 1 << 20
 #: What a run is said to lack whose endpoints saw the host's processor.
@@ -64,14 +68,14 @@ class VirtualEngine:
 
     def __init__(
         self,
-        cache: Path,
+        cache: Cache,
         cores: Sequence[int],
         log_limit: int = 2 << 30,
         stall: float = STALL,
         trace: Path | None = None,
     ) -> None:
         """`cores`: those labs may run on, one at a time; `stall`: see `Guest.run`; `trace`: where system calls go."""
-        self._cache = cache.resolve()
+        self._cache = cache
         self._images = RootFileSystems(cache)
         self._log_limit = log_limit
         self._stall = stall
@@ -90,23 +94,52 @@ class VirtualEngine:
             guest.kill()
 
     def remove_orphans(self) -> list[str]:
-        """End guests of harness processes that no longer live."""
-        return remove_orphans()
+        """End guests of harness processes that no longer live, and remove the exports that they broke off."""
+        return [*remove_orphans(), *self._cache.remove_orphans()]
 
     def run(self, lab: Lab, folder: Path, progress: Progress) -> EngineResult:
         """Run a lab; see `harness.engines.Engine.run`."""
         if platform.machine() != "x86_64":
             raise EngineError(f"virtual time needs an x86-64 machine, and this is {platform.machine()}")
+        said: list[str] = []
+        again = ""
+        for _ in range(ATTEMPTS):
+            with contextlib.ExitStack() as held:
+                exported = self._prepared(lab, folder, held)
+                said += [one + again for one in exported.repaired]
+                result = self._tried(lab, folder, progress, exported.roots)
+            if result is not None:
+                return replace(result, warnings=(*result.warnings, *said))
+            _empty(folder)
+            again = ", and the run made again"
+        raise EngineError(f"an image was damaged again once it was exported anew: {said[-1]}", "is the disk sound?")
+
+    def _prepared(self, lab: Lab, folder: Path, held: contextlib.ExitStack) -> Exported:
+        """What a lab is run on, held. EngineError."""
         # What is made once and kept is made by one run at a time.
         with self._preparing:
-            serve(lab, self._cache)
-            prepare_folder(lab, folder, self._cache)
-            sim = self._images.of(lab.sim_image)
-            images = {host.name: self._images.of(host.image) for host in lab.hosts}
-            certificates = virtual_certificates(self._cache)
+            held.enter_context(serving(lab, self._cache))
+            prepare_folder(lab, folder, self._cache.folder)
+            virtual_certificates(self._cache.folder)
+            return held.enter_context(self._images.use([lab.sim_image, *(host.image for host in lab.hosts)]))
+
+    def _tried(self, lab: Lab, folder: Path, progress: Progress, roots: dict[str, RootFs]) -> EngineResult | None:
+        """What came of a lab; None where it may have come of damaged files, which nobody suspects who completes."""
+        try:
+            result = self._run(lab, folder, progress, roots)
+        except EngineError:
+            if self._cancelled or not self._images.damaged(roots.values()):
+                raise
+            return None
+        suspected = result.outcome.status != "completed"
+        return None if suspected and self._images.damaged(roots.values()) else result
+
+    def _run(self, lab: Lab, folder: Path, progress: Progress, roots: dict[str, RootFs]) -> EngineResult:
+        sim = roots[lab.sim_image]
+        images = {host.name: roots[host.image] for host in lab.hosts}
         world = world_document(lab, images, self._log_limit)
         (folder / "plan" / "world.json").write_text(json.dumps(world))
-        folders = {"www": self._cache / "www", "certs": certificates, **_roots(images)}
+        folders = {"www": self._cache.www, "certs": virtual_certificates(self._cache.folder), **_roots(images)}
         settings = {"LAB_CPU": "host"} if lab.host_cpu else {}
         if self._trace is not None:
             settings["LAB_TRACE"] = str(self._trace)
@@ -133,7 +166,7 @@ class VirtualEngine:
     def _result(self, lab: Lab, folder: Path, end: GuestEnd, images: dict[str, RootFs], kernel: str) -> EngineResult:
         events = diary(folder, "endpoints.jsonl")
         transfers = transfers_of(lab, events)
-        checks = [conclusion.check(item, lab.flows[item.flow], folder, self._cache / "www") for item in transfers]
+        checks = [conclusion.check(item, lab.flows[item.flow], folder, self._cache.www) for item in transfers]
         outcome, blamed = self._outcome(lab, folder, end, events)
         concluded = conclusion.conclude(outcome, checks)
         if concluded.status == "wrong_file":
@@ -174,6 +207,15 @@ def console_tail(folder: Path) -> tuple[str, ...]:
     lines = tail(folder / "sim" / "console.log", 80)
     first = next((number for number, line in enumerate(lines) if PANIC in line), None)
     return lines[-12:] if first is None else lines[first : first + 12]
+
+
+def _empty(folder: Path) -> None:
+    """Remove what a run left in its folder. Raises EngineError."""
+    try:
+        for place in folder.iterdir():
+            shutil.rmtree(place) if place.is_dir() else place.unlink()
+    except OSError as error:
+        raise EngineError(f"{error.filename}: {error.strerror}", "check the folder's permissions") from error
 
 
 def require_disk(folder: Path) -> None:

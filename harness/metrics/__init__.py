@@ -25,7 +25,7 @@ def measure(folder: Path, run: Run) -> MeasuredRun:
 
 
 def measure_with_series(folder: Path, run: Run) -> tuple[MeasuredRun, pl.DataFrame | None]:
-    """Measure a run from the artefacts in its folder; its series too (`analysis.series`), if it is of shared flows.
+    """Measure a run from the artefacts in its folder; its series too (`analysis.series`), where the captures show it.
 
     Never raises on what it finds there: a missing or damaged artefact costs the metrics that need it, and
     `warnings` says which one it was. A link that cannot be proven is invalid.
@@ -51,7 +51,7 @@ def measure_with_series(folder: Path, run: Run) -> tuple[MeasuredRun, pl.DataFra
         problem = f"the path cannot be proven: {type(error).__name__}: {error}"
         link, cautions = LinkProof(valid=False, problems=(problem,)), ()
     observed = observe(view)
-    series = view.series if view.shared else None
+    series = view.series
     measured = MeasuredRun(
         version=VERSION,
         measurements=tuple(measurements),

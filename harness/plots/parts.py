@@ -119,7 +119,7 @@ def lines(
     legend: bool = True,
     labels: bool = True,
 ) -> alt.Chart:
-    """A line a flow over time, each with its colour and dashes.
+    """A line a flow over time, each with its colour and dashes; where the frame has parts, one for each of them.
 
     Panels of one figure are given the same flows: they share one legend.
     """
@@ -131,6 +131,7 @@ def lines(
             y=axis,
             opacity=alt.when(_PICKED).then(alt.value(1)).otherwise(alt.value(0.12)),
             **looks(flows, legend=legend),
+            **({"detail": "part:N"} if "part" in frame.columns else {}),
         )
         .add_params(_PICKED, _MOVED)
     )

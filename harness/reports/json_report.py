@@ -9,15 +9,23 @@ from dataclasses import asdict
 from typing import Any
 
 from harness.absences import warnings
+from harness.metric_names import MetricName
 from harness.metrics.registry import unit_of
 from harness.model import Scenario
 from harness.outcome import LinkProof
 from harness.plan import PlannedRun
+from harness.ranking import rankings
+from harness.reports import by_scenario
+from harness.reports.chosen import compared
 from harness.reports.listing import Entry
+from harness.reports.ranking import plain
+from harness.reports.ranking import report as ranking_report
 from harness.reports.resumed import seed_of
 from harness.results import CellResult
 
 SCHEMA = 1
+#: Of `report --json`: from 2 on, cells of scenarios without objectives are `measured`, and there are rankings.
+REPORT_SCHEMA = 2
 
 
 def _link(result: CellResult) -> dict[str, Any]:
@@ -47,9 +55,9 @@ def _cell(result: CellResult) -> dict[str, Any]:
             "unit": unit_of(values[0]),
             "direction": values[0].direction,
             "vantage": values[0].vantage,
-            "values": [item.value for item in values],
+            "values": [plain(item.value) for item in values],
             "timed_out": len(result.unreached(values[0].named)),
-            **{part: _number(getattr(span, part)) for part in ("median", "low", "high")},
+            **{part: plain(getattr(span, part)) for part in ("median", "low", "high")},
             "coverage": span.coverage,
         }
     last = result.last
@@ -86,9 +94,19 @@ def _cell(result: CellResult) -> dict[str, Any]:
     }
 
 
-def report(results: Iterable[CellResult]) -> dict[str, Any]:
-    """What `report --json` and `run --json` print."""
-    return {"schema": SCHEMA, "cells": [_cell(result) for result in results]}
+def report(results: Iterable[CellResult], asked_for: Sequence[MetricName] = ()) -> dict[str, Any]:
+    """What `report --json` and `run --json` print. `asked_for`: metrics to rank the cells by."""
+    found = list(results)
+    ranked = [
+        ranking
+        for cells in by_scenario(found)
+        for ranking in rankings(cells, compared(cells[0].cell.scenario, asked_for))
+    ]
+    return {
+        "schema": REPORT_SCHEMA,
+        "cells": [_cell(result) for result in found],
+        "rankings": [ranking_report(one) for one in ranked],
+    }
 
 
 def catalogue(scenarios: Sequence[Scenario], entries: Sequence[Entry]) -> dict[str, Any]:

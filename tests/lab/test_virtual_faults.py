@@ -16,8 +16,8 @@ from harness.engines.owner import lives
 from tests.examples import ROOT
 from tests.lab.conftest import Harness, Manifest, build_image, wait_for
 from tests.lab.test_faults import FAULTS, check_fault, faulty_image
+from tests.lab.test_virtual_links import simulator_rootfs
 
-CACHE = Path(os.environ.get("HARNESS_CACHE") or ROOT / ".cache")
 VIRTUAL = ("--engine", "virtual")
 NGTCP2 = ("--clients", "ngtcp2", "--servers", "ngtcp2")
 SHORT = {"flows": [{"download": "100 kB"}], "milestones": ["100 kB"]}
@@ -67,13 +67,8 @@ def test_a_guest_without_memory_ends_with_its_last_words(warm: Harness, harness:
 
 def test_a_guest_that_panics_leaves_its_last_words(warm: Harness, tmp_path: Path) -> None:
     """A kernel whose init ends at once."""
-    sim = next(
-        image
-        for file in sorted((CACHE / "rootfs").glob("*/image.json"), key=lambda file: file.stat().st_mtime, reverse=True)
-        if (image := json.loads(file.read_text()))["reference"].startswith("quic-lab/sim:")
-    )
-    kernel = Path(sim["rootfs"]) / "opt/lab/linux"
-    guest = Guest(kernel, Path(sim["rootfs"]), memory_mib=128, seed=1, start_ns=10**18, core=0)
+    rootfs = simulator_rootfs()
+    guest = Guest(rootfs / "opt/lab/linux", rootfs, memory_mib=128, seed=1, start_ns=10**18, core=0)
     end = guest.run(["/bin/false"], tmp_path, tmp_path / "console.log", stall=30, phase=lambda word: None)
     assert not end.said_over
     assert not end.spun

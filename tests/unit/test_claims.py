@@ -82,7 +82,8 @@ def test_what_another_harness_finished_is_taken_over_and_what_was_there_before_i
 
     def ground() -> CheckoutGround:
         nothing: Any = None
-        return CheckoutGround(nothing, nothing, nothing, attempts, {(item.cell.key, 0): store.stamp(item.cell.key, 0)})
+        stamps = {(item.cell.key, 0): store.stamp(item.cell.key, 0)}
+        return CheckoutGround(nothing, nothing, nothing, attempts, nothing, stamps)
 
     one = ground()
     assert not one.made_elsewhere(item)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.engines.cache import Cache
 from harness.engines.compose import ComposeEngine
 from harness.engines.conclusion import received_file
 from harness.errors import EngineError
@@ -75,7 +76,7 @@ class Machine:
         (self.folder / "does" / what).write_text(line + "\n")
 
     def engine(self) -> ComposeEngine:
-        return ComposeEngine(self.folder / "cache")
+        return ComposeEngine(Cache(self.folder / "cache"))
 
     def said(self) -> list[str]:
         return (self.folder / "log").read_text().splitlines()

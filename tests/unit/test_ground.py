@@ -12,6 +12,7 @@ from harness.app.ground import CheckoutGround
 from harness.engines.compose import ComposeEngine
 from harness.engines.images import Build
 from harness.engines.quiet import Patience
+from harness.estimate import Experience
 from harness.events import Listener, RunFinished, Warned
 from harness.metrics import VERSION
 from harness.outcome import Cell, LinkProof, MeasuredRun, Outcome, Run
@@ -35,13 +36,12 @@ def _cell(app: App, client: str, server: str) -> Cell:
 
 
 def _attempts(app: App, options: Options, patience: Patience, listen: Listener) -> Attempts:
-    return Attempts(ComposeEngine(app.places.cache), app.store, app.results, options, patience, Provenance(), listen)
+    return Attempts(ComposeEngine(app.cache), app.store, app.results, options, patience, Provenance(), listen)
 
 
 def _ground(app: App) -> CheckoutGround:
-    return CheckoutGround(
-        app.images, app.inventory, app.contents, _attempts(app, Options(), Patience(0), lambda event: None), {}
-    )
+    attempts = _attempts(app, Options(), Patience(0), lambda event: None)
+    return CheckoutGround(app.images, app.inventory, app.contents, attempts, Experience([], ""), {})
 
 
 @pytest.mark.parametrize(("lacks", "simulators"), [(True, {"sim", "lab-kernel"}), (False, {"sim"})])

@@ -19,7 +19,7 @@ from harness.engines import conductor
 from harness.engines import guest as guests
 from harness.engines.folder import cpu_of, kernel_of, random_bytes
 from harness.engines.guest import Guest, _Stillness, ram_folder
-from harness.engines.rootfs import RootFileSystems, RootFs
+from harness.engines.rootfs import RootFs
 from harness.engines.virtual import console_tail, guest_memory_mib, outcome_of, sample_ns, transfers_of, world_document
 from harness.errors import EngineError
 from harness.lab import Lab, build_lab
@@ -154,16 +154,6 @@ def test_no_folder_of_this_machine_is_on_the_guest_s_command_line(tmp_path: Path
     words = guest.command(tmp_path, ["/bin/init", guests.LAB])
     mixed = [word for word in words[words.index("/a/kernel") + 1 :] if not word.startswith("uml_dir=")]
     assert not [word for word in mixed if "/b/" in word or str(tmp_path) in word]
-
-
-def test_an_exported_image_is_known_by_its_name(tmp_path: Path) -> None:
-    exported = RootFileSystems(tmp_path)
-    assert exported.known("alpha:1") is None
-    folder = tmp_path / "rootfs" / "1234"
-    folder.mkdir(parents=True)
-    (folder / "image.json").write_text(json.dumps(vars(rootfs())))
-    assert exported.known("alpha:1") == rootfs()
-    assert exported.known("alpha:2") is None
 
 
 def test_users_of_images(tmp_path: Path) -> None:
