@@ -82,7 +82,11 @@ class Asking:
 
     @property
     def again(self) -> frozenset[str]:
+<<<<<<< HEAD
         """Outcomes that do not count as done."""
+=======
+        """Outcomes that do not count as done. Raises InputError."""
+>>>>>>> b65a120042a9f2fdc899841e567e68b38a16b2b7
         return outcomes_of(self.retry) | {"infrastructure"}
 
 
