@@ -9,6 +9,9 @@ from harness.path import ideal_time
 #: Wall seconds of a run in virtual time: start and stop, and per byte of a transfer (`make bench` has the figures).
 VIRTUAL_START, VIRTUAL_BYTE = 2.0, 1.1e-7
 
+#: What a run leaves of the disk: its record and figures, and for every byte transferred, captures and logs.
+FIGURES, STORED_BYTE = 500_000, 0.15
+
 
 def expected_seconds(cell: Cell) -> float:
     """Rough wall time of one run, for the estimate.
@@ -34,3 +37,8 @@ def transferred_bytes(scenario: Scenario) -> int:
     sizes = [flow.download.bytes * (1 if flow.repeat_after is None else 2) for flow in files if flow.download]
     last = max([flow.stop.seconds for flow in scenario.flows if flow.stop is not None], default=0.0)
     return sum(sizes) + round(scenario.path.to_client.rate.value * last / 8)
+
+
+def stored_bytes(scenario: Scenario) -> int:
+    """The most that a run leaves of the disk: its compressed captures and logs, by what it transfers."""
+    return FIGURES + round(STORED_BYTE * transferred_bytes(scenario))

@@ -19,6 +19,8 @@ class PlanMade:
     seconds: float
     more: bool = False
     """Cells are run until their objectives are decided: this is what is done first."""
+    disk: str = ""
+    """What of the disk it takes, in words."""
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,15 @@
-"""The results on disk: append-only, one folder a run, and the only writer under results/.
+"""The results on disk: one folder a run, and the only writer under results/.
 
 Layout (documented in results/README.md)::
 
     runs/<cell key>/<repetition>/run.json, measured.json, series.parquet, artefacts …
     runs/<cell key>/replaced/<time>-<repetition>/   what a fresh run stood in for
     images/<digest>.json                            what was in an image that runs name
-    partial/<owner>-<cell key>-<repetition>/        a run in progress
+    partial/<owner>.<cell key>.<repetition>/        a run in progress
+    partial/<owner>.<cell key>.<repetition>.small/  a finished run is being made small
 
 A run's folder is renamed into place when it is finished, so a crash of anything loses no finished run and
-leaves no half-written one among them.
+leaves no half-written one among them. Its artefacts are made small after that (`harness.packing`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
@@ -32,8 +34,13 @@ from harness.engines.contents import Contents
 from harness.engines.owner import lives, owner
 from harness.errors import EngineError, ResultError
 from harness.outcome import MeasuredRun, Run
+from harness.packing import pack, strip
 
 RUN, MEASURED, SERIES = "run.json", "measured.json", "series.parquet"
+#: Where in a cell's folder the runs are that others stand in for.
+_REPLACED = "replaced"
+#: Behind the name of what stands beside a run whose artefacts are being compressed or removed.
+_SMALL = ".small"
 
 
 def disk_error(error: OSError, place: Path) -> EngineError:
@@ -132,6 +139,13 @@ class Store:
         numbers = sorted(int(item.name) for item in folder.iterdir() if item.name.isdigit())
         return [run for number in numbers if (run := self.run(key, number)) is not None]
 
+    def every_folder(self, key: str) -> list[Path]:
+        """The folders of all finished runs of a cell, by repetition, and of those that others stand in for."""
+        folder = self.root / "runs" / key
+        numbered = sorted((int(item.name), item) for item in folder.iterdir() if item.name.isdigit())
+        replaced = sorted((folder / _REPLACED).iterdir()) if (folder / _REPLACED).is_dir() else []
+        return [item for item in (*(one for _, one in numbered), *replaced) if (item / RUN).is_file()]
+
     def cell_keys(self) -> list[str]:
         """Keys of all cells that have runs."""
         folder = self.root / "runs"
@@ -191,16 +205,35 @@ class Store:
             raise disk_error(error, folder) from error
         return folder
 
-    def finish(self, partial: Path, run: Run, measured: MeasuredRun | None, series: pl.DataFrame | None = None) -> Path:
-        """Write run.json, measured.json and series.parquet, and put the folder in its place."""
+    def finish(
+        self,
+        partial: Path,
+        run: Run,
+        measured: MeasuredRun | None,
+        series: pl.DataFrame | None = None,
+        *,
+        artefacts: bool = True,
+    ) -> Path:
+        """Write run.json, measured.json and series.parquet, put the folder in its place, and compress what is in it.
+
+        `artefacts`: keep what all that was measured from; else it is removed.
+        """
         target = self.folder(run.cell.key, run.repetition)
+        # By this the next command knows a folder that this process did not come to make small.
+        small = partial.with_name(f"{partial.name}{_SMALL}")
         try:
+            small.mkdir()
             self.write_measured(partial, measured, series)
             (partial / RUN).write_text(run.model_dump_json(by_alias=True, indent=1))
             if target.exists():
-                target.rename(_unused(target.parent / "replaced", run.repetition))
+                target.rename(_unused(target.parent / _REPLACED, run.repetition))
             target.parent.mkdir(parents=True, exist_ok=True)
             partial.rename(target)
+            if artefacts:
+                pack(target)
+            else:
+                strip(target, small)
+            shutil.rmtree(small, ignore_errors=True)
         except OSError as error:
             raise disk_error(error, target) from error
         return target
@@ -230,13 +263,45 @@ class Store:
         """Drop a run in progress."""
         shutil.rmtree(partial, ignore_errors=True)
 
+    def remove(self, folder: Path) -> None:
+        """Remove a finished run, wholly or not at all, by its folder. EngineError when the disk refuses."""
+        aside = self._aside(folder)
+        try:
+            aside.parent.mkdir(exist_ok=True)
+            folder.rename(aside)
+            shutil.rmtree(aside)
+        except OSError as error:
+            raise disk_error(error, folder) from error
+        for empty in (folder.parent, folder.parent.parent):
+            if empty != self.root / "runs":
+                with suppress(OSError):
+                    empty.rmdir()
+
+    def strip(self, folder: Path) -> None:
+        """Remove a finished run's artefacts, by its folder; its figures stay. EngineError when the disk refuses."""
+        try:
+            strip(folder, self._aside(folder))
+        except OSError as error:
+            raise disk_error(error, folder) from error
+
+    def _aside(self, folder: Path) -> Path:
+        """Where something goes before it is removed: whatever is left there is removed by the next command."""
+        name = ".".join(folder.relative_to(self.root / "runs").parts)
+        return self.root / "partial" / f"{owner()}.{name}.removed"
+
     def remove_orphans(self) -> list[str]:
-        """Drop runs in progress whose harness process is gone. Their names."""
+        """Drop runs in progress whose harness process is gone, and compress what it left. The names of the former."""
         removed = []
         for folder in self._partials():
-            if not lives(folder.name.partition(".")[0]):
-                self.abandon(folder)
+            ended, _, name = folder.name.partition(".")
+            if lives(ended):
+                continue
+            if name.endswith(_SMALL):
+                key, repetition = name.removesuffix(_SMALL).split(".")
+                pack(self.folder(key, int(repetition)))
+            else:
                 removed.append(folder.name)
+            self.abandon(folder)
         return removed
 
     def _partials(self) -> Iterator[Path]:

@@ -9,7 +9,8 @@ from harness.app.stored import StoredResults
 from harness.engines import Engine
 from harness.engines.quiet import GAP, Patience
 from harness.events import Listener, PhaseStarted, RunFinished, Warned
-from harness.outcome import proven_outcome
+from harness.judge import judge
+from harness.outcome import MeasuredRun, Run, proven_outcome
 from harness.plan import PlannedRun
 from harness.provenance import Provenance
 from harness.runner import run_once
@@ -41,7 +42,7 @@ class Attempts:
             self.listen(PhaseStarted(item.cell, item.repetition, phase))
 
         for attempt in range(1, attempts + 1):
-            run, measured = run_once(item, self.engine, self.store, self.provenance, enter)
+            run, measured = run_once(item, self.engine, self.store, self.provenance, enter, self._keeps)
             outcome = proven_outcome(run, measured)
             verdict = self.results.of(item.cell, item.repetition + 1).verdict
             self.listen(RunFinished(item.cell, run, outcome, verdict))
@@ -54,3 +55,10 @@ class Attempts:
                 if not self.patience.await_quiet():
                     self.listen(Warned(f"this machine is held up again and again, for {GAP * 1e3:.0f} ms and more"))
         return run.wall
+
+    def _keeps(self, run: Run, measured: MeasuredRun | None) -> bool:
+        """Whether the artefacts of a run are kept: where only those of failed ones are, of one that misses, too."""
+        if self.options.artefacts != "failed":
+            return self.options.artefacts == "all"
+        verdict = judge(run.cell.scenario, [(run, measured)])
+        return proven_outcome(run, measured).status != "completed" or verdict.status == "fail"

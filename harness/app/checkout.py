@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 
 from harness.app.attempts import Attempts
+from harness.app.disk import DiskUse
 from harness.app.engines import docker_versions, engine_of, remove_orphans
 from harness.app.ground import CheckoutGround
 from harness.app.inventory import Inventory
@@ -118,6 +119,9 @@ class App:
         series = Repetitions(matrix, repetitions, self.results.of, lambda text: listen(Warned(text)))
         done = set() if options.fresh else elsewhere | self.results.done(series.possible(), options.retry)
         todo = series.first(done)
+        disk = DiskUse(self.store, options.artefacts)
+        need = disk.need(todo, options.jobs)
+        disk.require(need)
         attempts = Attempts(
             engine_of(engine, self.places.cache, options), self.store, self.results, options,
             Patience(options.patience), provenance, listen,
@@ -125,7 +129,7 @@ class App:
         ground = CheckoutGround(self.images, self.inventory, self.contents, attempts)
         campaign = Campaign(todo, options.jobs, ground, listen, series.further)
         more = isinstance(repetitions, UntilDecided)
-        listen(PlanMade(len(todo), series.stored(), len(matrix), campaign.seconds(), more))
+        listen(PlanMade(len(todo), series.stored(), len(matrix), campaign.seconds(), more, need.text))
         lost: list[LostRuns] = []
         if todo:
             self.places.state.mkdir(parents=True, exist_ok=True)

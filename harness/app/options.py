@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from harness.engines.guest import STALL
 from harness.engines.quiet import PATIENCE
@@ -21,6 +22,10 @@ class Places:
     """Served files and certificates."""
     host_cpu: bool = False
     """Endpoints in virtual time see the host's processor, also where the lab's own could be had."""
+
+
+#: Of which runs the artefacts are kept.
+Artefacts = Literal["all", "failed", "none"]
 
 
 @dataclass(frozen=True)
@@ -42,3 +47,5 @@ class Options:
     """Runs side by side; more than one only in virtual time, where they cannot disturb each other."""
     stall: float = STALL
     """CPU seconds a virtual clock may stand still."""
+    artefacts: Artefacts = "all"
+    """Of which runs what they were measured from is kept. Figures, link proof, series and digests always are."""

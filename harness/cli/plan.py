@@ -5,9 +5,11 @@ from __future__ import annotations
 from harness.cli.consoles import console, print_json, print_text
 from harness.cli.environment import open_app
 from harness.cli.options import (
+    ArtefactsChoice,
     AsJson,
     Clients,
     EngineChoice,
+    KeptArtefacts,
     Kernel,
     KernelChoice,
     Manifests,
@@ -37,13 +39,16 @@ def plan(
     zipped: Zip = False,
     store: StoreFolder = None,
     manifest: Manifests = None,
+    artefacts: KeptArtefacts = ArtefactsChoice.ALL,
     as_json: AsJson = False,
 ) -> None:
-    """Print the runs a request amounts to, which of them are stored, and how long the rest takes."""
+    """Print the runs a request amounts to, which of them are stored, how long the rest takes and what of the disk."""
+    from harness.app.disk import DiskUse
     from harness.estimate import expected_seconds
     from harness.plan import UntilDecided
     from harness.repetitions import Repetitions
     from harness.reports import json_report
+    from harness.text import size_of
 
     app = open_app(store, manifest)
     times = repetitions_of(repeat)
@@ -55,9 +60,13 @@ def plan(
     series.first(done)
     planned = [item for item in series.possible() if item.repetition < series.reached(item.cell)]
     done &= {(item.cell.key, item.repetition) for item in planned}
-    seconds = sum(expected_seconds(item.cell) for item in planned if (item.cell.key, item.repetition) not in done)
+    todo = [item for item in planned if (item.cell.key, item.repetition) not in done]
+    seconds = sum(expected_seconds(item.cell) for item in todo)
+    beside = jobs_of(None, engine)
+    disk = DiskUse(app.store, artefacts.value)
+    need, free = disk.need(todo, beside), disk.free()
     if as_json:
-        print_json(json_report.plan(planned, done, seconds))
+        print_json(json_report.plan(planned, done, seconds, need.stay, need.meanwhile, free))
         return
     for item in planned:
         state = "stored" if (item.cell.key, item.repetition) in done else "to run"
@@ -65,7 +74,6 @@ def plan(
         extra = " ".join(f"{name}={value}" for name, value in cell.parameters.items())
         pair = f"{cell.client.name}→{cell.server.name}"
         print_text(f"{cell.key} {item.repetition:3} {state:7} {cell.scenario.name} {pair} {extra}".rstrip())
-    beside = jobs_of(None, engine)
     undecided = isinstance(request.repetitions, UntilDecided) and len(done) < len(planned)
     more = ", then more until the objectives are decided" if undecided else ""
     minutes = f"about {seconds / beside / 60:.0f} min to run" + (f", {beside} at a time" if beside > 1 else "")
@@ -73,3 +81,6 @@ def plan(
         f"{len(matrix)} cells, {len(planned)} runs, {len(done)} stored, {minutes} (builds not counted){more}",
         soft_wrap=True,
     )
+    if todo:
+        room = "" if need.stay + need.meanwhile <= free else ": they do not fit, and 'harness run' would refuse them"
+        console().print(f"{need.text}; {size_of(free)} are free{room}", soft_wrap=True)

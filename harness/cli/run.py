@@ -13,11 +13,13 @@ from harness.cli.consoles import console, paper, print_json
 from harness.cli.environment import cores, log_limit, open_app, patience, stall
 from harness.cli.exits import INTERRUPTED, exit_code
 from harness.cli.options import (
+    ArtefactsChoice,
     AsJson,
     Clients,
     EngineChoice,
     Fresh,
     Jobs,
+    KeptArtefacts,
     Kernel,
     KernelChoice,
     Manifests,
@@ -64,6 +66,7 @@ def run(
             "--figures/--no-figures", help="End with the figures of cells whose flows share or stop: SVG, HTML."
         ),
     ] = True,
+    artefacts: KeptArtefacts = ArtefactsChoice.ALL,
     as_json: AsJson = False,
 ) -> None:
     """Run what is not stored yet, print the verdicts, and draw the figures of flows that share a path."""
@@ -78,7 +81,7 @@ def run(
     outcomes = frozenset(word for word in retry.split(",") if word) | {"infrastructure"}
     options = Options(
         fresh=fresh, retry=outcomes, patience=patience(), log_limit=log_limit(), jobs=jobs_of(jobs, engine),
-        stall=stall(),
+        stall=stall(), artefacts=artefacts.value,
     )  # fmt: skip
     talk = Talk(console())
     unbuilt: UnbuiltError | None = None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import datetime
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from harness.cli.consoles import console
@@ -117,16 +118,23 @@ def stored_cells(
 
     `every`: also those that newer ones replace. `instead`: words that may stand where a scenario does, for the hint.
     """
+    return app.results.find(chosen_cells(app, scenarios, clients, servers, instead), every=every)
+
+
+def chosen_cells(
+    app: App, scenarios: list[str] | None, clients: str, servers: str, instead: Iterable[str] = ()
+) -> Callable[[Cell], bool]:
+    """Whether a cell is of these scenarios and implementations; `instead`: see `stored_cells`."""
     names = {scenario.name for scenario in app.catalogue.find_scenarios(scenarios, instead)} if scenarios else None
 
-    def wanted(cell: Cell) -> bool:
+    def chosen(cell: Cell) -> bool:
         return (
             (names is None or cell.scenario.name in names)
             and (clients == "all" or cell.client.name in clients.split(","))
             and (servers == "all" or cell.server.name in servers.split(","))
         )
 
-    return app.results.find(wanted, every=every)
+    return chosen
 
 
 def contestants(app: App, words: str, *, generators: bool = False) -> tuple[dict[str, Implementation], dict[str, str]]:
@@ -167,3 +175,19 @@ def span(option: str, text: str) -> tuple[float, float] | None:
     if not 0 <= found[0] < found[1]:
         raise InputError(f"{option} {text}: expected FROM-TO, in seconds", f"for example {option} 21-24")
     return found
+
+
+def age(option: str, text: str) -> datetime.timedelta | None:
+    """A length of time in days, or in a unit of `harness.units.Duration`; None of nothing."""
+    from harness.units import Duration
+
+    if not text:
+        return None
+    number, unit = text.strip()[:-1], text.strip()[-1:]
+    try:
+        if unit == "d":
+            # Of a day as of an hour: the number is read in one place.
+            return 24 * datetime.timedelta(seconds=Duration.parse(f"{number}h").seconds)
+        return datetime.timedelta(seconds=Duration.parse(text).seconds)
+    except (ValueError, OverflowError) as error:
+        raise InputError(f"{option} {text}: no age: {error}", "for example '30 d' or '12 h'") from error
