@@ -34,15 +34,13 @@ _AS_IT_IS = frozenset({"keys.log"})
 _BLOCK = 4096
 #: Behind the name of a file that is being written; then comes who writes it.
 _UNFINISHED = ".packing-"
-#: Of zstd, for text. Higher levels take longer than they are worth.
-_LEVEL = 3
-#: Of the archive: matches of so many bytes, the part of a head that is alike on both sides of the simulator, are looked
-#: for as far back as decoders go without being asked to (128 MiB; `zstd -d` and RFC 9659 leave more to the user).
-_MATCH, _FURTHEST = 32, 27
+#: Levels of zstd: a qlog of 95 MB takes 4.3 MB and half a second. Higher ones take longer than they are worth.
+_TEXT, _CAPTURES = 6, 8
+#: Of the archive: a packet of the first capture is found again in the second as far back as decoders go without being
+#: asked to (128 MiB, `zstd -d`), by a table with a place for every so many bytes, several in every packet's head.
+_NEAREST, _FURTHEST, _PLACE = 20, 27, 2
 #: Bytes handed over at a time.
 _BUFFER = 1 << 20
-#: How many of the places in a capture are remembered to be found again: one in 2⁴, several in every packet.
-_PLACES = 4
 
 
 def pack(folder: Path) -> None:
@@ -159,28 +157,29 @@ def _compress(files: Sequence[Path], out: IO[bytes]) -> None:
     (file,) = files
     with file.open("rb") as content:
         size = os.fstat(content.fileno()).st_size
-        compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True)
+        compressor = zstandard.ZstdCompressor(level=_TEXT, write_checksum=True)
         compressor.copy_stream(content, out, size=size)
 
 
 def _archive(files: Sequence[Path], out: IO[bytes]) -> None:
-    size = sum(file.stat().st_size for file in files)
+    size = _tar_size([file.stat().st_size for file in files])
+    window = min(_FURTHEST, max(_NEAREST, size.bit_length()))
     parameters = zstandard.ZstdCompressionParameters.from_level(
-        _LEVEL,
-        write_checksum=1,
-        enable_ldm=1,
-        window_log=min(_FURTHEST, max(20, size.bit_length())),
-        ldm_min_match=_MATCH,
-        ldm_hash_rate_log=_PLACES,
-        ldm_hash_log=min(_FURTHEST, max(20, size.bit_length())) - _PLACES + 1,
+        _CAPTURES, write_checksum=1, window_log=window, hash_log=window - _PLACE, chain_log=window - _PLACE
     )
     compressor = zstandard.ZstdCompressor(compression_params=parameters)
     with (
-        compressor.stream_writer(out, closefd=False) as stream,
+        compressor.stream_writer(out, size=size, closefd=False) as stream,
         tarfile.open(fileobj=stream, mode="w|", bufsize=_BUFFER, format=tarfile.GNU_FORMAT) as archive,
     ):
         for file in files:
             archive.add(file, arcname=file.name, recursive=False)
+
+
+def _tar_size(sizes: Sequence[int]) -> int:
+    """Bytes of an archive of files of such sizes (tar(5)): a head and whole blocks for each, two at the end."""
+    blocks = sum(1 + -(-size // tarfile.BLOCKSIZE) for size in sizes) + 2
+    return -(-blocks * tarfile.BLOCKSIZE // tarfile.RECORDSIZE) * tarfile.RECORDSIZE
 
 
 def _sync(folder: Path) -> None:

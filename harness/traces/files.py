@@ -13,7 +13,7 @@ import tarfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import zstandard
 
@@ -56,6 +56,7 @@ class _Decompressed(io.RawIOBase):
         self._new = new
         self._stream = new()
         self._ready = memoryview(b"")
+        self._begun = False
 
     def readable(self) -> bool:
         return True
@@ -73,13 +74,25 @@ class _Decompressed(io.RawIOBase):
         return count
 
     def readall(self) -> bytes:
+        if not self._begun and (whole := self._at_once()) is not None:
+            return whole
         parts = [bytes(self._ready), *iter(self._more, b"")]
         self._ready = memoryview(b"")
         return b"".join(parts)
 
+    def _at_once(self) -> bytes | None:
+        """All of a file that is one whole zstd frame and says its size: that saves a copy; None of any other."""
+        data = self._file.read()
+        try:
+            return zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False)
+        except zstandard.ZstdError:
+            self._file.seek(0)
+            return None
+
     def _more(self) -> bytes:
         """What comes next; nothing at the end, and where nothing more can be made of the file."""
         try:
+            self._begun = True
             while data := self._stream.unused_data or self._file.read(_READ):
                 if self._stream.eof:
                     self._stream = self._new()
@@ -129,25 +142,16 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def _open_member(archive: Path, name: str) -> BinaryIO:
-    content = open_file(archive)
+    data = read_bytes(archive)
     try:
-        # Members are read in their order, and what stands before one is passed over.
-        with tarfile.open(fileobj=content, mode="r|", bufsize=_BUFFER) as members:
-            for member in members:
-                if member.name == name and (found := members.extractfile(member)) is not None:
-                    return io.BytesIO(b"".join(_as_far_as_possible(found)))
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as members:
+            # Of an archive that is cut short the last member may be, too.
+            found = next((member for member in members if member.name == name), None)
     except tarfile.TarError as error:
         raise OSError(f"{archive}: no archive: {error}") from error
-    finally:
-        content.close()
-    raise FileNotFoundError(f"{archive} holds no {name}")
-
-
-def _as_far_as_possible(member: IO[bytes]) -> Iterator[bytes]:
-    try:
-        yield from iter(lambda: member.read(_BUFFER), b"")
-    except tarfile.ReadError:
-        return
+    if found is None:
+        raise FileNotFoundError(f"{archive} holds no {name}")
+    return io.BytesIO(data[found.offset_data : found.offset_data + found.size])
 
 
 def read_bytes(path: Path) -> bytes:

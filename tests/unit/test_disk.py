@@ -93,6 +93,7 @@ def test_runs_that_do_not_fit_are_refused_before_the_first(
     monkeypatch.setattr("harness.app.checkout.docker_versions", lambda required: {})
     monkeypatch.setattr("harness.app.checkout.remove_orphans", lambda cache, required: [])
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: _Usage(free, 0, free))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     begun: list[object] = []
 
     def work(self: Campaign) -> list[LostRuns]:
