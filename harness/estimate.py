@@ -9,8 +9,11 @@ from harness.path import ideal_time
 #: Wall seconds of a run in virtual time: start and stop, and per byte of a transfer (`make bench` has the figures).
 VIRTUAL_START, VIRTUAL_BYTE = 2.0, 1.1e-7
 
-#: What a run leaves of the disk: its record and figures, and for every byte transferred, captures and logs.
-FIGURES, STORED_BYTE = 500_000, 0.15
+#: What a run leaves of the disk: its record and figures, and for every byte transferred, compressed captures and logs.
+#: Of 2 × 100 MB 0.03 to 0.25 (quiche with quiche, whose logs and captures are three times what they transfer).
+FIGURES, STORED_BYTE = 500_000, 0.3
+#: What it writes meanwhile, for every byte transferred: the byte, and captures and logs that are not compressed yet.
+WRITTEN_BYTE, WRITTEN_BESIDE = 5, 64 << 20
 
 
 def expected_seconds(cell: Cell) -> float:
@@ -37,6 +40,11 @@ def transferred_bytes(scenario: Scenario) -> int:
     sizes = [flow.download.bytes * (1 if flow.repeat_after is None else 2) for flow in files if flow.download]
     last = max([flow.stop.seconds for flow in scenario.flows if flow.stop is not None], default=0.0)
     return sum(sizes) + round(scenario.path.to_client.rate.value * last / 8)
+
+
+def written_bytes(scenario: Scenario) -> int:
+    """The most that a run writes, received files among it, before what it leaves is compressed."""
+    return WRITTEN_BYTE * transferred_bytes(scenario) + WRITTEN_BESIDE
 
 
 def stored_bytes(scenario: Scenario) -> int:

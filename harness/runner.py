@@ -16,21 +16,16 @@ from harness.arguments import UnsupportedError
 from harness.engines import Engine, Progress
 from harness.engines.contents import Contents
 from harness.engines.folder import file_digest
-from harness.estimate import transferred_bytes
+from harness.estimate import written_bytes
 from harness.lab import build_lab
 from harness.metrics import measure_with_series
-from harness.outcome import Cell, MeasuredRun, Outcome, Run
+from harness.outcome import MeasuredRun, Outcome, Run
 from harness.plan import PlannedRun
 from harness.provenance import Provenance
 from harness.store import Store, disk_error
 from harness.traces import pcap
 from harness.traces.files import CAPTURES
 from harness.traces.trail import trail
-
-
-def space_needed(cell: Cell) -> int:
-    """Bytes a run may write: the files it receives, and as much again for captures and qlog, and some."""
-    return 3 * transferred_bytes(cell.scenario) + (64 << 20)
 
 
 def cpu_times() -> dict[str, int]:
@@ -90,7 +85,7 @@ def run_once(
 
     `keeps`: whether a run's artefacts stay; its figures do in any case.
     """
-    store.require_space(space_needed(planned.cell))
+    store.require_space(written_bytes(planned.cell.scenario))
     partial = store.begin(planned.cell.key, planned.repetition)
     try:
         run, measured, series, contents = _execute(planned, engine, partial, provenance, progress)

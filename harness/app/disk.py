@@ -12,12 +12,11 @@ from pathlib import Path
 from harness.app.options import Artefacts
 from harness.arguments import UnsupportedError
 from harness.errors import EngineError
-from harness.estimate import FIGURES, stored_bytes
+from harness.estimate import FIGURES, stored_bytes, written_bytes
 from harness.lab import build_lab
 from harness.outcome import Cell
 from harness.packing import STAYS, disk_use, is_packed
 from harness.plan import PlannedRun
-from harness.runner import space_needed
 from harness.store import RUN, Store, disk_error
 from harness.text import counted, size_of
 
@@ -58,7 +57,7 @@ class DiskUse:
         cells = {item.cell.key: item.cell for item in todo}
         known = {key: self._of(cell) for key, cell in cells.items()}
         stay = {key: self._estimate(cell) if (size := known[key]) is None else size for key, cell in cells.items()}
-        largest = max((space_needed(cell) for cell in cells.values()), default=0)
+        largest = max((written_bytes(cell.scenario) for cell in cells.values()), default=0)
         return DiskNeed(
             runs=len(todo),
             stay=sum(stay[item.cell.key] for item in todo),

@@ -16,11 +16,10 @@ from harness.app.options import Artefacts
 from harness.campaign import Campaign, LostRuns
 from harness.cli import main
 from harness.errors import EngineError
-from harness.estimate import FIGURES, STORED_BYTE, stored_bytes
+from harness.estimate import FIGURES, STORED_BYTE, stored_bytes, written_bytes
 from harness.outcome import Cell, MeasuredRun, Outcome, Run
 from harness.packing import disk_use
 from harness.plan import PlannedRun, Request
-from harness.runner import space_needed
 from harness.store import Store
 from harness.text import size_of
 from tests.examples import ROOT, cell, scenario
@@ -51,7 +50,7 @@ def test_a_plan_takes_what_stored_runs_of_its_kind_took_else_an_upper_estimate(t
     need = DiskUse(store).need(_planned(same, kind, unknown), 2)
     largest = disk_use(places[1])
     assert need.stay == 2 * largest + stored_bytes(unknown.scenario)
-    assert need.meanwhile == 2 * space_needed(same)
+    assert need.meanwhile == 2 * written_bytes(same.scenario)
     assert (need.runs, need.estimated) == (3, 1)
     # Its own runs tell better than those of its kind.
     _store(store, kind, 500_000)
