@@ -14,8 +14,9 @@ from harness.events import Listener, PhaseStarted
 from harness.outcome import Cell, Run
 from harness.plan import PlannedRun
 from harness.provenance import Provenance
+from harness.records import read_run
 from harness.runner import run_once
-from harness.store import RUN, Store, read_run
+from harness.store import RUN, Store
 from harness.traces.calls import first_other_call, read_calls
 from harness.traces.divergence import Divergence, compare_runs
 
@@ -58,7 +59,7 @@ def _run(app: App, cell: Cell, folder: Path, options: Options, listen: Listener)
     folder.mkdir(parents=True)
     trace, store = folder / TRACE, Store(folder)
     core = min(os.sched_getaffinity(0))
-    engine = VirtualEngine(app.places.cache, [core], options.log_limit, options.stall, trace=trace.resolve())
+    engine = VirtualEngine(app.cache, [core], options.log_limit, options.stall, trace=trace.resolve())
     run, _ = run_once(
         PlannedRun(cell, 0), engine, store, Provenance(), lambda phase: listen(PhaseStarted(cell, 0, phase))
     )

@@ -10,11 +10,13 @@ from pathlib import Path
 from harness.app.checkout import App
 from harness.app.inventory import NOT_PRESENT
 from harness.bits import other_bits
+from harness.claims import Claim, claim
 from harness.errors import EngineError, InputError
 from harness.model import Scenario
 from harness.outcome import Cell, Run, proven_outcome
 from harness.packing import STAYS, disk_use
-from harness.store import MEASURED, RUN, read_measured, read_run
+from harness.records import read_measured, read_run, unreadable
+from harness.store import MEASURED, RUN, disk_error
 from harness.sweep import points
 
 
@@ -53,8 +55,8 @@ class Pruning:
         self._criteria = criteria
         self._now = now
         self._scenarios = {app.catalogue.scenario_name(file): file for file in app.catalogue.scenario_files()}
-        self.unreadable: list[str] = []
-        """What was left alone since it could not be read, in the order in which it was found."""
+        self.left: list[str] = []
+        """What was left alone, and why, in the order in which it was found."""
 
     def prunable(self, chosen: Callable[[Cell], bool]) -> Iterator[Prunable]:
         """The runs of chosen cells that can go."""
@@ -67,7 +69,7 @@ class Pruning:
                     outcome = self._outcome(folder, run)
                     meets = chosen(run.cell) and self._meets(folder, run, outcome)
                 except (OSError, ValueError) as error:
-                    self.unreadable.append(f"{folder}: {error}")
+                    self.left.append(f"{folder}: {unreadable(error)}")
                     continue
                 if not meets:
                     continue
@@ -107,12 +109,25 @@ class Pruning:
             for one in made
         ]
 
-    def remove(self, one: Prunable) -> None:
-        """Remove a run, or its artefacts. EngineError when the disk refuses."""
-        if self._criteria.artefacts:
-            self._app.store.strip(one.folder)
-        else:
-            self._app.store.remove(one.folder)
+    def remove(self, one: Prunable) -> bool:
+        """Remove a run, or its artefacts; False where a harness is making it anew just now.
+
+        EngineError when the disk refuses.
+        """
+        store = self._app.store
+        try:
+            held = claim(store.root, one.run.cell.key, one.run.repetition)
+        except OSError as error:
+            raise disk_error(error, store.root) from error
+        if not isinstance(held, Claim):
+            self.left.append(f"{one.folder}: another harness makes this run just now")
+            return False
+        with held:
+            if self._criteria.artefacts:
+                store.strip(one.folder)
+            else:
+                store.remove(one.folder)
+        return True
 
     def _meets(self, folder: Path, run: Run, outcome: str) -> bool:
         """Whether a run is as old as asked, came out as asked, and has what is to go."""

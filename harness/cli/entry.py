@@ -6,18 +6,21 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from harness.cli.bench import bench
+from harness.cli.cache import cache
 from harness.cli.check import check
 from harness.cli.clean import clean
 from harness.cli.compare import compare
-from harness.cli.consoles import complain
+from harness.cli.completion import whole_words
+from harness.cli.consoles import complain, print_text
 from harness.cli.divergence import divergence
-from harness.cli.exits import FAULT, INTERRUPTED
+from harness.cli.environment import version
+from harness.cli.exits import FAULT, INTERRUPTED, MET
 from harness.cli.explain import explain
 from harness.cli.faults import fault
 from harness.cli.figures import figures
@@ -43,7 +46,8 @@ from harness.errors import HarnessError
 COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {
     "list": list_, "images": images, "validate": validate, "explain": explain, "schema": schema, "plan": plan,
     "run": run, "report": reports, "compare": compare, "plot": plot, "measure": measure, "judge": judge, "lab": lab,
-    "prune": prune, "clean": clean, "check": check, "divergence": divergence, "verify": verify, "bench": bench,
+    "prune": prune, "cache": cache, "clean": clean, "check": check, "divergence": divergence, "verify": verify,
+    "bench": bench,
 }  # fmt: skip
 #: For whoever works on the repository; the help does not show them.
 HIDDEN: dict[str, Callable[..., None]] = {
@@ -61,11 +65,30 @@ class _InOrder(TyperGroup):
 cli = typer.Typer(
     name="harness",
     cls=_InOrder,
-    help="QUIC over long, lossy and shared paths: real implementations, real queues, verdicts.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=True,
+    # Commands take it from here.
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print_text(version())
+        raise typer.Exit(MET)
+
+
+@cli.callback()
+def harness(
+    shown: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version and end.", callback=_print_version, is_eager=True),
+    ] = False,
+) -> None:
+    """QUIC over long, lossy and shared paths: real implementations, real queues, verdicts."""
+
+
 for _name, _command in COMMANDS.items():
     if isinstance(_command, typer.Typer):
         cli.add_typer(_command, name=_name)
@@ -82,7 +105,8 @@ def main() -> None:
         if signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, signal.default_int_handler)
     try:
-        cli(prog_name="harness")
+        with whole_words():
+            cli(prog_name="harness")
     except HarnessError as error:
         if os.environ.get("HARNESS_DEBUG"):
             raise

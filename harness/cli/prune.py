@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import datetime
-from typing import Annotated
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from harness.cli.consoles import console, print_text
 from harness.cli.environment import open_app
 from harness.cli.options import Clients, Manifests, Servers, StoredScenarios, StoreFolder
-from harness.cli.words import age, chosen_cells, one_of
+from harness.cli.words import age, one_of
 from harness.errors import InputError
+
+if TYPE_CHECKING:
+    from harness.app import App
+    from harness.outcome import Cell
 
 
 def prune(
@@ -57,7 +62,7 @@ def prune(
     criteria = Criteria(age("--older-than", older_than), outcomes, unwanted, artefacts)
     pruning = Pruning(app, criteria, datetime.datetime.now(datetime.UTC))
     count = size = 0
-    for one in pruning.prunable(chosen_cells(app, scenarios, clients, servers)):
+    for one in pruning.prunable(_chosen(app, scenarios, clients, servers)):
         cell, run = one.run.cell, one.run
         words = [
             f"{run.name:20}",
@@ -67,10 +72,23 @@ def prune(
         ]
         words += [one.outcome, run.started_at[:10], *([one.why] if one.why else [])]
         print_text(" ".join(words))
-        if not dry_run:
-            pruning.remove(one)
+        if not dry_run and not pruning.remove(one):
+            continue
         count, size = count + 1, size + one.size
-    for text in pruning.unreadable:
-        console().print(f"warning: left alone, since it cannot be read: {text}", soft_wrap=True, markup=False)
+    for text in pruning.left:
+        console().print(f"warning: left alone: {text}", soft_wrap=True, markup=False)
     what = f"{'artefacts of ' if artefacts else ''}{counted(count, 'run')}, {size_of(size)}"
     console().print(f"{'would remove' if dry_run else 'removed'} {what}", soft_wrap=True)
+
+
+def _chosen(app: App, scenarios: list[str] | None, clients: str, servers: str) -> Callable[[Cell], bool]:
+    names = {scenario.name for scenario in app.catalogue.find_scenarios(scenarios)} if scenarios else None
+
+    def chosen(cell: Cell) -> bool:
+        return (
+            (names is None or cell.scenario.name in names)
+            and (clients == "all" or cell.client.name in clients.split(","))
+            and (servers == "all" or cell.server.name in servers.split(","))
+        )
+
+    return chosen

@@ -318,7 +318,7 @@ def test_a_run_that_a_killed_harness_had_finished_is_compressed_by_the_next_comm
     assert store.remove_orphans() == []
     assert not is_packed(store.folder(cell().key, 0))
     monkeypatch.setattr("harness.store.lives", lambda owner: False)
-    assert store.remove_orphans() == []
+    assert store.remove_orphans(lambda owner: False) == []
     assert is_packed(store.folder(cell().key, 0))
     assert _written(store.folder(cell().key, 0)).items() >= _written(recorded[0]).items()
 
