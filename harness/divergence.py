@@ -14,8 +14,9 @@ from harness.events import Listener, PhaseStarted
 from harness.outcome import Cell, Run
 from harness.plan import PlannedRun
 from harness.provenance import Provenance
+from harness.records import read_run
 from harness.runner import run_once
-from harness.store import RUN, Store, read_run
+from harness.store import RUN, Store
 from harness.traces.calls import first_other_call, read_calls
 from harness.traces.divergence import Divergence, compare_runs
 

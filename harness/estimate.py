@@ -93,6 +93,13 @@ def _places(cell: Cell, machine: str) -> Iterator[Hashable]:
     yield *common, "anything"
 
 
+#: What a run leaves of the disk: its record and figures, and for every byte transferred, compressed captures and logs.
+#: Of 2 × 100 MB 0.03 to 0.25 (quiche with quiche, whose logs and captures are three times what they transfer).
+FIGURES, STORED_BYTE = 500_000, 0.3
+#: What it writes meanwhile, for every byte transferred: the byte, and captures and logs that are not compressed yet.
+WRITTEN_BYTE, WRITTEN_BESIDE = 5, 64 << 20
+
+
 def expected_seconds(cell: Cell) -> float:
     """Rough wall time of one run, measuring included, by the model alone."""
     return _engine_seconds(cell) * MEASURING
@@ -127,3 +134,13 @@ def transferred_bytes(scenario: Scenario) -> int:
     sizes = [flow.download.bytes * (1 if flow.repeat_after is None else 2) for flow in files if flow.download]
     last = max([flow.stop.seconds for flow in scenario.flows if flow.stop is not None], default=0.0)
     return sum(sizes) + round(scenario.path.to_client.rate.value * last / 8)
+
+
+def written_bytes(scenario: Scenario) -> int:
+    """The most that a run writes, received files among it, before what it leaves is compressed."""
+    return WRITTEN_BYTE * transferred_bytes(scenario) + WRITTEN_BESIDE
+
+
+def stored_bytes(scenario: Scenario) -> int:
+    """The most that a run leaves of the disk: its compressed captures and logs, by what it transfers."""
+    return FIGURES + round(STORED_BYTE * transferred_bytes(scenario))

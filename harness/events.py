@@ -21,6 +21,8 @@ class PlanMade:
     """Cells are run until their objectives are decided: this is what is done first."""
     varied: frozenset[str] = frozenset()
     """Parameters by which the cells of a scenario differ."""
+    disk: str = ""
+    """What of the disk it takes, in words."""
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,8 @@ class Talk:
                 stored = f", {event.stored} are stored" if event.stored else ""
                 more = ", then more until their objectives are decided" if event.more else ""
                 runs = f"{event.to_run} runs of {event.cells} cells to do{stored}"
-                self._say(f"{runs}; about {span(event.seconds)}{more}")
+                disk = f", {event.disk}" if event.disk else ""
+                self._say(f"{runs}; about {span(event.seconds)}{disk}{more}")
             case ImageStarted():
                 self._now(f"making the image {event.name}", event.seconds)
                 self._say(f"making the image {event.name} (about {span(event.seconds)})")

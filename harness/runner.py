@@ -6,7 +6,7 @@ import datetime
 import os
 import platform
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +17,16 @@ from harness.engines import Engine, Progress
 from harness.engines.contents import Contents
 from harness.engines.folder import file_digest
 from harness.errors import disk_error
-from harness.estimate import transferred_bytes
+from harness.estimate import written_bytes
 from harness.lab import build_lab
 from harness.metrics import measure_with_series
-from harness.outcome import Cell, MeasuredRun, Outcome, Run
+from harness.outcome import MeasuredRun, Outcome, Run
 from harness.plan import PlannedRun
 from harness.provenance import Provenance
 from harness.store import Store
 from harness.traces import pcap
+from harness.traces.files import CAPTURES
 from harness.traces.trail import trail
-
-#: A run's captures, by side, in its folder.
-CAPTURES = {side: f"sim/trace_node_{side}.pcap" for side in ("left", "right")}
-
-
-def space_needed(cell: Cell) -> int:
-    """Bytes a run may write: the files it receives, and as much again for captures and qlog, and some."""
-    return 3 * transferred_bytes(cell.scenario) + (64 << 20)
 
 
 def cpu_times() -> dict[str, int]:
@@ -74,7 +67,8 @@ def _lines(file: str) -> list[str]:
 
 def capture_digests(folder: Path) -> dict[str, str]:
     """SHA-256 of a run's captures, by side; nothing of one that is not there."""
-    return {side: file_digest(folder / file) for side, file in CAPTURES.items() if (folder / file).exists()}
+    files = {side: folder / "sim" / name for side, name in CAPTURES.items()}
+    return {side: file_digest(file) for side, file in files.items() if file.exists()}
 
 
 def _unsupported(planned: PlannedRun, error: UnsupportedError, provenance: Provenance) -> Run:
@@ -86,15 +80,24 @@ def _unsupported(planned: PlannedRun, error: UnsupportedError, provenance: Prove
 
 
 def run_once(
-    planned: PlannedRun, engine: Engine, store: Store, provenance: Provenance, progress: Progress
+    planned: PlannedRun,
+    engine: Engine,
+    store: Store,
+    provenance: Provenance,
+    progress: Progress,
+    keeps: Callable[[Run, MeasuredRun | None], bool] = lambda run, measured: True,
 ) -> tuple[Run, MeasuredRun | None]:
-    """Execute one planned run and store it. EngineError when the ground failed; the run is then not stored."""
-    store.require_space(space_needed(planned.cell))
+    """Execute one planned run and store it. EngineError when the ground failed; the run is then not stored.
+
+    `keeps`: whether a run's artefacts stay; its figures do in any case.
+    """
+    store.require_space(written_bytes(planned.cell.scenario))
     partial = store.begin(planned.cell.key, planned.repetition)
     try:
         run, measured, series, contents = _execute(planned, engine, partial, provenance, progress)
         store.keep_contents(contents)
-        store.finish(partial, run, measured, series)
+        progress("store")
+        store.finish(partial, run, measured, series, artefacts=keeps(run, measured))
     except OSError as error:
         store.abandon(partial)
         raise disk_error(error, partial) from error
@@ -146,7 +149,7 @@ def _execute(
 
 def _trail(folder: Path) -> str:
     try:
-        return trail(pcap.parse((folder / CAPTURES["left"]).read_bytes()))
+        return trail(pcap.parse((folder / "sim" / CAPTURES["left"]).read_bytes()))
     except (OSError, ValueError):
         # Measuring says what the capture lacks.
         return ""

@@ -1,14 +1,15 @@
-"""The results on disk: append-only, one folder a run, and the only writer under results/.
+"""The results on disk: one folder a run, and the only writer under results/.
 
 Layout (documented in results/README.md)::
 
     runs/<cell key>/<repetition>/run.json, measured.json, series.parquet, artefacts …
     runs/<cell key>/replaced/<time>-<repetition>/   what a fresh run stood in for
     images/<digest>.json                            what was in an image that runs name
-    partial/<owner>-<cell key>-<repetition>/        a run in progress
+    partial/<owner>.<cell key>.<repetition>/        a run in progress
+    partial/<owner>.<cell key>.<repetition>.small/  a finished run is being made small
 
 A run's folder is renamed into place when it is finished, so a crash of anything loses no finished run and
-leaves no half-written one among them.
+leaves no half-written one among them. Its artefacts are made small after that (`harness.packing`).
 """
 
 from __future__ import annotations
@@ -20,21 +21,26 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import polars as pl
-from pydantic import ValidationError
 
-from harness import former
 from harness.engines.contents import Contents
 from harness.engines.owner import lives, owner
 from harness.errors import EngineError, ResultError
 from harness.errors import disk_error as disk_error
 from harness.outcome import MeasuredRun, Run
+from harness.packing import pack, strip
+from harness.records import read_measured, read_run, unreadable
 
 RUN, MEASURED, SERIES = "run.json", "measured.json", "series.parquet"
+#: Where in a cell's folder the runs are that others stand in for.
+_REPLACED = "replaced"
+#: Behind the name of what stands beside a run whose artefacts are being compressed or removed.
+_SMALL = ".small"
 
 
 def _unused(folder: Path, repetition: int) -> Path:
@@ -43,52 +49,6 @@ def _unused(folder: Path, repetition: int) -> Path:
     name = f"{time.strftime('%Y%m%dT%H%M%S')}-{repetition}"
     names = itertools.chain([name], (f"{name}.{number}" for number in itertools.count(1)))
     return next(folder / one for one in names if not (folder / one).exists())
-
-
-def _record(text: bytes) -> dict[str, Any]:
-    """The object that a file holds. Raises ValueError."""
-    try:
-        content = json.loads(text)
-    except RecursionError as error:
-        raise ValueError("brackets within brackets, too many to read") from error
-    if not isinstance(content, dict):
-        raise ValueError(f"it holds {'a list' if isinstance(content, list) else 'one value'}, not a record")
-    return content
-
-
-def _current(content: dict[str, Any]) -> dict[str, Any]:
-    """A stored run in today's form. Schema 1 had manifests with other names for parameters: they are left out."""
-    if content.get("schema", 1) < 2:
-        for role in ("client", "server"):
-            for key in ("parameters", "defaults"):
-                content["cell"][role].pop(key, None)
-    return content
-
-
-def read_run(text: bytes) -> Run:
-    """A run from its JSON. Raises ValueError."""
-    content = _record(text)
-    try:
-        return Run.model_validate(_current(content))
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError("it lacks what every run has") from error
-
-
-def read_measured(text: bytes) -> MeasuredRun:
-    """What was measured of a run, from its JSON of any schema. Raises ValueError."""
-    content = _record(text)
-    try:
-        return MeasuredRun.model_validate(former.measured(content))
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError("it lacks what all that was measured has") from error
-
-
-def unreadable(error: ValueError | OSError) -> str:
-    """Why a file cannot be read, in half a sentence; of a record that is wrong in many places the first."""
-    if isinstance(error, ValidationError):
-        first = error.errors(include_url=False)[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
 class StoreReader(Protocol):
@@ -197,6 +157,13 @@ class Store:
             self._told.add(place)
             self._warn(text)
 
+    def every_folder(self, key: str) -> list[Path]:
+        """The folders of all finished runs of a cell, by repetition, and of those that others stand in for."""
+        folder = self.root / "runs" / key
+        numbered = sorted((int(item.name), item) for item in folder.iterdir() if item.name.isdigit())
+        replaced = sorted((folder / _REPLACED).iterdir()) if (folder / _REPLACED).is_dir() else []
+        return [item for item in (*(one for _, one in numbered), *replaced) if (item / RUN).is_file()]
+
     def cell_keys(self) -> list[str]:
         """Keys of all cells that have runs."""
         folder = self.root / "runs"
@@ -255,16 +222,35 @@ class Store:
             raise disk_error(error, folder) from error
         return folder
 
-    def finish(self, partial: Path, run: Run, measured: MeasuredRun | None, series: pl.DataFrame | None = None) -> Path:
-        """Write run.json, measured.json and series.parquet, and put the folder in its place."""
+    def finish(
+        self,
+        partial: Path,
+        run: Run,
+        measured: MeasuredRun | None,
+        series: pl.DataFrame | None = None,
+        *,
+        artefacts: bool = True,
+    ) -> Path:
+        """Write run.json, measured.json and series.parquet, put the folder in its place, and compress what is in it.
+
+        `artefacts`: keep what all that was measured from; else it is removed.
+        """
         target = self.folder(run.cell.key, run.repetition)
+        # By this the next command knows a folder that this process did not come to make small.
+        small = partial.with_name(f"{partial.name}{_SMALL}")
         try:
+            small.mkdir()
             self.write_measured(partial, measured, series)
             (partial / RUN).write_text(run.model_dump_json(by_alias=True, indent=1))
             if target.exists():
-                target.rename(_unused(target.parent / "replaced", run.repetition))
+                target.rename(_unused(target.parent / _REPLACED, run.repetition))
             target.parent.mkdir(parents=True, exist_ok=True)
             partial.rename(target)
+            if artefacts:
+                pack(target)
+            else:
+                strip(target, small)
+            shutil.rmtree(small, ignore_errors=True)
         except OSError as error:
             raise disk_error(error, target) from error
         return target
@@ -300,13 +286,48 @@ class Store:
         """Drop a run in progress."""
         shutil.rmtree(partial, ignore_errors=True)
 
+    def remove(self, folder: Path) -> None:
+        """Remove a finished run, wholly or not at all, by its folder. EngineError when the disk refuses."""
+        aside = self._aside(folder)
+        try:
+            aside.parent.mkdir(exist_ok=True)
+            folder.rename(aside)
+            shutil.rmtree(aside)
+        except OSError as error:
+            raise disk_error(error, folder) from error
+        for empty in (folder.parent, folder.parent.parent):
+            if empty != self.root / "runs":
+                with suppress(OSError):
+                    empty.rmdir()
+
+    def strip(self, folder: Path) -> None:
+        """Remove a finished run's artefacts, by its folder; its figures stay. EngineError when the disk refuses."""
+        try:
+            strip(folder, self._aside(folder))
+        except OSError as error:
+            raise disk_error(error, folder) from error
+
+    def _aside(self, folder: Path) -> Path:
+        """Where something goes before it is removed: whatever is left there is removed by the next command."""
+        name = ".".join(folder.relative_to(self.root / "runs").parts)
+        return self.root / "partial" / f"{owner()}.{name}.removed"
+
     def remove_orphans(self, needed: Callable[[str], bool] = lives) -> list[str]:
-        """Drop runs in progress whose harness process is gone, or else not `needed`. Their names."""
+        """Drop runs in progress whose harness process is gone, or else not `needed`, and compress what it had finished.
+
+        The names of the former.
+        """
         removed = []
         for folder in self._partials():
-            if not needed(folder.name.partition(".")[0]):
-                self.abandon(folder)
+            ended, _, name = folder.name.partition(".")
+            if needed(ended) or (name.endswith(_SMALL) and lives(ended)):
+                continue
+            if name.endswith(_SMALL):
+                key, repetition = name.removesuffix(_SMALL).split(".")
+                pack(self.folder(key, int(repetition)))
+            else:
                 removed.append(folder.name)
+            self.abandon(folder)
         return removed
 
     def _partials(self) -> Iterator[Path]:

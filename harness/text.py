@@ -35,3 +35,11 @@ def shown(value: object) -> str:
         return "a list"
     text = str(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def size_of(size: float) -> str:
+    """An amount of data for people, in units of 1000: '312 kB', '4.5 MB', '12 GB'."""
+    for unit, least in (("GB", 1e9), ("MB", 1e6)):
+        if size >= least:
+            return f"{size / least:.{1 if size < 10 * least else 0}f} {unit}"
+    return f"{size / 1e3:.0f} kB"

@@ -8,6 +8,7 @@ from harness.artefacts.run import Artefacts
 from harness.artefacts.window import Window
 from harness.parameters import Role
 from harness.traces import qlog
+from harness.traces.files import content_size
 
 #: What is read of a trace to tell whose it is, bytes.
 _HEAD = 1 << 16
@@ -30,5 +31,5 @@ def traces_of(view: Artefacts, window: Window, role: Role) -> list[Path]:
         named = summary.names(name)
         begins = summary.start_ns is not None and window.start_ns <= summary.start_ns < window.end_ns
         if named or begins or alone:
-            found.append((not named, -path.stat().st_size, path))
+            found.append((not named, -content_size(path), path))
     return [path for _, _, path in sorted(found)]

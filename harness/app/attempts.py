@@ -10,7 +10,8 @@ from harness.app.stored import StoredResults
 from harness.engines import Engine
 from harness.engines.quiet import GAP, Patience
 from harness.events import Listener, PhaseStarted, RunFinished, Warned
-from harness.outcome import Outcome, proven_outcome
+from harness.judge import judge
+from harness.outcome import MeasuredRun, Outcome, Run, proven_outcome
 from harness.plan import PlannedRun
 from harness.provenance import Provenance
 from harness.runner import run_once
@@ -48,7 +49,7 @@ class Attempts:
 
         for attempt in range(1, attempts + 1):
             begun = time.monotonic()
-            run, measured = run_once(item, self.engine, self.store, self.provenance, enter)
+            run, measured = run_once(item, self.engine, self.store, self.provenance, enter, self._keeps)
             took = time.monotonic() - begun
             outcome = proven_outcome(run, measured)
             verdict = self.results.of(item.cell, item.repetition + 1).verdict
@@ -63,6 +64,13 @@ class Attempts:
                     self.listen(Warned(f"this machine is held up again and again, for {GAP * 1e3:.0f} ms and more"))
         # What the record has as its wall time is without measuring.
         return max(took, run.wall)
+
+    def _keeps(self, run: Run, measured: MeasuredRun | None) -> bool:
+        """Whether the artefacts of a run are kept: where only those of failed ones are, of one that misses, too."""
+        if self.options.artefacts != "failed":
+            return self.options.artefacts == "all"
+        verdict = judge(run.cell.scenario, [(run, measured)])
+        return proven_outcome(run, measured).status != "completed" or verdict.status == "fail"
 
     def _may_pass(self, outcome: Outcome) -> bool:
         """Whether another attempt may see something else."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from harness import claims
 from harness.app.attempts import Attempts
+from harness.app.disk import DiskUse
 from harness.app.ending import end_hard
 from harness.app.engines import docker_versions, engine_of, remove_orphans
 from harness.app.experience import experience
@@ -136,6 +137,9 @@ class App:
         }
         done = set() if options.fresh else elsewhere | self.results.done(series.possible(), options.retry)
         todo = series.first(done)
+        disk = DiskUse(self.store, options.artefacts)
+        need = disk.need(todo, options.jobs)
+        disk.require(need)
         attempts = Attempts(
             engine_of(engine, self.cache, options), self.store, self.results, options,
             Patience(options.patience), provenance, listen,
@@ -144,7 +148,9 @@ class App:
         ground = CheckoutGround(self.images, self.inventory, self.contents, attempts, known, stamps)
         campaign = Campaign(todo, options.jobs, ground, listen, series.further)
         more = isinstance(repetitions, UntilDecided)
-        listen(PlanMade(len(todo), series.stored(), len(matrix), campaign.seconds(), more, varied(matrix)))
+        listen(
+            PlanMade(len(todo), series.stored(), len(matrix), campaign.seconds(), more, varied(matrix), disk=need.text)
+        )
         lost: list[LostRuns] = []
         if todo:
             self.places.state.mkdir(parents=True, exist_ok=True)

@@ -18,6 +18,9 @@ from harness.events import ImageStarted, Listener
 from harness.model import Implementation
 from harness.outcome import Cell, Image
 
+#: How the identity begins of a published image that is not on this machine: what it is cannot be told.
+NOT_PRESENT = "not-present:"
+
 
 class Inventory:
     """The images of one checkout on this machine."""
@@ -84,7 +87,7 @@ class Inventory:
             return image
         assert implementation.image is not None
         if not pull:
-            return Image(reference=implementation.image, identity=f"not-present:{implementation.image}")
+            return Image(reference=implementation.image, identity=f"{NOT_PRESENT}{implementation.image}")
         return self._images.pull(implementation.image, _announcing(listen))
 
     def builds_of(self, cell: Cell) -> list[Build]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from harness.engines.cache import LIMIT
 from harness.engines.guest import STALL
@@ -26,6 +27,10 @@ class Places:
     """Bytes that the cache may grow to."""
 
 
+#: Of which runs the artefacts are kept.
+Artefacts = Literal["all", "failed", "none"]
+
+
 @dataclass(frozen=True)
 class Options:
     """How a plan is worked on."""
@@ -45,3 +50,5 @@ class Options:
     """Runs side by side; more than one only in virtual time, where they cannot disturb each other."""
     stall: float = STALL
     """CPU seconds a virtual clock may stand still."""
+    artefacts: Artefacts = "all"
+    """Of which runs what they were measured from is kept. Figures, link proof, series and digests always are."""

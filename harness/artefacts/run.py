@@ -14,7 +14,7 @@ from harness.artefacts.window import Window
 from harness.model import Flow
 from harness.outcome import Run, Transfer
 from harness.traces import capture, counters, cpu, events, growth, key_log, lab, qlog, tcp, waits
-from harness.traces.files import find
+from harness.traces.files import CAPTURES, find
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ class Artefacts:
         facts = self.lab
         if facts is None:
             return None
-        return self._read(f"sim/trace_node_{side}.pcap", lambda path: capture.read_capture(path, facts.flows))
+        return self._read(f"sim/{CAPTURES[side]}", lambda path: capture.read_capture(path, facts.flows))
 
     @cached_property
     def left(self) -> capture.Capture | None:

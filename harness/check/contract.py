@@ -18,6 +18,7 @@ from harness.lab import Lab, build_lab
 from harness.outcome import Cell, Run
 from harness.parameters import Role, other
 from harness.traces import qlog
+from harness.traces.files import read_bytes
 
 #: What a key log has of a connection that got as far as data (draft-ietf-tls-keylogfile).
 SECRETS = ("CLIENT_TRAFFIC_SECRET_0", "SERVER_TRAFFIC_SECRET_0")
@@ -132,6 +133,6 @@ def session(run: Run, folder: Path) -> Finding:
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text(errors="replace")
+        return read_bytes(file).decode(errors="replace")
     except OSError:
         return ""

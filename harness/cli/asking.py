@@ -11,11 +11,13 @@ import typer
 
 from harness.cli.completion import outcomes
 from harness.cli.options import (
+    ArtefactsChoice,
     AsJson,
     Clients,
     EngineChoice,
     Fresh,
     Jobs,
+    KeptArtefacts,
     Kernel,
     KernelChoice,
     Manifests,
@@ -66,6 +68,7 @@ class Asking:
     retry: Retry = ""
     strict: Strict = False
     draw: Draw = True
+    artefacts: KeptArtefacts = ArtefactsChoice.ALL
     as_json: AsJson = False
 
     def request(self, app: App) -> Request:
@@ -82,11 +85,7 @@ class Asking:
 
     @property
     def again(self) -> frozenset[str]:
-<<<<<<< HEAD
-        """Outcomes that do not count as done."""
-=======
         """Outcomes that do not count as done. Raises InputError."""
->>>>>>> b65a120042a9f2fdc899841e567e68b38a16b2b7
         return outcomes_of(self.retry) | {"infrastructure"}
 
 

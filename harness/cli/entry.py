@@ -35,6 +35,7 @@ from harness.cli.list import list_
 from harness.cli.measure import measure
 from harness.cli.plan import plan
 from harness.cli.plot import plot
+from harness.cli.prune import prune
 from harness.cli.reference import reference
 from harness.cli.report import reports
 from harness.cli.run import run
@@ -47,7 +48,8 @@ from harness.errors import HarnessError, InputError, did_you_mean, disk_error
 COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {
     "list": list_, "images": images, "validate": validate, "explain": explain, "schema": schema, "plan": plan,
     "run": run, "report": reports, "compare": compare, "plot": plot, "measure": measure, "judge": judge, "lab": lab,
-    "cache": cache, "clean": clean, "check": check, "divergence": divergence, "verify": verify, "bench": bench,
+    "prune": prune, "cache": cache, "clean": clean, "check": check, "divergence": divergence, "verify": verify,
+    "bench": bench,
 }  # fmt: skip
 #: For whoever works on the repository; the help does not show them.
 HIDDEN: dict[str, Callable[..., None]] = {

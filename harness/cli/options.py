@@ -26,6 +26,14 @@ class EngineChoice(StrEnum):
     VIRTUAL = "virtual"
 
 
+class ArtefactsChoice(StrEnum):
+    """Of which runs the artefacts are kept."""
+
+    ALL = "all"
+    FAILED = "failed"
+    NONE = "none"
+
+
 Scenarios = Annotated[
     list[str],
     typer.Argument(
@@ -71,6 +79,14 @@ Repeat = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option(help="Seed of the emulated loss.", min=0, max=2**31 - 1)]
+KeptArtefacts = Annotated[
+    ArtefactsChoice,
+    typer.Option(
+        "--artefacts",
+        help="Of which runs captures and logs are kept, compressed: all, failed (those that miss an objective, too) or "
+        "none. Figures, link proof, series and digests always are.",
+    ),
+]
 Fresh = Annotated[bool, typer.Option(help="Run again what is stored.")]
 Strict = Annotated[bool, typer.Option(help="Inconclusive is a failure (exit code 4).")]
 Every = Annotated[bool, typer.Option("--every", help="Also cells that newer ones of other bits replace.")]

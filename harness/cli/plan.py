@@ -9,14 +9,16 @@ from harness.cli.environment import open_app
 
 @taking
 def plan(asking: Asking) -> None:
-    """Print the runs a request amounts to, which of them are stored, and how long the rest takes.
+    """Print the runs a request amounts to, which of them are stored, how long the rest takes and what of the disk.
 
-    Takes the words of `run`; those that say what becomes of results change nothing here.
+    Takes the words of `run`; those that say what becomes of results change nothing here, but for --artefacts.
     """
+    from harness.app.disk import DiskUse
     from harness.plan import UntilDecided
     from harness.progress import span
     from harness.repetitions import Repetitions
     from harness.reports import json_report
+    from harness.text import size_of
 
     app = open_app(asking.store, asking.manifest)
     request = asking.request(app)
@@ -30,8 +32,11 @@ def plan(asking: Asking) -> None:
     todo = [item for item in planned if (item.cell.key, item.repetition) not in done]
     experience = app.experience(matrix)
     seconds = sum(experience.expected(item.cell) for item in todo)
+    beside = asking.beside
+    disk = DiskUse(app.store, asking.artefacts.value)
+    need, free = disk.need(todo, beside), disk.free()
     if asking.as_json:
-        print_json(json_report.plan(planned, done, seconds))
+        print_json(json_report.plan(planned, done, seconds, need.stay, need.meanwhile, free))
         return
     for item in planned:
         state = "stored" if (item.cell.key, item.repetition) in done else "to run"
@@ -39,7 +44,6 @@ def plan(asking: Asking) -> None:
         extra = " ".join(f"{name}={value}" for name, value in cell.parameters.items())
         pair = f"{cell.client.name}→{cell.server.name}"
         print_text(f"{cell.key} {item.repetition:3} {state:7} {cell.scenario.name} {pair} {extra}".rstrip())
-    beside = asking.beside
     undecided = isinstance(request.repetitions, UntilDecided) and len(done) < len(planned)
     more = ", then more until the objectives are decided" if undecided else ""
     minutes = f"about {span(seconds / max(1, min(beside, len(todo))))} to run" + (
@@ -49,3 +53,6 @@ def plan(asking: Asking) -> None:
         f"{len(matrix)} cells, {len(planned)} runs, {len(done)} stored, {minutes} (builds not counted){more}",
         soft_wrap=True,
     )
+    if todo:
+        room = "" if need.stay + need.meanwhile <= free else ": they do not fit, and 'harness run' would refuse them"
+        console().print(f"{need.text}; {size_of(free)} are free{room}", soft_wrap=True)

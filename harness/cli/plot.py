@@ -62,7 +62,6 @@ def plot(
     found = stored(app, scenarios, clients, servers, every=bool(runs))
     asked = list(dict.fromkeys([*found.runs, *(runs or [])]))
     subjects = find_subjects(found.results, app.results.find, asked)
-<<<<<<< HEAD
     one_figure = together or any(plots()[name].of == "runs" for name in chosen) or (found.several and not chosen)
     if one_figure and len(subjects) > MOST:
         raise InputError(
@@ -70,11 +69,6 @@ def plot(
         )
     for one in (run for subject in subjects for run in subject.runs):
         app.results.make_series(one)
-=======
-    for subject in subjects:
-        for one in subject.runs:
-            app.results.make_series(one)
->>>>>>> b65a120042a9f2fdc899841e567e68b38a16b2b7
     if Format.PNG in kinds and not has_letters():
         talk.print("warning: this machine has no font, so PNGs have no words (Debian: fonts-dejavu-core)")
     target = out or app.places.store / "figures"

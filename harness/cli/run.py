@@ -42,7 +42,7 @@ def run(asking: Asking) -> None:
     request = asking.request(app)
     options = Options(
         fresh=asking.fresh, retry=asking.again, patience=patience(), log_limit=log_limit(), jobs=asking.beside,
-        stall=stall(),
+        stall=stall(), artefacts=asking.artefacts.value,
     )  # fmt: skip
     talk = Talk(console())
     unbuilt: UnbuiltError | None = None
@@ -86,11 +86,7 @@ def _draw_figures(app: App, results: list[CellResult], processes: int, listen: L
             file = draw_transfer(app.store, one, measured, target, app.places.cache)
             if file is not None:
                 name = f"{result.cell.scenario.name} {result.name} #{one.repetition}"
-<<<<<<< HEAD
-                talk.print(_with_link(f"{name} over time: {file}", file), soft_wrap=True)
-=======
                 talk.print(_linked(f"{name} over time: {file}", file), soft_wrap=True)
->>>>>>> b65a120042a9f2fdc899841e567e68b38a16b2b7
                 talk.print(f"  harness plot {one.name} draws it as a page and as PNG, too", soft_wrap=True)
                 break
         if chosen:
@@ -100,11 +96,7 @@ def _draw_figures(app: App, results: list[CellResult], processes: int, listen: L
             )  # fmt: skip
             for problem in made.problems():
                 listen(Warned(problem))
-<<<<<<< HEAD
-            talk.print(_with_link(made.sentence(str(target)), target), soft_wrap=True)
-=======
             talk.print(_linked(made.sentence(str(target)), target), soft_wrap=True)
->>>>>>> b65a120042a9f2fdc899841e567e68b38a16b2b7
     except KeyboardInterrupt:
         said = "interrupted while drawing; all runs are stored, and the same command draws the rest"
         talk.print(said, soft_wrap=True)
@@ -113,11 +105,7 @@ def _draw_figures(app: App, results: list[CellResult], processes: int, listen: L
         listen(Warned(f"no figures: {reason(error)}"))
 
 
-<<<<<<< HEAD
-def _with_link(sentence: str, place: Path) -> Text:
-=======
 def _linked(sentence: str, place: Path) -> Text:
->>>>>>> b65a120042a9f2fdc899841e567e68b38a16b2b7
     """A sentence for a console, which opens the path in it on a click where it can."""
     text = Text(sentence)
     text.highlight_words([str(place)], f"link {place.resolve().as_uri()}")

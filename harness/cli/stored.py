@@ -118,15 +118,9 @@ def stored(
     return Named(found, tuple(dict.fromkeys(runs)), len(others) > 1)
 
 
-<<<<<<< HEAD
-def _require_known(app: App, option: str, words: str, stored: set[str]) -> None:
-    """InputError for an implementation that neither is here nor has runs that were found."""
-    known = stored | app.catalogue.implementations().keys()
-=======
 def _require_known(app: App, option: str, words: str, found: set[str]) -> None:
     """InputError for an implementation that neither is here nor has runs that were found."""
     known = found | app.catalogue.implementations().keys()
->>>>>>> b65a120042a9f2fdc899841e567e68b38a16b2b7
     for word in [] if words == "all" else words.split(","):
         if word not in known:
             raise InputError(f"{option} {words}: no implementation '{word}'", did_you_mean(word, known))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 import re
 from collections.abc import Iterable
@@ -176,3 +177,19 @@ def span(option: str, text: str) -> tuple[float, float] | None:
     if not 0 <= found[0] < found[1] < math.inf:
         raise InputError(f"{option} {text}: expected FROM-TO, in seconds", f"for example {option} 21-24")
     return found
+
+
+def age(option: str, text: str) -> datetime.timedelta | None:
+    """A length of time in days, or in a unit of `harness.units.Duration`; None of nothing."""
+    from harness.units import Duration
+
+    if not text:
+        return None
+    number, unit = text.strip()[:-1], text.strip()[-1:]
+    try:
+        if unit == "d":
+            # Of a day as of an hour: the number is read in one place.
+            return 24 * datetime.timedelta(seconds=Duration.parse(f"{number}h").seconds)
+        return datetime.timedelta(seconds=Duration.parse(text).seconds)
+    except (ValueError, OverflowError) as error:
+        raise InputError(f"{option} {text}: no age: {error}", "for example '30 d' or '12 h'") from error

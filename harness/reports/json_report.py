@@ -127,11 +127,18 @@ def catalogue(scenarios: Sequence[Scenario], entries: Sequence[Entry]) -> dict[s
     }
 
 
-def plan(planned: Sequence[PlannedRun], stored: set[tuple[str, int]], seconds: float) -> dict[str, Any]:
-    """What `plan --json` prints: every run, whether it is stored, and the estimate for the rest."""
+def plan(
+    planned: Sequence[PlannedRun], stored: set[tuple[str, int]], seconds: float, stay: int, meanwhile: int, free: int
+) -> dict[str, Any]:
+    """What `plan --json` prints: every run, whether it is stored, and the estimates for the rest.
+
+    `stay`, `meanwhile`, `free`: bytes of the disk that these leave, that they take beside while they go on, that are
+    free.
+    """
     return {
         "schema": SCHEMA,
         "seconds": round(seconds),
+        "disk": {"stay": stay, "meanwhile": meanwhile, "free": free},
         "runs": [
             {
                 "key": item.cell.key,

@@ -110,7 +110,7 @@ class Capture:
 
 
 def read_capture(path: Path, flows: Sequence[FlowAddresses]) -> Capture:
-    """Read a pcap, plain or gzip-compressed. Raises OSError; ValueError where it is no Ethernet pcap.
+    """Read a pcap, compressed or not. Raises OSError; ValueError where it is no Ethernet pcap.
 
     IPv4 headers with options, IPv6 extension headers, fragments and VLAN tags do not occur between the
     endpoints and are left out.

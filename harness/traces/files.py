@@ -1,36 +1,174 @@
-"""Reading artefacts: plain or gzip-compressed, complete or cut short."""
+"""Reading artefacts: as they were written, or compressed with zstd or gzip; complete or cut short.
+
+Whoever reads names a file as it was written. `harness.packing` compresses a finished run's files: each into one of its
+name with `.zst` behind it (RFC 8878), and the captures of both sides, which hold the same packets, together into
+`captures.tar.zst`. A path below that file stands for one of them.
+"""
 
 from __future__ import annotations
 
+import io
 import json
+import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, Protocol
 
-_GZIP_MAGIC = b"\x1f\x8b"
+import zstandard
+
+#: What is behind the name of a compressed file, in the order in which they are looked for.
+ZSTD, GZIP = ".zst", ".gz"
+#: The captures of a run, in the folder of its simulator, and the archive that holds both.
+CAPTURES = {side: f"trace_node_{side}.pcap" for side in ("left", "right")}
+ARCHIVE = f"captures.tar{ZSTD}"
+
+_GZIP_MAGIC, _ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+#: Bytes of the longest header of a zstd frame (RFC 8878 §3.1.1), its magic number included.
+_FRAME_HEADER = 18
+#: Bytes read at a time of a compressed file, and of what is in it.
+_READ, _BUFFER = 1 << 16, 1 << 20
+
+
+class _Decompressor(Protocol):
+    """What both libraries offer for one stream: a gzip member (RFC 1952), a zstd frame (RFC 8878)."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, /) -> bytes: ...
+
+
+def _gzip() -> _Decompressor:
+    return zlib.decompressobj(wbits=31)
+
+
+def _zstd() -> _Decompressor:
+    return zstandard.ZstdDecompressor().decompressobj()
+
+
+class _Decompressed(io.RawIOBase):
+    """The content of a compressed file; of one that is cut short or damaged, what can be had."""
+
+    def __init__(self, file: BinaryIO, new: Callable[[], _Decompressor]) -> None:
+        self._file = file
+        self._new = new
+        self._stream = new()
+        self._ready = memoryview(b"")
+        self._begun = False
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+    def readinto(self, buffer: Any, /) -> int:
+        if not self._ready:
+            self._ready = memoryview(self._more())
+        count = min(len(buffer), len(self._ready))
+        buffer[:count] = self._ready[:count]
+        self._ready = self._ready[count:]
+        return count
+
+    def readall(self) -> bytes:
+        if not self._begun and (whole := self._at_once()) is not None:
+            return whole
+        parts = [bytes(self._ready), *iter(self._more, b"")]
+        self._ready = memoryview(b"")
+        return b"".join(parts)
+
+    def _at_once(self) -> bytes | None:
+        """All of a file that is one whole zstd frame and says its size: that saves a copy; None of any other."""
+        data = self._file.read()
+        try:
+            return zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False)
+        except zstandard.ZstdError:
+            self._file.seek(0)
+            return None
+
+    def _more(self) -> bytes:
+        """What comes next; nothing at the end, and where nothing more can be made of the file."""
+        try:
+            self._begun = True
+            while data := self._stream.unused_data or self._file.read(_READ):
+                if self._stream.eof:
+                    self._stream = self._new()
+                if content := self._stream.decompress(data):
+                    return content
+        except (zlib.error, zstandard.ZstdError):
+            pass
+        return b""
 
 
 def find(path: Path) -> Path | None:
-    """The file itself, or the same name with `.gz`; None where neither exists."""
-    packed = path.with_name(path.name + ".gz")
-    return path if path.is_file() else packed if packed.is_file() else None
+    """The file that holds what was written there: itself, or compressed, or in an archive; None where none does."""
+    for suffix in ("", ZSTD, GZIP):
+        file = path.with_name(path.name + suffix)
+        if file.is_file():
+            return file
+    archive = path.with_name(ARCHIVE)
+    return archive / path.name if path.name in CAPTURES.values() and archive.is_file() else None
+
+
+def as_written(path: Path) -> Path:
+    """What a file was called before it was compressed."""
+    return path.with_suffix("") if path.suffix in (ZSTD, GZIP) else path
+
+
+def open_file(path: Path) -> BinaryIO:
+    """The content of a file as a stream, decompressed, by the name that `find` gives or as it was written.
+
+    Raises OSError.
+    """
+    if path.parent.name == ARCHIVE:
+        return _open_member(path.parent, path.name)
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        # Also what was compressed since it was found.
+        now = find(path)
+        if now is None:
+            raise
+        return open_file(now)
+    start = file.read(len(_ZSTD_MAGIC))
+    file.seek(0)
+    for magic, new in ((_ZSTD_MAGIC, _zstd), (_GZIP_MAGIC, _gzip)):
+        if start.startswith(magic):
+            return io.BufferedReader(_Decompressed(file, new), _BUFFER)
+    return file
+
+
+def _open_member(archive: Path, name: str) -> BinaryIO:
+    data = read_bytes(archive)
+    try:
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as members:
+            # Of an archive that is cut short the last member may be, too.
+            found = next((member for member in members if member.name == name), None)
+    except tarfile.TarError as error:
+        raise OSError(f"{archive}: no archive: {error}") from error
+    if found is None:
+        raise FileNotFoundError(f"{archive} holds no {name}")
+    return io.BytesIO(data[found.offset_data : found.offset_data + found.size])
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content, decompressed; of a truncated gzip stream (RFC 1952) what can be had. Raises OSError."""
-    data = path.read_bytes()
-    if not data.startswith(_GZIP_MAGIC):
-        return data
-    parts = []
-    while data.startswith(_GZIP_MAGIC):
-        stream = zlib.decompressobj(wbits=31)
-        try:
-            parts.append(stream.decompress(data))
-        except zlib.error:
-            break
-        data = stream.unused_data
-    return b"".join(parts)
+    """The content, decompressed; of a compressed file that was cut short what can be had. Raises OSError."""
+    with open_file(path) as file:
+        return file.read()
+
+
+def content_size(path: Path) -> int:
+    """Bytes of a file as it was written; of one that says nothing of that, as it is stored. Raises OSError."""
+    with path.open("rb") as file:
+        start = file.read(_FRAME_HEADER)
+    if start.startswith(_ZSTD_MAGIC):
+        size = zstandard.frame_content_size(start)
+        if size >= 0:
+            return size
+    return path.stat().st_size
 
 
 def read_whole_lines(path: Path) -> bytes:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,7 +17,7 @@ from typing import Any
 
 import polars as pl
 
-from harness.traces.files import read_bytes
+from harness.traces.files import as_written, open_file, read_bytes
 
 #: Names of the recovery figures: ours → those in use (aioquic's are its own).
 _FIGURES = {
@@ -82,9 +81,11 @@ class Summary:
 
 
 def traces(folder: Path) -> list[Path]:
-    """The qlog files below a folder, by name; empty where there is no folder."""
-    ends = (".qlog", ".sqlog", ".qlog.gz", ".sqlog.gz")
-    return sorted(path for path in folder.rglob("*") if path.name.endswith(ends) and path.is_file())
+    """The qlog files below a folder, by name as they were written, each once; empty where there is no folder."""
+    every = (path for path in folder.rglob("*") if path.is_file())
+    # Of one that is there twice the last counts: it is being compressed, and what was written is whole.
+    found = {as_written(path): path for path in sorted(every, reverse=True)}
+    return [found[path] for path in sorted(found) if path.suffix in (".qlog", ".sqlog")]
 
 
 def summarise(path: Path) -> Summary:
@@ -100,14 +101,8 @@ def summary_of(name: str, data: bytes) -> Summary:
 
 def read_head(path: Path, size: int) -> bytes:
     """The first `size` bytes of a trace, decompressed (less where it is shorter or damaged). Raises OSError."""
-    with path.open("rb") as file:
-        data = file.read(size)
-    if not data.startswith(b"\x1f\x8b"):
-        return data
-    try:
-        return zlib.decompressobj(wbits=31).decompress(data, size)
-    except zlib.error:
-        return b""
+    with open_file(path) as file:
+        return file.read(size)
 
 
 @dataclass(frozen=True)

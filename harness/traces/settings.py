@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.traces import qlog
-from harness.traces.files import read_bytes
+from harness.traces.files import open_file
 
 #: Bytes of a trace in which what its handshake settles is looked for: many times what precedes its end.
 HEAD = 1 << 20
@@ -210,10 +210,7 @@ def _in_flight(part: bytes, position: int) -> int | None:
 
 def _parts(path: Path) -> Iterator[bytes]:
     """The trace in parts that end behind an object."""
-    if path.name.endswith(".gz"):
-        yield read_bytes(path)
-        return
-    with path.open("rb") as file:
+    with open_file(path) as file:
         rest = b""
         while chunk := file.read(_CHUNK):
             chunk = rest + chunk

@@ -10,7 +10,7 @@ import pytest
 from harness.analysis.arrival import BodyArrival, body_arrival
 from harness.analysis.delivery import Delivery
 from harness.analysis.view import RunView
-from harness.store import read_run
+from harness.records import read_run
 from harness.traces.growth import Moment
 from tests.lab.conftest import Harness
 

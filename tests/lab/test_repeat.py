@@ -18,6 +18,7 @@ from harness.model import Implementation
 from harness.outcome import Cell, MeasuredRun, Run
 from harness.plan import Request
 from harness.results import CellResult
+from harness.traces.files import read_bytes
 from tests.examples import ROOT
 from tests.lab.conftest import CACHE, LINKS, Harness, Manifest, build_image
 from tests.lab.test_flows import DUMBBELL, POISSON, QUIC
@@ -221,7 +222,7 @@ def test_endpoints_see_the_same_processor_on_every_machine(
     folder = Path(cell["evidence"][0])
     run = Run.model_validate_json((folder / "run.json").read_bytes())
     # A later point release of the kernel is the next best where there is no other, and calls itself so.
-    log = (folder / "client0.log").read_text().replace(run.sim_kernel.partition(" ")[2], "RELEASE")
+    log = read_bytes(folder / "client0.log").decode().replace(run.sim_kernel.partition(" ")[2], "RELEASE")
     # tc ends its lines with a space.
     seen = "".join(f"{line.rstrip()}\n" for line in log.splitlines())
     if pytestconfig.getoption("update_snapshots") and run.cpu == "lab":

@@ -11,6 +11,7 @@ import pytest
 from harness.bench.theory import LOOK
 from harness.engines.cache import Cache
 from harness.engines.rootfs import RootFileSystems
+from harness.traces.files import read_bytes
 from tests.lab.conftest import CACHE, LINKS, Harness, Manifest, build_image, left_overs, local_image
 
 pytestmark = pytest.mark.usefixtures("work_on_every_core")
@@ -47,7 +48,7 @@ QUICHE = ("--clients", "quiche", "--servers", "quiche")
 def _wire(cell: dict[str, Any], repetition: int = 0) -> bytes:
     """What the client's side of the simulator saw: every datagram's head and the ns it came."""
     evidence = next(Path(folder) for folder in cell["evidence"] if Path(folder).name == str(repetition))
-    return (evidence / "sim" / "trace_node_left.pcap").read_bytes()
+    return read_bytes(evidence / "sim" / "trace_node_left.pcap")
 
 
 def test_a_scheduled_change_takes_effect_on_time(warm: Harness, harness: Harness) -> None:
@@ -149,7 +150,7 @@ def test_an_endpoint_finds_what_it_finds_in_a_container(
         cell = harness.cell(harness.scenario("tells"), *words, "--engine", engine)
         assert cell["outcomes"] == {"crashed": 1}
         assert "exit code 3" in cell["sentence"]
-        said[engine] = (Path(cell["evidence"][0]) / "client0.log").read_text().splitlines()
+        said[engine] = read_bytes(Path(cell["evidence"][0]) / "client0.log").decode().splitlines()
     assert said["virtual"] == said["compose"]
     assert len(said["virtual"]) > 30
     assert left_overs() == []

@@ -10,7 +10,7 @@ import pytest
 from harness.absences import sentences
 from harness.metric_names import MetricName
 from harness.outcome import Absence, MeasuredRun
-from harness.store import read_measured
+from harness.records import read_measured
 
 
 def read(*names: str, warnings: tuple[str, ...] = ()) -> MeasuredRun:

@@ -16,8 +16,8 @@ from harness.metrics import measure
 from harness.metrics.flow import times
 from harness.metrics.flow.times import moving_average
 from harness.outcome import MeasuredRun, Run
+from harness.records import read_run
 from harness.stats import entropy, jain, product
-from harness.store import read_run
 from harness.traces import qlog
 from tests.measurements import by_name, said
 from tests.unit.captures import make_run

@@ -8,8 +8,8 @@ from pydantic import BaseModel
 from harness.columns.tables import Entry, Rows, read_cell, read_measured, read_run
 from harness.model import Implementation, Scenario
 from harness.outcome import MeasuredRun, Run
-from harness.store import read_measured as measured_of
-from harness.store import read_run as run_of
+from harness.records import read_measured as measured_of
+from harness.records import read_run as run_of
 from tests.models import MEASURED, RUNS
 
 

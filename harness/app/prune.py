@@ -1,0 +1,156 @@
+"""Which stored runs can go: by age, by what came of them, and where nobody who asks today would get them."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.app.checkout import App
+from harness.app.inventory import NOT_PRESENT
+from harness.bits import other_bits
+from harness.claims import Claim, claim
+from harness.errors import EngineError, InputError
+from harness.model import Scenario
+from harness.outcome import Cell, Run, proven_outcome
+from harness.packing import STAYS, disk_use
+from harness.records import read_measured, read_run, unreadable
+from harness.store import MEASURED, RUN, disk_error
+from harness.sweep import points
+
+
+@dataclass(frozen=True)
+class Criteria:
+    """What a run has to be to go: all of what is given."""
+
+    older: datetime.timedelta | None = None
+    """It began so long ago, at least."""
+    outcomes: frozenset[str] = frozenset()
+    """What came of it is one of these."""
+    unwanted: bool = False
+    """No `harness run` of today would find it: see `unwanted`."""
+    artefacts: bool = False
+    """It still has artefacts, and only these are to go."""
+
+
+@dataclass(frozen=True)
+class Prunable:
+    """A run that can go."""
+
+    folder: Path
+    run: Run
+    outcome: str
+    why: str
+    """Why nobody wants it; empty where that was not asked."""
+    size: int
+    """Bytes on the disk that become free."""
+
+
+class Pruning:
+    """What can go of the runs of a checkout's store. Runs in progress are no runs yet, and are left alone."""
+
+    def __init__(self, app: App, criteria: Criteria, now: datetime.datetime) -> None:
+        self._app = app
+        self._criteria = criteria
+        self._now = now
+        self._scenarios = {app.catalogue.scenario_name(file): file for file in app.catalogue.scenario_files()}
+        self.left: list[str] = []
+        """What was left alone, and why, in the order in which it was found."""
+
+    def prunable(self, chosen: Callable[[Cell], bool]) -> Iterator[Prunable]:
+        """The runs of chosen cells that can go."""
+        for key in self._app.store.cell_keys():
+            # Runs of a key have one cell, but for words.
+            unwanted: dict[str, str] = {}
+            for folder in self._app.store.every_folder(key):
+                try:
+                    run = read_run((folder / RUN).read_bytes())
+                    outcome = self._outcome(folder, run)
+                    meets = chosen(run.cell) and self._meets(folder, run, outcome)
+                except (OSError, ValueError) as error:
+                    self.left.append(f"{folder}: {unreadable(error)}")
+                    continue
+                if not meets:
+                    continue
+                why = ""
+                if self._criteria.unwanted:
+                    if key not in unwanted:
+                        unwanted[key] = self.unwanted(run.cell)
+                    why = "replaced by a fresh run" if not folder.name.isdigit() else unwanted[key]
+                    if not why:
+                        continue
+                size = self._artefacts_of(folder) if self._criteria.artefacts else disk_use(folder)
+                yield Prunable(folder, run, outcome, why, size)
+
+    def unwanted(self, cell: Cell) -> str:
+        """Why no `harness run` of today would find a cell's runs; empty where one would, or nobody can say.
+
+        The checkout asks for them while it has the scenario and all that play in it, and its scenario, images,
+        simulator and engine make the same cell; with which parameters is up to who runs it.
+        """
+        name = cell.scenario.name
+        if name not in self._scenarios:
+            return f"no scenario is called {name}"
+        try:
+            every = self._today(cell, self._app.catalogue.scenario(self._scenarios[name]))
+        except InputError as error:
+            return error.message
+        except EngineError:
+            return ""
+        if any(one.key == cell.key or _unknown(one) for one in every):
+            return ""
+        return f"not of today: {', '.join(other_bits(cell, every[0]))}"
+
+    def _today(self, cell: Cell, scenario: Scenario) -> list[Cell]:
+        made = points(scenario, cell.parameters, {})
+        return [
+            self._app.today(cell.model_copy(update={"scenario": one.scenario, "parameters": dict(one.parameters)}))
+            for one in made
+        ]
+
+    def remove(self, one: Prunable) -> bool:
+        """Remove a run, or its artefacts; False where a harness is making it anew just now.
+
+        EngineError when the disk refuses.
+        """
+        store = self._app.store
+        try:
+            held = claim(store.root, one.run.cell.key, one.run.repetition)
+        except OSError as error:
+            raise disk_error(error, store.root) from error
+        if not isinstance(held, Claim):
+            self.left.append(f"{one.folder}: another harness makes this run just now")
+            return False
+        with held:
+            if self._criteria.artefacts:
+                store.strip(one.folder)
+            else:
+                store.remove(one.folder)
+        return True
+
+    def _meets(self, folder: Path, run: Run, outcome: str) -> bool:
+        """Whether a run is as old as asked, came out as asked, and has what is to go."""
+        criteria = self._criteria
+        if criteria.older is not None:
+            began = datetime.datetime.fromisoformat(run.started_at)
+            if self._now - began.replace(tzinfo=began.tzinfo or datetime.UTC) < criteria.older:
+                return False
+        if criteria.outcomes and outcome not in criteria.outcomes:
+            return False
+        return not criteria.artefacts or self._artefacts_of(folder) > 0
+
+    @staticmethod
+    def _artefacts_of(folder: Path) -> int:
+        return sum(disk_use(item) for item in folder.iterdir() if item.name not in STAYS)
+
+    @staticmethod
+    def _outcome(folder: Path, run: Run) -> str:
+        file = folder / MEASURED
+        return proven_outcome(run, read_measured(file.read_bytes()) if file.exists() else None).status
+
+
+def _unknown(cell: Cell) -> bool:
+    """Whether some image of a cell is not on this machine, so that nobody can say what it would be today."""
+    images = (cell.client_image, cell.server_image, *(one.image for one in cell.others.values()))
+    return any(image.identity.startswith(NOT_PRESENT) for image in images)

@@ -1,0 +1,199 @@
+"""A finished run's folder made small: what was measured is compressed, or removed.
+
+A file is written beside the old one first, brought to the disk, renamed, and only then is the old one removed: whatever
+ends the process, one of the two is there and whole, and readers take either (`harness.traces.files`).
+
+Captures keep the head of every packet, most of which is encrypted: alone they shrink to a half. Both sides hold the
+same packets, though, so they go into one archive, where the second capture is found again in the first.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tarfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import zstandard
+
+from harness.engines.owner import lives, owner
+from harness.traces.files import ARCHIVE, CAPTURES, GZIP, ZSTD
+
+#: What stays of a run's folder whatever becomes of what was measured: its record and figures, and the lab by hand.
+STAYS = frozenset(
+    {"run.json", "measured.json", "series.parquet", "compose.yaml", "cell.env", "lab.json", "plan", "by-hand"}
+)
+#: What stays as it is because other tools are given it as it is.
+_AS_IT_IS = frozenset({"keys.log"})
+#: Files of up to a block of the disk would not take less of it.
+_BLOCK = 4096
+#: Behind the name of a file that is being written; then comes who writes it.
+_UNFINISHED = ".packing-"
+#: Levels of zstd: a qlog of 95 MB takes 4.3 MB and half a second. Higher ones take longer than they are worth.
+_TEXT, _CAPTURES = 6, 8
+#: Of the archive: a packet of the first capture is found again in the second as far back as decoders go without being
+#: asked to (128 MiB, `zstd -d`), by a table with a place for every so many bytes, several in every packet's head.
+_NEAREST, _FURTHEST, _PLACE = 20, 27, 2
+#: Bytes handed over at a time.
+_BUFFER = 1 << 20
+
+
+def pack(folder: Path) -> None:
+    """Compress what was measured in a run's folder, as far as that can be done: what cannot stays as it is.
+
+    An endpoint's log may belong to another user, and the disk may be full. What an ended process began is finished.
+    """
+    _remove_unfinished(folder)
+    # A file that has its name is whole.
+    done = [one for one in _work(folder) if one.target.is_file() or _made(one)]
+    try:
+        for place in {one.target.parent for one in done}:
+            _sync(place)
+    except OSError:
+        return
+    for one in done:
+        for file in one.files:
+            with suppress(OSError):
+                file.unlink()
+
+
+def strip(folder: Path, aside: Path) -> None:
+    """Remove what was measured from a run's folder; its record and figures stay, and the lab by hand. Raises OSError.
+
+    `aside`: a folder on the same disk that nobody reads, which is made and removed. What is removed is moved there
+    first, the simulator's folder before all others: by that one knows that a run can be measured again.
+    """
+    entries = [item for item in folder.iterdir() if item.name not in STAYS]
+    aside.mkdir(parents=True, exist_ok=True)
+    for item in sorted(entries, key=lambda item: (item.name != "sim", item.name)):
+        item.rename(aside / item.name)
+    shutil.rmtree(aside)
+
+
+def is_packed(folder: Path) -> bool:
+    """Whether a run's folder takes what it will take: its captures are compressed, or gone."""
+    return not any((folder / "sim" / name).exists() for name in CAPTURES.values())
+
+
+def disk_use(path: Path) -> int:
+    """Bytes that a file or a folder with all that is below takes of the disk, whole blocks; 0 where there is none."""
+    found = _blocks(path)
+    for place, folders, files in os.walk(path):
+        found += sum(_blocks(Path(place, name)) for name in (*folders, *files))
+    return found
+
+
+def _blocks(path: Path) -> int:
+    try:
+        return path.lstat().st_blocks * 512
+    except OSError:
+        return 0
+
+
+@dataclass(frozen=True)
+class _Work:
+    """Files, and the one that they become."""
+
+    target: Path
+    files: Sequence[Path]
+    write: Callable[[Sequence[Path], IO[bytes]], None]
+
+
+def _work(folder: Path) -> Iterator[_Work]:
+    archive = folder / "sim" / ARCHIVE
+    captures = [file for name in CAPTURES.values() if _is_file(file := archive.with_name(name))]
+    if captures and (len(captures) == len(CAPTURES) or archive.is_file()):
+        yield _Work(archive, captures, _archive)
+        captures = []
+    for file in [*captures, *_large(folder)]:
+        yield _Work(file.with_name(file.name + ZSTD), [file], _compress)
+
+
+def _is_file(file: Path) -> bool:
+    """Whether it is one, and no link to another."""
+    try:
+        return stat.S_ISREG(file.lstat().st_mode)
+    except OSError:
+        return False
+
+
+def _large(folder: Path) -> Iterator[Path]:
+    """The files that were measured and are worth compressing, but for captures of the simulator."""
+    for place, names, files in os.walk(folder):
+        here = Path(place)
+        if here == folder:
+            names[:] = [name for name in names if name not in STAYS]
+        for name in files:
+            file = here / name
+            stays = name in (STAYS if here == folder else _AS_IT_IS)
+            capture = here == folder / "sim" and name in CAPTURES.values()
+            packed = file.suffix in (ZSTD, GZIP) or _UNFINISHED in name
+            if not (stays or capture or packed) and _is_file(file) and file.stat().st_size > _BLOCK:
+                yield file
+
+
+def _made(work: _Work) -> bool:
+    """Write what files become, and give it its name; whether that could be done."""
+    unfinished = work.target.with_name(f"{work.target.name}{_UNFINISHED}{owner()}")
+    try:
+        with unfinished.open("wb") as out:
+            work.write(work.files, out)
+            out.flush()
+            os.fsync(out.fileno())
+        unfinished.replace(work.target)
+    except (OSError, zstandard.ZstdError):
+        with suppress(OSError):
+            unfinished.unlink()
+        return False
+    return True
+
+
+def _compress(files: Sequence[Path], out: IO[bytes]) -> None:
+    (file,) = files
+    with file.open("rb") as content:
+        size = os.fstat(content.fileno()).st_size
+        compressor = zstandard.ZstdCompressor(level=_TEXT, write_checksum=True)
+        compressor.copy_stream(content, out, size=size)
+
+
+def _archive(files: Sequence[Path], out: IO[bytes]) -> None:
+    size = _tar_size([file.stat().st_size for file in files])
+    window = min(_FURTHEST, max(_NEAREST, size.bit_length()))
+    parameters = zstandard.ZstdCompressionParameters.from_level(
+        _CAPTURES, write_checksum=1, window_log=window, hash_log=window - _PLACE, chain_log=window - _PLACE
+    )
+    compressor = zstandard.ZstdCompressor(compression_params=parameters)
+    with (
+        compressor.stream_writer(out, size=size, closefd=False) as stream,
+        tarfile.open(fileobj=stream, mode="w|", bufsize=_BUFFER, format=tarfile.GNU_FORMAT) as archive,
+    ):
+        for file in files:
+            archive.add(file, arcname=file.name, recursive=False)
+
+
+def _tar_size(sizes: Sequence[int]) -> int:
+    """Bytes of an archive of files of such sizes (tar(5)): a head and whole blocks for each, two at the end."""
+    blocks = sum(1 + -(-size // tarfile.BLOCKSIZE) for size in sizes) + 2
+    return -(-blocks * tarfile.BLOCKSIZE // tarfile.RECORDSIZE) * tarfile.RECORDSIZE
+
+
+def _sync(folder: Path) -> None:
+    """Bring a folder's names to the disk."""
+    place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(place)
+    finally:
+        os.close(place)
+
+
+def _remove_unfinished(folder: Path) -> None:
+    """Remove what processes that no longer live were writing."""
+    for file in folder.rglob(f"*{_UNFINISHED}*"):
+        if not lives(file.name.rpartition(_UNFINISHED)[2]):
+            with suppress(OSError):
+                file.unlink(missing_ok=True)

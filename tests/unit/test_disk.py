@@ -1,0 +1,150 @@
+"""What a plan takes of the disk, and that one which does not fit is not begun."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+
+from harness.app import App, Options, Places
+from harness.app.disk import DiskUse
+from harness.app.options import Artefacts
+from harness.campaign import Campaign, LostRuns
+from harness.cli import main
+from harness.errors import EngineError
+from harness.estimate import FIGURES, STORED_BYTE, stored_bytes, written_bytes
+from harness.outcome import Cell, MeasuredRun, Outcome, Run
+from harness.packing import disk_use
+from harness.plan import PlannedRun, Request
+from harness.store import Store
+from harness.text import size_of
+from tests.examples import ROOT, cell, scenario
+
+_Usage = namedtuple("_Usage", "total used free")
+
+
+def _store(store: Store, one: Cell, size: int, repetition: int = 0, *, plain: bool = False) -> Path:
+    """A finished run with artefacts that do not shrink."""
+    partial = store.begin(one.key, repetition)
+    (partial / "sim").mkdir()
+    (partial / "sim" / "noise.gz").write_bytes(os.urandom(size))
+    run = Run(cell=one, repetition=repetition, outcome=Outcome(status="completed"), started_at="2026-11-21")
+    place = store.finish(partial, run, MeasuredRun(version=1))
+    if plain:
+        (place / "sim" / "trace_node_left.pcap").write_bytes(bytes(size))
+    return place
+
+
+def _planned(*cells: Cell) -> list[PlannedRun]:
+    return [PlannedRun(one, 0) for one in cells]
+
+
+def test_a_plan_takes_what_stored_runs_of_its_kind_took_else_an_upper_estimate(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    same, kind, unknown = cell(seed=1), cell(seed=2), cell(scenario(name="test/other"), seed=3)
+    places = [_store(store, same, 100_000), _store(store, same, 300_000, 1)]
+    need = DiskUse(store).need(_planned(same, kind, unknown), 2)
+    largest = disk_use(places[1])
+    assert need.stay == 2 * largest + stored_bytes(unknown.scenario)
+    assert need.meanwhile == 2 * written_bytes(same.scenario)
+    assert (need.runs, need.estimated) == (3, 1)
+    # Its own runs tell better than those of its kind.
+    _store(store, kind, 500_000)
+    assert DiskUse(store).need(_planned(kind), 1).stay == disk_use(store.folder(kind.key, 0))
+    assert DiskUse(store).need([], 2).stay == DiskUse(store).need([], 2).meanwhile == 0
+
+
+def test_what_was_never_compressed_and_what_cannot_be_read_tell_nothing(tmp_path: Path) -> None:
+    store, one = Store(tmp_path), cell()
+    _store(store, one, 900_000, plain=True)
+    assert DiskUse(store).need(_planned(one), 1).estimated == 1
+    broken = _store(store, cell(seed=9), 1000)
+    (broken / "run.json").write_text("[]")
+    assert DiskUse(store).need(_planned(one), 1).estimated == 1
+
+
+def test_figures_alone_take_little_and_so_do_those_who_refuse(tmp_path: Path) -> None:
+    store, one = Store(tmp_path), cell()
+    _store(store, one, 900_000)
+    assert DiskUse(store, "none").need(_planned(one), 1).stay < 50_000
+    assert DiskUse(store, "failed").need(_planned(one), 1).stay > 900_000
+    refused = cell(parameters={"client.initial_cwnd": "7"})
+    assert DiskUse(store).need(_planned(refused), 1).stay == FIGURES
+
+
+def test_the_estimate_grows_with_what_is_transferred() -> None:
+    small, large = (cell(scenario(flows=[{"download": size}], objectives=[])).scenario for size in ("1 MB", "1 GB"))
+    assert stored_bytes(large) - stored_bytes(small) == round(STORED_BYTE * 999_000_000)
+
+
+@pytest.mark.parametrize(
+    ("free", "artefacts", "fits"), [(10**12, "all", True), (10**6, "all", False), (10**6, "none", False)]
+)
+def test_runs_that_do_not_fit_are_refused_before_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, artefacts: Artefacts, fits: bool
+) -> None:
+    for module in ("harness.app.inventory", "harness.app.ground", "harness.engines.images"):
+        monkeypatch.setattr(f"{module}.inspect_image", lambda reference: None)
+    monkeypatch.setattr("harness.app.checkout.docker_versions", lambda required: {})
+    monkeypatch.setattr("harness.app.checkout.remove_orphans", lambda cache, required: [])
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: _Usage(free, 0, free))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    begun: list[object] = []
+
+    def work(self: Campaign) -> list[LostRuns]:
+        begun.append(self)
+        return []
+
+    monkeypatch.setattr(Campaign, "work", work)
+    app = App(Places(ROOT, tmp_path / "store", tmp_path / "state", tmp_path / "cache"))
+    one = app.catalogue.find_implementations("ngtcp2", "client")
+    request = Request(app.catalogue.find_scenarios(["satellite/medium"]), one, one, engine="virtual", sim_kernel="lab")
+    options = Options(artefacts=artefacts)
+    if fits:
+        app.run(request, options, lambda event: None)
+    else:
+        with pytest.raises(EngineError, match=r"store has 1\.0 MB free, and 3 runs to do take .* of disk") as refused:
+            app.run(request, options, lambda event: None)
+        assert refused.value.exit_code == 3
+        assert all(word in refused.value.hint for word in ("harness prune", "--artefacts", "--store"))
+    assert len(begun) == fits
+
+
+def test_plan_says_what_it_takes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def plan(*more: str) -> tuple[str, str]:
+        words = ["harness", "plan", "satellite/medium", "--clients", "ngtcp2", "--servers", "ngtcp2", *more]
+        monkeypatch.setattr("sys.argv", [*words, "--store", str(tmp_path)])
+        with pytest.raises(SystemExit):
+            main()
+        said = capsys.readouterr()
+        return said.out, said.err
+
+    _, err = plan()
+    content = json.loads(plan("--json")[0])["disk"]
+    assert content["stay"] == 3 * stored_bytes(cell(scenario(flows=[{"download": "200 MB"}], objectives=[])).scenario)
+    assert f"{size_of(content['stay'])} of disk" in err
+    assert f"{size_of(content['meanwhile'])} while they run, 3 of them by an upper estimate" in err
+    assert json.loads(plan("--json", "--artefacts", "none")[0])["disk"]["stay"] == 3 * FIGURES
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: _Usage(1, 1, 1_000_000))
+    assert "they do not fit" in plan()[1]
+
+
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [
+        (0, "0 kB"),
+        (312_400, "312 kB"),
+        (4_520_000, "4.5 MB"),
+        (45_200_000, "45 MB"),
+        (1.24e10, "12 GB"),
+        (1.2e9, "1.2 GB"),
+    ],
+)
+def test_sizes_are_said_in_units_of_a_thousand(size: float, said: str) -> None:
+    assert size_of(size) == said
