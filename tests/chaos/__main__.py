@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import sys
@@ -27,6 +28,13 @@ def main(
     kind: Annotated[str, typer.Option(help="Only kinds that have this in their name.")] = "",
     jobs: Annotated[int, typer.Option(help="Faults side by side, in virtual time.", min=1)] = 2,
     plan: Annotated[bool, typer.Option("--plan", help="Say what would be done, and do nothing.")] = False,
+    ground: Annotated[
+        Path | None,
+        typer.Option(
+            help="Keep the undisturbed runs in this folder, and use those of an earlier time with this harness."
+        ),
+    ] = None,
+    within: Annotated[float, typer.Option(help="Begin no fault after so many seconds.")] = math.inf,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write what came of it there.")] = None,
 ) -> None:
     """Do faults to the installed harness and look what it makes of them. Exit code 0 when all of them held."""
@@ -39,7 +47,7 @@ def main(
             print(f"{planned.number:4d}  {planned.name}")
         raise typer.Exit(0 if chosen else 2)
     begun = time.monotonic()
-    chaos = Chaos(ROOT / ".state" / f"chaos-{os.getpid()}")
+    chaos = Chaos(ground or ROOT / ".state" / f"chaos-{os.getpid()}")
     engines: list[EngineName] = sorted({one.kind.engine for one in chosen}, reverse=True)
     try:
         chaos.prepare(engines, lambda text: print(text, flush=True))
@@ -52,17 +60,18 @@ def main(
         nonlocal number
         number += 1
         print(f"{time.monotonic() - begun:7.1f} s  {number:3d}/{len(chosen)}  {line_of(one)}", flush=True)
+        for problem in one.trial.problems:
+            print(f"{'':21}{problem}", flush=True)
 
-    told = chaos.work(chosen, jobs, tell)
-    chaos.clear(all_of_it=all(one.trial.held for one in told))
+    told = chaos.work(chosen, jobs, tell, within)
+    if ground is None:
+        chaos.clear(all_of_it=all(one.trial.held for one in told))
     shutil.rmtree(Path("/dev/shm") / f"quic-lab-chaos-{os.getpid()}", ignore_errors=True)
     if json_file is not None:
         json_file.write_text(as_json(told))
     failed = [one for one in told if not one.trial.held]
     for one in failed:
-        print(f"\n{line_of(one)}")
-        for problem in one.trial.problems:
-            print(f"    {problem}")
+        print(f"failed: #{one.planned.number} {one.planned.name}")
         print(f"    again: make chaos FAULTS={faults} SEED={seed} ONLY={one.planned.number}")
     if failed:
         print("\nby kind:")
@@ -70,7 +79,9 @@ def main(
             of = sum(one.planned.name == name for one in told)
             print(f"  {of - count} of {of}  {name}")
     print(f"\n{summary(told)} faults held, in {(time.monotonic() - begun) / 60:.0f} min")
-    raise typer.Exit(1 if failed else 0)
+    if len(told) < len(chosen):
+        print(f"{len(chosen) - len(told)} faults were not begun within {within:g} s")
+    raise typer.Exit(1 if failed or len(told) < len(chosen) else 0)
 
 
 def line_of(one: Told) -> str:

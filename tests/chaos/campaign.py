@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
+import pickle
 import random
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -19,6 +22,10 @@ from tests.chaos.stage import Ended, Stage
 from tests.chaos.targets import MEASURED
 from tests.chaos.trial import AGAIN, Trial, attempt
 from tests.chaos.truth import Truth, complete, truth_of
+
+
+#: What undisturbed runs came to, in the folder.
+_KEPT = "undisturbed.pickle"
 
 
 class GroundError(Exception):
@@ -43,7 +50,15 @@ class Chaos:
         self._truths: dict[EngineName, Truth] = {}
 
     def prepare(self, engines: Sequence[EngineName], say: Callable[[str], None]) -> None:
-        """Make the undisturbed runs, and a cache with what they need and nothing else. GroundError."""
+        """Make the undisturbed runs, and a cache with what they need and nothing else. GroundError.
+
+        What was kept of an earlier time, with the same harness, is used as it is.
+        """
+        kept = self._folder / _KEPT
+        if kept.exists():
+            self._truths = pickle.loads(kept.read_bytes())
+            if set(engines) <= self._truths.keys():
+                return
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir(parents=True)
         # What a probe of the host's kernel has found.
@@ -55,6 +70,7 @@ class Chaos:
             self._truths[engine] = self._undisturbed(engine)
             lives = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self._truths[engine].lives.items())
             say(f"undisturbed, {engine}: {lives}")
+        kept.write_bytes(pickle.dumps(self._truths))
 
     def _undisturbed(self, engine: EngineName) -> Truth:
         stages = [Stage(self._folder / f"{engine}-{name}", engine) for name in ("first", "again")]
@@ -94,9 +110,15 @@ class Chaos:
             raise GroundError(f"an undisturbed command failed ({ended.code}):\n{ended.talk}\n{ended.out[-2000:]}")
         return cells_of(ended)
 
-    def work(self, planned: Sequence[Planned], jobs: int, tell: Callable[[Told], None]) -> list[Told]:
-        """Do all of these faults; `tell` hears of each as it ends. By number."""
+    def work(
+        self, planned: Sequence[Planned], jobs: int, tell: Callable[[Told], None], within: float = math.inf
+    ) -> list[Told]:
+        """Do these faults; `tell` hears of each as it ends. By number.
+
+        `within`: seconds after which none is begun any more.
+        """
         told: list[Told] = []
+        deadline = time.monotonic() + within
 
         def done(one: Told) -> None:
             told.append(one)
@@ -104,21 +126,24 @@ class Chaos:
 
         side_by_side = [one for one in planned if not one.kind.alone]
         with ThreadPoolExecutor(jobs, thread_name_prefix="fault") as pool:
-            for future in as_completed([pool.submit(self._do, one) for one in side_by_side]):
-                done(future.result())
+            for future in as_completed([pool.submit(self._do, one, deadline) for one in side_by_side]):
+                if (one_done := future.result()) is not None:
+                    done(one_done)
         for one in planned:
-            if one.kind.alone:
-                done(self._do(one))
+            if one.kind.alone and (one_done := self._do(one, deadline)) is not None:
+                done(one_done)
         return sorted(told, key=lambda item: item.planned.number)
 
-    def _do(self, planned: Planned) -> Told:
+    def _do(self, planned: Planned, deadline: float) -> Told | None:
+        if time.monotonic() > deadline:
+            return None
         kind = planned.kind
         stage = Stage(self._folder / f"fault-{planned.number}", kind.engine)
         return Told(planned, attempt(kind, stage, self._truths[kind.engine], self._cache, self._state, planned.seed))
 
     def clear(self, *, all_of_it: bool) -> None:
         """Remove what was made; of faults that did not hold the folders, too, if `all_of_it`."""
-        for name in ("pristine", "state", "virtual-seed", "compose-seed"):
+        for name in ("pristine", "state", "virtual-seed", "compose-seed", _KEPT):
             shutil.rmtree(self._folder / name, ignore_errors=True)
         if all_of_it:
             shutil.rmtree(self._folder, ignore_errors=True)

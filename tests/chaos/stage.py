@@ -143,7 +143,7 @@ class Stage:
             jobs = ("--jobs", "2") if self.engine == "virtual" else ()
             return ("run", str(self.case), *PAIR, *asked, *jobs, "--store", str(self.store))
         told = ("--json",) if verb == "report" else ()
-        return (verb, "disturbed", *told, "--store", str(self.store))
+        return (verb, str(self.case), *told, "--store", str(self.store))
 
     def start(self, name: str, verb: str = "run", settings: Mapping[str, str] | None = None) -> Command:
         """Give a command; `name`: what its output is kept as."""
