@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -34,6 +33,7 @@ from harness.cli.reference import reference
 from harness.cli.report import reports
 from harness.cli.run import run
 from harness.cli.schema import schema
+from harness.cli.signals import ends_in_order
 from harness.cli.validate import validate
 from harness.cli.verify import verify
 from harness.errors import HarnessError
@@ -76,12 +76,9 @@ for _name, _command in HIDDEN.items():
 
 def main() -> None:
     """Entry point: errors become one message, a hint and an exit code."""
-    # Who cancels a job, or closes its terminal, wants what Ctrl-C does: nothing left behind.
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) == signal.SIG_DFL:
-            signal.signal(number, signal.default_int_handler)
     try:
-        cli(prog_name="harness")
+        with ends_in_order():
+            cli(prog_name="harness")
     except HarnessError as error:
         if os.environ.get("HARNESS_DEBUG"):
             raise

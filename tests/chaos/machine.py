@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
@@ -63,12 +64,14 @@ def words_of(pid: int) -> list[str]:
     return [word.decode(errors="replace") for word in raw.split(b"\0") if word]
 
 
-def maps(pid: int, library: str) -> bool:
-    """Whether a process has mapped a file with that in its name."""
+def catches(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has a handler of its own for a signal (proc_pid_status(5), SigCgt)."""
     try:
-        return library in Path(f"/proc/{pid}/maps").read_text()
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
         return False
+    mask = next((line.split()[1] for line in lines if line.startswith("SigCgt:")), "0")
+    return bool(int(mask, 16) >> (number - 1) & 1)
 
 
 def at_home_in(folders: tuple[Path, ...]) -> list[Process]:

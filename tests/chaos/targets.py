@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from contextlib import suppress
 from pathlib import Path
 
@@ -9,8 +10,6 @@ from harness.engines.guest import guests
 from tests.chaos import machine
 from tests.chaos.scene import Scene, Target
 
-#: A compiled part that is loaded when the command line has begun to load the harness.
-_LOADED = "_pydantic_core"
 #: The processes of the host behind those inside a lab kernel are called this.
 _INSIDE = "uml-userspace"
 #: The lab kernel inside the simulator's container.
@@ -19,7 +18,8 @@ _KERNEL = "linux"
 
 def _harness(scene: Scene) -> list[int]:
     command = scene.command
-    return [command.pid] if not command.over() and machine.maps(command.pid, _LOADED) else []
+    # From when on its own code is in charge: Python itself leaves this signal alone.
+    return [command.pid] if not command.over() and machine.catches(command.pid, signal.SIGTERM) else []
 
 
 def _guests(scene: Scene) -> list[int]:
