@@ -1,7 +1,7 @@
 """What ends a command from outside: Ctrl-C, a job that is cancelled, a terminal that is closed.
 
-A command at work tears down in order (KeyboardInterrupt). Before anything has begun, while modules are loaded, and after
-everything is done, while the interpreter ends, nothing is there to tear down: then it ends at once and says nothing.
+A command at work tears down in order (KeyboardInterrupt). Before anything has begun, while modules are loaded, and
+after everything is done, while the interpreter ends, nothing is there to tear down: it ends at once and says nothing.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ import shutil
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -69,19 +70,22 @@ def main(
     shutil.rmtree(Path("/dev/shm") / f"quic-lab-chaos-{os.getpid()}", ignore_errors=True)
     if json_file is not None:
         json_file.write_text(as_json(told))
+    conclude(told, f"make chaos FAULTS={faults} SEED={seed}")
+    print(f"{summary(told)} faults held, in {(time.monotonic() - begun) / 60:.0f} min")
+    if len(told) < len(chosen):
+        print(f"{len(chosen) - len(told)} faults were not begun within {within:g} s")
+    raise typer.Exit(0 if len(told) == len(chosen) and all(one.trial.held for one in told) else 1)
+
+
+def conclude(told: Sequence[Told], command: str) -> None:
+    """Say which faults did not hold, how to do them again, and of which kinds they are."""
     failed = [one for one in told if not one.trial.held]
     for one in failed:
         print(f"failed: #{one.planned.number} {one.planned.name}")
-        print(f"    again: make chaos FAULTS={faults} SEED={seed} ONLY={one.planned.number}")
-    if failed:
-        print("\nby kind:")
-        for name, count in sorted(Counter(one.planned.name for one in failed).items()):
-            of = sum(one.planned.name == name for one in told)
-            print(f"  {of - count} of {of}  {name}")
-    print(f"\n{summary(told)} faults held, in {(time.monotonic() - begun) / 60:.0f} min")
-    if len(told) < len(chosen):
-        print(f"{len(chosen) - len(told)} faults were not begun within {within:g} s")
-    raise typer.Exit(1 if failed or len(told) < len(chosen) else 0)
+        print(f"    again: {command} ONLY={one.planned.number}")
+    for name, count in sorted(Counter(one.planned.name for one in failed).items()):
+        of = sum(one.planned.name == name for one in told)
+        print(f"held: {of - count} of {of}  {name}")
 
 
 def line_of(one: Told) -> str:

@@ -23,7 +23,6 @@ from tests.chaos.targets import MEASURED
 from tests.chaos.trial import AGAIN, Trial, attempt
 from tests.chaos.truth import Truth, complete, truth_of
 
-
 #: What undisturbed runs came to, in the folder.
 _KEPT = "undisturbed.pickle"
 
