@@ -108,12 +108,13 @@ def _spoilt(ended: Ended, stage: Stage) -> bool:
 
 
 def follow(stage: Stage, ended: list[Ended]) -> list[str]:
-    """Remove what commands name of a stage's own files: what hints name, else what errors name. What was removed."""
-    text = "\n".join(f"{one.talk}\n{one.out}" for one in ended)
-    hints = "\n".join(line for line in text.splitlines() if "hint" in line)
-    for words in (hints, text):
+    """Remove what commands name of a stage's own files: what hints name, else errors, else verdicts. What was removed."""
+    lines = [line for one in ended for line in one.talk.splitlines()]
+    hints = [line for line in lines if line.startswith("hint:")]
+    sentences = [str(cell["sentence"]) for one in ended for cell in cells_of(one)]
+    for words in ("\n".join(hints), "\n".join(lines), "\n".join(sentences)):
         named = {
-            Path(found.rstrip(".:")) for found in re.findall(rf"{re.escape(str(stage.folder))}/[^\s,;'\"()\\]+", words)
+            Path(found.rstrip(".:")) for found in re.findall(rf"{re.escape(str(stage.folder))}/[^\s,;'\"()]+", words)
         }
         # Never the store or the cache as a whole.
         inner = [place for place in named if place.exists() and len(place.relative_to(stage.folder).parts) > 2]
