@@ -144,6 +144,8 @@ class Chaos:
         """Remove what was made; of faults that did not hold the folders, too, if `all_of_it`."""
         for name in ("pristine", "state", "virtual-seed", "compose-seed", _KEPT):
             shutil.rmtree(self._folder / name, ignore_errors=True)
+        for folder in self._folder.glob("fault-*"):
+            Stage(folder, "virtual").unmount()
         if all_of_it:
             shutil.rmtree(self._folder, ignore_errors=True)
 

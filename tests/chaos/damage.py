@@ -10,17 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.chaos.scene import Inject, Scene, Target
+from tests.chaos.stage import own
 
 Choose = Callable[[Scene], list[Path]]
 #: What may happen to a file.
 WAYS = ("cut", "emptied", "removed")
-
-
-def own(file: Path) -> None:
-    """Make a file that has other names one of its own, with the same times."""
-    copy = file.with_name(f"{file.name}.own")
-    shutil.copy2(file, copy)
-    copy.replace(file)
 
 
 def damage(file: Path, way: str, share: float) -> None:

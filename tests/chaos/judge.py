@@ -17,7 +17,7 @@ from harness.cli.exits import FAILED, INFRASTRUCTURE, INTERRUPTED, MET, UNDECIDE
 from tests.chaos import machine
 from tests.chaos.kinds import Kind
 from tests.chaos.scene import Scene
-from tests.chaos.stage import Ended, Stage
+from tests.chaos.stage import Ended, Stage, small_files
 from tests.chaos.truth import Truth, complete, verdict_of
 
 DOCUMENTED = frozenset({MET, FAILED, INFRASTRUCTURE, UNDECIDED, INTERRUPTED})
@@ -144,8 +144,8 @@ def left_on(stage: Stage, shared: machine.Shared | None) -> list[str]:
     found = [f"process {item.pid} ({item.name})" for item in machine.at_home_in(folders)]
     found += [f"memory file {item.name}" for item in stage.memory.iterdir()]
     found += [f"partial run {item.name}" for item in stage.store.glob("partial/*")]
-    held = [*stage.store.rglob("*lock*"), *stage.cache.glob("*lock*"), *stage.cache.glob("*/*lock*")]
-    found += [f"lock {file.relative_to(stage.folder)}" for file in held if file.is_file() and machine.is_locked(file)]
+    locks = [*small_files(stage.store), *small_files(stage.cache)]
+    found += [f"lock {file.relative_to(stage.folder)}" for file in locks if machine.is_locked(file)]
     own = {str(stage.store), str(stage.cache), str(stage.memory)}
     found += [f"mount {point}" for point in machine.mounts_below(folders) if point not in own]
     if shared is not None:

@@ -36,6 +36,8 @@ SCENARIO = {
 PAIR = ("--clients", "ngtcp2", "--servers", "ngtcp2")
 #: Repetitions of the cell. The first is in the store already, whenever a fault happens.
 REPETITIONS: Mapping[EngineName, int] = {"virtual": 3, "compose": 2}
+#: A file of so many bytes may be a lock, with the number of who holds it.
+SMALL = 16
 #: Seconds after which a command hangs.
 LONGEST = 240.0
 #: How Python says that nobody expected this, and how the harness does.
@@ -116,16 +118,23 @@ class Stage:
             if source is not None:
                 shutil.copytree(source, target, symlinks=True)
         if cache is not None:
-            # By links: who damages a file makes it its own before (see `damage.own`).
+            # By links: who damages a file makes it its own before.
             subprocess.run(["cp", "--archive", "--link", str(cache), str(self.cache)], check=True)
+            # What has nothing in it is there to be locked, by those of this cache alone.
+            for file in small_files(self.cache):
+                own(file)
         return self
 
     def clear(self) -> None:
         """Remove the folders, and what is mounted there."""
-        for point in reversed(machine.mounts_below((self.folder, self.memory))):
-            subprocess.run(["umount", "--lazy", point], check=False)
+        self.unmount()
         for folder in (self.folder, self.memory):
             shutil.rmtree(folder, ignore_errors=True)
+
+    def unmount(self) -> None:
+        """Unmount what is mounted there."""
+        for point in reversed(machine.mounts_below((self.folder, self.memory))):
+            subprocess.run(["umount", "--lazy", point], check=False)
 
     def environment(self) -> dict[str, str]:
         """What commands find in their environment."""
@@ -164,6 +173,18 @@ class Stage:
         """What the store and the cache hold, down to some depth, by names without numbers."""
         found = set(shapes_below(self.store, 4)) | {f"cache/{shape}" for shape in shapes_below(self.cache, 3)}
         return {shape for shape in found if "/replaced" not in shape}
+
+
+def small_files(folder: Path) -> list[Path]:
+    """Files one level below a folder's own folders, with next to nothing in them: locks are among them."""
+    return [file for file in folder.glob("*/*") if file.is_file() and file.stat().st_size <= SMALL]
+
+
+def own(file: Path) -> None:
+    """Make a file that has other names one of its own, with the same times."""
+    copy = file.with_name(f"{file.name}.own")
+    shutil.copy2(file, copy)
+    copy.replace(file)
 
 
 def digests(folder: Path) -> dict[str, str]:

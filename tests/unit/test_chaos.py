@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import random
 import subprocess
@@ -207,3 +208,12 @@ def test_advice_is_followed_within_a_store_and_a_cache_only(scene: Scene) -> Non
     assert stage.cache.exists()
     assert not (stage.cache / "rootfs" / "ab").exists()
     assert follow(stage, [_ended(3, talk)]) == []
+
+
+def test_a_lock_that_somebody_holds_is_left_behind(scene: Scene, truth: Truth) -> None:
+    lock = scene.stage.store / "claims" / "0123456789abcdef.0"
+    lock.parent.mkdir()
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert "lock store/claims/0123456789abcdef.0" in left_on(scene.stage, None)
+    assert left_on(scene.stage, None) == []
