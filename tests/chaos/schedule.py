@@ -10,7 +10,7 @@ from harness.outcome import EngineName
 from tests.chaos.kinds import Kind
 
 #: Of this many faults one is in real time, where a fault takes three times as long.
-SHARE = 3
+SHARE = 4
 
 
 @dataclass(frozen=True)
@@ -29,16 +29,16 @@ class Planned:
         return f"{self.kind.engine}: {self.kind.name}"
 
 
-def schedule(kinds: Sequence[Kind], count: int, seed: int) -> list[Planned]:
+def schedule(kinds: Sequence[Kind], count: int, seed: int, share: int = SHARE) -> list[Planned]:
     """So many faults by a seed, kinds in turn: none comes a second time before all of its engine have come.
 
-    The first faults of a longer schedule are those of a shorter one.
+    The first faults of a longer schedule are those of a shorter one. `share`: of so many one is in real time.
     """
     engines: tuple[EngineName, EngineName] = ("virtual", "compose")
     rows = {engine: _in_turn([kind for kind in kinds if kind.engine == engine], count, seed) for engine in engines}
     planned = []
     for number in range(1, count + 1):
-        engine = engines[number % SHARE == 0]
+        engine = engines[number % share == 0]
         row = rows[engine] or rows[engines[engine == "virtual"]]
         planned.append(Planned(number, row.pop(0), f"{seed}:{number}"))
     return planned
