@@ -178,7 +178,7 @@ def _of_containers() -> list[Kind]:
         Kind("the simulator's kernel stands still", "compose", freeze(targets.SIM_KERNEL, 1, 4)),
         Kind("kill -9 of 'docker events'", "compose", strike(targets.EVENTS)),
         Kind("'docker events' stands still", "compose", freeze(targets.EVENTS, 1, 4)),
-        Kind("kill -9 of 'docker compose'", "compose", strike(targets.COMPOSE)),
+        Kind("kill -9 of 'docker compose up'", "compose", strike(targets.COMPOSE)),
     ]
     for (service, target), shim in zip(SERVICES.items(), targets.SHIMS, strict=True):
         kinds += [

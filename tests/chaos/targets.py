@@ -74,14 +74,14 @@ def _kernel_of_sim(scene: Scene) -> list[int]:
     return [] if pid is None else [item.pid for item in machine.below(pid) if item.name == _KERNEL]
 
 
-def _docker_child(word: str) -> Target:
-    """A Docker command that the harness has started, by one of its words."""
+def _docker_child(*words: str) -> Target:
+    """A Docker command that the harness has started, by some of its words."""
 
     def find(scene: Scene) -> list[int]:
         children = machine.below(scene.command.pid)
-        return [item.pid for item in children if word in machine.words_of(item.pid)[:2]]
+        return [item.pid for item in children if {"docker", *words} <= set(machine.words_of(item.pid))]
 
-    return Target(f"'docker {word}'", find)
+    return Target(f"'docker {' '.join(words)}'", find)
 
 
 def download_begun(stage_store: Path) -> bool:
@@ -106,7 +106,7 @@ CLIENT, SERVER, SIM = (_first_of(name) for name in ("client0", "server0", "sim")
 CLIENT_PROGRAM, SERVER_PROGRAM = (_program_of(name) for name in ("client0", "server0"))
 SHIMS = tuple(_shim_of(name) for name in ("client0", "server0", "sim"))
 SIM_KERNEL = Target("the simulator's kernel", _kernel_of_sim)
-EVENTS, COMPOSE = _docker_child("events"), _docker_child("compose")
+EVENTS, COMPOSE = _docker_child("events"), _docker_child("compose", "up")
 
 #: Those whose life is measured, by engine: others have moments of these.
 MEASURED = {
