@@ -64,7 +64,7 @@ def main(
         for problem in one.trial.problems:
             print(f"{'':21}{problem}", flush=True)
 
-    told = chaos.work(chosen, jobs, tell, within)
+    told = chaos.work(chosen, jobs, tell, within - (time.monotonic() - begun))
     if ground is None:
         chaos.clear(all_of_it=all(one.trial.held for one in told))
     shutil.rmtree(Path("/dev/shm") / f"quic-lab-chaos-{os.getpid()}", ignore_errors=True)

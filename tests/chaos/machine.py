@@ -159,9 +159,7 @@ def _shared() -> Iterator[str]:
         if folder.name.isdigit():
             with suppress(OSError):
                 spaces.add((folder / "ns/net").readlink().name)
-    # Those that nobody is in any more are kept by a mount.
-    held = Path("/run/docker/netns")
-    spaces |= {f"file {item.name}" for item in held.iterdir()} if held.is_dir() else set()
+    # Of those that nobody is in any more Docker itself lets go, once a minute (libnetwork, osl/namespace_linux.go).
     for space in spaces:
         yield f"network namespace {space}"
     for setting in _SETTINGS:
