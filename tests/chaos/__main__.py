@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
 import sys
 import time
 from collections import Counter
@@ -64,10 +63,12 @@ def main(
         for problem in one.trial.problems:
             print(f"{'':21}{problem}", flush=True)
 
-    told = chaos.work(chosen, jobs, tell, within - (time.monotonic() - begun))
-    if ground is None:
-        chaos.clear(all_of_it=all(one.trial.held for one in told))
-    shutil.rmtree(Path("/dev/shm") / f"quic-lab-chaos-{os.getpid()}", ignore_errors=True)
+    told: list[Told] = []
+    try:
+        told = chaos.work(chosen, jobs, tell, within - (time.monotonic() - begun))
+    finally:
+        if ground is None:
+            chaos.clear(all_of_it=bool(told) and all(one.trial.held for one in told))
     if json_file is not None:
         json_file.write_text(as_json(told))
     conclude(told, f"make chaos FAULTS={faults} SEED={seed}")

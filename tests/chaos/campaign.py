@@ -145,7 +145,7 @@ class Chaos:
         for name in ("pristine", "state", "virtual-seed", "compose-seed", _KEPT):
             shutil.rmtree(self._folder / name, ignore_errors=True)
         for folder in self._folder.glob("fault-*"):
-            Stage(folder, "virtual").unmount()
+            Stage(folder, "virtual").release()
         if all_of_it:
             shutil.rmtree(self._folder, ignore_errors=True)
 

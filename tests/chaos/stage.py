@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -127,14 +128,17 @@ class Stage:
 
     def clear(self) -> None:
         """Remove the folders, and what is mounted there."""
-        self.unmount()
-        for folder in (self.folder, self.memory):
-            shutil.rmtree(folder, ignore_errors=True)
+        self.release()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
-    def unmount(self) -> None:
-        """Unmount what is mounted there."""
+    def release(self) -> None:
+        """Unmount what is mounted there, and give the memory back; what is on the disk stays."""
         for point in reversed(machine.mounts_below((self.folder, self.memory))):
             subprocess.run(["umount", "--lazy", point], check=False)
+        shutil.rmtree(self.memory, ignore_errors=True)
+        with suppress(OSError):
+            # Others may be beside it.
+            self.memory.parent.rmdir()
 
     def environment(self) -> dict[str, str]:
         """What commands find in their environment."""
