@@ -16,6 +16,7 @@ from harness.arguments import UnsupportedError
 from harness.engines import Engine, Progress
 from harness.engines.contents import Contents
 from harness.engines.folder import file_digest
+from harness.errors import ResultError
 from harness.estimate import transferred_bytes
 from harness.lab import build_lab
 from harness.metrics import measure_with_series
@@ -144,3 +145,14 @@ def _trail(folder: Path) -> str:
     except (OSError, ValueError):
         # Measuring says what the capture lacks.
         return ""
+
+
+def require_captures(folder: Path, run: Run) -> None:
+    """ResultError where a stored run's captures are not those of the run any more: figures drawn from them would be."""
+    found = capture_digests(folder)
+    other = [side for side in sorted(run.captures) if found.get(side) != run.captures[side]]
+    if found and other:
+        raise ResultError(
+            f"{folder / CAPTURES[other[0]]}: not the capture that the run made; its figures are kept as they are",
+            f"move {folder} away, and 'harness run' makes it again",
+        )

@@ -30,6 +30,8 @@ from tests.chaos.targets import GUEST, HARNESS, TRANSFER
 
 #: How a command may end that the ground fails under. Whether a 0 is the truth is looked at apart.
 GROUND = frozenset({MET, FAILED, INFRASTRUCTURE})
+#: Nothing is there to judge: the only run of a store is damaged.
+NOTHING = 5
 WELL = frozenset({MET})
 KILLED = frozenset({-signal.SIGKILL})
 #: What is interrupted may have come to its end at that moment.
@@ -135,14 +137,14 @@ def _of_files() -> list[Kind]:
     return [
         Kind("a damaged run.json", "virtual", before=(damaging(in_store("run.json")),), advice=True),
         Kind("a damaged run.json in a report", "virtual", before=(damaging(in_store("run.json")),), verb="report",
-             advice=True),
+             ends=GROUND | {NOTHING}, advice=True),
         Kind("a damaged measured.json", "virtual", before=(damaging(in_store("measured.json")),), ends=WELL,
              unharmed=True),
         Kind("a damaged measured.json in a report", "virtual", before=(damaging(in_store("measured.json")),),
              verb="report", ends=WELL, unharmed=True),
         Kind("a damaged artefact", "virtual", before=(damaging(in_store("**/*.*")),), advice=True),
         Kind("measuring from a damaged capture", "virtual", before=tuple(damaging(in_store(one)) for one in CAPTURES[:1]),
-             verb="measure", advice=True),
+             verb="measure", ends=GROUND | {NOTHING}, advice=True),
         Kind("measuring from damaged samples", "virtual", before=tuple(damaging(in_store(one)) for one in CAPTURES[1:]),
              verb="measure", advice=True),
         Kind("damage while runs go on", "virtual", at_moment_of(HARNESS, damaging(in_store("**/*.*"))), advice=True),

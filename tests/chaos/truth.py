@@ -21,8 +21,9 @@ from tests.chaos.stage import REPETITIONS, Stage, digests
 DOCUMENTS = ("run.json", "measured.json")
 
 
-#: What a run says of the machine and its clock. Two runs may agree on it by chance.
+#: What a run says of the machine, of its clock, and of what was repaired for it. Two runs may agree on it by chance.
 MACHINE = (
+    "run.json.warnings",
     "run.json.host.", "run.json.started_at", "run.json.wall", "run.json.phases.", "measured.json.link.idle",
     "measured.json.link.steal",
 )  # fmt: skip

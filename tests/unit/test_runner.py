@@ -1,0 +1,40 @@
+"""What a stored run is held against before figures are drawn from it again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.errors import ResultError
+from harness.outcome import Outcome, Run
+from harness.runner import CAPTURES, capture_digests, require_captures
+from tests.examples import cell
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Run:
+    for number, place in enumerate(CAPTURES.values()):
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        (tmp_path / place).write_bytes(bytes([number]) * 100)
+    done = Outcome(status="completed")
+    return Run(cell=cell(), repetition=0, outcome=done, started_at="", captures=capture_digests(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda file: file.write_bytes(bytes(50)), lambda file: file.unlink()], ids=["cut", "removed"]
+)
+def test_no_figures_are_drawn_from_a_capture_that_is_another_one(
+    stored: Run, tmp_path: Path, damage: Callable[[Path], object]
+) -> None:
+    require_captures(tmp_path, stored)
+    damage(tmp_path / CAPTURES["right"])
+    with pytest.raises(ResultError, match=r"trace_node_right.*not the capture that the run made"):
+        require_captures(tmp_path, stored)
+
+
+def test_a_run_whose_captures_were_left_out_is_not_damaged(stored: Run, tmp_path: Path) -> None:
+    for place in CAPTURES.values():
+        (tmp_path / place).unlink()
+    require_captures(tmp_path, stored)
