@@ -9,21 +9,25 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from harness.errors import EngineError
-from harness.events import BuildEnded, BuildStarted, Listener, RunStarted, RunsWait
+from harness.events import BuildEnded, BuildStarted, Listener, RunsHeld, RunStarted, RunsWait, RunTakenOver
 from harness.outcome import Cell
 from harness.plan import PlannedRun
 from harness.results import CellResult
-from harness.schedule import LANES, Step, Work, awaited, next_run, next_step, seconds_left
+from harness.schedule import LANES, Step, Work, awaited, next_run, next_step, ready_runs, seconds_left
 from harness.text import counted
 
 #: Seconds after which the main thread looks up: a signal that another thread was given does not wake it.
 PULSE = 0.5
+
+
+Claim = AbstractContextManager[object]
+"""The right to make a run, until it is left."""
 
 
 class Ground(Protocol):
@@ -42,6 +46,14 @@ class Ground(Protocol):
 
     def ready(self, cell: Cell) -> Cell:
         """A cell whose images are there, with the simulator that was settled on."""
+        ...
+
+    def claim(self, item: PlannedRun) -> Claim | int:
+        """The right to make a run, which no other harness has meanwhile; or the process that has it, 0 if not known."""
+        ...
+
+    def made_elsewhere(self, item: PlannedRun) -> bool:
+        """Whether another harness has made a run since this one looked."""
         ...
 
     def run(self, item: PlannedRun) -> float:
@@ -105,6 +117,8 @@ class Campaign:
         self._begun = 0
         self._expected = 0.0
         self._took = 0.0
+        self._elsewhere: RunsHeld | None = None
+        """The first run that could start and that another harness makes; None where this one has something to do."""
         self._closed = False
         self._broken: BaseException | None = None
         """What ended a thread that should have gone on."""
@@ -255,7 +269,7 @@ class Campaign:
             for thread in threads:
                 thread.join()
 
-    def _next(self) -> tuple[int, PlannedRun] | None:
+    def _next(self) -> tuple[int, PlannedRun, Claim] | None:
         """The next run and its number, as soon as there is one that can start; None when none is left.
 
         None is left only when none is under way either: its end may bring on more.
@@ -274,27 +288,49 @@ class Campaign:
                     said = self._say_wait(said)
                 self._changed.wait(PULSE)
 
-    def _take(self) -> tuple[int, PlannedRun] | None:
-        """The run that can start now, if there is one and room for it."""
-        work = self._work()
-        index = next_run(work) if len(self._running) < self._jobs else None
-        if index is None:
+    def _take(self) -> tuple[int, PlannedRun, Claim] | None:
+        """The run that can start now and that no other harness makes, if there is one and room for it."""
+        self._elsewhere = None
+        if len(self._running) >= self._jobs:
             return None
-        item, _ = self._open.pop(index)
-        self._begun += 1
-        self._running[self._begun] = (item, time.monotonic())
-        self._changed.notify_all()
-        return self._begun, item
+        for index in ready_runs(self._work()):
+            item, _ = self._open[index]
+            claim = self._ground.claim(item)
+            if isinstance(claim, int):
+                self._elsewhere = self._elsewhere or RunsHeld(item.cell, item.repetition, claim)
+                continue
+            del self._open[index]
+            self._begun += 1
+            self._running[self._begun] = (item, time.monotonic())
+            self._changed.notify_all()
+            return self._begun, item, claim
+        return None
 
     def _say_wait(self, said: str) -> str:
         """Say what the next run waits for, unless that was said; the name of it."""
+        if self._elsewhere is not None:
+            name = f"{self._elsewhere.cell.key}/{self._elsewhere.repetition}"
+            if name != said:
+                self._listen(self._elsewhere)
+            return name
         for step, seconds in awaited(self._work()):
             if step.reference != said:
                 self._listen(RunsWait(step.name, seconds))
             return step.reference
         return said
 
-    def _run(self, number: int, item: PlannedRun) -> None:
+    def _run(self, number: int, item: PlannedRun, claim: Claim) -> None:
+        with claim:
+            if self._ground.made_elsewhere(item):
+                self._listen(RunTakenOver(item.cell, item.repetition))
+            else:
+                self._make(number, item)
+        with self._changed:
+            del self._running[number]
+            self._go_on(item.cell)
+            self._changed.notify_all()
+
+    def _make(self, number: int, item: PlannedRun) -> None:
         cell = self._ground.ready(item.cell)
         expected = self._ground.expected(cell)
         with self._changed:
@@ -303,16 +339,13 @@ class Campaign:
         self._listen(started)
         wall = self._ground.run(PlannedRun(cell, item.repetition))
         with self._changed:
-            del self._running[number]
             self._expected += expected
             self._took += wall
-            self._go_on(item.cell)
-            self._changed.notify_all()
 
     def _side_by_side(self) -> None:
-        def run(number: int, item: PlannedRun) -> None:
+        def run(number: int, item: PlannedRun, claim: Claim) -> None:
             try:
-                self._run(number, item)
+                self._run(number, item, claim)
             except BaseException as error:  # raised again in the main thread
                 self._break(error)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 class HarnessError(Exception):
     """The one root of the errors a user sees: what happened, and a hint what to do."""
 
-    #: The exit code of the command line: 2 usage or invalid file, 3 infrastructure.
+    #: The exit code of the command line (`harness.cli.exits`).
     exit_code = 3
 
     def __init__(self, message: str, hint: str = "") -> None:
@@ -30,6 +30,12 @@ class EngineError(HarnessError):
 
 class ResultError(HarnessError):
     """A stored result cannot be read."""
+
+
+class AbsentError(HarnessError):
+    """There is nothing to answer from: no such store, or no stored run of what was asked for."""
+
+    exit_code = 5
 
 
 def reason(error: BaseException) -> str:

@@ -19,6 +19,8 @@ class PlanMade:
     seconds: float
     more: bool = False
     """Cells are run until their objectives are decided: this is what is done first."""
+    varied: frozenset[str] = frozenset()
+    """Parameters by which the cells of a scenario differ."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,24 @@ class RunsWait:
 
 
 @dataclass(frozen=True)
+class RunsHeld:
+    """No run can start before another harness on this store has made one."""
+
+    cell: Cell
+    repetition: int
+    process: int
+    """Number of its process; 0 where that is not known."""
+
+
+@dataclass(frozen=True)
+class RunTakenOver:
+    """A run was made by another harness meanwhile, and is not made again."""
+
+    cell: Cell
+    repetition: int
+
+
+@dataclass(frozen=True)
 class RunStarted:
     """A run begins."""
 
@@ -97,9 +117,13 @@ class Warned:
     """Something to check before trusting the results."""
 
     text: str
+    cell: Cell | None = None
+    """Of the run that it is about; None for one about all of them."""
+    repetition: int = 0
 
 
 Event = (
-    PlanMade | ImageStarted | BuildStarted | BuildEnded | RunsWait | RunStarted | PhaseStarted | RunFinished | Warned
+    PlanMade | ImageStarted | BuildStarted | BuildEnded | RunsWait | RunsHeld | RunTakenOver | RunStarted
+    | PhaseStarted | RunFinished | Warned
 )  # fmt: skip
 Listener = Callable[[Event], None]

@@ -2,7 +2,8 @@
 
 An objective passes when the whole interval meets it, fails when the whole interval misses it, and is
 inconclusive otherwise. A transfer that did not finish in time is an observation, infinitely bad; a crash or a
-wrong file is none, and keeps a cell from passing; a failure of the ground counts for nothing.
+wrong file is none, and keeps a cell from passing; a failure of the ground counts for nothing. Where nothing is
+demanded, a cell with an observation is measured.
 """
 
 from __future__ import annotations
@@ -101,18 +102,19 @@ def _of_observations(scenario: Scenario, judged: Sequence[_Judged], observed: Se
     failed = [one for one in verdicts if one.verdict == "fail"]
     faults = [one for one in judged if one.kind in ("fault", "unsupported")]
     open_ones = [one for one in verdicts if one.verdict == "inconclusive"]
-    tail = _uncounted(judged)
+    tail = _late(late, observed) + _uncounted(judged)
     if failed:
         worst = max(failed, key=_miss)
         if worst.observed is not None and math.isinf(worst.observed.median):
             sentence = _not_in_time(scenario, late, len(observed)) + f", so {worst.demanded} is missed"
-            return _verdict("fail", "timed_out", sentence + tail, verdicts)
+            return _verdict("fail", "timed_out", sentence + _uncounted(judged), verdicts)
         return _verdict("fail", f"{worst.metric}_missed", _describe(worst) + tail, verdicts)
     if faults:
         reason, count = Counter(one.reason for one in faults).most_common(1)[0]
         detail = next((one.detail for one in faults if one.reason == reason and one.detail), "")
         text = f"{_words(reason)} in {count} of {len(judged)} runs"
-        return _verdict("inconclusive", reason, _sentence(text, detail).removesuffix("."), verdicts)
+        sentence = _sentence(text, detail).removesuffix(".") + _late(late, observed)
+        return _verdict("inconclusive", reason, sentence, verdicts)
     if open_ones:
         missing = next((one for one in open_ones if one.observed is None), None)
         if missing is not None:
@@ -125,9 +127,7 @@ def _of_observations(scenario: Scenario, judged: Sequence[_Judged], observed: Se
         return _verdict("inconclusive", "interval_straddles", sentence, verdicts)
     if late == len(observed):
         # What the objectives ask for arrived, but never all that was to be transferred (a repeat, say).
-        return _verdict("fail", "timed_out", _not_in_time(scenario, late, len(observed)) + tail, verdicts)
-    if late:
-        tail += f"; timed out {late} of {len(observed)}"
+        return _verdict("fail", "timed_out", _not_in_time(scenario, late, len(observed)) + _uncounted(judged), verdicts)
     nearest = min(verdicts, key=_margin)
     return _verdict("pass", "objectives_met", f"All {len(verdicts)} met; {_describe(nearest)}" + tail, verdicts)
 
@@ -137,8 +137,8 @@ def _without_objectives(
 ) -> Verdict:
     if late == len(observed):
         return _verdict("fail", "timed_out", _not_in_time(scenario, late, len(observed)) + _uncounted(judged), ())
-    sentence = "The scenario has no objectives; the figures are reported" + _uncounted(judged)
-    return _verdict("inconclusive", "no_objectives", sentence, ())
+    sentence = "The scenario has no objectives; the figures are reported" + _late(late, observed) + _uncounted(judged)
+    return _verdict("measured", "no_objectives", sentence, ())
 
 
 def _verdict(status: VerdictStatus, reason: str, sentence: str, objectives: tuple[ObjectiveVerdict, ...]) -> Verdict:
@@ -213,6 +213,11 @@ def _number(value: float) -> str:
 
 def _not_in_time(scenario: Scenario, late: int, runs: int) -> str:
     return f"The transfer did not finish within {scenario.timeout} in {late} of {runs} runs"
+
+
+def _late(late: int, observed: Sequence[_Judged]) -> str:
+    """Runs that count as infinitely bad where they did not come so far, as the tail of a sentence."""
+    return f"; timed out {late} of {len(observed)}" if late else ""
 
 
 def _uncounted(judged: Sequence[_Judged]) -> str:

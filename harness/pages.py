@@ -15,9 +15,11 @@ from harness.engines.compose_file import compose_text
 from harness.lab import build_lab
 from harness.model import Implementation, Scenario
 from harness.plots.pairs import beside, is_red
+from harness.plots.registry import plots
 from harness.reference import Reference
 from harness.reports.by_hand import open_cell
 from harness.reports.metrics_page import metrics_page
+from harness.reports.plots_page import plots_page
 from harness.reports.readme import (
     reference_page,
     with_implementations,
@@ -25,6 +27,7 @@ from harness.reports.readme import (
     with_results,
     with_verdicts,
 )
+from harness.reports.scenario_page import scenario_page
 from harness.results import CellResult
 from harness.studies.registry import claims, figures, study_pages
 
@@ -42,9 +45,26 @@ def model_pages(app: App) -> dict[Path, str]:
         root / "scenarios" / "schema.json": json_schema(Scenario),
         root / "images" / "schema.json": json_schema(Implementation),
         root / "docs" / "metrics.md": metrics_page(),
+        root / "docs" / "plots.md": plots_page(_figures()),
+        root / "docs" / "scenario.md": _scenario_page(app),
         root / "compose" / "lab.yaml": compose_text(by_hand),
         root / "compose" / "plan" / "plan.json": json.dumps(by_hand.sim_plan(), indent=1) + "\n",
     }
+
+
+def _figures() -> list[tuple[str, str, str, str]]:
+    """Name, of what, what it shows, and needs of every figure."""
+    of = {
+        "flows": "flows that share or stop", "transfer": "one flow", "pair": "RED beside DropTail",
+        "runs": "several runs",
+    }  # fmt: skip
+    return [(one.name, of[one.of], one.shows, ", ".join(one.needs)) for one in plots().values()]
+
+
+def _scenario_page(app: App) -> str:
+    files = sorted((app.places.root / "docs" / "scenarios").glob("*.yaml"))
+    texts = {file.name: file.read_text(encoding="utf-8") for file in files}
+    return scenario_page(texts, {file.name: app.catalogue.scenario(file) for file in files})
 
 
 def result_pages(app: App) -> dict[Path, str]:

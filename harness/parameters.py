@@ -10,7 +10,15 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    FiniteFloat,
+    field_validator,
+    model_validator,
+)
 from pydantic.json_schema import SkipJsonSchema
 
 from harness.errors import did_you_mean
@@ -41,7 +49,7 @@ def _word(value: object) -> object:
 Word = Annotated[str, BeforeValidator(_word, json_schema_input_type=str | bool)]
 WrittenValue = Annotated[ParameterValue, BeforeValidator(_word, json_schema_input_type=ParameterValue | bool)]
 WrittenNumber = Annotated[
-    ParameterValue | float, BeforeValidator(_word, json_schema_input_type=ParameterValue | float | bool)
+    ParameterValue | FiniteFloat, BeforeValidator(_word, json_schema_input_type=ParameterValue | float | bool)
 ]
 
 

@@ -170,6 +170,18 @@ def cells(
     return made
 
 
+def varied(matrix: Iterable[Cell]) -> frozenset[str]:
+    """Names of the parameters by which cells of one scenario differ."""
+    asked: dict[str, dict[str, set[ParameterValue | None]]] = {}
+    matrix = list(matrix)
+    names = dict.fromkeys(name for cell in matrix for name in cell.parameters)
+    for cell in matrix:
+        own = asked.setdefault(cell.scenario.name, {})
+        for name in names:
+            own.setdefault(name, set()).add(cell.parameters.get(name))
+    return frozenset(name for own in asked.values() for name, values in own.items() if len(values) > 1)
+
+
 def players(request: Request, role: Role, point: Point, cast: Mapping[str, Contestant]) -> Sequence[Implementation]:
     """Who plays a role in turn: the matrix's, or, where no flow leaves it open, the first flow's alone."""
     scenario = point.scenario

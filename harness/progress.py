@@ -1,20 +1,22 @@
 """Progress for people: a line per thing that happens, and a sign of life in between.
 
 On a terminal the sign of life is a spinner with the phase and how long the current thing has taken against its
-estimate; elsewhere it is a line every half minute. Of runs side by side the one that began first is shown, and what is
-built beside is named too.
+estimate; elsewhere it is a line every half minute. Runs side by side have a line each, and so has what is built beside.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 from rich.console import Console
+from rich.markup import escape
 from rich.status import Status
+from rich.text import Text
 
 from harness.events import (
     BuildEnded,
@@ -24,13 +26,14 @@ from harness.events import (
     PhaseStarted,
     PlanMade,
     RunFinished,
+    RunsHeld,
     RunStarted,
     RunsWait,
+    RunTakenOver,
     Warned,
 )
 from harness.outcome import Cell
 from harness.reports.table import verdict_text
-from harness.results import beyond_the_pair
 from harness.text import counted
 
 #: Longest silence without a terminal, seconds.
@@ -42,8 +45,12 @@ def span(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
-def _name(cell: Cell, repetition: int) -> str:
-    return f"{cell.scenario.name} {cell.client.name}→{cell.server.name}{beyond_the_pair(cell)} #{repetition}"
+def _name(cell: Cell, repetition: int, varied: Collection[str] | None) -> str:
+    """A run: scenario, who plays, the values that are varied (all of them, where that is not known), repetition."""
+    asked = {name: value for name, value in cell.parameters.items() if varied is None or name in varied}
+    values = ", ".join(f"{name}={value}" for name, value in asked.items())
+    pair = f"{cell.client.name}→{cell.server.name}"
+    return f"{cell.scenario.name} {pair}{f' ({values})' if values else ''} #{repetition}"
 
 
 def _progress(seconds: float, estimate: float) -> list[str]:
@@ -68,6 +75,8 @@ class Talk:
         self._console = console
         self._status: Status | None = console.status("") if console.is_terminal else None
         self._begun = time.monotonic()
+        self._varied: Collection[str] | None = None
+        """Parameters by which the cells differ; None while that is not known."""
         self._current = ("", 0.0, self._begun)
         """What goes on while nothing runs: the thing, its estimate in seconds, since when."""
         self._runs: dict[tuple[str, int], _Running] = {}
@@ -98,34 +107,40 @@ class Talk:
     def _beat(self) -> None:
         """Say that things go on, and for how long already."""
         while not self._ended.wait(1.0 if self._status else SILENCE / 10):
-            text = self._sign_of_life()
-            if not text or (self._status is None and time.monotonic() - self._said < SILENCE):
+            signs = self._signs_of_life()
+            if not signs or (self._status is None and time.monotonic() - self._said < SILENCE):
                 continue
             if self._status:
-                self._status.update(text.replace("[", "\\["))
+                self._status.update(escape("\n  ".join(signs)))
             else:
-                self._say(f"… {text}")
+                for sign in signs:
+                    self._say(f"… {sign}")
 
-    def _sign_of_life(self) -> str:
-        """What goes on, and for how long already; empty when nothing does."""
+    def _signs_of_life(self) -> list[str]:
+        """What goes on, and for how long already, a line each; none when nothing does."""
         now = time.monotonic()
         # Copies: other threads begin and end runs and builds.
-        runs = list(self._runs.values())
-        if runs:
-            one = runs[0]
-            parts = [one.what, *([one.phase] if one.phase else []), *_progress(now - one.since, one.estimate)]
-            parts += [f"{len(runs) - 1} more beside it"] if len(runs) > 1 else []
-        else:
-            what, estimate, since = self._current
-            parts = [what, *_progress(now - since, estimate)] if what else []
-        parts += [
-            f"building {name}, {now - began:.0f} s of about {span(expected)}"
-            for name, (expected, began) in list(self._builds.items())
+        runs, builds = list(self._runs.values()), list(self._builds.items())
+        lines = [
+            " · ".join([one.what, *([one.phase] if one.phase else []), *_progress(now - one.since, one.estimate)])
+            for one in runs
         ]
-        return " · ".join(parts)
+        what, estimate, since = self._current
+        if what and not runs:
+            lines = [" · ".join([what, *_progress(now - since, estimate)])]
+        return lines + [
+            f"building {name}, {now - began:.0f} s of about {span(expected)}" for name, (expected, began) in builds
+        ]
 
     def _now(self, what: str, estimate: float) -> None:
         self._current = (what, estimate, time.monotonic())
+
+    def interrupted(self) -> None:
+        """Say what an interrupt waits for: the runs and builds under way, which are ended."""
+        under_way = [f"{run.what}{f' ({run.phase})' if run.phase else ''}" for run in list(self._runs.values())]
+        under_way += [f"the build of the image {name}" for name in list(self._builds)]
+        what = f"ending {', '.join(under_way)}" if under_way else "ending"
+        self._say(f"interrupted: {what}; a second Ctrl-C ends everything at once", style="yellow")
 
     def __call__(self, event: Event) -> None:
         """Say what happened."""
@@ -133,6 +148,7 @@ class Talk:
             case PlanMade(to_run=0):
                 self._say(f"all {event.stored} runs are stored: nothing to run (--fresh runs them again)")
             case PlanMade():
+                self._varied = event.varied
                 stored = f", {event.stored} are stored" if event.stored else ""
                 more = ", then more until their objectives are decided" if event.more else ""
                 runs = f"{event.to_run} runs of {event.cells} cells to do{stored}"
@@ -149,20 +165,40 @@ class Talk:
                 what = f"waiting for the image {event.name}"
                 self._now(what, 0)
                 self._say(f"{what} (about {span(event.seconds)} left)")
+            case RunsHeld() | RunTakenOver():
+                self._elsewhere(event)
             case RunStarted():
-                what = f"[{event.number}/{event.of}] {_name(event.cell, event.repetition)}"
+                what = f"[{event.number}/{event.of}] {_name(event.cell, event.repetition, self._varied)}"
                 self._runs[event.cell.key, event.repetition] = _Running(what, event.seconds, time.monotonic())
                 self._now("", 0)
                 self._say(f"{what} · about {span(event.seconds_left)} left")
             case PhaseStarted():
                 # A run that is tried again begins with a phase.
-                what = _name(event.cell, event.repetition)
+                what = _name(event.cell, event.repetition, self._varied)
                 run = _Running(what, 0, time.monotonic())
                 self._runs.setdefault((event.cell.key, event.repetition), run).phase = event.phase
             case RunFinished():
                 self._finished(event)
             case Warned():
-                self._say(f"warning: {event.text}", style="yellow")
+                self._warned(event)
+
+    def _warned(self, event: Warned) -> None:
+        whose = ""
+        if event.cell is not None:
+            running = self._runs.get((event.cell.key, event.repetition))
+            whose = running.what if running is not None else _name(event.cell, event.repetition, self._varied)
+        self._say(f"warning: {f'{whose}: ' if whose else ''}{event.text}", style="yellow")
+
+    def _elsewhere(self, event: RunsHeld | RunTakenOver) -> None:
+        name = _name(event.cell, event.repetition, self._varied)
+        if isinstance(event, RunTakenOver):
+            self._now("", 0)
+            self._say(f"{name} was made by another harness meanwhile")
+            return
+        who = f" (process {event.process})" if event.process else ""
+        what = f"waiting for another harness{who}, which makes {name}"
+        self._now(what, 0)
+        self._say(what)
 
     def _built(self, event: BuildEnded) -> None:
         self._builds.pop(event.name, None)
@@ -177,16 +213,20 @@ class Talk:
 
     def _finished(self, event: RunFinished) -> None:
         self._ran += 1
-        self._runs.pop((event.cell.key, event.run.repetition), None)
         outcome, run = event.outcome, event.run
+        begun = self._runs.pop((event.cell.key, run.repetition), None)
+        name = begun.what if begun is not None else _name(event.cell, run.repetition, self._varied)
         text = verdict_text(event.verdict.status)
         took = f"{run.wall:.1f} s" if run.virtual is None else f"{run.wall:.1f} s, {run.virtual:.1f} s virtual"
         text.append(f" after {took}: {outcome.status}", style="default")
         if outcome.detail:
             text.append(f" ({outcome.detail})", style="default")
-        self._console.print(f"    {_name(event.cell, run.repetition)} ", text, sep="", soft_wrap=True)
+        self._console.print(Text(f"{self._stamp()}  {name} "), text, sep="", soft_wrap=True)
 
     def _say(self, text: str, style: str = "") -> None:
         self._said = time.monotonic()
-        stamp = self._said - self._begun
-        self._console.print(f"{stamp:6.1f} s  {text}", style=style, soft_wrap=True, markup=False)
+        self._console.print(f"{self._stamp()}  {text}", style=style, soft_wrap=True, markup=False)
+
+    def _stamp(self) -> str:
+        """How long ago everything began."""
+        return f"{time.monotonic() - self._begun:6.1f} s"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections import Counter
 from dataclasses import dataclass
@@ -22,12 +23,59 @@ def beyond_the_pair(cell: Cell) -> str:
     return f" ({', '.join(asked)})" if asked else ""
 
 
+def pair_of(cell: Cell) -> tuple[str, str]:
+    """Client and server, each with the parameters that were asked of it."""
+    names = {"client": cell.client.name, "server": cell.server.name}
+    for full, value in sorted(endpoint_parameters(cell.parameters).items()):
+        role, _, name = full.partition(".")
+        names[role] += f" {name}={value}"
+    return names["client"], names["server"]
+
+
+def called(cell: Cell) -> list[str]:
+    """What tables, lists and lines of progress call a cell, with its scenario and without; and its key."""
+    bare, asked = f"{cell.client.name}→{cell.server.name}", beyond_the_pair(cell)
+    given = " ".join([bare, *(f"{name}={value}" for name, value in cell.parameters.items())])
+    pairs = dict.fromkeys(["→".join(pair_of(cell)) + asked, bare + asked, given, bare])
+    names = [*pairs, *(f"{cell.scenario.name} {pair}" for pair in pairs)]
+    return [cell.key, *names, *(name.replace("→", "->") for name in names)]
+
+
 def point_of(cell: Cell) -> tuple[object, ...]:
     """What a person takes for the same cell, whatever the bits."""
     return (
         cell.scenario.name, cell.client.name, cell.server.name, cell.engine, cell.seed, cell.host_cpu,
         tuple(sorted(cell.parameters.items())),
     )  # fmt: skip
+
+
+def initial_bytes(cell: Cell) -> int:
+    """Bytes a cell's server may send first: what was asked for, else RFC 9002's ten packets of 1200 bytes (§7.2)."""
+    return int(cell.parameters.get("server.initial_cwnd", 10)) * 1200
+
+
+def unreached(run: Run, name: MetricName) -> float | None:
+    """What counts for a run that timed out before a transfer came to it: no end of time, and no goodput.
+
+    None where the run did not time out, or the metric is none that a transfer comes to. Any other missing value is not
+    known: some are left out as too vague (`harness.metrics.times`).
+    """
+    flows, number = run.cell.scenario.flows, name.flow or 0
+    if run.outcome.status != "timed_out" or name.phase is not None or number >= len(flows):
+        return None
+    flow, again = flows[number], name.transfer == "repeat"
+    if flow.file is None or (again and flow.repeat_after is None):
+        return None
+    size = {
+        **{f"milestone_{size.label()}": size.bytes for size in run.cell.scenario.milestones_within()},
+        "completion": flow.file.bytes, "goodput": flow.file.bytes, "first_byte": 1, "handshake": 1,
+    }.get(name.metric)  # fmt: skip
+    if size is None:
+        return None
+    received = next((one.received for one in run.transfers if (one.flow, one.index) == (number, int(again))), 0)
+    if received >= size > 0:
+        return None
+    return 0.0 if name.metric == "goodput" else math.inf
 
 
 @dataclass(frozen=True)
@@ -71,8 +119,25 @@ class CellResult:
     def values(
         self, metric: str, flow: int | None = None, transfer: TransferName | None = None, phase: int | None = None
     ) -> list[float]:
-        """What was measured of just that (see `MetricName`), a value a run."""
-        return self._values.get(MetricName(metric, flow, transfer, phase).key, [])
+        """What was measured of just that (see `MetricName`), a value a run; infinite where its time was over before."""
+        name = MetricName(metric, flow, transfer, phase)
+        return [*self._values.get(name.key, []), *self.unreached(name)]
+
+    def unreached(self, name: MetricName) -> list[float]:
+        """What counts for the runs that timed out before they came to a metric, a value each."""
+        return [
+            value
+            for run, measured in self._timed_out
+            if measured.value(*name) is None and (value := unreached(run, name)) is not None
+        ]
+
+    @cached_property
+    def _timed_out(self) -> list[tuple[Run, MeasuredRun]]:
+        return [
+            (run, measured)
+            for run, measured in self.runs
+            if measured is not None and proven_outcome(run, measured).status == "timed_out"
+        ]
 
     def interval(
         self, metric: str, flow: int | None = None, transfer: TransferName | None = None, phase: int | None = None
@@ -84,16 +149,26 @@ class CellResult:
     @property
     def pair(self) -> tuple[str, str]:
         """Client and server, each with the parameters that were asked of it."""
-        names = {"client": self.cell.client.name, "server": self.cell.server.name}
-        for full, value in sorted(endpoint_parameters(self.cell.parameters).items()):
-            role, _, name = full.partition(".")
-            names[role] += f" {name}={value}"
-        return names["client"], names["server"]
+        return pair_of(self.cell)
 
     @property
     def name(self) -> str:
         """The cell for people: the pair, and what was asked of the path and of single flows."""
         return "→".join(self.pair) + beyond_the_pair(self.cell)
+
+    @property
+    def shortfall(self) -> str:
+        """How many runs did not complete and why, of the first of each kind; empty where all did."""
+        why: dict[str, str] = {}
+        for run, measured in self.runs:
+            outcome = proven_outcome(run, measured)
+            why.setdefault(outcome.status, outcome.detail or outcome.reason)
+        parts = [
+            f"{count} {status.replace('_', ' ')}" + (f" ({why[status].rstrip('.')})" if why[status] else "")
+            for status, count in self.outcomes.items()
+            if status != "completed"
+        ]
+        return f"{self.outcomes.get('completed', 0)} of {len(self.runs)} completed: {'; '.join(parts)}" if parts else ""
 
     @property
     def absences(self) -> dict[str, int]:

@@ -47,17 +47,22 @@ def host_facts(before: dict[str, int], after: dict[str, int], versions: dict[str
     """What a reader asks about the machine, with the shares of CPU time during the run."""
     spent = {name: after[name] - before[name] for name in before}
     total = max(1, sum(spent.values()))
-    models = [line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
     return {
         "kernel": platform.release(),
         "machine": platform.machine(),
-        "cpu": models[0] if models else "",
+        "cpu": cpu_model(),
         "cpus": os.cpu_count(),
         "load": os.getloadavg()[0],
         "steal": round(spent["steal"] / total, 5),
         "idle": round((spent["idle"] + spent["iowait"]) / total, 5),
         **versions,
     }
+
+
+def cpu_model() -> str:
+    """The model of this machine's processor; empty where the kernel names none."""
+    models = (line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name"))
+    return next(models, "")
 
 
 def _lines(file: str) -> list[str]:

@@ -7,7 +7,7 @@ the cores from each other, and the first verdict is what people wait for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 #: Builds side by side while no run is under way: while one downloads or unpacks, the other compiles.
@@ -73,10 +73,12 @@ class Work:
 
 def next_run(work: Work) -> int | None:
     """Index of the first run in plan order whose images are there; None when each waits for one."""
-    for index, needs in enumerate(work.needs):
-        if work.steps.keys().isdisjoint(needs):
-            return index
-    return None
+    return next(ready_runs(work), None)
+
+
+def ready_runs(work: Work) -> Iterator[int]:
+    """Indices of all runs whose images are there, in plan order."""
+    return (index for index, needs in enumerate(work.needs) if work.steps.keys().isdisjoint(needs))
 
 
 def next_step(work: Work) -> Step | None:

@@ -20,12 +20,13 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
 import polars as pl
+from pydantic import ValidationError
 
 from harness import former
 from harness.engines.contents import Contents
@@ -51,6 +52,17 @@ def _unused(folder: Path, repetition: int) -> Path:
     return next(folder / one for one in names if not (folder / one).exists())
 
 
+def _record(text: bytes) -> dict[str, Any]:
+    """The object that a file holds. Raises ValueError."""
+    try:
+        content = json.loads(text)
+    except RecursionError as error:
+        raise ValueError("brackets within brackets, too many to read") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"it holds {'a list' if isinstance(content, list) else 'one value'}, not a record")
+    return content
+
+
 def _current(content: dict[str, Any]) -> dict[str, Any]:
     """A stored run in today's form. Schema 1 had manifests with other names for parameters: they are left out."""
     if content.get("schema", 1) < 2:
@@ -62,12 +74,28 @@ def _current(content: dict[str, Any]) -> dict[str, Any]:
 
 def read_run(text: bytes) -> Run:
     """A run from its JSON. Raises ValueError."""
-    return Run.model_validate(_current(json.loads(text)))
+    content = _record(text)
+    try:
+        return Run.model_validate(_current(content))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError("it lacks what every run has") from error
 
 
 def read_measured(text: bytes) -> MeasuredRun:
     """What was measured of a run, from its JSON of any schema. Raises ValueError."""
-    return MeasuredRun.model_validate(former.measured(json.loads(text)))
+    content = _record(text)
+    try:
+        return MeasuredRun.model_validate(former.measured(content))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError("it lacks what all that was measured has") from error
+
+
+def unreadable(error: ValueError | OSError) -> str:
+    """Why a file cannot be read, in half a sentence; of a record that is wrong in many places the first."""
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False)[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
 class StoreReader(Protocol):
@@ -84,7 +112,7 @@ class StoreReader(Protocol):
         ...
 
     def runs(self, key: str) -> list[Run]:
-        """All finished runs of a cell, by repetition."""
+        """All finished runs of a cell that can be read, by repetition."""
         ...
 
     def measured(self, key: str, repetition: int) -> MeasuredRun | None:
@@ -99,12 +127,19 @@ class StoreReader(Protocol):
         """What was in an image, by the digest that runs name; None where it is not known."""
         ...
 
+    def leave_out(self, place: Path, why: str) -> None:
+        """Tell, once, that what is kept in a folder does not count, and why."""
+        ...
+
 
 class Store:
     """The runs below one folder."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, warn: Callable[[str], object] = lambda text: None) -> None:
+        """`warn` is told of every run that cannot be read and is left out, once."""
         self.root = root
+        self._warn = warn
+        self._told: set[Path] = set()
 
     # --- reading
 
@@ -118,19 +153,56 @@ class Store:
         if not file.exists():
             return None
         try:
-            return read_run(file.read_bytes())
+            run = read_run(file.read_bytes())
+            if (run.cell.key, run.repetition) != (key, repetition):
+                raise ValueError(f"it is {run.name}, in the folder of another run")
         except (ValueError, OSError) as error:
             raise ResultError(
-                f"{file}: not a run of this format: {error}", "move it away, or use the harness that wrote it"
+                f"{file}: not a run of this format: {unreadable(error)}",
+                "move it away, or use the harness that wrote it",
             ) from error
+        return run
+
+    def stamp(self, key: str, repetition: int) -> tuple[int, int] | None:
+        """What tells a run from one that later stands in for it; None where there is none."""
+        try:
+            found = (self.folder(key, repetition) / RUN).stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns
 
     def runs(self, key: str) -> list[Run]:
-        """All finished runs of a cell, by repetition."""
+        """All finished runs of a cell that can be read, by repetition."""
         folder = self.root / "runs" / key
-        if not folder.is_dir():
+        try:
+            numbers = sorted(int(item.name) for item in folder.iterdir() if item.name.isdecimal())
+        except FileNotFoundError:
             return []
-        numbers = sorted(int(item.name) for item in folder.iterdir() if item.name.isdigit())
-        return [run for number in numbers if (run := self.run(key, number)) is not None]
+        except OSError as error:
+            self.leave_out(folder, unreadable(error))
+            return []
+        found = []
+        for number in numbers:
+            try:
+                run = self.run(key, number)
+            except ResultError as error:
+                self.leave_out(self.folder(key, number), error.message)
+                continue
+            if run is None:
+                self.leave_out(self.folder(key, number), f"there is no {RUN}")
+            else:
+                found.append(run)
+        return found
+
+    def leave_out(self, place: Path, why: str) -> None:
+        """Tell, once, that what is kept in a folder does not count, and why."""
+        name = "/".join(place.relative_to(self.root / "runs").parts)
+        self._tell(place, f"the run {name} is left out: {why} ('harness run' makes it again)")
+
+    def _tell(self, place: Path, text: str) -> None:
+        if place not in self._told:
+            self._told.add(place)
+            self._warn(text)
 
     def cell_keys(self) -> list[str]:
         """Keys of all cells that have runs."""
@@ -142,21 +214,20 @@ class Store:
         file = self.folder(key, repetition) / MEASURED
         try:
             return read_measured(file.read_bytes())
-        except FileNotFoundError:
-            return None
-        except ValueError:
+        except (OSError, ValueError):
             # Measuring again makes it new.
             return None
 
     def series(self, key: str, repetition: int) -> pl.DataFrame | None:
-        """The series of a run (see `harness.analysis.series`), or None. ResultError when the file cannot be read."""
+        """The series of a run (see `harness.analysis.series`), or None; a file that cannot be read is named."""
         file = self.folder(key, repetition) / SERIES
         if not file.exists():
             return None
         try:
             return pl.read_parquet(file)
         except (OSError, pl.exceptions.PolarsError) as error:
-            raise ResultError(f"{file}: no series: {error}", "remove it and measure the run again") from error
+            self._tell(file, f"the series of the run {key}/{repetition} are left out: {file}: {error}")
+            return None
 
     def contents(self, digest: str) -> Contents | None:
         """What was in an image, by the digest that runs name; None where it is not known."""
@@ -230,11 +301,11 @@ class Store:
         """Drop a run in progress."""
         shutil.rmtree(partial, ignore_errors=True)
 
-    def remove_orphans(self) -> list[str]:
-        """Drop runs in progress whose harness process is gone. Their names."""
+    def remove_orphans(self, needed: Callable[[str], bool] = lives) -> list[str]:
+        """Drop runs in progress whose harness process is gone, or else not `needed`. Their names."""
         removed = []
         for folder in self._partials():
-            if not lives(folder.name.partition(".")[0]):
+            if not needed(folder.name.partition(".")[0]):
                 self.abandon(folder)
                 removed.append(folder.name)
         return removed

@@ -47,6 +47,15 @@ def _decimal(value: Ratio) -> str | None:
     return f"{Decimal(scaled.numerator).scaleb(-6).normalize():f}"
 
 
+def _exactly(value: Ratio) -> str:
+    """A number that was written as a decimal, as a decimal without an exponent, with all its places."""
+    places = 0
+    while (value * 10**places).denominator != 1:
+        places += 1
+    digits = f"{(value * 10**places).numerator:0{places + 1}d}"
+    return f"{digits[: len(digits) - places]}.{digits[len(digits) - places :]}" if places else digits
+
+
 def _read_from_text(kind: Any, form: str) -> core_schema.CoreSchema:
     """How pydantic reads a unit type: from its text, never from a bare number; `form` says how it is written."""
 
@@ -288,7 +297,7 @@ class QueueSize:
             return str(Size(round(self.amount)))
         if self.unit == "ns":
             return str(Duration(round(self.amount)))
-        return f"{_decimal(self.amount) or float(self.amount)} {self.unit}"
+        return f"{_exactly(self.amount)} {self.unit}"
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:

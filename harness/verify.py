@@ -52,7 +52,7 @@ def verify(
     app: App, reference: StoreReader, runs: Sequence[Run], options: Options, listen: Listener
 ) -> Iterator[Verified]:
     """Make reference runs again, one after the other. EngineError when the ground failed."""
-    engine, provenance = engine_of("virtual", app.places.cache, options), app.provenance({})
+    engine, provenance = engine_of("virtual", app.cache, options), app.provenance({})
     with tempfile.TemporaryDirectory(prefix="quic-lab-verify-") as scratch:
         store = Store(Path(scratch))
         for run in runs:

@@ -14,11 +14,13 @@ from tempfile import TemporaryDirectory
 
 import polars as pl
 
-from harness.model import Flow, Red, Scenario
+from harness.model import Flow, Objective, Red, Scenario
 from harness.model import Path as EmulatedPath
 from harness.outcome import Cell, Image, LinkProof, MeasuredRun, Measurement, Outcome, Run
 from harness.plan import Request, cells
+from harness.plots.registry import Plot
 from harness.plots.view import Drawn
+from harness.units import Size
 from tests.examples import SIM, implementation, scenario
 
 STEP, BIN = 0.02, 0.1
@@ -93,6 +95,41 @@ def red_and_droptail(seconds: float = 20) -> tuple[Drawn, Drawn]:
     }
     one, other = (drawn_of(scenario.model_copy(update={"name": name})) for name, scenario in named.items())
     return one, other
+
+
+@cache
+def download_run(seconds: float = 8, rate: str = "10 Mbit/s", repetition: int = 0) -> Drawn:
+    """A download to its end over a link alone: the file is what arrived, and half of it is a milestone."""
+    path: dict[str, object] = {"rate": rate, "queue": "50 kB", "delay": "50 ms"}
+    series = series_of(link_sharing(seconds, [{"stop": f"{seconds} s"}], **path))
+    came = series.filter((pl.col("flow") == 0) & (pl.col("name") == "throughput"))
+    received = came.with_columns(name=pl.lit("received"), t=pl.col("t") + BIN, value=pl.col("value").cum_sum() * 12_500)
+    begin = received.head(1).with_columns(t=pl.lit(0.0), value=pl.lit(0.0))
+    size = int(received["value"][-1])
+    one = link_sharing(seconds, [{"download": f"{size} B"}], **path)
+    half = Size(size // 2)
+    objective = Objective.model_validate({"metric": f"milestone_{half.label()}", "at_most": "3 s"})
+    one = one.model_copy(update={"milestones": (half,), "objectives": (objective,)})
+    run = run_of(one).model_copy(update={"repetition": repetition})
+    reached = float(received.filter(pl.col("value") >= half.bytes)["t"][0])
+    times = {f"milestone_{half.label()}": reached, "completion": float(received["t"][-1])}
+    measured = MeasuredRun(
+        version=1,
+        link=LinkProof(valid=True),
+        measurements=tuple(
+            Measurement(name=name, value=value, unit="s", flow=0, transfer="first") for name, value in times.items()
+        ),
+    )
+    return Drawn(run, measured, pl.concat([series, begin, received]))
+
+
+def runs_for(plot: Plot, seconds: float = 10.0) -> tuple[Drawn, ...]:
+    """Runs that a plot can draw."""
+    if plot.of == "pair":
+        return red_and_droptail(min(seconds, 8.0))
+    if plot.of == "runs":
+        return download_run(), download_run(repetition=1)
+    return (download_run(),) if plot.of == "transfer" else (link_sharing_run(seconds),)
 
 
 @cache

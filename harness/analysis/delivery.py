@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from harness.analysis.arrival import BodyArrival, body_arrival
+from harness.analysis.series.file import AHEAD
 from harness.analysis.unknown import Unknown
 from harness.analysis.view import RunView
 from harness.artefacts.window import Window
@@ -24,8 +25,6 @@ FILE, PACKETS = "client file", "left capture, decrypted"
 WIDE = 20_000_000
 #: A moment that is known less precisely than this part of its time is not known.
 ROUGH = 0.1
-#: A file larger than this multiple of the payload that had come over the wire was sized in advance.
-_AHEAD = 1.1
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ class Delivery:
         if moment.middle_ns <= zero_ns:
             return Unknown(f"the file had {size} B before the client's first datagram")
         arrived = self._arrived(moment.before_ns)
-        if arrived is not None and arrived * _AHEAD < size and self.view.capture_drops == 0:
+        if arrived is not None and arrived * AHEAD < size and self.view.capture_drops == 0:
             return Unknown(f"the file had {size} B when {arrived} B had arrived: the client sizes it in advance")
         return moment
 

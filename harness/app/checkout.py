@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 
+from harness import claims
 from harness.app.attempts import Attempts
+from harness.app.ending import end_hard
 from harness.app.engines import docker_versions, engine_of, remove_orphans
+from harness.app.experience import experience
 from harness.app.ground import CheckoutGround
 from harness.app.inventory import Inventory
 from harness.app.lock import machine_lock
@@ -15,6 +18,7 @@ from harness.app.stored import StoredResults
 from harness.campaign import Campaign, LostRuns, UnbuiltError, lost_runs
 from harness.catalogue import Catalogue
 from harness.columns import Columns, is_columnar
+from harness.engines.cache import Cache
 from harness.engines.code import engine_code
 from harness.engines.contents import KnownContents
 from harness.engines.folder import prepare_folder
@@ -23,11 +27,12 @@ from harness.engines.quiet import Patience
 from harness.engines.rootfs import RootFileSystems
 from harness.engines.served import serve
 from harness.errors import InputError
+from harness.estimate import Experience
 from harness.events import Listener, PlanMade, Warned
 from harness.lab import build_lab
 from harness.metrics.objectives import mistakes
 from harness.outcome import Cell, Contestant, EngineName
-from harness.plan import Request, UntilDecided, cells, keyed, named, points_of
+from harness.plan import Request, UntilDecided, cells, keyed, named, points_of, varied
 from harness.provenance import Provenance, commit_of
 from harness.repetitions import Repetitions
 from harness.results import CellResult
@@ -37,16 +42,20 @@ from harness.store import Store, StoreReader
 class App:
     """One repository checkout, its images and its store."""
 
-    def __init__(self, places: Places, manifests: Sequence[Path] = ()) -> None:
+    def __init__(
+        self, places: Places, manifests: Sequence[Path] = (), warn: Callable[[str], object] = lambda text: None
+    ) -> None:
+        """`warn` is told of stored runs that cannot be read."""
         self.places = places
         self.catalogue = Catalogue(places.root, tuple(manifests), mistakes)
-        self.store = Store(places.store)
+        self.store = Store(places.store, warn)
         columnar = is_columnar(places.store)
-        self.stored: StoreReader = Columns(places.store) if columnar else self.store
+        self.stored: StoreReader = Columns(places.store, warn) if columnar else self.store
         """What is read: the store, or the columns where that is what its folder holds."""
         self.results = StoredResults(self.stored, None if columnar else self.store)
         self.images = Images(places.root / "images", places.state)
-        self.exported = RootFileSystems(places.cache)
+        self.cache = Cache(places.cache, places.cache_limit)
+        self.exported = RootFileSystems(self.cache)
         self.contents = KnownContents(places.cache)
         self.inventory = Inventory(self.catalogue, self.images, self.exported)
 
@@ -80,6 +89,10 @@ class App:
         }  # fmt: skip
         return keyed(cell.model_copy(update=content))
 
+    def experience(self, matrix: Sequence[Cell]) -> Experience:
+        """How long the runs of these cells take, by what is stored."""
+        return experience(self.store, self.places.root / "results" / "reference", matrix)
+
     def provenance(self, versions: Mapping[str, str]) -> Provenance:
         """What the records of a command's runs say of where they come from; `versions`: of Docker and Compose."""
         return Provenance(versions, commit_of(self.places.root), self.contents)
@@ -111,21 +124,27 @@ class App:
             )
         engine: EngineName = "virtual" if any(cell.engine == "virtual" for cell in matrix) else "compose"
         real_time = engine == "compose"
-        removed = [*remove_orphans(self.places.cache, required=real_time), *self.store.remove_orphans()]
+        removed = [*remove_orphans(self.cache, required=real_time), *self.store.remove_orphans()]
+        claims.sweep(self.store.root)
         if removed:
             listen(Warned(f"removed what an ended harness had left: {', '.join(removed)}"))
         provenance = self.provenance(docker_versions(required=real_time))
         series = Repetitions(matrix, repetitions, self.results.of, lambda text: listen(Warned(text)))
+        # Before it is looked at what is done, so that nothing comes in between.
+        stamps = {
+            (one.cell.key, one.repetition): self.store.stamp(one.cell.key, one.repetition) for one in series.possible()
+        }
         done = set() if options.fresh else elsewhere | self.results.done(series.possible(), options.retry)
         todo = series.first(done)
         attempts = Attempts(
-            engine_of(engine, self.places.cache, options), self.store, self.results, options,
+            engine_of(engine, self.cache, options), self.store, self.results, options,
             Patience(options.patience), provenance, listen,
         )  # fmt: skip
-        ground = CheckoutGround(self.images, self.inventory, self.contents, attempts)
+        known = self.experience(matrix)
+        ground = CheckoutGround(self.images, self.inventory, self.contents, attempts, known, stamps)
         campaign = Campaign(todo, options.jobs, ground, listen, series.further)
         more = isinstance(repetitions, UntilDecided)
-        listen(PlanMade(len(todo), series.stored(), len(matrix), campaign.seconds(), more))
+        listen(PlanMade(len(todo), series.stored(), len(matrix), campaign.seconds(), more, varied(matrix)))
         lost: list[LostRuns] = []
         if todo:
             self.places.state.mkdir(parents=True, exist_ok=True)
@@ -136,10 +155,14 @@ class App:
             raise UnbuiltError(*lost_runs(lost, self.places.state / "builds"), results)
         return results
 
+    def end_hard(self) -> None:
+        """Kill and remove what this process has under way; see `harness.app.ending`."""
+        end_hard(self.store)
+
     def write_lab(self, request: Request, folder: Path, listen: Listener) -> None:
         """Write the first cell of a request as a lab that works by hand, with its images and files made."""
         cell = self.inventory.made(self.matrix(request, listen, pull=True)[0], listen)
         lab = build_lab(cell, 0)
-        serve(lab, self.places.cache)
+        serve(lab, self.cache)
         folder.mkdir(parents=True, exist_ok=True)
         prepare_folder(lab, folder.resolve(), self.places.cache.resolve())

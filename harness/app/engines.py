@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from pathlib import Path
 
 from harness.app.options import Options
 from harness.engines import Engine
+from harness.engines.cache import Cache
 from harness.engines.compose import ComposeEngine
 from harness.engines.docker import daemon
 from harness.engines.virtual import VirtualEngine
@@ -15,7 +15,7 @@ from harness.errors import EngineError
 from harness.outcome import EngineName
 
 
-def engine_of(name: EngineName, cache: Path, options: Options) -> Engine:
+def engine_of(name: EngineName, cache: Cache, options: Options) -> Engine:
     """An engine for as many runs side by side as the options say."""
     if name == "compose":
         return ComposeEngine(cache, options.log_limit)
@@ -35,7 +35,7 @@ def docker_versions(*, required: bool) -> dict[str, str]:
         return {}
 
 
-def remove_orphans(cache: Path, *, required: bool) -> list[str]:
+def remove_orphans(cache: Cache, *, required: bool) -> list[str]:
     """Remove what runs of harness processes that no longer live have left; in Docker too, if that is `required`."""
     removed = VirtualEngine(cache, []).remove_orphans()
     with suppress(*(() if required else (EngineError,))):

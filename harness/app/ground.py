@@ -3,30 +3,44 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 
 from harness.app.attempts import Attempts
 from harness.app.inventory import Inventory
+from harness.claims import Claim, claim
 from harness.engines.contents import KnownContents
 from harness.engines.docker import inspect_image
 from harness.engines.images import Build, Images
 from harness.engines.precedence import runs_come_first
 from harness.errors import EngineError
-from harness.estimate import expected_seconds
-from harness.outcome import Cell
+from harness.estimate import Experience
+from harness.outcome import Cell, proven_outcome
 from harness.plan import PlannedRun
 from harness.schedule import Step
+from harness.store import disk_error
 
 
 class CheckoutGround:
     """The ground of a campaign (see `harness.campaign.Ground`) in one checkout."""
 
-    def __init__(self, images: Images, inventory: Inventory, contents: KnownContents, attempts: Attempts) -> None:
+    def __init__(
+        self,
+        images: Images,
+        inventory: Inventory,
+        contents: KnownContents,
+        attempts: Attempts,
+        experience: Experience,
+        stamps: Mapping[tuple[str, int], object],
+    ) -> None:
+        """`stamps`: of the runs that were there when the plan was made (`Store.stamp`)."""
+        self._experience = experience
         self._images = images
         self._inventory = inventory
         self._contents = contents
         self._attempts = attempts
         self._real_time = attempts.engine.name == "compose"
+        self._stamps = stamps
         self._builds: dict[str, Build] = {}
         """Reference → what may have to be built."""
         self._present: dict[str, bool] = {}
@@ -84,6 +98,24 @@ class CheckoutGround:
         """See `harness.campaign.Ground`."""
         return self._inventory.made(cell, self._attempts.listen)
 
+    def claim(self, item: PlannedRun) -> Claim | int:
+        """See `harness.campaign.Ground`."""
+        root = self._attempts.store.root
+        try:
+            return claim(root, item.cell.key, item.repetition)
+        except OSError as error:
+            raise disk_error(error, root) from error
+
+    def made_elsewhere(self, item: PlannedRun) -> bool:
+        """See `harness.campaign.Ground`. What failed through nobody's fault is made again."""
+        store, key, repetition = self._attempts.store, item.cell.key, item.repetition
+        at = store.stamp(key, repetition)
+        if at is None or at == self._stamps.get((key, repetition)):
+            return False
+        found = next((run for run in store.runs(key) if run.repetition == repetition), None)
+        measured = None if found is None else self._attempts.results.measured(found)
+        return found is not None and proven_outcome(found, measured).status != "infrastructure"
+
     def run(self, item: PlannedRun) -> float:
         """See `harness.campaign.Ground`."""
         with runs_come_first() if self._real_time else nullcontext():
@@ -91,7 +123,7 @@ class CheckoutGround:
 
     def expected(self, cell: Cell) -> float:
         """See `harness.campaign.Ground`."""
-        return expected_seconds(cell)
+        return self._experience.expected(cell)
 
     def cancel(self) -> None:
         """See `harness.campaign.Ground`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.engines.cache import LIMIT
 from harness.engines.guest import STALL
 from harness.engines.quiet import PATIENCE
 
@@ -18,9 +19,11 @@ class Places:
     state: Path
     """Logs of builds, what a probe found."""
     cache: Path
-    """Served files and certificates."""
+    """Served files, certificates, exported images."""
     host_cpu: bool = False
     """Endpoints in virtual time see the host's processor, also where the lab's own could be had."""
+    cache_limit: int = LIMIT
+    """Bytes that the cache may grow to."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class Options:
     retry: frozenset[str] = frozenset({"infrastructure"})
     """Outcomes that do not count as done."""
     attempts: int = 3
-    """How often a run is tried while its link is not the one asked for."""
+    """How often a run is tried while the ground spoils it (`harness.outcome.Outcome.passing`)."""
     patience: float = PATIENCE
     """Seconds that runs may wait, in all, for a machine that keeps time before they are tried again; with 0 they are
     not."""

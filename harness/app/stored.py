@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from harness.judge import judge
 from harness.metrics import VERSION, measure_with_series
 from harness.outcome import Cell, MeasuredRun, Run, proven_outcome
 from harness.plan import PlannedRun
 from harness.results import CellResult, point_of
-from harness.store import Store, StoreReader
+from harness.store import MEASURED, SERIES, Store, StoreReader, disk_error
 
 
 class StoredResults:
@@ -23,10 +24,18 @@ class StoredResults:
     def of(self, cell: Cell, repetitions: int | None = None) -> CellResult:
         """The cell with its stored runs (the first `repetitions` of them) and its verdict."""
         found = [run for run in self._store.runs(cell.key) if repetitions is None or run.repetition < repetitions]
-        pairs = tuple((run, self.measured(run)) for run in found)
-        folders = tuple(self._store.folder(cell.key, run.repetition) for run in found)
+        pairs = tuple((run, measured) for run in found if self._counts(run, measured := self.measured(run)))
+        folders = tuple(self._store.folder(cell.key, run.repetition) for run, _ in pairs)
         verdict = judge(cell.scenario, pairs, [str(folder) for folder in folders])
         return CellResult(cell, pairs, verdict, folders)
+
+    def _counts(self, run: Run, measured: MeasuredRun | None) -> bool:
+        """Whether a run can be judged. One that was measured once and is not any more is none, and is named."""
+        if measured is not None or run.outcome.status not in ("completed", "timed_out"):
+            return True
+        folder = self._store.folder(run.cell.key, run.repetition)
+        self._store.leave_out(folder, f"there is no {MEASURED} that can be read, and nothing to measure again")
+        return False
 
     def find(self, wanted: Callable[[Cell], bool], *, every: bool = False) -> list[CellResult]:
         """Results of all stored cells that are wanted; of cells that differ only in their bits, the newest."""
@@ -57,14 +66,27 @@ class StoredResults:
         folder = self._store.folder(run.cell.key, run.repetition)
         if self._own is None or (stored is not None and stored.version >= VERSION) or not (folder / "sim").is_dir():
             return stored
-        return measure_again(self._own, run)
+        measured, series = measure_with_series(folder, run)
+        with suppress(OSError):
+            # A store that cannot be written is read all the same.
+            self._own.write_measured(folder, measured, series)
+        return measured
+
+    def make_series(self, run: Run) -> None:
+        """Measure a run again that has no series, where its captures are there: older code kept none of downloads."""
+        folder = self._store.folder(run.cell.key, run.repetition)
+        if self._own is not None and not (folder / SERIES).exists() and (folder / "sim").is_dir():
+            measure_again(self._own, run)
 
 
 def measure_again(store: Store, run: Run) -> MeasuredRun:
-    """Measure a stored run anew from its artefacts, and keep the result."""
+    """Measure a stored run anew from its artefacts, and keep the result. EngineError when the disk refuses."""
     folder = store.folder(run.cell.key, run.repetition)
     measured, series = measure_with_series(folder, run)
-    store.write_measured(folder, measured, series)
+    try:
+        store.write_measured(folder, measured, series)
+    except OSError as error:
+        raise disk_error(error, folder) from error
     return measured
 
 

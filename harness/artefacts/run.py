@@ -13,7 +13,7 @@ import polars as pl
 from harness.artefacts.window import Window
 from harness.model import Flow
 from harness.outcome import Run, Transfer
-from harness.traces import capture, counters, cpu, events, growth, key_log, lab, qlog, tcp
+from harness.traces import capture, counters, cpu, events, growth, key_log, lab, qlog, tcp, waits
 from harness.traces.files import find
 
 T = TypeVar("T")
@@ -87,6 +87,11 @@ class Artefacts:
     def cpu(self) -> pl.DataFrame | None:
         """CPU time of the containers (see `traces.cpu`)."""
         return self._read("cpu.csv", cpu.read_cpu)
+
+    @cached_property
+    def waits(self) -> pl.DataFrame | None:
+        """Who waited for a processor (see `traces.waits`); None in virtual time, and of runs before it was recorded."""
+        return self._read("waits.csv", waits.read_waits) if find(self.folder / "waits.csv") is not None else None
 
     @cached_property
     def windows(self) -> tuple[Window, ...]:

@@ -123,7 +123,7 @@ class RealTime(Session):
 
     def _overhead(self) -> None:
         """Wall time of a cell minus its transfer, and where it goes."""
-        engine, store = ComposeEngine(self.app.places.cache), Store(self.folder / "store")
+        engine, store = ComposeEngine(self.app.cache), Store(self.folder / "store")
         provenance = Provenance(daemon())
         cell = self.cell(scenario("overhead", "50 Mbit/s", "10 Mbit/s", size="2 MB"))
         overheads: list[float] = []
@@ -150,7 +150,7 @@ class RealTime(Session):
 
     def _large(self) -> None:
         """The 250/3 Mbit/s case to its end, its link proof, and the time its analysis takes."""
-        engine, store = ComposeEngine(self.app.places.cache), Store(self.folder / "store")
+        engine, store = ComposeEngine(self.app.cache), Store(self.folder / "store")
         provenance = Provenance(daemon())
         large = self.app.catalogue.find_scenarios(["satellite/large"])[0]
         cell = self.cell(large)

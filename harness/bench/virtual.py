@@ -62,12 +62,14 @@ class VirtualTime(Session):
         """Delays, rates and drops of the emulated link against queueing theory and the queues' algorithms."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.app.images.make(self.app.images.sim_build("lab"), self.announce)
-        sim = self.app.exported.of(self.app.images.sim_build("lab").reference)
+        reference = self.app.images.sim_build("lab").reference
         chosen = {**experiments(), **theory_experiments()}
-        for rows in link_fidelity(Path(sim.rootfs), self.folder, chosen, seed=1, core=self._cores[0]).values():
-            for row in rows:
-                aim = f"{row.expected:.6g} ± {row.tolerance:.3g}"
-                self.say(line(row.name, [row.measured], row.unit, aim if row.holds else f"{aim}: MISSED"))
+        with self.app.exported.use([reference]) as exported:
+            sim = Path(exported.roots[reference].rootfs)
+            for rows in link_fidelity(sim, self.folder, chosen, seed=1, core=self._cores[0]).values():
+                for row in rows:
+                    aim = f"{row.expected:.6g} ± {row.tolerance:.3g}"
+                    self.say(line(row.name, [row.measured], row.unit, aim if row.holds else f"{aim}: MISSED"))
 
     def _reno(self) -> None:
         """TCP Reno where only random loss limits it, against the formulas."""
@@ -84,7 +86,7 @@ class VirtualTime(Session):
             self.say(line(f"Reno at {loss:.1%} loss, of {who}", [100 * rate * 1e6 / expected], "%", "100 ± 15"))
 
     def _engine(self, jobs: int = 1) -> VirtualEngine:
-        return VirtualEngine(self.app.places.cache, self._cores[:jobs])
+        return VirtualEngine(self.app.cache, self._cores[:jobs])
 
     def _measured(self, cell: Cell, engine: VirtualEngine, repetition: int = 0) -> tuple[Run, MeasuredRun | None]:
         return run_once(PlannedRun(cell, repetition), engine, self._store, Provenance(), lambda phase: None)

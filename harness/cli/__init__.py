@@ -1,8 +1,9 @@
 """The command line: arguments and exit codes; nothing else.
 
 A file a command, each thin: it reads its words, calls what does the work, and prints. What commands share is in
-`options` (their declarations), `words` (what they say), `environment` (variables and places), `consoles` (where text
-goes) and `exits`. What a command needs is imported when it runs, so that `harness --help` waits for nothing.
+`options` and `asking` (their declarations), `words` (what they say), `stored` (what they name of a store), `completion`
+(what a shell proposes), `environment` (variables and places), `consoles` (where text goes), `interrupts` and `exits`.
+What a command needs is imported when it runs, so that `harness --help` waits for nothing.
 """
 
 from typing import TYPE_CHECKING, Any

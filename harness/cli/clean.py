@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from harness.cli.consoles import console
+from harness.cli.environment import open_app
 
 
 def clean() -> None:
-    """Remove what the harness left or made in Docker: containers, networks, images. Results stay."""
+    """Remove what the harness left or made in Docker: containers, networks, images and their exports. Results stay."""
+    from harness.engines.docker import image_ids
     from harness.engines.images import remove_everything
 
-    for name in remove_everything():
-        console().print(f"removed {name}")
+    app = open_app()
+    for name in [*remove_everything(), *app.cache.tidy(image_ids())]:
+        console().print(f"removed {name}", markup=False)

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.consoles import paper, print_json, print_text
+from harness.cli.consoles import json_all_the_same, paper, print_json, print_text
 from harness.cli.environment import open_app
-from harness.cli.exits import FAILED
+from harness.cli.exits import FAILED, NOTHING
 from harness.cli.options import AsJson, AsMarkdown, Clients, Servers, StoredScenarios, StoreFolder
-from harness.cli.words import stored_cells
+from harness.cli.stored import stored_cells
 from harness.errors import InputError
 
 
@@ -25,7 +25,7 @@ def compare(
 ) -> None:
     """Compare the two engines over stored runs of the same cells: medians, differences, and what explains them.
 
-    The exit code is 1 when engines disagree and nothing measured explains it.
+    The exit code is 1 when engines disagree and nothing measured explains it, 5 when there is nothing to compare.
     """
     from harness.reports import compare_views
     from harness.reports.compare import comparisons
@@ -35,12 +35,15 @@ def compare(
         tolerance = Percentage.parse(within).fraction
     except ValueError as error:
         raise InputError(f"--within {within}: {error}", "for example 3%") from error
-    compared = comparisons(stored_cells(open_app(store), scenarios, clients, servers), within=tolerance)
+    with json_all_the_same(as_json, lambda: compare_views.report([])):
+        compared = comparisons(stored_cells(open_app(store), scenarios, clients, servers), within=tolerance)
     if as_json:
         print_json(compare_views.report(compared))
     elif markdown:
         print_text(compare_views.markdown(compared))
     else:
         compare_views.show(compared, paper())
+    if all(item.within is None for item in compared):
+        raise typer.Exit(NOTHING)
     if any(item.within is False and item.reason == "not_explained" for item in compared):
         raise typer.Exit(FAILED)

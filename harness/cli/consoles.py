@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
 
-from harness.errors import HarnessError
+from harness.errors import AbsentError, HarnessError
+
+#: Columns that a pipe is taken to have.
+_WIDE = 180
 
 
 def console() -> Console:
@@ -17,9 +23,10 @@ def console() -> Console:
 
 
 def paper() -> Console:
-    """Where tables go; wide enough for them where there is no terminal that says otherwise."""
+    """Where tables go: as wide as the terminal or COLUMNS says, and with neither as wide as most tables are."""
     made = Console(highlight=False)
-    return made if made.is_terminal else Console(highlight=False, width=max(made.width, 180))
+    told = os.environ.get("COLUMNS", "").isdecimal()
+    return made if made.is_terminal or told else Console(highlight=False, width=_WIDE)
 
 
 def print_json(content: dict[str, Any]) -> None:
@@ -27,9 +34,25 @@ def print_json(content: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
+@contextmanager
+def json_all_the_same(asked: bool, nothing: Callable[[], dict[str, Any]]) -> Iterator[None]:
+    """Where there is nothing to answer from, who asked for JSON gets it, with nothing in it, beside the exit code."""
+    try:
+        yield
+    except AbsentError:
+        if asked:
+            print_json(nothing())
+        raise
+
+
 def print_text(text: str) -> None:
     """Print text on stdout as it is, and end its last line."""
     sys.stdout.write(text if text.endswith("\n") else text + "\n")
+
+
+def caution(text: str) -> None:
+    """Say what to check before trusting what is printed."""
+    console().print(f"warning: {text}", style="yellow", soft_wrap=True, markup=False)
 
 
 def complain(error: HarnessError) -> None:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from harness.cli.bench import bench
+from harness.cli.cache import cache
 from harness.cli.check import check
 from harness.cli.clean import clean
 from harness.cli.compare import compare
-from harness.cli.consoles import complain
+from harness.cli.completion import whole_words
+from harness.cli.consoles import complain, print_text
 from harness.cli.divergence import divergence
-from harness.cli.exits import FAULT, INTERRUPTED
+from harness.cli.environment import version
+from harness.cli.exits import FAULT, INTERRUPTED, MET
 from harness.cli.explain import explain
 from harness.cli.faults import fault
 from harness.cli.figures import figures
@@ -42,7 +45,7 @@ from harness.errors import HarnessError
 COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {
     "list": list_, "images": images, "validate": validate, "explain": explain, "schema": schema, "plan": plan,
     "run": run, "report": reports, "compare": compare, "plot": plot, "measure": measure, "judge": judge, "lab": lab,
-    "clean": clean, "check": check, "divergence": divergence, "verify": verify, "bench": bench,
+    "cache": cache, "clean": clean, "check": check, "divergence": divergence, "verify": verify, "bench": bench,
 }  # fmt: skip
 #: For whoever works on the repository; the help does not show them.
 HIDDEN: dict[str, Callable[..., None]] = {
@@ -60,11 +63,30 @@ class _InOrder(TyperGroup):
 cli = typer.Typer(
     name="harness",
     cls=_InOrder,
-    help="QUIC over long, lossy and shared paths: real implementations, real queues, verdicts.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=True,
+    # Commands take it from here.
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print_text(version())
+        raise typer.Exit(MET)
+
+
+@cli.callback()
+def harness(
+    shown: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version and end.", callback=_print_version, is_eager=True),
+    ] = False,
+) -> None:
+    """QUIC over long, lossy and shared paths: real implementations, real queues, verdicts."""
+
+
 for _name, _command in COMMANDS.items():
     if isinstance(_command, typer.Typer):
         cli.add_typer(_command, name=_name)
@@ -77,7 +99,7 @@ for _name, _command in HIDDEN.items():
 def main() -> None:
     """Entry point: errors become one message, a hint and an exit code."""
     try:
-        with ends_in_order():
+        with ends_in_order(), whole_words():
             cli(prog_name="harness")
     except HarnessError as error:
         if os.environ.get("HARNESS_DEBUG"):

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.cli.consoles import caution
 from harness.errors import InputError
 
 if TYPE_CHECKING:
@@ -16,13 +17,31 @@ ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "results" / "reference"
 
 
+def version() -> str:
+    """The harness, its commit where it is one's checkout, and the Python under it."""
+    import platform
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as version_of
+
+    from harness.provenance import commit_of
+
+    try:
+        number = version_of("quic-lab")
+    except PackageNotFoundError:
+        number = "not installed"
+    commit = commit_of(ROOT)
+    return f"harness {number}{f' ({commit})' if commit else ''}, Python {platform.python_version()}"
+
+
 def open_app(store: Path | None = None, manifests: list[Path] | None = None) -> App:
     """The checkout, with a store (results/ without) and further implementations."""
     from harness.app import App, Places
 
     state = Path(os.environ.get("HARNESS_STATE") or ROOT / ".state")
     cache = Path(os.environ.get("HARNESS_CACHE") or ROOT / ".cache")
-    return App(Places(ROOT, store or ROOT / "results", state, cache, host_cpu()), manifests or [])
+    return App(
+        Places(ROOT, store or ROOT / "results", state, cache, host_cpu(), cache_limit()), manifests or [], caution
+    )
 
 
 def cores() -> int:
@@ -59,6 +78,18 @@ def patience() -> float:
         return Duration.parse(text).seconds
     except ValueError as error:
         raise InputError(f"HARNESS_PATIENCE: {error}", "for example '5 min', or '0 s'") from error
+
+
+def cache_limit() -> int:
+    """HARNESS_CACHE_LIMIT, a size: what the cache may grow to before what was used least recently goes."""
+    from harness.engines.cache import LIMIT
+    from harness.units import Size
+
+    text = os.environ.get("HARNESS_CACHE_LIMIT") or f"{LIMIT} B"
+    try:
+        return Size.parse(text).bytes
+    except ValueError as error:
+        raise InputError(f"HARNESS_CACHE_LIMIT: {error}", "for example '10 GB'") from error
 
 
 def log_limit() -> int:

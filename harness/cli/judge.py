@@ -8,7 +8,7 @@ from harness.cli.consoles import print_text
 from harness.cli.environment import open_app
 from harness.cli.exits import exit_code
 from harness.cli.options import Clients, Servers, StoredScenarios, StoreFolder, Strict
-from harness.cli.words import stored_cells
+from harness.cli.stored import stored_cells
 
 
 def judge(

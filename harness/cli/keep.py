@@ -11,7 +11,7 @@ import typer
 from harness.cli.consoles import console
 from harness.cli.environment import REFERENCE, open_app
 from harness.cli.options import Clients, Scenarios, Servers, StoreFolder
-from harness.cli.words import stored_cells
+from harness.cli.stored import stored_cells
 
 if TYPE_CHECKING:
     from harness.outcome import Run

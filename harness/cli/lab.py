@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from harness.cli.completion import scenarios
 from harness.cli.consoles import console
 from harness.cli.environment import open_app
 from harness.cli.options import EngineChoice, Kernel, KernelChoice, Manifests, OneClient, OneServer, Settings
@@ -14,7 +15,7 @@ from harness.cli.words import request_of
 
 
 def lab(
-    scenario: Annotated[str, typer.Argument(help="One scenario.")],
+    scenario: Annotated[str, typer.Argument(help="One scenario.", autocompletion=scenarios)],
     folder: Annotated[Path, typer.Argument(help="Folder to write; made if needed.")],
     client: OneClient = "ngtcp2",
     server: OneServer = "ngtcp2",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from harness.cli.consoles import console
 from harness.cli.environment import open_app
 from harness.cli.options import Clients, Servers, StoredScenarios, StoreFolder
-from harness.cli.words import stored_cells
+from harness.cli.stored import stored_cells
+from harness.errors import AbsentError
 
 
 def measure(
@@ -23,4 +24,6 @@ def measure(
                 require_captures(app.store.folder(run.cell.key, run.repetition), run)
                 measure_again(app.store, run)
                 count += 1
+    if not count:
+        raise AbsentError("no stored run has artefacts to measure", "what is kept in columns has figures only")
     console().print(f"{count} runs measured")

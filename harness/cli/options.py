@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from harness.cli import completion
+
 
 class KernelChoice(StrEnum):
     """Whose queues a simulator uses."""
@@ -24,12 +26,33 @@ class EngineChoice(StrEnum):
     VIRTUAL = "virtual"
 
 
-Scenarios = Annotated[list[str], typer.Argument(help="Scenario files, folders or names (satellite/medium, satellite).")]
-StoredScenarios = Annotated[list[str] | None, typer.Argument(help="Scenarios; all stored ones without.")]
-Clients = Annotated[str, typer.Option(help="Client implementations, separated by commas, or 'all'.")]
-Servers = Annotated[str, typer.Option(help="Server implementations, separated by commas, or 'all'.")]
-OneClient = Annotated[str, typer.Option(help="Client implementation.")]
-OneServer = Annotated[str, typer.Option(help="Server implementation.")]
+Scenarios = Annotated[
+    list[str],
+    typer.Argument(
+        help="Scenario files, folders or names (satellite/medium, satellite).", autocompletion=completion.scenarios
+    ),
+]
+StoredScenarios = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="Scenarios, or cells and runs by the names that tables print; all stored ones without.",
+        autocompletion=completion.scenarios,
+    ),
+]
+Clients = Annotated[
+    str,
+    typer.Option(
+        help="Client implementations, separated by commas, or 'all'.", autocompletion=completion.implementations
+    ),
+]
+Servers = Annotated[
+    str,
+    typer.Option(
+        help="Server implementations, separated by commas, or 'all'.", autocompletion=completion.implementations
+    ),
+]
+OneClient = Annotated[str, typer.Option(help="Client implementation.", autocompletion=completion.one_implementation)]
+OneServer = Annotated[str, typer.Option(help="Server implementation.", autocompletion=completion.one_implementation)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 AsMarkdown = Annotated[bool, typer.Option("--markdown", help="Print Markdown on stdout.")]
 StoreFolder = Annotated[Path | None, typer.Option("--store", help="Folder of the results.")]
@@ -52,10 +75,17 @@ Every = Annotated[bool, typer.Option("--every", help="Also cells that newer ones
 Settings = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", help="What holds in every cell: NAME=VALUE (client.X, server.X, X for both, path.forward.X)."
+        "--set",
+        help="What holds in every cell: NAME=VALUE (client.X, server.X, X for both, path.forward.X).",
+        autocompletion=completion.settings,
     ),
 ]
 Vary = Annotated[
-    list[str] | None, typer.Option("--vary", help="A cell for each value: NAME=VALUE,VALUE… (names as for --set).")
+    list[str] | None,
+    typer.Option(
+        "--vary",
+        help="A cell for each value: NAME=VALUE,VALUE… (names as for --set).",
+        autocompletion=completion.sweeps,
+    ),
 ]
 Zip = Annotated[bool, typer.Option("--zip", help="Pair the values of several --vary instead of all with all.")]

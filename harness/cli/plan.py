@@ -2,61 +2,35 @@
 
 from __future__ import annotations
 
+from harness.cli.asking import Asking, taking
 from harness.cli.consoles import console, print_json, print_text
 from harness.cli.environment import open_app
-from harness.cli.options import (
-    AsJson,
-    Clients,
-    EngineChoice,
-    Kernel,
-    KernelChoice,
-    Manifests,
-    OnEngine,
-    Repeat,
-    Scenarios,
-    Seed,
-    Servers,
-    Settings,
-    StoreFolder,
-    Vary,
-    Zip,
-)
-from harness.cli.words import jobs_of, repetitions_of, request_of
 
 
-def plan(
-    scenarios: Scenarios,
-    clients: Clients = "all",
-    servers: Servers = "all",
-    repeat: Repeat = None,
-    seed: Seed = 1,
-    engine: OnEngine = EngineChoice.COMPOSE,
-    sim_kernel: Kernel = KernelChoice.AUTO,
-    settings: Settings = None,
-    vary: Vary = None,
-    zipped: Zip = False,
-    store: StoreFolder = None,
-    manifest: Manifests = None,
-    as_json: AsJson = False,
-) -> None:
-    """Print the runs a request amounts to, which of them are stored, and how long the rest takes."""
-    from harness.estimate import expected_seconds
+@taking
+def plan(asking: Asking) -> None:
+    """Print the runs a request amounts to, which of them are stored, and how long the rest takes.
+
+    Takes the words of `run`; those that say what becomes of results change nothing here.
+    """
     from harness.plan import UntilDecided
+    from harness.progress import span
     from harness.repetitions import Repetitions
     from harness.reports import json_report
 
-    app = open_app(store, manifest)
-    times = repetitions_of(repeat)
-    request = request_of(app, scenarios, clients, servers, times, seed, engine, sim_kernel, settings, vary, zipped)
+    app = open_app(asking.store, asking.manifest)
+    request = asking.request(app)
     matrix = app.matrix(request, lambda event: None, pull=False)
     series = Repetitions(matrix, request.repetitions, app.results.of)
-    done = app.results.done(series.possible(), frozenset({"infrastructure"}))
+    done = set() if asking.fresh else app.results.done(series.possible(), asking.again)
     # Of cells that go on until they are decided, what is asked for as things are.
     series.first(done)
     planned = [item for item in series.possible() if item.repetition < series.reached(item.cell)]
     done &= {(item.cell.key, item.repetition) for item in planned}
-    seconds = sum(expected_seconds(item.cell) for item in planned if (item.cell.key, item.repetition) not in done)
-    if as_json:
+    todo = [item for item in planned if (item.cell.key, item.repetition) not in done]
+    experience = app.experience(matrix)
+    seconds = sum(experience.expected(item.cell) for item in todo)
+    if asking.as_json:
         print_json(json_report.plan(planned, done, seconds))
         return
     for item in planned:
@@ -65,10 +39,12 @@ def plan(
         extra = " ".join(f"{name}={value}" for name, value in cell.parameters.items())
         pair = f"{cell.client.name}→{cell.server.name}"
         print_text(f"{cell.key} {item.repetition:3} {state:7} {cell.scenario.name} {pair} {extra}".rstrip())
-    beside = jobs_of(None, engine)
+    beside = asking.beside
     undecided = isinstance(request.repetitions, UntilDecided) and len(done) < len(planned)
     more = ", then more until the objectives are decided" if undecided else ""
-    minutes = f"about {seconds / beside / 60:.0f} min to run" + (f", {beside} at a time" if beside > 1 else "")
+    minutes = f"about {span(seconds / max(1, min(beside, len(todo))))} to run" + (
+        f", {beside} at a time" if beside > 1 else ""
+    )
     console().print(
         f"{len(matrix)} cells, {len(planned)} runs, {len(done)} stored, {minutes} (builds not counted){more}",
         soft_wrap=True,

@@ -9,6 +9,7 @@ import typer
 
 from harness.cli.consoles import console, print_text
 from harness.cli.environment import REFERENCE, log_limit, open_app, patience, stall
+from harness.cli.interrupts import heard
 from harness.cli.options import EngineChoice, Jobs
 from harness.cli.words import jobs_of
 
@@ -44,7 +45,7 @@ def reference(
     options = Options(
         patience=patience(), log_limit=log_limit(), jobs=jobs_of(jobs, EngineChoice(engine.value)), stall=stall()
     )
-    with Talk(console()) as talk:
+    with Talk(console()) as talk, heard(talk.interrupted, app.end_hard):
         chosen = list(campaign.shares(engine.value, only or [], talk))
         for share in chosen:
             print_text(_line(share, options.jobs))

@@ -6,24 +6,34 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.consoles import paper, print_json, print_text
+from harness.cli import completion
+from harness.cli.consoles import json_all_the_same, paper, print_json, print_text
 from harness.cli.environment import ROOT, open_app
 from harness.cli.options import AsJson, AsMarkdown, Clients, Every, Servers, StoredScenarios, StoreFolder
+from harness.cli.stored import stored_cells
 from harness.cli.subcommands import WithSubcommands
-from harness.cli.words import stored_cells
 
 reports = typer.Typer(cls=WithSubcommands, invoke_without_command=True)
 
 
 def _tables(incomplete: str = "") -> list[str]:
-    """The commands below that begin so; for a shell, too, which completes the first word."""
+    """The commands below that begin so."""
     return [name for command in reports.registered_commands if (name := command.name or "").startswith(incomplete)]
+
+
+def _words(incomplete: str) -> list[str]:
+    """What may stand first: a table, or a scenario."""
+    return [*_tables(incomplete), *completion.scenarios(incomplete)]
 
 
 @reports.callback()
 def report(
     scenarios: Annotated[
-        list[str] | None, typer.Argument(help="Scenarios; all stored ones without.", autocompletion=_tables)
+        list[str] | None,
+        typer.Argument(
+            help="Scenarios, or cells and runs by the names that tables print; all stored ones without.",
+            autocompletion=_words,
+        ),
     ] = None,
     clients: Clients = "all",
     servers: Servers = "all",
@@ -33,25 +43,36 @@ def report(
     grid: Annotated[
         bool, typer.Option("--grid", help="Clients down, servers across: a figure or a reason a pair.")
     ] = False,
+    metrics_asked: Annotated[
+        str,
+        typer.Option(
+            "--metrics",
+            help="Metrics to show and to rank cells by, separated by commas: mean_srtt, flow1_goodput, "
+            "repeat_completion (docs/metrics.md has them).",
+        ),
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Print the verdicts of stored runs; needs no Docker.
+    """Print the verdicts of stored runs, and how their cells compare; needs no Docker.
 
     The commands below print other tables.
     """
     from harness.reports import grid as grid_report
     from harness.reports import json_report, table
     from harness.reports import markdown as markdown_report
+    from harness.reports.chosen import named
 
-    results = stored_cells(open_app(store), scenarios, clients, servers, every=every, instead=_tables())
+    with json_all_the_same(as_json, lambda: json_report.report([])):
+        results = stored_cells(open_app(store), scenarios, clients, servers, every=every, instead=_tables())
+    asked_for = named(metrics_asked, results)
     if as_json:
-        print_json(json_report.report(results))
+        print_json(json_report.report(results, asked_for))
     elif markdown:
-        print_text(grid_report.markdown(results) if grid else markdown_report.report(results))
+        print_text(grid_report.markdown(results) if grid else markdown_report.report(results, asked_for))
     elif grid:
         grid_report.show(results, paper())
     else:
-        table.show(results, paper())
+        table.show(results, paper(), asked_for)
 
 
 @reports.command("metrics")
@@ -67,7 +88,8 @@ def metrics(
     """Print the metrics of flows, bottleneck and network of stored runs with several flows."""
     from harness.reports import flow_metrics
 
-    results = stored_cells(open_app(store), scenarios, clients, servers, every=every)
+    with json_all_the_same(as_json, lambda: flow_metrics.report([])):
+        results = stored_cells(open_app(store), scenarios, clients, servers, every=every)
     if as_json:
         print_json(flow_metrics.report(results))
     elif markdown:

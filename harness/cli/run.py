@@ -4,35 +4,18 @@ from __future__ import annotations
 
 import shlex
 import sys
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 from rich.markup import escape
 
+from harness.cli.asking import Asking, taking
+from harness.cli.comparisons import draw_comparisons
 from harness.cli.consoles import console, paper, print_json
 from harness.cli.environment import cores, log_limit, open_app, patience, stall
 from harness.cli.exits import INTERRUPTED, exit_code
-from harness.cli.options import (
-    AsJson,
-    Clients,
-    EngineChoice,
-    Fresh,
-    Jobs,
-    Kernel,
-    KernelChoice,
-    Manifests,
-    OnEngine,
-    Repeat,
-    Scenarios,
-    Seed,
-    Servers,
-    Settings,
-    StoreFolder,
-    Strict,
-    Vary,
-    Zip,
-)
-from harness.cli.words import jobs_of, repetitions_of, request_of
+from harness.cli.interrupts import heard
 from harness.errors import reason
 
 if TYPE_CHECKING:
@@ -41,49 +24,30 @@ if TYPE_CHECKING:
     from harness.results import CellResult
 
 
-def run(
-    scenarios: Scenarios,
-    clients: Clients = "all",
-    servers: Servers = "all",
-    repeat: Repeat = None,
-    seed: Seed = 1,
-    engine: OnEngine = EngineChoice.COMPOSE,
-    jobs: Jobs = None,
-    sim_kernel: Kernel = KernelChoice.AUTO,
-    settings: Settings = None,
-    vary: Vary = None,
-    zipped: Zip = False,
-    store: StoreFolder = None,
-    manifest: Manifests = None,
-    fresh: Fresh = False,
-    retry: Annotated[str, typer.Option(help="Outcomes to run again, such as crashed,timed_out.")] = "",
-    strict: Strict = False,
-    draw: Annotated[
-        bool,
-        typer.Option(
-            "--figures/--no-figures", help="End with the figures of cells whose flows share or stop: SVG, HTML."
-        ),
-    ] = True,
-    as_json: AsJson = False,
-) -> None:
-    """Run what is not stored yet, print the verdicts, and draw the figures of flows that share a path."""
+#: Runs that are looked at for one that can be drawn: of some that broke early there is nothing to see.
+_TRIES = 5
+
+
+@taking
+def run(asking: Asking) -> None:
+    """Run what is not stored yet, print the verdicts, and draw figures: of flows that share a path, or of the worst
+    download.
+    """
     from harness.app import Options
     from harness.campaign import UnbuiltError
     from harness.progress import Talk
     from harness.reports import json_report, table
 
-    app = open_app(store, manifest)
-    times = repetitions_of(repeat)
-    request = request_of(app, scenarios, clients, servers, times, seed, engine, sim_kernel, settings, vary, zipped)
-    outcomes = frozenset(word for word in retry.split(",") if word) | {"infrastructure"}
+    app = open_app(asking.store, asking.manifest)
+    request = asking.request(app)
     options = Options(
-        fresh=fresh, retry=outcomes, patience=patience(), log_limit=log_limit(), jobs=jobs_of(jobs, engine),
+        fresh=asking.fresh, retry=asking.again, patience=patience(), log_limit=log_limit(), jobs=asking.beside,
         stall=stall(),
     )  # fmt: skip
     talk = Talk(console())
     unbuilt: UnbuiltError | None = None
     try:
-        with talk:
+        with talk, heard(talk.interrupted, app.end_hard):
             results = app.run(request, options, talk)
     except UnbuiltError as error:
         unbuilt, results = error, error.results
@@ -92,41 +56,55 @@ def run(
         # Never folded: the line is there to be copied.
         console().print(f"interrupted; what finished is kept. Go on with:\n  {words}", soft_wrap=True, markup=False)
         raise typer.Exit(INTERRUPTED) from None
-    if as_json:
+    if asking.as_json:
         print_json(json_report.report(results))
     else:
         table.show(results, paper())
-    if draw:
-        _draw_figures(app, results, jobs or cores(), talk)
+    if asking.draw:
+        draw_comparisons(results, app.places.store / "figures")
+        _draw_figures(app, results, asking.jobs or cores(), talk)
     if unbuilt is not None:
         raise unbuilt
-    raise typer.Exit(exit_code(results, strict=strict))
+    raise typer.Exit(exit_code(results, strict=asking.strict))
 
 
 def _draw_figures(app: App, results: list[CellResult], processes: int, listen: Listener) -> None:
     """Draw what is not drawn yet of a finished `run`. Nothing that goes wrong here costs its runs and verdicts."""
     from harness.events import Warned
-    from harness.plots.shared import with_figures
+    from harness.plots.shared import telling_runs, with_figures
 
-    chosen, target, talk = with_figures(results), app.places.store / "figures", console()
-    if not chosen:
+    chosen, telling = with_figures(results), telling_runs(results)
+    target, talk = app.places.store / "figures", console()
+    if not chosen and not telling:
         return
     sys.stdout.flush()
     try:
-        from harness.plots.missing import draw_missing
+        from harness.plots.missing import draw_missing, draw_transfer
 
-        made = draw_missing(
-            app.store, chosen, app.results.find, target, app.places.cache, processes,
-            lambda text: talk.print(text, soft_wrap=True),
-        )  # fmt: skip
+        # One of many: to look at them all there is `harness plot`.
+        for result, one, measured in telling[:_TRIES]:
+            file = draw_transfer(app.store, one, measured, target, app.places.cache)
+            if file is not None:
+                name = escape(f"{result.cell.scenario.name} {result.name} #{one.repetition}")
+                talk.print(f"{name} over time: {_linked(file)}", soft_wrap=True)
+                talk.print(f"  harness plot {one.name} draws it as a page and as PNG, too", soft_wrap=True)
+                break
+        if chosen:
+            made = draw_missing(
+                app.store, chosen, app.results.find, target, app.places.cache, processes,
+                lambda text: talk.print(text, soft_wrap=True),
+            )  # fmt: skip
+            for problem in made.problems():
+                listen(Warned(problem))
+            talk.print(made.sentence(_linked(target)), soft_wrap=True)
     except KeyboardInterrupt:
         said = "interrupted while drawing; all runs are stored, and the same command draws the rest"
         talk.print(said, soft_wrap=True)
         raise typer.Exit(INTERRUPTED) from None
     except Exception as error:  # whatever it is, the verdicts stand
         listen(Warned(f"no figures: {reason(error)}"))
-        return
-    for problem in made.problems():
-        listen(Warned(problem))
-    place = f"[link={target.resolve().as_uri()}]{escape(str(target))}[/link]"
-    talk.print(made.sentence(place), soft_wrap=True)
+
+
+def _linked(place: Path) -> str:
+    """A path for a console, which opens it on a click where it can."""
+    return f"[link={place.resolve().as_uri()}]{escape(str(place))}[/link]"

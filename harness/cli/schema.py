@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
+from harness.cli.completion import kinds
 from harness.cli.consoles import print_text
 from harness.errors import InputError, did_you_mean
 
 
-def schema(kind: Annotated[str, typer.Argument(help="scenario or image.")] = "scenario") -> None:
+def schema(kind: Annotated[str, typer.Argument(help="scenario or image.", autocompletion=kinds)] = "scenario") -> None:
     """Print the JSON Schema that editors use."""
     from harness.catalogue import json_schema
     from harness.model import Implementation, Part, Scenario

@@ -10,6 +10,7 @@ import typer
 from harness.cli.consoles import console, paper, print_json
 from harness.cli.environment import REFERENCE, log_limit, open_app, stall
 from harness.cli.exits import FAILED, INFRASTRUCTURE
+from harness.cli.interrupts import heard
 from harness.cli.options import AsJson, EngineChoice
 from harness.cli.words import jobs_of
 from harness.errors import InputError
@@ -44,7 +45,7 @@ def verify(
         )
     runs = chosen(known, cells or [], sample, draw)
     options = Options(log_limit=log_limit(), jobs=jobs_of(1, EngineChoice.VIRTUAL), stall=stall())
-    with Talk(console()) as talk:
+    with Talk(console()) as talk, heard(talk.interrupted, app.end_hard):
         found = []
         for one in verified(app, kept.stored, runs, options, talk):
             found.append(one)

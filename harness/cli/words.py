@@ -1,4 +1,4 @@
-"""What the words of a command mean: a request, stored cells, implementations. InputError for what they cannot mean."""
+"""What the words of a command mean: a request, implementations. InputError for what they cannot mean."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from harness.errors import InputError, did_you_mean
 if TYPE_CHECKING:
     from harness.app import App
     from harness.model import Implementation
-    from harness.outcome import Cell
     from harness.plan import Request, UntilDecided
-    from harness.results import CellResult
 
 
 def request_of(
@@ -102,31 +100,6 @@ def _assignment(option: str, word: str) -> tuple[str, str]:
     if not is_name(name):
         raise InputError(f"{option} {word}: nothing is called '{name}'", did_you_mean(name, dimensions()))
     return name, value
-
-
-def stored_cells(
-    app: App,
-    scenarios: list[str] | None,
-    clients: str,
-    servers: str,
-    *,
-    every: bool = False,
-    instead: Iterable[str] = (),
-) -> list[CellResult]:
-    """The stored cells of these scenarios and implementations.
-
-    `every`: also those that newer ones replace. `instead`: words that may stand where a scenario does, for the hint.
-    """
-    names = {scenario.name for scenario in app.catalogue.find_scenarios(scenarios, instead)} if scenarios else None
-
-    def wanted(cell: Cell) -> bool:
-        return (
-            (names is None or cell.scenario.name in names)
-            and (clients == "all" or cell.client.name in clients.split(","))
-            and (servers == "all" or cell.server.name in servers.split(","))
-        )
-
-    return app.results.find(wanted, every=every)
 
 
 def contestants(app: App, words: str, *, generators: bool = False) -> tuple[dict[str, Implementation], dict[str, str]]:

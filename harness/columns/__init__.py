@@ -5,8 +5,9 @@ It holds what a folder of runs does but for their artefacts, is read like one, a
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from pydantic import BaseModel
 from harness.columns.tables import TABLES, Entry, Row, Rows, images_frame, read_cell, read_measured, read_run
 from harness.engines.contents import Contents
 from harness.errors import ResultError
+from harness.estimate import ENDED, Took
 from harness.model import Implementation, Scenario
 from harness.outcome import Cell, MeasuredRun, Run
 
@@ -34,8 +36,11 @@ class Columns:
     What cannot be read is a ResultError. A run's folder is a name only: there are no artefacts.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, warn: Callable[[str], object] = lambda text: None) -> None:
+        """`warn` is told of every run that cannot be read and is left out, once."""
         self.root = root
+        self._warn = warn
+        self._told: set[Path] = set()
 
     def folder(self, key: str, repetition: int) -> Path:
         """What a run is called by: where it was, in a folder of runs."""
@@ -56,8 +61,23 @@ class Columns:
             raise self._unreadable(key, repetition, error) from error
 
     def runs(self, key: str) -> list[Run]:
-        """All finished runs of a cell, by repetition."""
-        return [run for number in sorted(self._runs.get(key, {})) if (run := self.run(key, number)) is not None]
+        """All finished runs of a cell that can be read, by repetition."""
+        found = []
+        for number in sorted(self._runs.get(key, {})):
+            try:
+                run = self.run(key, number)
+            except ResultError as error:
+                self.leave_out(self.folder(key, number), error.message)
+                continue
+            if run is not None:
+                found.append(run)
+        return found
+
+    def leave_out(self, place: Path, why: str) -> None:
+        """Tell, once, that what is kept of a run does not count, and why."""
+        if place not in self._told:
+            self._told.add(place)
+            self._warn(f"the run {place.parent.name}/{place.name} is left out: {why}")
 
     def measured(self, key: str, repetition: int) -> MeasuredRun | None:
         """What was measured of a run, or None."""
@@ -68,8 +88,18 @@ class Columns:
             return read_measured(
                 row, *(self._of(table, key, repetition) for table in ("measurements", "observations", "links"))
             )
-        except (ValueError, KeyError) as error:
-            raise self._unreadable(key, repetition, error) from error
+        except (ValueError, KeyError):
+            # Who judges runs leaves out what was measured once and cannot be read.
+            return None
+
+    def took(self) -> list[Took]:
+        """How long the runs took that ended by themselves or by their time."""
+        return [
+            Took(self._cell(key), row["wall"], json.loads(row["host"] or "{}").get("cpu", ""))
+            for key, rows in self._runs.items()
+            for row in rows.values()
+            if row["outcome_status"] in ENDED and row["wall"]
+        ]
 
     def series(self, key: str, repetition: int) -> pl.DataFrame | None:
         """The series of a run (see `harness.analysis.series`), or None."""

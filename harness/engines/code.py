@@ -21,13 +21,13 @@ _FOLDER = Path(__file__).parent
 #: Modules of this package on which it depends what happens in a run.
 _BOTH = ("certificates", "conclusion", "folder", "served")
 MODULES: dict[EngineName, tuple[str, ...]] = {
-    "compose": (*_BOTH, "compose", "compose_file", "conductor", "held", "project", "sampler"),
-    "virtual": (*_BOTH, "guest", "rootfs", "virtual"),
+    "compose": (*_BOTH, "compose", "compose_file", "conductor", "held", "outside", "project", "sampler", "waits"),
+    "virtual": (*_BOTH, "guest", "outside", "rootfs", "virtual", "world"),
 }
 #: Those on which it does not: what makes images, keeps company away, names what is there, cleans up.
 BESIDE = (
-    "__init__", "building", "code", "contents", "docker", "gauge", "images", "owner", "precedence", "quiet", "standing",
-    "upstream",
+    "__init__", "building", "cache", "code", "contents", "docker", "gauge", "images", "owner", "precedence", "quiet",
+    "sealed", "shared_files", "standing", "upstream",
 )  # fmt: skip
 
 

@@ -6,12 +6,13 @@ import time
 from pathlib import Path
 
 from harness.engines import EngineResult, Progress, conclusion
+from harness.engines.cache import Cache
 from harness.engines.conductor import Conductor
 from harness.engines.docker import remove_orphans, tail
 from harness.engines.folder import diary, kernel_of, prepare_folder
 from harness.engines.project import Project
 from harness.engines.sampler import Sampler
-from harness.engines.served import serve
+from harness.engines.served import serving
 from harness.lab import Lab
 from harness.outcome import EngineName, Outcome
 
@@ -24,7 +25,7 @@ class ComposeEngine:
 
     name: EngineName = "compose"
 
-    def __init__(self, cache: Path, log_limit: int = 2 << 30) -> None:
+    def __init__(self, cache: Cache, log_limit: int = 2 << 30) -> None:
         """`cache` holds served files and certificates; `log_limit` is in bytes per endpoint."""
         self._cache = cache
         self._log_limit = log_limit
@@ -38,8 +39,8 @@ class ComposeEngine:
 
     def run(self, lab: Lab, folder: Path, progress: Progress) -> EngineResult:
         """Run a lab; see `harness.engines.Engine.run`."""
-        serve(lab, self._cache)
-        return _Session(lab, folder.resolve(), self._cache.resolve(), self._log_limit, progress).run()
+        with serving(lab, self._cache):
+            return _Session(lab, folder.resolve(), self._cache.folder, self._log_limit, progress).run()
 
 
 class _Session:

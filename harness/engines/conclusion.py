@@ -8,10 +8,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
+from simulator.lifecycle import Stage
+
+from harness.engines.outside import Finding
 from harness.engines.served import same_content
 from harness.lab import Host, LabFlow
 from harness.outcome import Outcome, Transfer
+from harness.parameters import Role
 
 #: Exit code of the endpoint contract for "not supported".
 NOT_SUPPORTED = 127
@@ -36,10 +41,14 @@ def of_exit(host: Host, flow: LabFlow, exit_code: int) -> Outcome | None:
     return Outcome(status="crashed", role=host.role, exit_code=exit_code, reason=reason, detail=detail)
 
 
-def of_timeout(host: Host, seconds: float) -> Outcome:
-    """The time a transfer may take is over."""
-    detail = f"the transfer did not end within {seconds:g} s"
-    return Outcome(status="timed_out", role=host.role, reason="timed_out", detail=detail)
+def of_timeout(host: Host, seconds: float, stage: Stage) -> Outcome:
+    """The time a transfer may take is over. `stage`: how far it came."""
+    details = {
+        "silent": f"{host.name} sent nothing, and its time of {seconds:g} s is over",
+        "transferring": f"the transfer did not end within {seconds:g} s",
+        "leaving": f"the whole file was there within {seconds:g} s, but {host.name} did not end",
+    }
+    return Outcome(status="timed_out", role=host.role, reason="timed_out", detail=details[stage])
 
 
 def of_logs(host: Host) -> Outcome:
@@ -54,6 +63,11 @@ def of_simulator(reason: str, message: str, exit_code: int | None = None) -> Out
         return Outcome(status="crashed", role="server", reason="no_answer", detail=message)
     code = "infrastructure" if exit_code is None else f"exit_{exit_code}"
     return Outcome(status="infrastructure", role="sim", exit_code=exit_code, reason=code, detail=message)
+
+
+def of_outside(role: Role | Literal["sim"], found: Finding) -> Outcome:
+    """Something befell whoever plays a role, or the simulator, which is nobody's fault in the lab."""
+    return Outcome(status="infrastructure", role=role, reason=found.reason, detail=found.detail)
 
 
 @dataclass(frozen=True)
@@ -89,7 +103,8 @@ def received_file(folder: Path, flow: int, index: int) -> Path:
 def check(transfer: Transfer, flow: LabFlow, folder: Path, www: Path) -> Check:
     """Compare what a transfer left in the run's folder with the served file, and remove it.
 
-    Of one that was cut off with the beginning of it, which may be nothing.
+    Of one that was cut off with the beginning of it, which may be nothing. Of one whose time was over counts what it
+    had received by then: it went on until it was stopped.
     """
     if not flow.file:
         return Check(transfer.model_copy(update={"intact": True}), None)
@@ -99,7 +114,10 @@ def check(transfer: Transfer, flow: LabFlow, folder: Path, www: Path) -> Check:
     received = file.stat().st_size
     difference = same_content(file, www / flow.file, part=transfer.cut_off)
     file.unlink()
-    return Check(transfer.model_copy(update={"received": received, "intact": difference is None}), difference)
+    if transfer.exit_code is None and not transfer.cut_off:
+        received = min(received, transfer.received)
+    intact = difference is None and (transfer.cut_off or received >= transfer.size)
+    return Check(transfer.model_copy(update={"received": received, "intact": intact}), difference)
 
 
 def with_words(outcome: Outcome, words: tuple[str, ...]) -> Outcome:

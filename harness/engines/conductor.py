@@ -6,6 +6,7 @@ Its counterpart in virtual time is images/sim/simulator/conductor.py.
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,15 +15,17 @@ from typing import Protocol
 from simulator.lifecycle import Action, CutOff, Ended, Enter, Flow, Lifecycle, Start, TimedOut
 
 from harness.engines import conclusion
-from harness.engines.folder import CLIENT_START, diary
+from harness.engines.folder import diary
+from harness.engines.outside import Finding
 from harness.engines.project import Death
 from harness.engines.sampler import Sampler
-from harness.lab import SERVER_WAIT, Lab
+from harness.lab import CLIENT_END, SERVER_WAIT, Lab
 from harness.outcome import Outcome, Transfer
 
 #: Seconds after which the simulator should have said that the path is up, or why not.
 _READY_WAIT = 2 * SERVER_WAIT + 15
-#: Seconds between two looks at what nobody gives notice of: readiness, a shell that holds a client, the size of logs.
+#: Seconds between two looks at what nobody gives notice of: readiness and a client's first datagram; a shell that holds
+#: a client; the size of logs.
 _LOOK_READY, _LOOK_HELD, _LOOK = 0.05, 0.001, 0.25
 
 
@@ -45,6 +48,10 @@ class Containers(Protocol):
         """Tell containers to end, without waiting."""
         ...
 
+    def befell(self, service: str) -> Finding | None:
+        """What befell a container from outside; None where nothing did that is known of."""
+        ...
+
 
 class Clock(Protocol):
     """What tells the time: the module `time`."""
@@ -63,7 +70,7 @@ def flows(lab: Lab) -> list[Flow]:
     return [
         Flow(
             flow.client, flow.server, flow.start, flow.stop if flow.cut_off else None, flow.repeat_after,
-            CLIENT_START + lab.time_limit(flow),
+            lab.time_limit(flow), lab.patience(flow), CLIENT_END,
         )
         for flow in lab.flows
     ]  # fmt: skip
@@ -91,8 +98,15 @@ class Conductor:
         self._enter = enter
         self._clock = clock
         self._flows = {flow.client: flow for flow in lab.flows}
-        self._lifecycle = Lifecycle(flows(lab))
+        self._lifecycle = Lifecycle(flows(lab), self._is_whole)
+        self._clients = {
+            str(ipaddress.ip_address(address)): flow.client
+            for flow in lab.flows
+            for address in (lab.host(flow.client).ipv4, lab.host(flow.client).ipv6)
+        }
         self._ready = False
+        self._heard = 0
+        """Events of the simulator's that are known."""
         self._held: list[str] = []
         """Clients whose time has come, and whose shell does not listen yet."""
         self._started_ns: dict[str, int] = {}
@@ -115,6 +129,8 @@ class Conductor:
             now = self._clock.monotonic()
             if not self._ready:
                 self._look_for_ready(now, begun)
+            elif self._lifecycle.awaited:
+                self._look_for_openings()
             if self._sampler.overflowed is not None:
                 self._decide(self._sampler.overflowed, conclusion.of_logs(self._lab.host(self._sampler.overflowed)))
             if self._outcome is None:
@@ -122,7 +138,15 @@ class Conductor:
                 self._release()
             if not self._over():
                 self._hear(self._until_next(now))
-        return self._outcome or Outcome(status="completed")
+        return self._from_outside() or self._outcome or Outcome(status="completed")
+
+    def _from_outside(self) -> Outcome | None:
+        """What befell the containers themselves comes before what they did because of it."""
+        for name in ("sim", *(host.name for host in self._lab.hosts)):
+            if (found := self._containers.befell(name)) is not None:
+                self.blamed = name
+                return conclusion.of_outside("sim" if name == "sim" else self._lab.host(name).role, found)
+        return None
 
     def _over(self) -> bool:
         return self._outcome is not None or self._lifecycle.over
@@ -141,10 +165,33 @@ class Conductor:
         elif now - begun > _READY_WAIT:
             self._decide("sim", conclusion.of_simulator("", "the simulator was not ready in time"))
 
+    def _look_for_openings(self) -> None:
+        """Of each transfer the first datagram, which the simulator tells of: from there on its time counts."""
+        events = diary(self._folder)
+        news, self._heard = events[self._heard :], len(events)
+        for event in news:
+            if event["event"] == "opened" and (client := self._clients.get(event["address"])) is not None:
+                ago = self._clock.time_ns() / 1e9 - event["t"]
+                self._perform(self._lifecycle.began(client, self._clock.monotonic() - ago))
+
+    def _is_whole(self, client: str) -> bool:
+        """Whether a client's file has all its bytes."""
+        flow = self._flows[client]
+        return bool(flow.file) and self._received(client) >= flow.size
+
+    def _received(self, client: str) -> int:
+        """Bytes of a client's file by now."""
+        flow = self._flows[client]
+        try:
+            return (self._folder / f"flow{flow.flow}" / "downloads" / flow.file).stat().st_size if flow.file else 0
+        except FileNotFoundError:
+            return 0
+
     def _until_next(self, now: float) -> float:
         """Seconds to wait for a death: to the next thing that is due, or that nobody gives notice of."""
         wake = self._lifecycle.wake
-        looks = [_LOOK if self._ready else _LOOK_READY, *([_LOOK_HELD] if self._held else [])]
+        awaits = not self._ready or self._lifecycle.awaited
+        looks = [_LOOK_READY if awaits else _LOOK, *([_LOOK_HELD] if self._held else [])]
         return max(_LOOK_HELD, min([*looks, *([] if wake is None else [wake - now])]))
 
     def _hear(self, timeout: float) -> None:
@@ -182,10 +229,10 @@ class Conductor:
                     at_ns = self._clock.time_ns()
                     self._containers.tell(client, server)
                     self._record(client, index, at_ns, cut_off=True)
-                case TimedOut(client, index):
-                    self._record(client, index, self._clock.time_ns())
+                case TimedOut(client, index, stage):
+                    self._record(client, index, self._clock.time_ns(), received=self._received(client))
                     limit = self._lab.time_limit(self._flows[client])
-                    self._decide(client, conclusion.of_timeout(self._lab.host(client), limit))
+                    self._decide(client, conclusion.of_timeout(self._lab.host(client), limit, stage))
                 case Enter(phase):
                     self._enter(phase)
 
@@ -222,9 +269,10 @@ class Conductor:
             self._decide(name, outcome)
 
     def _record(
-        self, client: str, index: int, at_ns: int, exit_code: int | None = None, *, cut_off: bool = False
-    ) -> None:
-        """Note a transfer that is over, and make room for a repeat."""
+        self, client: str, index: int, at_ns: int, exit_code: int | None = None, *, cut_off: bool = False,
+        received: int = 0,
+    ) -> None:  # fmt: skip
+        """Note a transfer that is over, and make room for a repeat. `received`: what counts where its time was over."""
         flow = self._flows[client]
         if client in self._held:
             self._held.remove(client)
@@ -243,5 +291,6 @@ class Conductor:
                 ended_ns=at_ns,
                 exit_code=exit_code,
                 cut_off=cut_off,
+                received=received,
             )
         )

@@ -16,13 +16,15 @@ import os
 import subprocess
 import tarfile
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+from harness.engines.cache import short_id
 from harness.engines.docker import docker, failure, start
-from harness.engines.rootfs import exported_folder
+from harness.engines.rootfs import FILES, ROOT, exported_folder
+from harness.engines.sealed import Entry, entries, read_entries
 
 #: Folders whose files are left out, and single files, from the root.
 _LEFT_OUT = (
@@ -131,23 +133,23 @@ def _of_tar(stream: IO[bytes]) -> Contents:
 
 
 def folder_contents(root: Path) -> Contents:
-    """What an exported root file system holds. Raises OSError."""
+    """What a root file system in a folder holds. Raises OSError."""
+    return _of_sealed(root, entries(root))
+
+
+def _of_export(export: Path) -> Contents:
+    """What an exported image holds, as it was counted then. Raises OSError, and ValueError where that is damaged."""
+    return _of_sealed(export / ROOT, read_entries(export / FILES))
+
+
+def _of_sealed(root: Path, sealed: Iterable[Entry]) -> Contents:
     status = root / _STATUS
-    return contents_of(_of_folder(root), status.read_text(errors="replace") if status.exists() else "")
-
-
-def _of_folder(root: Path) -> Iterator[_Entry]:
-    for folder, folders, files in os.walk(root):
-        place = Path(folder)
-        for name in [*files, *(name for name in folders if (place / name).is_symlink())]:
-            file = place / name
-            path = file.relative_to(root).as_posix()
-            if file.is_symlink():
-                yield _Entry(path, "link", False, str(file.readlink()))
-            elif counts(path) and file.is_file():
-                with file.open("rb") as content:
-                    digest = _digest(iter(lambda file=content: file.read(_BLOCK), b""))  # type: ignore[misc]
-                yield _Entry(path, "file", bool(file.stat().st_mode & 0o111), digest)
+    found = (
+        _Entry(one.path, "file" if one.is_file else "link", one.is_file and bool(one.mode & 0o111), one.content)
+        for one in sealed
+        if one.is_file or one.is_link
+    )
+    return contents_of(found, status.read_text(errors="replace") if status.exists() else "")
 
 
 def _digest(blocks: Iterable[bytes]) -> str:
@@ -168,13 +170,17 @@ class KnownContents:
 
         `image_id`: sha256:….
         """
-        file = self._cache / "contents" / f"{image_id.removeprefix('sha256:')[:24]}.json"
+        file = self._cache / "contents" / f"{short_id(image_id)}.json"
         try:
             return Contents(**json.loads(file.read_bytes()))
         except (OSError, ValueError, TypeError):
             pass
-        rootfs = exported_folder(self._cache, image_id)
-        found = folder_contents(rootfs) if rootfs.is_dir() else exported_contents(reference)
+        export = exported_folder(self._cache, image_id)
+        try:
+            found = exported_contents(reference) if export is None else _of_export(export)
+        except ValueError:
+            # The export's own list is damaged.
+            found = exported_contents(reference)
         file.parent.mkdir(parents=True, exist_ok=True)
         unfinished = file.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
         unfinished.write_text(json.dumps(asdict(found), indent=1))

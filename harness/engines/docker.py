@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -85,13 +85,18 @@ def inspect_image(reference: str) -> dict[str, Any] | None:
     return found[0]
 
 
+def image_ids() -> set[str]:
+    """The IDs (sha256:…) of all images that Docker has. Raises EngineError."""
+    return set(docker("image", "ls", "--all", "--quiet", "--no-trunc").stdout.split())
+
+
 def json_lines(text: str) -> list[dict[str, Any]]:
     """Objects of a JSON-lines output."""
     return [json.loads(line) for line in text.splitlines() if line.strip()]
 
 
-def remove_orphans() -> list[str]:
-    """Remove containers and networks whose owning process is gone. Names of what was removed."""
+def remove_orphans(needed: Callable[[str], bool] = lives) -> list[str]:
+    """Remove containers and networks whose owning process is gone, or else not `needed`. Names of what was removed."""
     removed: list[str] = []
     listings = (
         (("ps", "--all"), ("rm", "--force", "--volumes")),
@@ -100,7 +105,7 @@ def remove_orphans() -> list[str]:
     for listing, removal in listings:
         form = '{{.ID}}\t{{.Label "' + OWNER_LABEL + '"}}\t' + ("{{.Names}}" if listing[0] == "ps" else "{{.Name}}")
         lines = docker(*listing, "--filter", f"label={OWNER_LABEL}", "--format", form).stdout.splitlines()
-        dead = [line.split("\t") for line in lines if not lives(line.split("\t")[1])]
+        dead = [line.split("\t") for line in lines if not needed(line.split("\t")[1])]
         if dead:
             docker(*removal, *(fields[0] for fields in dead), check=False)
             removed.extend(fields[2] for fields in dead)

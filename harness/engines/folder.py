@@ -13,8 +13,6 @@ from harness.engines.docker import json_lines
 from harness.lab import Lab
 from harness.outcome import Cpu, RandomBytes
 
-#: From the moment the path is up to a client's first datagram: its wait for the simulator, its start.
-CLIENT_START = 5.0
 _PARTS = ("client", "server", "downloads")
 
 

@@ -46,6 +46,8 @@ class GuestEnd:
     """Wall seconds per phase."""
     spun: str = ""
     """What was running while the clock stood still; empty when it did not."""
+    signal: int = 0
+    """What the lab kernel's process died of; 0 where it ended by itself, or was ended here."""
 
 
 def seen(name: str) -> str:
@@ -206,7 +208,7 @@ class Guest:
                 phase(word)
         process.wait()
         phases[current] = round(phases.get(current, 0.0) + time.monotonic() - begun, 3)
-        return GuestEnd(over, clock, phases)
+        return GuestEnd(over, clock, phases, signal=max(0, -process.returncode))
 
 
 class _Stillness:

@@ -17,11 +17,14 @@ from typing import Any
 
 from harness.engines.docker import PREFIX, docker, failure, json_lines, start
 from harness.engines.held import Held
+from harness.engines.outside import Finding, Outside
 from harness.engines.owner import owner
 from harness.engines.sampler import Sampler
 from harness.errors import EngineError
 from harness.lab import Lab
 
+#: What the daemon is asked to tell of containers: their ends, and what somebody does to them.
+_EVENTS = ("start", "die", "kill", "oom", "pause")
 _numbers = itertools.count()
 
 
@@ -63,6 +66,7 @@ class Project:
         self._name = f"{PREFIX}-{os.getpid()}-{next(_numbers)}"
         self._deaths: queue.Queue[Death] = queue.Queue()
         self._ids: dict[str, str] = {}
+        self._outside = Outside()
         self._stopping: list[subprocess.Popen[str]] = []
         late = sorted(flow.client for flow in lab.flows if flow.start > 0)
         self._held = Held(folder / "held", {name: lab.host(name).image for name in late}) if late else None
@@ -87,6 +91,7 @@ class Project:
             self.image_ids[service] = container["Image"]
             if container["State"]["Pid"]:
                 self._sampler.watch_process(service, container["State"]["Pid"])
+                self._outside.watch(service, container["State"]["Pid"])
         self._sampler.watch_logs({host.name: self._folder / f"flow{host.flow}" / host.role for host in self._lab.hosts})
 
     # --- while it runs
@@ -95,8 +100,9 @@ class Project:
     def death_notices(self) -> Iterator[None]:
         """Deaths of this project's containers arrive for `next_death`, from before the first is started."""
         process = start(
-            ["events", "--since", f"{time.time():.3f}", "--filter", "event=die", "--format", "{{json .}}",
-             "--filter", f"label=com.docker.compose.project={self._name}"],
+            ["events", "--since", f"{time.time():.3f}", "--format", "{{json .}}",
+             "--filter", f"label=com.docker.compose.project={self._name}",
+             *(word for name in _EVENTS for word in ("--filter", f"event={name}"))],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )  # fmt: skip
 
@@ -105,8 +111,10 @@ class Project:
             for line in process.stdout:
                 event = json_lines(line)[0]
                 attributes = event["Actor"]["Attributes"]
-                service = attributes["com.docker.compose.service"]
-                self._deaths.put(Death(service, int(attributes["exitCode"]), int(event["timeNano"])))
+                service, what = attributes["com.docker.compose.service"], event["Action"]
+                self._outside.hear(service, what, attributes)
+                if what == "die":
+                    self._deaths.put(Death(service, int(attributes["exitCode"]), int(event["timeNano"])))
 
         reader = threading.Thread(target=read, name="docker-events", daemon=True)
         reader.start()
@@ -116,6 +124,11 @@ class Project:
             process.terminate()
             process.wait()
             reader.join()
+            self._outside.close()
+
+    def befell(self, service: str) -> Finding | None:
+        """What befell a container from outside; None where nothing did that is known of."""
+        return self._outside.befell(service, self._ids[service])
 
     def next_death(self, timeout: float) -> Death | None:
         """The next container that ended, waiting so many seconds for it."""
@@ -140,6 +153,7 @@ class Project:
 
     def tell(self, *services: str) -> None:
         """Tell containers to end, each with its image's own stop signal, and without waiting: others go on."""
+        self._outside.tell(*services)
         words = ["stop", "--time", "2", *(self._ids[service] for service in services)]
         self._stopping.append(start(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
 

@@ -1,26 +1,44 @@
 """Root file systems of images as folders, exported once per image ID: what the virtual engine's guests run from.
 
-Layout: `<cache>/rootfs/<image ID>/rootfs/` and `image.json` beside it, which is written last. Nothing in there is
-ever written to: guests mount it read-only below a private layer.
+Layout: `<cache>/rootfs/<image ID>.<number>/` with the files in `rootfs/`, what each of them was in `files.json`, and
+`export.json`, which is written last. Nothing in there is ever written to: guests mount it read-only below a private
+layer. Files are shared with other exports (`harness.engines.shared_files`).
+
+An export that has come to harm says nothing about an implementation. At every use it is looked at as one looks at a
+parcel; where a run did not complete, its contents are counted. A damaged one is exported anew, under the next number:
+whoever still runs on the old one is not disturbed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
 import platform
 import shutil
 import signal
 import subprocess
+import threading
+import time
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.engines.docker import docker, failure, inspect_image, start
+from harness.engines.cache import EXPORT, UNFINISHED, UNSHARED, Cache, cache_error, short_id
+from harness.engines.docker import docker, failure, image_ids, inspect_image, start
+from harness.engines.owner import owner
+from harness.engines.sealed import Entry, appearance, differences, entries, read_entries, write_entries
+from harness.engines.shared_files import unshared
 from harness.errors import EngineError
 
 #: platform.machine() → Docker's name of the architecture.
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+#: In the folder of an export: its files; what they were; and what EXPORT is called once they are no more.
+ROOT, FILES, DAMAGED = "rootfs", "files.json", "damaged.json"
+#: Seconds after which a process looks again at an export that it uses: to look takes 25 ms.
+LOOK_AGAIN = 60.0
+#: So many of a damaged export's differences are named.
+_NAMED = 2
 
 
 @dataclass(frozen=True)
@@ -40,68 +58,215 @@ class RootFs:
     stop_signal: int
 
 
-def exported_folder(cache: Path, image_id: str) -> Path:
-    """Where the files of an image are, if it was exported; `image_id`: sha256:…."""
-    return _place(cache, image_id) / "rootfs"
+def exported_folder(cache: Path, image_id: str) -> Path | None:
+    """The newest export of an image, if there is one: ROOT and FILES are in there. `image_id`: sha256:…."""
+    exports = (cache.resolve() / "rootfs").glob(f"{short_id(image_id)}.*/{EXPORT}")
+    found = {int(file.parent.suffix[1:] or 0): file.parent for file in exports}
+    return found[max(found)] if found else None
 
 
-def _place(cache: Path, image_id: str) -> Path:
-    return cache.resolve() / "rootfs" / image_id.removeprefix("sha256:")[:24]
+@dataclass(frozen=True)
+class Exported:
+    """Root file systems that nobody removes meanwhile."""
+
+    roots: dict[str, RootFs]
+    """By the names of their images."""
+    repaired: tuple[str, ...]
+    """What was found damaged and was exported anew, in a sentence each."""
 
 
 class RootFileSystems:
-    """The exported images of one cache folder."""
+    """The exported images of one cache."""
 
-    def __init__(self, cache: Path) -> None:
+    def __init__(self, cache: Cache) -> None:
         self._cache = cache
-        self._folder = cache.resolve() / "rootfs"
+        self._sound: set[str] = set()
+        """Folders whose files were counted by this process, and were all there."""
+        self._looked: dict[Path, float] = {}
+        """Export → when it was looked at last, on the monotonic clock, and nothing showed."""
+        self._damage: dict[str, str] = {}
+        """Name of an image → what is wrong with its export, until there is a new one."""
 
     def known(self, reference: str) -> RootFs | None:
         """What was exported last under a name, without asking Docker."""
-        found = [file for file in self._folder.glob("*/image.json") if _read(file).reference == reference]
-        return _read(max(found, key=lambda file: file.stat().st_mtime)) if found else None
+        found = {file: _read(file) for file in self._cache.roots.glob(f"*/{EXPORT}")}
+        named = [file for file, one in found.items() if one is not None and one.reference == reference]
+        return found[max(named, key=lambda file: file.stat().st_mtime)] if named else None
+
+    @contextlib.contextmanager
+    def use(self, references: Iterable[str]) -> Iterator[Exported]:
+        """The root file systems of images, exported if they are not there or not as they were, and held meanwhile.
+
+        Raises EngineError. An image that was exported before is used as it is while the Docker daemon does not answer,
+        or does not have it any more.
+        """
+        roots: dict[str, RootFs] = {}
+        repaired: list[str] = []
+        with contextlib.ExitStack() as held:
+            for reference in dict.fromkeys(references):
+                identity, image = self._image(reference)
+                held.enter_context(self._cache.use(f"rootfs/{short_id(identity)}"))
+                try:
+                    roots[reference] = self._whole(reference, identity, image)
+                except OSError as error:
+                    raise cache_error(error, self._cache.folder) from error
+                if reference in self._damage:
+                    repaired.append(f"{self._damage.pop(reference)}: they were exported anew")
+            yield Exported(roots, tuple(repaired))
 
     def of(self, reference: str) -> RootFs:
-        """The root file system of an image, exported if it is not there. EngineError when it cannot be.
+        """The root file system of an image, as `use` gives it, for a moment."""
+        with self.use([reference]) as exported:
+            return exported.roots[reference]
 
-        An image that was exported before is used as it is while the Docker daemon does not answer.
-        """
+    def _image(self, reference: str) -> tuple[str, dict[str, Any] | None]:
+        """(ID of an image, what Docker says of it); where it says nothing, the ID of what was exported. EngineError."""
+        unable = EngineError(f"there is no image {reference} on this machine", "build or pull it ('harness run' does)")
+        image = None
         try:
             image = inspect_image(reference)
-        except EngineError:
+        except EngineError as error:
+            unable = error
+        if image is None:
             known = self.known(reference)
             if known is None:
-                raise
-            return known
+                raise self._with_damage(reference, unable)
+            return known.id, None
+        return str(image["Id"]), image
+
+    def _with_damage(self, reference: str, unable: EngineError) -> EngineError:
+        """Why an image cannot be exported; where it is to be anew, that it was damaged is what there is to say."""
+        if reference not in self._damage:
+            return unable
+        return EngineError(
+            f"{self._damage[reference]}, and cannot be exported anew: {unable.message}",
+            "start Docker and run again: the image is then exported, or built, anew",
+        )
+
+    def _whole(self, reference: str, identity: str, image: dict[str, Any] | None) -> RootFs:
+        """An export that looks as it did when it was made. OSError, EngineError."""
+        folder = exported_folder(self._cache.folder, identity)
+        made = None if folder is None else _read(folder / EXPORT)
+        if folder is not None and made is not None:
+            found = self._look_at(folder)
+            if not found:
+                if image is None or made.reference == reference:
+                    return made
+                # The same bits under another name.
+                return _described(reference, image, folder / ROOT)
+            self._damage[reference] = _damage(reference, folder, found)
+            _discard(folder)
         if image is None:
-            raise EngineError(f"there is no image {reference} on this machine", "build or pull it ('harness run' does)")
+            raise self._with_damage(reference, EngineError("Docker does not have it"))
         return self._export(reference, image)
 
+    def _look_at(self, folder: Path) -> list[str]:
+        """What shows of an export's damage; nothing if a look was taken a moment ago."""
+        if time.monotonic() - self._looked.get(folder, -LOOK_AGAIN) < LOOK_AGAIN:
+            return []
+        found = _look(folder)
+        if not found:
+            self._looked[folder] = time.monotonic()
+        return found
+
+    def damaged(self, roots: Iterable[RootFs]) -> bool:
+        """Count the files of exports: whether one is not what it was, whatever it looks like. It is not used again."""
+        found = False
+        for root in {root.rootfs: root for root in roots}.values():
+            folder = Path(root.rootfs).parent
+            if root.rootfs in self._sound and not _look(folder):
+                continue
+            other = _count(folder)
+            if other:
+                self._damage[root.reference] = _damage(root.reference, folder, other)
+                _discard(folder)
+                found = True
+            else:
+                self._sound.add(root.rootfs)
+        return found
+
     def _export(self, reference: str, image: dict[str, Any]) -> RootFs:
-        folder = _place(self._cache, str(image["Id"]))
-        if (folder / "image.json").exists():
-            made = _read(folder / "image.json")
-            if made.reference == reference:
-                return made
-            # The same bits under another name.
-            return _described(reference, image, folder / "rootfs")
         _require_architecture(reference, image)
-        unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")
+        roots = self._cache.roots
+        unfinished = roots / f"{UNFINISHED}{owner()}.{threading.get_ident()}"
         shutil.rmtree(unfinished, ignore_errors=True)
-        (unfinished / "rootfs").mkdir(parents=True)
-        described = _described(reference, image, folder / "rootfs")
+        (unfinished / ROOT).mkdir(parents=True)
         try:
-            _extract(reference, unfinished / "rootfs")
-            (unfinished / "image.json").write_text(json.dumps(asdict(described), indent=1))
-            if not folder.exists():
-                unfinished.rename(folder)
+            _extract(reference, unfinished / ROOT)
+            sealed = entries(unfinished / ROOT)
+            with self._cache.alone():
+                self._cache.shared.share(unfinished / ROOT, sealed, unfinished / "link")
+            seal(_described(reference, image, unfinished / ROOT), sealed)
+            folder = _place(unfinished, roots, str(image["Id"]))
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
-        return described
+        with contextlib.suppress(EngineError):
+            self._cache.tidy(image_ids())
+        self._cache.bound()
+        return _described(reference, image, folder / ROOT)
 
 
-def _read(file: Path) -> RootFs:
-    return RootFs(**json.loads(file.read_text()))
+def seal(root: RootFs, sealed: list[Entry]) -> None:
+    """Say beside an export what its image is, and what its files are: `sealed`, all of them. OSError."""
+    folder = Path(root.rootfs).parent
+    write_entries(folder / FILES, sealed)
+    described = {name: value for name, value in asdict(root).items() if name != "rootfs"}
+    content = {
+        "image": described, "appearance": appearance(folder / ROOT), UNSHARED: unshared(folder / ROOT, sealed),
+    }  # fmt: skip
+    (folder / EXPORT).write_text(json.dumps(content, indent=1))
+
+
+def _place(unfinished: Path, roots: Path, image_id: str) -> Path:
+    """Rename an export into place, under the first number that is free. OSError."""
+    number = 0
+    while True:
+        folder = roots / f"{short_id(image_id)}.{number}"
+        try:
+            return unfinished.rename(folder)
+        except OSError:
+            if not folder.exists():
+                raise
+        number += 1
+
+
+def _read(file: Path) -> RootFs | None:
+    """What an export says of itself; None where it says nothing that can be understood."""
+    try:
+        return RootFs(**json.loads(file.read_bytes())["image"], rootfs=str(file.parent / ROOT))
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _look(folder: Path) -> list[str]:
+    """What is other in an export than when it was made, as far as it shows; counted only where it does."""
+    try:
+        told = json.loads((folder / EXPORT).read_bytes())["appearance"]
+        if appearance(folder / ROOT) == told:
+            return []
+    except (OSError, ValueError, TypeError, KeyError):
+        pass
+    return _count(folder) or [f"{EXPORT} was changed"]
+
+
+def _count(folder: Path) -> list[str]:
+    """What is other in an export than when it was made, to the last byte."""
+    try:
+        return differences(folder / ROOT, read_entries(folder / FILES))
+    except (OSError, ValueError):
+        return [f"{FILES} cannot be read"]
+
+
+def _damage(reference: str, folder: Path, found: list[str]) -> str:
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    return f"the exported files of {reference} in {folder} were damaged ({', '.join(found[:_NAMED])}{more})"
+
+
+def _discard(folder: Path) -> None:
+    """Nobody who comes takes this export for whole; who uses it goes on. OSError."""
+    # Somebody else may have found the same.
+    with contextlib.suppress(FileNotFoundError):
+        (folder / EXPORT).replace(folder / DAMAGED)
 
 
 def _described(reference: str, image: dict[str, Any], rootfs: Path) -> RootFs:

@@ -1,4 +1,4 @@
-"""What is watched from outside while a lab runs: growth of the clients' files, CPU time, log sizes."""
+"""What is watched from outside while a lab runs: growth of the clients' files, CPU time, waits for it, log sizes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
+from harness.engines.waits import MACHINE, Waiting, cgroup_folder, stolen_ns
+
 #: Period of the file sampling, seconds: half of the 20 ms that milestones are promised at.
 PERIOD = 0.01
 #: Period of CPU and log-size samples, seconds.
 SLOW_PERIOD = 0.5
+#: Period of the looks at who waits for a processor, seconds, and the share of the time they may take: with many
+#: containers they become rarer.
+WAITS_PERIOD, WAITS_SHARE = 0.1, 0.01
 
 
 def folder_size(folder: Path) -> int:
@@ -36,21 +41,9 @@ def tree_size(folder: Path) -> int:
 
 def cgroup_usage(pid: int) -> Path | None:
     """The file with the cumulative CPU time of a process's cgroup (v1 nanoseconds, v2 cpu.stat), or None."""
-    try:
-        lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
-    except OSError:
-        return None
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if "cpuacct" in controllers.split(","):
-            candidate = Path("/sys/fs/cgroup/cpuacct") / path.lstrip("/") / "cpuacct.usage"
-        elif controllers == "":
-            candidate = Path("/sys/fs/cgroup") / path.lstrip("/") / "cpu.stat"
-        else:
-            continue
-        if candidate.exists():
-            return candidate
-    return None
+    folder = cgroup_folder(pid)
+    files = () if folder is None else (folder / "cpuacct.usage", folder / "cpu.stat")
+    return next((file for file in files if file.exists()), None)
 
 
 def read_usage(file: Path) -> int | None:
@@ -95,7 +88,7 @@ class _Watched:
 
 @dataclass
 class Sampler:
-    """A thread that samples until it is stopped. Writes growth.csv and cpu.csv."""
+    """A thread that samples until it is stopped. Writes growth.csv, cpu.csv and waits.csv."""
 
     folder: Path
     log_limit: int
@@ -106,6 +99,7 @@ class Sampler:
     """Longest time between two samples of the files, seconds."""
     _downloads: list[_Watched] = field(default_factory=list)
     _containers: dict[str, int] = field(default_factory=dict)
+    _waiting: dict[str, Waiting] = field(default_factory=dict)
     _logs: dict[str, Path] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -117,9 +111,14 @@ class Sampler:
             self._logs.update(logs)
 
     def watch_process(self, container: str, pid: int) -> None:
-        """Watch the CPU time of a container, by the process that runs in it."""
+        """Watch the CPU time of a container and its waits for it, by the process that runs in it."""
         with self._lock:
+            if self._containers.get(container) == pid:
+                return
             self._containers[container] = pid
+            folder = cgroup_folder(pid)
+            if folder is not None:
+                self._waiting[container] = Waiting(folder)
 
     def watch_download(self, folder: Path, flow: int, transfer: int) -> None:
         """Watch the growth of a download; a former one of the same flow is no longer watched."""
@@ -147,10 +146,12 @@ class Sampler:
         with (
             (self.folder / "growth.csv").open("w", newline="") as growth,
             (self.folder / "cpu.csv").open("w", newline="") as cpu,
+            (self.folder / "waits.csv").open("w", newline="") as waits,
         ):
             growth.write("t_ns,flow,transfer,bytes\n")
             cpu.write("t_ns,container,cpu_ns,rcvbuf_errors\n")
-            slow_due = last = time.monotonic()
+            waits.write("t_ns,container,kind,ns\n")
+            slow_due = waits_due = last = time.monotonic()
             due = last
             while not self._stop.is_set():
                 with self._lock:
@@ -160,12 +161,15 @@ class Sampler:
                     if now >= slow_due:
                         self._sample_slow(cpu)
                         slow_due = now + SLOW_PERIOD
+                    if now >= waits_due:
+                        waits_due = now + max(WAITS_PERIOD, self._sample_waits(waits) / WAITS_SHARE)
                 self.longest_gap = max(self.longest_gap, now - last)
                 last = now
                 due = max(due + PERIOD, now)
                 self._stop.wait(max(0.0, due - time.monotonic()))
             with self._lock:
                 self._sample_slow(cpu)
+                self._sample_waits(waits)
 
     @staticmethod
     def _sample(watched: _Watched, growth: TextIO) -> None:
@@ -191,3 +195,15 @@ class Sampler:
         for container, folder in self._logs.items():
             if self.overflowed is None and tree_size(folder) > self.log_limit:
                 self.overflowed = container
+
+    def _sample_waits(self, waits: TextIO) -> float:
+        """Write who has waited how long so far; the seconds of CPU time that this took."""
+        # Not by the wall's clock: who has to wait in between is to look all the more.
+        began = time.thread_time()
+        for container, waiting in self._waiting.items():
+            now_ns = time.time_ns()
+            waits.writelines(f"{now_ns},{container},{kind},{ns}\n" for kind, ns in waiting.look(now_ns))
+        stolen = stolen_ns()
+        if stolen is not None:
+            waits.write(f"{time.time_ns()},{MACHINE},steal,{stolen}\n")
+        return time.thread_time() - began

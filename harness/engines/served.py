@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
+from harness.engines.cache import UNFINISHED, Cache, cache_error
+from harness.engines.owner import owner
 from harness.lab import Lab
 
 #: When everything that endpoints are handed was last changed, seconds since the epoch (2026-01-01): servers tell their
@@ -26,32 +31,56 @@ def settle(file: Path) -> None:
             os.utime(place, (MODIFIED, MODIFIED))
 
 
+def _is_there(file: Path, size: int) -> bool:
+    """Whether a file is there as it was made: what was written to since has another time."""
+    try:
+        status = file.stat()
+    except FileNotFoundError:
+        return False
+    return status.st_size == size and status.st_mtime_ns == MODIFIED * 10**9
+
+
 def served_file(folder: Path, name: str, size: int) -> Path:
-    """A file of `size` incompressible bytes, the same on every machine; made once."""
+    """A file of `size` incompressible bytes, the same on every machine; made once. Raises OSError."""
     file = folder / name
-    if file.exists() and file.stat().st_size == size:
-        settle(file)
-        return file
-    folder.mkdir(parents=True, exist_ok=True)
-    generator = np.random.Generator(np.random.PCG64(size))
-    unfinished = file.with_suffix(f".{os.getpid()}")
-    with unfinished.open("wb") as out:
-        left = size
-        while left:
-            chunk = min(left, 1 << 24)
-            out.write(generator.bytes(chunk))
-            left -= chunk
-    unfinished.replace(file)
+    if not _is_there(file, size):
+        folder.mkdir(parents=True, exist_ok=True)
+        generator = np.random.Generator(np.random.PCG64(size))
+        unfinished = folder / f"{UNFINISHED}{owner()}.{threading.get_ident()}"
+        try:
+            with unfinished.open("wb") as out:
+                left = size
+                while left:
+                    chunk = min(left, 1 << 24)
+                    out.write(generator.bytes(chunk))
+                    left -= chunk
+            unfinished.replace(file)
+        finally:
+            unfinished.unlink(missing_ok=True)
     settle(file)
     return file
 
 
-def serve(lab: Lab, cache: Path) -> None:
-    """Make the files that a lab's servers serve, below `cache`/www."""
-    (cache / "www").mkdir(parents=True, exist_ok=True)
-    for flow in lab.flows:
-        if flow.file:
-            served_file(cache / "www", flow.file, flow.size)
+def serve(lab: Lab, cache: Cache) -> None:
+    """Make the files that a lab's servers serve. EngineError where they cannot be written."""
+    wanted = {flow.file: flow.size for flow in lab.flows if flow.file}
+    try:
+        missing = [name for name, size in wanted.items() if not _is_there(cache.www / name, size)]
+        cache.www.mkdir(parents=True, exist_ok=True)
+        for name, size in wanted.items():
+            served_file(cache.www, name, size)
+    except OSError as error:
+        raise cache_error(error, cache.folder) from error
+    if missing:
+        cache.bound()
+
+
+@contextlib.contextmanager
+def serving(lab: Lab, cache: Cache) -> Iterator[None]:
+    """The files that a lab's servers serve are there, and nobody removes them while it lasts. EngineError."""
+    with cache.use(*(f"www/{flow.file}" for flow in lab.flows if flow.file)):
+        serve(lab, cache)
+        yield
 
 
 def same_content(one: Path, other: Path, *, part: bool = False) -> int | None:

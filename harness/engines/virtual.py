@@ -6,55 +6,44 @@ root file system. CPU costs no virtual time, and nothing on the host can disturb
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import platform
 import queue
 import shutil
+import signal
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from harness.engines import EngineResult, Progress, conclusion
+from harness.engines.cache import Cache
 from harness.engines.certificates import VIRTUAL_START, virtual_certificates
 from harness.engines.docker import tail
-from harness.engines.folder import CLIENT_START, cpu_of, diary, file_digest, kernel_of, prepare_folder, random_bytes
-from harness.engines.guest import LAB, STALL, Guest, GuestEnd, remove_orphans, seen
-from harness.engines.rootfs import RootFileSystems, RootFs
-from harness.engines.served import serve
+from harness.engines.folder import cpu_of, diary, file_digest, kernel_of, prepare_folder, random_bytes
+from harness.engines.guest import LAB, STALL, Guest, GuestEnd, remove_orphans
+from harness.engines.outside import by_somebody, for_want_of_memory, memory_kills
+from harness.engines.rootfs import Exported, RootFileSystems, RootFs
+from harness.engines.served import serving
+from harness.engines.world import guest_memory_mib, roots_of, world_document
 from harness.errors import EngineError
-from harness.lab import Host, Lab
+from harness.lab import Lab
 from harness.outcome import EngineName, Outcome, Transfer
-from harness.path.arithmetic import FRAME
 
-#: Memory of a guest beyond what its queues hold, MiB: kernel, init and page cache, and each endpoint's processes.
-BASE_MEMORY, ENDPOINT_MEMORY = 384, 160
 #: How a kernel begins to say why it cannot go on.
 PANIC = "Kernel panic - not syncing"
+#: How often a run is made whose root file systems turn out to be damaged, and are exported anew.
+ATTEMPTS = 2
+#: What it says then where its processes have used up its memory (mm/oom_kill.c; its init sets panic_on_oom).
+OUT_OF_MEMORY = "Out of memory"
 #: A disk with less room than this is full, bytes.
 FULL = 1 << 20
 #: What a run is said to lack whose endpoints saw the host's processor.
 HOST_CPU = "cpu: the host's: on another machine this run need not be the same"
 _INIT = ["/usr/bin/python3", "-S", "-m", "simulator.world"]
-
-
-def guest_memory_mib(lab: Lab, images: Mapping[str, RootFs]) -> int:
-    """MiB of a lab's guest: what the simulator's own kernel would get, and room for the endpoints.
-
-    What an endpoint that does not run as root writes is held in memory: its downloads, and as much again of logs.
-    """
-    held = 0
-    for host in lab.hosts:
-        if not _as_root(images[host.name]):
-            flow = lab.flows[host.flow]
-            held += 2 * flow.size * (1 if flow.repeat_after is None else 2)
-    return lab.memory_mib + BASE_MEMORY + ENDPOINT_MEMORY * len(lab.hosts) + held // 2**20
-
-
-def _as_root(image: RootFs) -> bool:
-    return image.user.partition(":")[0] in ("", "root", "0")
 
 
 class VirtualEngine:
@@ -64,14 +53,14 @@ class VirtualEngine:
 
     def __init__(
         self,
-        cache: Path,
+        cache: Cache,
         cores: Sequence[int],
         log_limit: int = 2 << 30,
         stall: float = STALL,
         trace: Path | None = None,
     ) -> None:
         """`cores`: those labs may run on, one at a time; `stall`: see `Guest.run`; `trace`: where system calls go."""
-        self._cache = cache.resolve()
+        self._cache = cache
         self._images = RootFileSystems(cache)
         self._log_limit = log_limit
         self._stall = stall
@@ -90,29 +79,58 @@ class VirtualEngine:
             guest.kill()
 
     def remove_orphans(self) -> list[str]:
-        """End guests of harness processes that no longer live."""
-        return remove_orphans()
+        """End guests of harness processes that no longer live, and remove the exports that they broke off."""
+        return [*remove_orphans(), *self._cache.remove_orphans()]
 
     def run(self, lab: Lab, folder: Path, progress: Progress) -> EngineResult:
         """Run a lab; see `harness.engines.Engine.run`."""
         if platform.machine() != "x86_64":
             raise EngineError(f"virtual time needs an x86-64 machine, and this is {platform.machine()}")
+        said: list[str] = []
+        again = ""
+        for _ in range(ATTEMPTS):
+            with contextlib.ExitStack() as held:
+                exported = self._prepared(lab, folder, held)
+                said += [one + again for one in exported.repaired]
+                result = self._tried(lab, folder, progress, exported.roots)
+            if result is not None:
+                return replace(result, warnings=(*result.warnings, *said))
+            _empty(folder)
+            again = ", and the run made again"
+        raise EngineError(f"an image was damaged again once it was exported anew: {said[-1]}", "is the disk sound?")
+
+    def _prepared(self, lab: Lab, folder: Path, held: contextlib.ExitStack) -> Exported:
+        """What a lab is run on, held. EngineError."""
         # What is made once and kept is made by one run at a time.
         with self._preparing:
-            serve(lab, self._cache)
-            prepare_folder(lab, folder, self._cache)
-            sim = self._images.of(lab.sim_image)
-            images = {host.name: self._images.of(host.image) for host in lab.hosts}
-            certificates = virtual_certificates(self._cache)
+            held.enter_context(serving(lab, self._cache))
+            prepare_folder(lab, folder, self._cache.folder)
+            virtual_certificates(self._cache.folder)
+            return held.enter_context(self._images.use([lab.sim_image, *(host.image for host in lab.hosts)]))
+
+    def _tried(self, lab: Lab, folder: Path, progress: Progress, roots: dict[str, RootFs]) -> EngineResult | None:
+        """What came of a lab; None where it may have come of damaged files, which nobody suspects who completes."""
+        try:
+            result = self._run(lab, folder, progress, roots)
+        except EngineError:
+            if self._cancelled or not self._images.damaged(roots.values()):
+                raise
+            return None
+        suspected = result.outcome.status != "completed"
+        return None if suspected and self._images.damaged(roots.values()) else result
+
+    def _run(self, lab: Lab, folder: Path, progress: Progress, roots: dict[str, RootFs]) -> EngineResult:
+        sim = roots[lab.sim_image]
+        images = {host.name: roots[host.image] for host in lab.hosts}
+        kernel = Path(sim.rootfs) / "opt/lab/linux"
         world = world_document(lab, images, self._log_limit)
         (folder / "plan" / "world.json").write_text(json.dumps(world))
-        folders = {"www": self._cache / "www", "certs": certificates, **_roots(images)}
+        folders = {"www": self._cache.www, "certs": virtual_certificates(self._cache.folder), **roots_of(images)}
         settings = {"LAB_CPU": "host"} if lab.host_cpu else {}
         if self._trace is not None:
             settings["LAB_TRACE"] = str(self._trace)
         clock = int(VIRTUAL_START.timestamp()) * 10**9
-        core = self._cores.get()
-        kernel = Path(sim.rootfs) / "opt/lab/linux"
+        core, kills = self._cores.get(), memory_kills()
         guest = Guest(kernel, Path(sim.rootfs), guest_memory_mib(lab, images), lab.seed, clock, core)
         try:
             self._running.add(guest)
@@ -128,13 +146,15 @@ class VirtualEngine:
         if self._cancelled:
             raise EngineError("the run was cancelled")
         require_disk(folder)
-        return self._result(lab, folder, end, {"sim": sim, **images}, kernel_digest(kernel))
+        return self._result(lab, folder, end, {"sim": sim, **images}, kernel_digest(kernel), memory_kills() - kills)
 
-    def _result(self, lab: Lab, folder: Path, end: GuestEnd, images: dict[str, RootFs], kernel: str) -> EngineResult:
+    def _result(
+        self, lab: Lab, folder: Path, end: GuestEnd, images: dict[str, RootFs], kernel: str, kills: int
+    ) -> EngineResult:
         events = diary(folder, "endpoints.jsonl")
         transfers = transfers_of(lab, events)
-        checks = [conclusion.check(item, lab.flows[item.flow], folder, self._cache / "www") for item in transfers]
-        outcome, blamed = self._outcome(lab, folder, end, events)
+        checks = [conclusion.check(item, lab.flows[item.flow], folder, self._cache.www) for item in transfers]
+        outcome, blamed = self._outcome(lab, folder, end, events, kills)
         concluded = conclusion.conclude(outcome, checks)
         if concluded.status == "wrong_file":
             blamed = next(f"client{item.transfer.flow}" for item in checks if item.outcome is not None)
@@ -156,17 +176,40 @@ class VirtualEngine:
             random=random_bytes(folder),
         )
 
-    def _outcome(self, lab: Lab, folder: Path, end: GuestEnd, events: list[dict[str, Any]]) -> tuple[Outcome, str]:
-        """(what happened, whose log says more: a host, or the lab kernel for "")."""
+    def _outcome(
+        self, lab: Lab, folder: Path, end: GuestEnd, events: list[dict[str, Any]], kills: int
+    ) -> tuple[Outcome, str]:
+        """(what happened, whose log says more: a host, or the lab kernel for "").
+
+        `kills`: how many processes this machine's kernel killed meanwhile for want of memory.
+        """
         if end.spun:
             detail = f"the clock stood still for {self._stall:g} s of CPU time: {end.spun} was running all the while"
             return Outcome(status="infrastructure", role="sim", reason="clock_stood_still", detail=detail), ""
+        if end.signal == signal.SIGKILL:
+            who = f"the lab kernel, {end.clock:.1f} s into the lab,"
+            found = for_want_of_memory(who, kills) if kills else by_somebody(who, "SIGKILL")
+            return conclusion.of_outside("sim", found), ""
         if not end.said_over:
             panic = next((line for line in console_tail(folder) if PANIC in line), "")
-            said = panic.partition(PANIC)[2].strip(" -:") or "without a word"
+            said = panic.partition(PANIC)[2].strip(" -:") or _wordless(end)
+            if said.startswith(OUT_OF_MEMORY):
+                said += "; the endpoints used more than a lab has: --engine compose gives them this machine's"
             detail = f"the lab kernel ended {end.clock:.1f} s into the lab: {said}"
             return Outcome(status="infrastructure", role="sim", reason="kernel_ended", detail=detail), ""
         return outcome_of(lab, events, diary(folder))
+
+
+def _wordless(end: GuestEnd) -> str:
+    """What is to be said of a lab kernel that said nothing, and whose file is as it was exported."""
+    signalled = f" ({signal.Signals(end.signal).name})" if end.signal else ""
+    return f"without a word{signalled}: 'dmesg' may tell more; --engine compose does without it"
+
+
+@functools.cache
+def kernel_digest(kernel: Path) -> str:
+    """SHA-256 of a lab kernel's file, read once: exported images do not change."""
+    return file_digest(kernel)
 
 
 def console_tail(folder: Path) -> tuple[str, ...]:
@@ -176,72 +219,19 @@ def console_tail(folder: Path) -> tuple[str, ...]:
     return lines[-12:] if first is None else lines[first : first + 12]
 
 
+def _empty(folder: Path) -> None:
+    """Remove what a run left in its folder. Raises EngineError."""
+    try:
+        for place in folder.iterdir():
+            shutil.rmtree(place) if place.is_dir() else place.unlink()
+    except OSError as error:
+        raise EngineError(f"{error.filename}: {error.strerror}", "check the folder's permissions") from error
+
+
 def require_disk(folder: Path) -> None:
     """EngineError when the disk is full: what a guest wrote there then did not all arrive."""
     if shutil.disk_usage(folder).free < FULL:
         raise EngineError(f"the disk is full: {folder}", "free space (results/, 'docker system df') and run again")
-
-
-@functools.cache
-def kernel_digest(kernel: Path) -> str:
-    """SHA-256 of a lab kernel's file, read once: exported images do not change."""
-    return file_digest(kernel)
-
-
-def _roots(images: Mapping[str, RootFs]) -> dict[str, Path]:
-    """The images' root file systems by the names a guest has for them: their order in the lab, not their place here."""
-    places = dict.fromkeys(image.rootfs for image in images.values())
-    return {f"image{number}": Path(place) for number, place in enumerate(places)}
-
-
-def world_document(lab: Lab, images: dict[str, RootFs], log_limit: int) -> dict[str, Any]:
-    """world.json: the endpoints of a lab and what they are given (images/sim/simulator/world.py reads it).
-
-    It names no folder of this machine: the guest reads it, and what it reads is the same everywhere.
-    """
-    roots = {str(place): seen(name) for name, place in _roots(images).items()}
-    return {
-        "schema": 1,
-        "folders": {name: seen(name) for name in ("www", "certs")},
-        "client_start": CLIENT_START,
-        "log_limit": log_limit,
-        "sample_ns": sample_ns(lab),
-        "mtu": lab.mtu,
-        "hosts": [_host(lab, host, images[host.name], roots) for host in lab.hosts],
-    }
-
-
-def sample_ns(lab: Lab) -> int:
-    """Period of the samples of file sizes, ns: what four frames take towards the client, within 2 and 10 ms.
-
-    A file cannot grow faster than its frames come, and every sample costs wall time.
-    """
-    rate = max(
-        [lab.program.links["to_client"].rate_bps]
-        + [change.to_client.rate_bps or 0 for change in lab.program.timeline if change.to_client is not None]
-    )
-    return min(max(4 * FRAME * 8 * 10**9 // rate, 2_000_000), 10_000_000)
-
-
-def _host(lab: Lab, host: Host, image: RootFs, roots: Mapping[str, str]) -> dict[str, Any]:
-    flow = lab.flows[host.flow]
-    described = asdict(image) | {"rootfs": roots[image.rootfs]}
-    del described["id"], described["identity"]
-    return {
-        "name": host.name,
-        "role": host.role,
-        "flow": host.flow,
-        "addresses": [f"{host.ipv4}/24", f"{host.ipv6}/64"],
-        "hosts": {name: list(addresses) for name, addresses in host.hosts.items()},
-        "environment": host.environment,
-        "image": described,
-        "as_root": _as_root(image),
-        "start": flow.start if host.role == "client" else 0.0,
-        "repeat_after": flow.repeat_after if host.role == "client" else None,
-        "cut_after": flow.stop if flow.cut_off and host.role == "client" else None,
-        "time_limit": lab.time_limit(flow),
-        "file": flow.file,
-    }
 
 
 def transfers_of(lab: Lab, events: list[dict[str, Any]]) -> list[Transfer]:
@@ -265,6 +255,7 @@ def transfers_of(lab: Lab, events: list[dict[str, Any]]) -> list[Transfer]:
                     ended_ns=event["t_ns"],
                     exit_code=event.get("exit_code"),
                     cut_off=event["event"] == "stopped",
+                    received=event.get("received", 0),
                 )
             )
     return found
@@ -278,7 +269,7 @@ def outcome_of(lab: Lab, events: list[dict[str, Any]], simulator: list[dict[str,
         if event["event"] == "ended":
             outcome = conclusion.of_exit(host, lab.flows[host.flow], event["exit_code"])
         elif event["event"] == "timed_out":
-            outcome = conclusion.of_timeout(host, lab.time_limit(lab.flows[host.flow]))
+            outcome = conclusion.of_timeout(host, lab.time_limit(lab.flows[host.flow]), event["stage"])
         elif event["event"] == "overflowed":
             outcome = conclusion.of_logs(host)
         elif event["event"] == "unable":
@@ -294,4 +285,4 @@ def outcome_of(lab: Lab, events: list[dict[str, Any]], simulator: list[dict[str,
     return Outcome(status="completed"), ""
 
 
-__all__ = ["VirtualEngine", "guest_memory_mib", "outcome_of", "transfers_of", "world_document"]
+__all__ = ["VirtualEngine", "outcome_of", "transfers_of"]

@@ -6,9 +6,11 @@ there. A second lab on the same machine takes another slot, with the third byte 
 """
 
 from harness.lab.build import SERVERS, build_lab, flow_label, run_seed
-from harness.lab.spec import SERVER_PORT, SERVER_WAIT, Host, Lab, LabFlow, Network
+from harness.lab.spec import CLIENT_END, CLIENT_START, SERVER_PORT, SERVER_WAIT, Host, Lab, LabFlow, Network
 
 __all__ = [
+    "CLIENT_END",
+    "CLIENT_START",
     "SERVERS",
     "SERVER_PORT",
     "SERVER_WAIT",

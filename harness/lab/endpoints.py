@@ -73,7 +73,13 @@ def served_size(flow: Flow, path: Path) -> Size:
     assert flow.stop is not None
     seconds = flow.stop.seconds - flow.start.seconds
     fastest = max(rate.value for _, rate in path.rates_to_client)
-    return Size(math.ceil(fastest * seconds / 8 / 10**6 + 1) * 10**6)
+    return _round_size(fastest * seconds / 8 + 10**6)
+
+
+def _round_size(least: float) -> Size:
+    """1, 2 or 5 times a power of ten MB: whatever the stops of flows, they share a handful of files."""
+    decade = 10 ** max(6, math.floor(math.log10(least)))
+    return Size(next(step * decade for step in (1, 2, 5, 10) if step * decade >= least))
 
 
 def served_name(flow: Flow, path: Path) -> str:

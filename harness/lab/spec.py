@@ -18,6 +18,11 @@ SERVER_WAIT = 15.0
 SAMPLE = 0.1
 #: After the stop of a flow that ends by itself, seconds in which it is to do so: its last data is still under way.
 DRAIN = 10.0
+#: From the moment the path is up to a client's first datagram, seconds: its wait for the simulator, its start.
+CLIENT_START = 5.0
+#: From the last byte of a client's file to its own end, seconds, where its time is over by then. To close a connection
+#: takes three times the probe timeout (RFC 9000 §10.2): 5.4 s and more where a round trip takes 0.6 s.
+CLIENT_END = 10.0
 
 
 class Spec(BaseModel):
@@ -104,8 +109,12 @@ class Lab(Spec):
         return next(host for host in self.hosts if host.name == name)
 
     def time_limit(self, flow: LabFlow) -> float:
-        """Seconds from its start in which a client must come to its own end."""
+        """Seconds from a client's first datagram in which its transfer must come to an end."""
         return self.timeout if flow.stop is None else flow.stop - flow.start + DRAIN
+
+    def patience(self, flow: LabFlow) -> float:
+        """Seconds from a client's start to its first datagram; 0 where the datagrams do not tell, as in plain UDP."""
+        return 0.0 if flow.kind == "udp" else CLIENT_START
 
     def sim_plan(self) -> dict[str, Any]:
         """The simulator's plan (see images/sim/simulator/plan.py), as plain data."""

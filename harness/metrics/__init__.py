@@ -13,6 +13,7 @@ from harness.analysis.view import RunView
 from harness.metrics.observed import observe
 from harness.metrics.proof import prove
 from harness.metrics.registry import Caution, measuring
+from harness.metrics.waiting import Starvation, starvation
 from harness.outcome import Absence, LinkProof, MeasuredRun, Measurement, Run
 
 #: Raised whenever a figure would come out differently; runs measured by an older version are measured again.
@@ -25,7 +26,7 @@ def measure(folder: Path, run: Run) -> MeasuredRun:
 
 
 def measure_with_series(folder: Path, run: Run) -> tuple[MeasuredRun, pl.DataFrame | None]:
-    """Measure a run from the artefacts in its folder; its series too (`analysis.series`), if it is of shared flows.
+    """Measure a run from the artefacts in its folder; its series too (`analysis.series`), where the captures show it.
 
     Never raises on what it finds there: a missing or damaged artefact costs the metrics that need it, and
     `warnings` says which one it was. A link that cannot be proven is invalid.
@@ -50,14 +51,19 @@ def measure_with_series(folder: Path, run: Run) -> tuple[MeasuredRun, pl.DataFra
     except Exception as error:
         problem = f"the path cannot be proven: {type(error).__name__}: {error}"
         link, cautions = LinkProof(valid=False, problems=(problem,)), ()
+    try:
+        waits = starvation(view)
+    except Exception as error:
+        waits = Starvation(cautions=(f"starvation cannot be judged: {type(error).__name__}: {error}",))
     observed = observe(view)
-    series = view.series if view.shared else None
+    series = view.series
     measured = MeasuredRun(
         version=VERSION,
         measurements=tuple(measurements),
         absent=tuple(dict.fromkeys(absent)),
         observed=observed,
         link=link,
-        warnings=tuple(dict.fromkeys([*view.problems, *warnings, *cautions])),
+        starved=waits.starved,
+        warnings=tuple(dict.fromkeys([*view.problems, *warnings, *cautions, *waits.cautions])),
     )
     return measured, None if series is None else series.frame

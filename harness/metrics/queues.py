@@ -1,4 +1,4 @@
-"""What the bottleneck's queue did: drops, and how long packets waited."""
+"""What the bottleneck's queue did: drops, ECN marks, and how long packets waited."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from harness.analysis.direction import SIDES
 from harness.analysis.view import RunView
 from harness.metric_names import TransferName
 from harness.metrics.kinds import of_transfer
-from harness.metrics.registry import Finding, declare, measures
+from harness.metrics.registry import Caution, Finding, declare, measures
+from harness.model import Red
+from harness.traces.capture import NOT_ECT, ecn
 from harness.traces.counters import total
 
 _TO = ("to_client", "to_server")
@@ -29,6 +31,16 @@ DROPS = {
         title=f"packets {to.replace('_', ' ')} that netem's random loss took",
         formula="count over all flows, from the start of the first transfer to the end of the last",
         source="the kernel's counters",
+    )
+    for to in _TO
+}  # fmt: skip
+MARKS = {
+    to: declare(
+        f"ecn_marks_{to}", layer="link", unit="packets", better="neutral",
+        title=f"packets {to.replace('_', ' ')} that RED with ECN marked instead of dropping them",
+        formula="count over all flows of those that came without Congestion Experienced and left with it, from the "
+        "start of the first transfer to the end of the last; only where the queue may mark",
+        source="both captures; RFC 3168 §5; red_enqueue (net/sched/sch_red.c)",
     )
     for to in _TO
 }  # fmt: skip
@@ -60,6 +72,26 @@ def drops(view: RunView) -> Iterator[Finding]:
                 count = total(counters, device, "drops", *span)
                 if count is not None:
                     yield DROPS[f"{kind}_drops_{direction}"].of(count, "counters", transfer=transfer)
+
+
+@measures
+def marks(view: RunView) -> Iterator[Finding]:
+    """Yield CE marks per direction whose queue may mark; and a caution where nobody let it."""
+    path = view.run.cell.scenario.path
+    for to, link in (("to_client", path.to_client), ("to_server", path.to_server)):
+        passage = getattr(view, to)
+        if passage is None or not isinstance(link.queue, Red) or not link.queue.ecn:
+            continue
+        entered, marked = passage.entered, passage.marked
+        for index, transfer in enumerate(get_args(TransferName)):
+            span = view.span(index)
+            if span is not None:
+                inside = (entered.t_ns >= span[0]) & (entered.t_ns < span[1])
+                yield MARKS[to].of((marked & inside).sum(), "both captures", transfer=transfer)
+        if len(entered) and (ecn(entered.traffic_class) == NOT_ECT).all():
+            yield Caution(
+                f"no packet {to.replace('_', ' ')} was ECN-capable, so that RED dropped what it would have marked"
+            )
 
 
 @measures

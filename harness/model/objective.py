@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Self
 
-from pydantic import field_serializer, field_validator, model_validator
+from pydantic import FiniteFloat, field_serializer, field_validator, model_validator
 
 from harness.model.part import Part
 from harness.units import Duration, Rate
@@ -16,9 +16,9 @@ class Objective(Part):
 
     metric: str
     """Name of a metric, such as completion, milestone_2MB, goodput, repeat_completion."""
-    at_most: Duration | Rate | float | None = None
+    at_most: Duration | Rate | FiniteFloat | None = None
     """Upper bound, with the metric's unit."""
-    at_least: Duration | Rate | float | None = None
+    at_least: Duration | Rate | FiniteFloat | None = None
     """Lower bound, with the metric's unit."""
 
     @model_validator(mode="after")

@@ -46,7 +46,7 @@ class Scenario(Part):
     ip_version: Literal[4, 6] = 4
     """IP version of the transfers."""
     timeout: Duration = Duration.parse("120 s")
-    """How long one transfer may take."""
+    """How long one transfer may take, from its client's first datagram to its last byte."""
     repetitions: Annotated[int, Field(ge=1, le=1000)] = 1
     """How often each cell runs unless the command line says otherwise."""
     milestones: tuple[Size, ...] = tuple(Size.parse(size) for size in ("2 MB", "10 MB", "100 MB"))

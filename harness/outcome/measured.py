@@ -120,6 +120,8 @@ class MeasuredRun(Fact):
     observed: tuple[Observation, ...] = ()
     """What the endpoints' parameters were, by the evidence of this run."""
     link: LinkProof | None = None
+    starved: tuple[str, ...] = ()
+    """Who got so little of the processor that the run shows the machine, not the protocol; in a sentence each."""
     warnings: tuple[str, ...] = ()
 
     def value(
@@ -135,8 +137,8 @@ class MeasuredRun(Fact):
 
 
 def proven_outcome(run: Run, measured: MeasuredRun | None) -> Outcome:
-    """The outcome of a run with its link taken into account: infrastructure when it was not the one asked for, or when
-    nothing was measured of it.
+    """The outcome of a run with its ground taken into account: infrastructure when the link was not the one asked for,
+    when somebody was starved of the processor, or when nothing was measured of it.
 
     Drawn anew each time, so that better measuring can rehabilitate a stored run.
     """
@@ -145,6 +147,10 @@ def proven_outcome(run: Run, measured: MeasuredRun | None) -> Outcome:
     if measured is None or measured.link is None:
         detail = "the run has not been measured"
         return Outcome(status="infrastructure", role="harness", reason="not_measured", detail=detail)
+    if measured.starved:
+        # A link that kept no time either suffered from the same.
+        detail = "; ".join([*measured.starved, *measured.link.problems])
+        return Outcome(status="infrastructure", role="harness", reason="starved", detail=detail)
     if measured.link.valid:
         return run.outcome
     detail = "; ".join(measured.link.problems)

@@ -13,6 +13,10 @@ from harness.parameters import ParameterValue, Role
 Status = Literal["completed", "unsupported", "timed_out", "crashed", "wrong_file", "log_overflow", "infrastructure"]
 
 
+#: Reasons of the ground's that come and go: the same run, made again, may well not meet them.
+PASSING = frozenset({"link_invalid", "starved", "killed", "out_of_memory", "paused"})
+
+
 class Outcome(Fact):
     """What happened to one run."""
 
@@ -26,6 +30,11 @@ class Outcome(Fact):
     """One sentence for people, with figures."""
     log_tail: tuple[str, ...] = ()
     """Last lines of the log of whoever failed."""
+
+    @property
+    def passing(self) -> bool:
+        """Whether something spoilt the run that the same run, made again, may well not meet."""
+        return self.status == "infrastructure" and self.reason in PASSING
 
 
 class Transfer(Fact):

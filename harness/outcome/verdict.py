@@ -6,7 +6,8 @@ from typing import Literal
 
 from harness.outcome.fact import Fact
 
-VerdictStatus = Literal["pass", "fail", "inconclusive", "unsupported", "error"]
+VerdictStatus = Literal["pass", "fail", "measured", "inconclusive", "unsupported", "error"]
+"""measured: nothing was demanded, and the figures are there."""
 
 
 class Interval(Fact):
@@ -37,7 +38,8 @@ class Verdict(Fact):
 
     status: VerdictStatus
     reason: str
-    """Reason code: objectives_met, milestone_2MB_missed, interval_straddles, unsupported_client, crashed_server …"""
+    """Reason code: objectives_met, milestone_2MB_missed, interval_straddles, no_objectives, unsupported_client,
+    crashed_server …"""
     sentence: str
     objectives: tuple[ObjectiveVerdict, ...] = ()
     evidence: tuple[str, ...] = ()

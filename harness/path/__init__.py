@@ -23,6 +23,7 @@ from harness.path.arithmetic import (
     burst_bytes,
     ideal_time,
     queue_bytes,
+    size_bytes,
     slow_start_time,
 )
 from harness.path.compile import compile_path, inexpressible
@@ -42,5 +43,6 @@ __all__ = [
     "ideal_time",
     "inexpressible",
     "queue_bytes",
+    "size_bytes",
     "slow_start_time",
 ]

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import reason
+from harness.outcome import MeasuredRun, Run
 from harness.plots.render import PAGE, Format, names_on, write
 from harness.plots.stored import Search, Subject, find_subjects, folder_name
 from harness.results import CellResult
-from harness.store import Store
+from harness.store import Store, StoreReader
 from harness.text import counted
 
 #: What is drawn without being asked for: PNGs take as long as everything else together.
@@ -104,6 +105,19 @@ def draw_missing(
             f"drawing the figures of {counted(len(todo), 'cell')}; about {seconds:.0f} s (--no-figures leaves them out)"
         )
     return Made(tuple(draw(store.root, todo, cache, processes)), kept)
+
+
+def draw_transfer(store: StoreReader, run: Run, measured: MeasuredRun | None, target: Path, cache: Path) -> Path | None:
+    """The figure of one run's transfer, drawn unless it is newer than the run; None where there is nothing to draw.
+
+    Raises HarnessError.
+    """
+    file = target / folder_name(run) / "transfer.svg"
+    since = [shown.stat().st_mtime_ns for shown in Subject((run, measured)).files(store)]
+    if file.exists() and file.stat().st_mtime_ns > max(since, default=0):
+        return file
+    drawn = Subject((run, measured)).drawing(store).run
+    return file if write(drawn, file.parent, [Format.SVG], cache, only=[file.stem]) else None
 
 
 def figures_there(folder: Path, shown: Sequence[Path]) -> int:

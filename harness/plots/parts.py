@@ -19,6 +19,9 @@ Side = Literal["top", "middle", "bottom"]
 #: Points of a line, and of all lines of a panel, at most: more than its pixels would only make the files large.
 LINE, PANEL = 1200, 12_000
 
+#: Characters of a name beyond which each has a line of its own in a legend.
+_LONG_NAME = 36
+
 #: In the interactive page: dragging and, with shift, the wheel move the time axis, a click on the legend picks a flow.
 _MOVED = alt.selection_interval(name="moved", encodings=["x"], bind="scales", zoom="wheel![event.shiftKey]")
 _PICKED = alt.selection_point(name="picked", fields=["flow"], bind="legend")
@@ -86,7 +89,11 @@ def looks(flows: Iterable[DrawnFlow], *, legend: bool = True, points: bool = Fal
     shown = list(flows)
     names = [flow.name for flow in shown]
     symbol: dict[str, Any] = {"symbolSize": 70, "symbolStrokeWidth": 0.6} if points else {"symbolType": "stroke"}
-    key = alt.Legend(columns=min(len(names), 4), **symbol) if legend else None
+    if max(map(len, names), default=0) > _LONG_NAME:
+        # What tells runs apart is never cut.
+        symbol |= {"labelLimit": WIDTH}
+    columns = 1 if "labelLimit" in symbol else min(len(names), 4)
+    key = alt.Legend(columns=columns, **symbol) if legend else None
     colours = alt.Color(
         "flow:N", sort=names, legend=key, scale=alt.Scale(domain=names, range=[flow.look.colour for flow in shown])
     )
@@ -119,7 +126,7 @@ def lines(
     legend: bool = True,
     labels: bool = True,
 ) -> alt.Chart:
-    """A line a flow over time, each with its colour and dashes.
+    """A line a flow over time, each with its colour and dashes; where the frame has parts, one for each of them.
 
     Panels of one figure are given the same flows: they share one legend.
     """
@@ -131,6 +138,7 @@ def lines(
             y=axis,
             opacity=alt.when(_PICKED).then(alt.value(1)).otherwise(alt.value(0.12)),
             **looks(flows, legend=legend),
+            **({"detail": "part:N"} if "part" in frame.columns else {}),
         )
         .add_params(_PICKED, _MOVED)
     )

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,6 +19,7 @@ from altair.utils.schemapi import debug_mode
 from jinja2 import Environment
 from markupsafe import Markup
 
+from harness.plots.curves import common
 from harness.plots.raster import Paint, painting
 from harness.plots.registry import Plot, plots
 from harness.plots.theme import FONT, INK, SOFT, config, headed
@@ -46,6 +47,17 @@ class Figure:
     """Vega-Lite, with its data."""
 
 
+@dataclass(frozen=True)
+class Heading:
+    """What stands above the figures of a page."""
+
+    title: str
+    place: str
+    """Whose they are, for people."""
+    names: str
+    """And for commands."""
+
+
 def figure(plot: Plot, *runs: Drawn) -> Figure | None:
     """A plot of a run, or of a pair; None where what it needs is not there."""
     # What figures are made of does not change from run to run: the tests hold it against the schema.
@@ -55,19 +67,24 @@ def figure(plot: Plot, *runs: Drawn) -> Figure | None:
         chart = plot.chart(*runs)
         if chart is None:
             return None
-        places = list(dict.fromkeys(run.place for run in runs))
+        if plot.of == "runs":
+            places = [" · ".join(word for _, word in common(runs))]
+        else:
+            places = list(dict.fromkeys(run.place for run in runs))
         specification: dict[str, Any] = headed(chart, plot.title, [*places, plot.note]).to_dict(validate=False)
     return Figure(plot, {**specification, "config": config()})
 
 
 def figures(run: Drawn, partner: Drawn | None = None, only: Collection[str] = ()) -> Iterator[Figure]:
-    """All figures of a run, in alphabetical order; with its partner of the other discipline those of the pair too."""
+    """Figures of a run, in alphabetical order: those that fit it, or those that are asked for.
+
+    With its partner of the other discipline those of the pair too.
+    """
     for plot in plots().values():
-        if only and plot.name not in only:
+        wanted = plot.name in only if only else plot.of == "pair" or plot.fits(run)
+        if not wanted or not (plot.alone or (plot.of == "pair" and partner is not None)):
             continue
-        if plot.pair and partner is None:
-            continue
-        made = figure(plot, run, *([partner] if plot.pair and partner is not None else []))
+        made = figure(plot, run, *([] if plot.alone or partner is None else [partner]))
         if made is not None:
             yield made
 
@@ -115,23 +132,37 @@ def write(
 
     `cache` is a folder for what all pages share. A run that has nothing to draw leaves no folder. The page comes last.
     """
+    heading = Heading(run.run.cell.scenario.title, run.place, f"cell {run.run.name}")
+    # The page of all of them is not replaced by one of some.
+    return _write(figures(run, partner, only), heading, folder, formats, cache, PAGE if not only else "chosen.html")
+
+
+def _write(
+    items: Iterable[Figure], heading: Heading, folder: Path, formats: Collection[Format], cache: Path, name: str
+) -> list[Path]:
     made: list[Figure] = []
     wrote: list[Path] = []
     with painting() if Format.PNG in formats else nullcontext() as paint:
         try:
-            for item in figures(run, partner, only):
+            for item in items:
                 folder.mkdir(parents=True, exist_ok=True)
                 made.append(item)
                 if {Format.PNG, Format.SVG} & set(formats):
                     wrote += _write_pictures(item, folder / item.plot.name, formats, paint)
             if made and Format.HTML in formats:
-                # The page of all of them is not replaced by one of some.
-                file = folder / (PAGE if not only else "chosen.html")
-                _write_whole(file, page(run, made, page_script(cache)))
-                wrote.append(file)
+                _write_whole(folder / name, page(heading, made, page_script(cache)))
+                wrote.append(folder / name)
         except OSError as error:
             raise disk_error(error, folder) from error
     return wrote
+
+
+def write_together(runs: Sequence[Drawn], folder: Path, formats: Collection[Format], cache: Path) -> list[Path]:
+    """Write the figures of several runs into a folder, made if needed; the files. Raises EngineError."""
+    made = [item for plot in plots().values() if plot.of == "runs" and (item := figure(plot, *runs)) is not None]
+    names = ", ".join(run.run.name for run in runs)
+    heading = Heading("Runs side by side", " · ".join(word for _, word in common(runs)), f"runs {names}")
+    return _write(made, heading, folder, formats, cache, PAGE)
 
 
 def svg(item: Figure) -> str:
@@ -158,7 +189,7 @@ _PAGE = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<title>{{ title }}</title>
+<title>{{ heading.title }}</title>
 <style>
 body { font-family: {{ font }}; color: {{ ink }}; margin: 2em auto; max-width: 62em; padding: 0 1em; line-height: 1.4; }
 h1 { font-size: 1.3em; } p, nav { color: {{ soft }}; font-size: .85em; } figure { margin: 2.5em 0; overflow-x: auto; }
@@ -166,8 +197,8 @@ nav a { margin-right: 1em; }
 </style>
 </head>
 <body>
-<h1>{{ title }}</h1>
-<p>{{ place }}<br>cell {{ key }}</p>
+<h1>{{ heading.title }}</h1>
+<p>{{ heading.place }}<br>{{ heading.names }}</p>
 <p>A click on a legend's entry picks a flow (with shift several). Over a time axis the wheel zooms while shift is held,
 dragging moves, and a double click goes back.</p>
 <nav>{% for item in figures %}<a href="#{{ item.plot.name }}">{{ item.plot.title }}</a>{% endfor %}</nav>
@@ -192,8 +223,8 @@ def names_on(file: Path) -> list[str]:
         return re.findall(r'<a href="#(\w+)">', text.read(_HEAD))
 
 
-def page(run: Drawn, made: Sequence[Figure], script: str) -> str:
-    """One HTML page with all figures of a run, their data and the script that draws them."""
+def page(heading: Heading, made: Sequence[Figure], script: str) -> str:
+    """One HTML page with figures, their data and the script that draws them."""
     specifications = json.dumps(
         {item.plot.name: item.specification for item in made}, separators=(",", ":"), ensure_ascii=False
     )
@@ -201,9 +232,7 @@ def page(run: Drawn, made: Sequence[Figure], script: str) -> str:
         Environment(autoescape=True)
         .from_string(_PAGE)
         .render(
-            title=run.run.cell.scenario.title,
-            place=run.place,
-            key=run.run.name,
+            heading=heading,
             figures=made,
             font=Markup(FONT),
             ink=INK,

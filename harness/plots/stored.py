@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,12 +10,16 @@ from pathlib import Path
 
 from harness.errors import InputError, did_you_mean
 from harness.outcome import Cell, MeasuredRun, Run
+from harness.plots.curves import labels
 from harness.plots.pairs import beside, is_red
 from harness.plots.view import Drawn
 from harness.results import CellResult
 from harness.store import MEASURED, RUN, SERIES, StoreReader
 
 Span = tuple[float, float]
+
+#: Characters of a folder's name that tells several runs apart, at most.
+_LONGEST = 100
 
 #: All stored results of the cells that are wanted.
 Search = Callable[[Callable[[Cell], bool]], list[CellResult]]
@@ -38,11 +43,14 @@ class Subject:
     run: Stored
     partner: Stored | None = None
 
+    @property
+    def runs(self) -> list[Run]:
+        """The run, and its partner."""
+        return [one[0] for one in (self.run, self.partner) if one is not None]
+
     def files(self, store: StoreReader) -> list[Path]:
         """What is drawn: the files of the run, and of its partner, that are there."""
-        folders = [
-            store.folder(one[0].cell.key, one[0].repetition) for one in (self.run, self.partner) if one is not None
-        ]
+        folders = [store.folder(one.cell.key, one.repetition) for one in self.runs]
         files = (folder / name for folder in folders for name in (RUN, MEASURED, SERIES))
         return [file for file in files if file.exists()]
 
@@ -99,4 +107,18 @@ def folder_name(run: Run) -> Path:
     words = [cell.client.name, cell.server.name] if cell.scenario.open_roles else []
     words += [f"{name}={value}" for name, value in cell.parameters.items()]
     words += [cell.engine, str(cell.seed), str(run.repetition)]
-    return Path(cell.scenario.name) / "-".join(re.sub(r"[^A-Za-z0-9.=_]+", "_", word) for word in words)
+    return Path(cell.scenario.name) / "-".join(map(_plain, words))
+
+
+def folder_of(runs: Sequence[Drawn]) -> Path:
+    """Where the figures of several runs go: together / what tells them apart; long names are cut and numbered."""
+    name = "-and-".join(_plain(label) for label in labels(runs))
+    if len(name) > _LONGEST:
+        told = hashlib.sha256(" ".join(run.run.name for run in runs).encode()).hexdigest()[:8]
+        name = f"{name[:_LONGEST]}-{told}"
+    return Path("together") / name
+
+
+def _plain(word: str) -> str:
+    """A word as a part of a file's name."""
+    return re.sub(r"[^A-Za-z0-9.=_]+", "_", word)

@@ -63,14 +63,23 @@ class Drawn:
         return self.path.to_client
 
     @property
-    def place(self) -> str:
-        """The run for people: scenario, who played, engine, seed and repetition."""
+    def words(self) -> dict[str, str]:
+        """What the run is called by: scenario, who played, what was asked of them, engine, seed and repetition."""
         cell = self.run.cell
-        asked = [f"{name} {value}" for name, value in cell.parameters.items()]
-        time = "virtual time" if cell.engine == "virtual" else "real time"
-        pair = f"{cell.client.name} → {cell.server.name}" if cell.scenario.open_roles else ""
-        words = [cell.scenario.name, pair, *asked, time, f"seed {cell.seed}", f"repetition {self.run.repetition}"]
-        return " · ".join(word for word in words if word)
+        pair = {"pair": f"{cell.client.name} → {cell.server.name}"} if cell.scenario.open_roles else {}
+        return {
+            "scenario": cell.scenario.name,
+            **pair,
+            **{name: f"{name} {value}" for name, value in cell.parameters.items()},
+            "engine": "virtual time" if cell.engine == "virtual" else "real time",
+            "seed": f"seed {cell.seed}",
+            "repetition": f"repetition {self.run.repetition}",
+        }
+
+    @property
+    def place(self) -> str:
+        """The run for people."""
+        return " · ".join(self.words.values())
 
     @cached_property
     def flows(self) -> tuple[DrawnFlow, ...]:
@@ -101,7 +110,8 @@ class Drawn:
         if len(stops) == len(self.flows) or self.series is None or self.series.is_empty():
             return max(stops, default=1.0)
         last = self.series["t"].max()
-        return max([*stops, float(last) if isinstance(last, int | float) else 1.0])
+        # What stands at the last moment, and be it a bin that begins there, is on it.
+        return max([*stops, float(last) + BIN if isinstance(last, int | float) else 1.0])
 
     @cached_property
     def detail(self) -> tuple[float, float]:

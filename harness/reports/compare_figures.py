@@ -10,7 +10,7 @@ from typing import Literal
 from harness.metric_names import MetricName
 from harness.metrics.registry import find, unit_of
 from harness.outcome import Better, EngineName, Interval, MeasuredRun, Run, Transfer, proven_outcome
-from harness.results import CellResult
+from harness.results import CellResult, unreached
 from harness.stats import interval
 
 CpuRole = Literal["client", "server", "sim"]
@@ -69,7 +69,7 @@ def _transfer(run: Run, metric: str) -> Transfer | None:
 
 def _value(run: Run, measured: MeasuredRun, metric: str) -> float | None:
     found = measured.written(metric, len(run.cell.scenario.flows))
-    return None if found is None else found.value
+    return unreached(run, MetricName.parse(metric)) if found is None else found.value
 
 
 def side_of(result: CellResult | None, metric: str) -> Side | None:
@@ -77,11 +77,7 @@ def side_of(result: CellResult | None, metric: str) -> Side | None:
     if result is None or not result.runs:
         return None
     counted = list(_counted(result))
-    values = [
-        math.inf if value is None else value
-        for run, measured in counted
-        if (value := _value(run, measured, metric)) is not None or _never_reached(run, metric)
-    ]
+    values = [value for run, measured in counted if (value := _value(run, measured, metric)) is not None]
     drops = [measured.value(*_beside(metric, "udp_receive_drops")) for _, measured in counted]
     return Side(
         engine=result.cell.engine, key=result.cell.key, outcomes=result.outcomes, counted=len(counted),
@@ -89,26 +85,6 @@ def side_of(result: CellResult | None, metric: str) -> Side | None:
         simulator=result.cell.sim_image.identity,
         measured_by=tuple(sorted({measured.version for _, measured in counted})),
     )  # fmt: skip
-
-
-def _never_reached(run: Run, metric: str) -> bool:
-    """Whether the metric is a time that a timed-out run did not get to.
-
-    Any other missing value is unknown: some are left out as too vague (`harness.metrics.times`).
-    """
-    if run.outcome.status != "timed_out" or not _is_time(metric):
-        return False
-    transfer = _transfer(run, metric)
-    if transfer is None:
-        return True
-    sizes = {f"milestone_{size.label()}": size.bytes for size in run.cell.scenario.milestones}
-    return transfer.received < sizes.get(MetricName.parse(metric).metric, transfer.size)
-
-
-def _is_time(metric: str) -> bool:
-    """Whether it is a time at which a part of the file had come."""
-    name = MetricName.parse(metric).metric
-    return name == "completion" or name.startswith("milestone_")
 
 
 def difference_of(real: float, virtual: float) -> float:

@@ -8,12 +8,12 @@ from itertools import groupby
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from harness.outcome import Interval
 from harness.reports.compare import Comparison
 from harness.reports.compare_figures import ROLES, Side
+from harness.reports.layout import SENTENCE, Column, Fitted, Row
 from harness.reports.markdown import line
 from harness.reports.table import SYMBOLS, interval_text
 
@@ -79,21 +79,18 @@ def _title(one: Comparison) -> str:
     return f"{one.point.scenario} · {one.point.title} · compose (real time) and virtual time"
 
 
-def _table(group: Sequence[Comparison]) -> Table:
-    table = Table(title=_title(group[0]), title_justify="left", header_style="bold")
-    judged = _judged(group)
-    # Parameters stand below the names; they are folded, never cut.
-    names = [f"{one.point.client} → {one.point.server}" for one in judged]
-    table.add_column(_HEADINGS[0], overflow="fold", min_width=max(map(len, names)))
-    table.add_column(_HEADINGS[1], no_wrap=True)
-    for heading in _HEADINGS[2:]:
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
-    table.add_column("explanation", overflow="fold")
-    for one in judged:
+def _table(group: Sequence[Comparison]) -> Fitted:
+    first, *figures = _HEADINGS
+    columns = [
+        Column(first, identifies=True), Column(figures[0], identifies=True),
+        *(Column(heading, right=True) for heading in figures[1:]), Column("verdict"),
+        Column("explanation", text=SENTENCE),
+    ]  # fmt: skip
+    rows = []
+    for one in _judged(group):
         symbol, word, colour = _verdict(one)
-        table.add_row(*map(Text, _cells(one)), Text(f"{symbol} {word}", style=colour), Text(one.explanation))
-    return table
+        rows.append(Row([*_cells(one), Text(f"{symbol} {word}", style=colour), one.explanation]))
+    return Fitted(_title(group[0]), columns, rows)
 
 
 def _verdict(one: Comparison) -> tuple[str, str, str]:
@@ -122,7 +119,7 @@ def _who(one: Comparison) -> str:
 def _interval(span: Interval | None) -> str:
     if span is not None and math.isinf(span.low) and math.isinf(span.high):
         return "never"
-    return interval_text(span).replace("inf", "never")
+    return interval_text(span)
 
 
 def _difference(value: float | None) -> str:

@@ -12,11 +12,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from harness.model import Implementation
 from harness.outcome import Observation
 from harness.parameters import PARAMETERS, ParameterValue, Role
+from harness.reports.layout import SENTENCE, Column, Fitted, Row
 from harness.results import CellResult
 
 #: The columns: those of N. Kuhn's table of parameters (studies/in_sequence_satellite), and others worth a column.
@@ -121,14 +121,10 @@ def _rows(made: Sequence[Default]) -> list[tuple[str, Role, list[Default]]]:
 
 def show(made: Sequence[Default], console: Console) -> None:
     """Print the table and the notes below it."""
-    table = Table(title="defaults in force (✓ confirmed by stored runs)", title_justify="left", header_style="bold")
-    table.add_column("implementation", no_wrap=True)
-    table.add_column("role", no_wrap=True)
-    for name in SHOWN:
-        table.add_column(name, overflow="fold")
-    for name, role, cells in _rows(made):
-        table.add_row(name, role, *(one.text for one in cells))
-    console.print(table)
+    columns = [Column("implementation", identifies=True), Column("role", identifies=True)]
+    columns += [Column(name, text=SENTENCE) for name in SHOWN]
+    rows = [Row([name, role, *(one.text for one in cells)]) for name, role, cells in _rows(made)]
+    console.print(Fitted("defaults in force (✓ confirmed by stored runs)", columns, rows))
     for line in notes(made):
         console.print(f"  {line}", markup=False, soft_wrap=True)
 

@@ -3,16 +3,86 @@
 from __future__ import annotations
 
 from harness.lab import SERVERS
-from harness.model import Link, Scenario
+from harness.model import GilbertElliott, Link, LinkChange, Red, Scenario, Service
 from harness.outcome import EngineName
-from harness.path import Server, bdp_bytes, burst_bytes, compile_path, ideal_time, queue_bytes, slow_start_time
-from harness.units import Duration, Size
+from harness.path import (
+    Server,
+    bdp_bytes,
+    burst_bytes,
+    compile_path,
+    ideal_time,
+    queue_bytes,
+    size_bytes,
+    slow_start_time,
+)
+from harness.units import Duration, Percentage, Size
+
+
+def _jitter(link: Link) -> list[str]:
+    """How the delay varies."""
+    if not link.jitter.value:
+        return []
+    return [
+        f"    jitter: each packet's delay is drawn evenly from {link.delay} ± {link.jitter}, "
+        "so that packets may overtake each other"
+    ]
+
+
+def _share(value: float) -> str:
+    return f"{value * 100:.5g} %"
+
+
+def loss_words(loss: Percentage | GilbertElliott) -> str:
+    """A loss model in a sentence."""
+    if isinstance(loss, Percentage):
+        if loss.fraction in (0, 1):
+            return "every packet is lost" if loss.fraction else "no packet is lost"
+        return f"each packet is lost with a probability of {loss}, whatever became of the one before"
+    leave, enter = loss.bad_to_good.fraction, loss.good_to_bad.fraction
+    stays = f"{1 / leave:.3g} packets on average" if leave else "for good"
+    comes = f"after {1 / enter:.3g} packets on average" if enter else "never"
+    return (
+        f"Gilbert–Elliott: in the good state {loss.loss_in_good} of the packets are lost; the bad one comes {comes}, "
+        f"lasts {stays} and loses {loss.loss_in_bad}; in the long run {_share(loss.mean)} are lost, in bursts"
+    )
+
+
+def _loss(link: Link) -> list[str]:
+    return [f"    loss: {loss_words(link.loss)}"] if link.mean_loss else []
+
+
+def _red(link: Link, rtt: Duration) -> list[str]:
+    """What RED drops or marks, and when."""
+    queue = link.queue
+    if not isinstance(queue, Red):
+        return []
+    low, high = (
+        f"{size:,} B ({link.rate.time_for(size) * 1000:.1f} ms)"
+        for size in (size_bytes(one, link, rtt) for one in (queue.min, queue.max))
+    )
+    does = "marks (where a packet allows ECN, and drops the others)" if queue.ecn else "drops"
+    what = "are marked Congestion Experienced instead of dropped, if their sender set ECT (RFC 3168)"
+    marks = f"    ECN: packets {what}; what the hard limit takes is dropped" if queue.ecn else "    ECN: off, RED drops"
+    weight = f"weight {queue.wq:g}" if queue.wq is not None else f"burst of {queue.burst} packets"
+    return [
+        f"    RED: {does} nothing while the average queue is below {low}, then more and more, up to "
+        f"{queue.probability} of the packets at {high}, and all of them above; average with {weight}",
+        marks,
+    ]
+
+
+def _cold(service: Service) -> str:
+    """How the process starts, and starts again."""
+    if not service.cold_start.value:
+        return ""
+    again = "" if service.period is None else f", and again every {service.period}"
+    return f"; for the first {service.cold_start} one comes every 100 ms{again}"
 
 
 def _server(link: Link, server: Server) -> list[str]:
     """What lets packets go, and what that does to them."""
     if link.service is not None:
-        return ["    served by a Poisson process: one packet at each opportunity"]
+        return [f"    served by a Poisson process: one packet at each opportunity{_cold(link.service)}"]
     burst = burst_bytes(link, server)
     if burst is None:
         return ["    serial: a packet leaves when all before it, and then it, have been sent; no credit is saved"]
@@ -25,13 +95,23 @@ def _server(link: Link, server: Server) -> list[str]:
 def _link(name: str, link: Link, rtt: Duration, server: Server) -> list[str]:
     queue = queue_bytes(link, rtt)
     milliseconds = link.rate.time_for(queue) * 1000
-    loss = f", loss {link.mean_loss * 100:g} %" if link.mean_loss else ""
+    loss = f", loss {_share(link.mean_loss)}" if link.mean_loss else ""
     return [
         f"  {name}: {link.rate}, {link.delay} one way{loss}",
         f"    BDP {bdp_bytes(link.rate, rtt):,} B · queue ({link.queue.discipline}) {queue:,} B = "
         f"{milliseconds:.1f} ms",
         *_server(link, server),
+        *_red(link, rtt),
+        *_jitter(link),
+        *_loss(link),
     ]
+
+
+def _changed(new: LinkChange) -> list[str]:
+    """What a change sets."""
+    named = (("rate", new.rate), ("delay", new.delay))
+    words = [f"{name} {value}" for name, value in named if value is not None]
+    return words if new.loss is None else [*words, f"loss: {loss_words(new.loss)}"]
 
 
 def _sizes(scenario: Scenario) -> list[Size]:
@@ -49,8 +129,7 @@ def explain(scenario: Scenario, engine: EngineName) -> str:
     for change in path.changes:
         for name, new in (("forward", change.forward), ("return", change.return_)):
             if new is not None:
-                values = new.model_dump(exclude_none=True, mode="json")
-                lines.append(f"  after {change.at}: {name} " + ", ".join(f"{key} {values[key]}" for key in values))
+                lines.append(f"  after {change.at}: {name} {', '.join(_changed(new))}")
     lines += ["", "times from the first datagram, seconds (no headers, loss or overshoot)"]
     lines += ["  size       textbook slow start      ideal  objective"]
     bounds = {item.metric: f"{item.bound:g}" for item in scenario.objectives}

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
-from rich.table import Table
 
 from harness.lab import flow_label
 from harness.metric_names import MetricName
 from harness.metrics.registry import Layer, declared, unit_of
 from harness.outcome import Interval
+from harness.reports.chosen import MOST_FLOWS
+from harness.reports.layout import Column, Fitted, Row
 from harness.reports.markdown import line
+from harness.reports.numbers import shown_unit, text
 from harness.results import CellResult
 from harness.text import counted
 
@@ -23,7 +25,7 @@ ORDER = (
     "mean_idt", "mean_recovery_time", "retransmissions", "timeouts", "cov_throughput", "cov_in_flight", "network_power",
     "utilisation_bandwidth", "utilisation_bdp", "utility_pf", "utility_mpdf",
     "mean_queue_length", "mean_queue_packets", "mean_queue_delay", "mean_link_rate", "queue_drops_to_client",
-    "early_drops_to_client", "limit_drops_to_client", "drop_rate",
+    "early_drops_to_client", "limit_drops_to_client", "ecn_marks_to_client", "drop_rate",
     "agg_throughput", "agg_sending_rate", "agg_in_flight", "agg_utilisation_bandwidth", "agg_utilisation_bdp",
     "agg_utility_pf", "agg_utility_mpdf", "jain_samples", "jain_means", "jain_samples_responsive",
     "jain_means_responsive", "entropy_samples", "entropy_means", "product_samples", "product_means", "jain_shared",
@@ -82,30 +84,6 @@ def _phases(result: CellResult, labels: tuple[str, ...]) -> MetricTable:
     return MetricTable("Throughput by phase", (*labels, "Jain"), tuple(rows))
 
 
-def number(value: float) -> str:
-    """A number with three significant digits at least."""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-
-
-def shown_unit(unit: str) -> str:
-    """A unit in a table; nothing for a number."""
-    return "" if unit == "1" else unit
-
-
-def text(span: Interval | None) -> str:
-    """Median, and the interval of several runs."""
-    if span is None:
-        return "–"
-    if span.n == 1 or span.low == span.high:
-        return number(span.median)
-    return f"{number(span.median)} [{number(span.low)}, {number(span.high)}]"
-
-
-def percentage(span: Interval | None) -> str:
-    """The median of a share."""
-    return "–" if span is None else f"{span.median:.1%}"
-
-
 def absences(result: CellResult) -> list[str]:
     """Why a metric is missing, a sentence each; of some of the runs only, with their number."""
     measured = sum(one is not None for _, one in result.runs)
@@ -117,10 +95,24 @@ def absences(result: CellResult) -> list[str]:
 
 def heading(result: CellResult) -> str:
     """What a cell's tables are of."""
-    count = result.outcomes.get("completed", 0)
-    runs = counted(count, "run")
+    count, made = result.outcomes.get("completed", 0), len(result.runs)
+    runs = counted(count, "run") if count == made else f"{count} of {counted(made, 'run')} completed"
     asked = "".join(f", {name} {value}" for name, value in result.cell.parameters.items())
     return f"{result.cell.scenario.title} (`{result.cell.scenario.name}`, engine {result.cell.engine}{asked}; {runs})"
+
+
+def _laid(table: MetricTable) -> tuple[list[str], int, list[list[str]]]:
+    """Headings, how many of them say what a row is, and rows: a metric each, or, where a line has no room for all
+    flows, a flow each.
+    """
+    if len(table.columns) <= MOST_FLOWS + 1:
+        rows = [[name, shown_unit(unit), *map(text, values)] for name, unit, values in table.rows]
+        return ["metric", "unit", *table.columns], 2, rows
+    heads = [f"{name} {shown_unit(unit)}".rstrip() for name, unit, _ in table.rows]
+    rows = [
+        [column, *(text(values[index]) for _, _, values in table.rows)] for index, column in enumerate(table.columns)
+    ]
+    return ["flow", *heads], 1, rows
 
 
 def markdown(results: Sequence[CellResult]) -> str:
@@ -131,10 +123,11 @@ def markdown(results: Sequence[CellResult]) -> str:
         if made:
             lines += [f"**{heading(result)}**", ""]
         for table in made:
+            heads, words, rows = _laid(table)
             lines += [
-                line([f"{table.title}", "unit", *table.columns]),
-                line(["---", "---", *["---:"] * len(table.columns)]),
-                *(line([f"`{name}`", shown_unit(unit), *map(text, values)]) for name, unit, values in table.rows),
+                line([table.title, *heads[1:]]),
+                line([*["---"] * words, *["---:"] * (len(heads) - words)]),
+                *(line([f"`{first}`" if words == 2 else first, *rest]) for first, *rest in rows),
                 "",
             ]
         if made and (reasons := absences(result)):
@@ -149,14 +142,9 @@ def show(results: Sequence[CellResult], console: Console) -> None:
         if made:
             console.print(heading(result), markup=False)
         for table in made:
-            view = Table(title=table.title, title_justify="left")
-            view.add_column("metric")
-            view.add_column("unit")
-            for column in table.columns:
-                view.add_column(column, justify="right")
-            for name, unit, values in table.rows:
-                view.add_row(name, shown_unit(unit), *map(text, values))
-            console.print(view)
+            heads, words, rows = _laid(table)
+            columns = [Column(head, identifies=index < words, right=index >= words) for index, head in enumerate(heads)]
+            console.print(Fitted(table.title, columns, [Row(row) for row in rows]))
         for reason in absences(result) if made else ():
             console.print(reason, markup=False)
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from harness.metric_names import MetricName
 from harness.reports import by_scenario
+from harness.reports.layout import Column, Fitted, Row
 from harness.reports.parameters import asked
 from harness.reports.table import SYMBOLS
 from harness.results import CellResult
@@ -17,12 +18,14 @@ from harness.standing import marked, note
 
 #: What a pair's figure is.
 METRIC = MetricName("completion", 0, "first")
+#: How narrow a reason may be folded: its longest word.
+_REASON = len("unsupported")
 
 
 def _entry(result: CellResult) -> str:
     """Median seconds to the last byte, else the reason code of the verdict."""
     span = result.interval(*METRIC)
-    if span is not None and "completed" in result.outcomes:
+    if span is not None and "completed" in result.outcomes and math.isfinite(span.median):
         return f"{span.median:.2f}"
     return result.verdict.reason
 
@@ -52,16 +55,25 @@ def show(results: Sequence[CellResult], console: Console) -> None:
     """Print the grids."""
     for title, cells in _groups(results):
         servers, rows = _rows(cells)
-        table = Table(title=f"{title}: seconds to the last byte", title_justify="left", header_style="bold")
-        table.add_column("client ↓ server →", no_wrap=True)
-        for server in servers:
-            table.add_column(server, justify="right", overflow="fold", min_width=len(server))
-        for client, found in rows:
-            entries = [
-                Text("–") if one is None else Text(_entry(one), style=SYMBOLS[one.verdict.status][1]) for one in found
-            ]
-            table.add_row(client, *entries)
-        console.print(table)
+        columns = [
+            Column("client ↓ server →", identifies=True),
+            *(Column(server, right=True, text=_REASON) for server in servers),
+        ]
+        made = [
+            Row(
+                [
+                    client,
+                    *(
+                        "–"
+                        if one is None
+                        else Text(_entry(one).replace("_", " "), style=SYMBOLS[one.verdict.status][1])
+                        for one in found
+                    ),
+                ]
+            )
+            for client, found in rows
+        ]
+        console.print(Fitted(f"{title}: seconds to the last byte", columns, made))
 
 
 def markdown(results: Sequence[CellResult]) -> str:

@@ -8,15 +8,23 @@ from dataclasses import asdict
 from typing import Any
 
 from harness.absences import warnings
+from harness.metric_names import MetricName
 from harness.metrics.registry import unit_of
 from harness.model import Scenario
 from harness.outcome import LinkProof
 from harness.plan import PlannedRun
+from harness.ranking import rankings
+from harness.reports import by_scenario
+from harness.reports.chosen import compared
 from harness.reports.listing import Entry
+from harness.reports.ranking import plain
+from harness.reports.ranking import report as ranking_report
 from harness.reports.resumed import seed_of
 from harness.results import CellResult
 
 SCHEMA = 1
+#: Of `report --json`: from 2 on, cells of scenarios without objectives are `measured`, and there are rankings.
+REPORT_SCHEMA = 2
 
 
 def _link(result: CellResult) -> dict[str, Any]:
@@ -41,10 +49,9 @@ def _cell(result: CellResult) -> dict[str, Any]:
             "unit": unit_of(values[0]),
             "direction": values[0].direction,
             "vantage": values[0].vantage,
-            "values": [item.value for item in values],
-            "median": span.median,
-            "low": span.low,
-            "high": span.high,
+            "values": [plain(item.value) for item in values],
+            "timed_out": len(result.unreached(values[0].named)),
+            **{part: plain(getattr(span, part)) for part in ("median", "low", "high")},
             "coverage": span.coverage,
         }
     last = result.last
@@ -60,6 +67,7 @@ def _cell(result: CellResult) -> dict[str, Any]:
         "observed": [one.model_dump(mode="json") for one in last[1].observed] if last and last[1] else [],
         "repetitions": len(result.runs),
         "outcomes": result.outcomes,
+        "shortfall": result.shortfall,
         "verdict": result.verdict.status,
         "reason": result.verdict.reason,
         "sentence": result.verdict.sentence,
@@ -80,9 +88,19 @@ def _cell(result: CellResult) -> dict[str, Any]:
     }
 
 
-def report(results: Iterable[CellResult]) -> dict[str, Any]:
-    """What `report --json` and `run --json` print."""
-    return {"schema": SCHEMA, "cells": [_cell(result) for result in results]}
+def report(results: Iterable[CellResult], asked_for: Sequence[MetricName] = ()) -> dict[str, Any]:
+    """What `report --json` and `run --json` print. `asked_for`: metrics to rank the cells by."""
+    found = list(results)
+    ranked = [
+        ranking
+        for cells in by_scenario(found)
+        for ranking in rankings(cells, compared(cells[0].cell.scenario, asked_for))
+    ]
+    return {
+        "schema": REPORT_SCHEMA,
+        "cells": [_cell(result) for result in found],
+        "rankings": [ranking_report(one) for one in ranked],
+    }
 
 
 def catalogue(scenarios: Sequence[Scenario], entries: Sequence[Entry]) -> dict[str, Any]:

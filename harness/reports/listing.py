@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from harness.builds import MadeImage
 from harness.model import Implementation, Scenario
 from harness.parameters import PARAMETERS, Role
+from harness.reports.layout import SENTENCE, Column, Fitted, Row
 
 #: What stands above those whose manifests do not say `tested`.
 UNTESTED = "by manifest alone: never run by those who wrote it"
@@ -65,21 +65,18 @@ def show(scenarios: Sequence[Scenario], entries: Sequence[Entry], console: Conso
             console.print(_table(title, found))
 
 
-def _table(title: str, entries: Sequence[Entry]) -> Table:
-    table = Table(title=title, title_justify="left", header_style="bold")
-    for heading in ("name", "version", "licence"):
-        table.add_column(heading, no_wrap=True)
-    table.add_column("roles")
-    table.add_column("protocols")
-    table.add_column("parameters it can be told", overflow="fold", ratio=3)
-    table.add_column("here?", overflow="fold", ratio=2)
+def _table(title: str, entries: Sequence[Entry]) -> Fitted:
+    texts = ("roles", "protocols", "parameters it can be told", "here?")
+    columns = [Column("name", identifies=True), Column("version", text=SENTENCE), Column("licence")]
+    columns += [Column(heading, text=SENTENCE) for heading in texts]
+    rows = []
     for entry in entries:
         item = entry.implementation
-        table.add_row(
-            item.name, item.version, item.licence, ", ".join(item.roles), ", ".join(item.protocols),
-            _parameters(entry), entry.state,
+        roles, protocols = ", ".join(item.roles), ", ".join(item.protocols)
+        rows.append(
+            Row([item.name, item.version, item.licence, roles, protocols, _parameters(entry), entry.state])
         )  # fmt: skip
-    return table
+    return Fitted(title, columns, rows)
 
 
 def images_json(made: Mapping[str, MadeImage]) -> dict[str, Any]:
@@ -102,15 +99,13 @@ def images_json(made: Mapping[str, MadeImage]) -> dict[str, Any]:
 
 def show_images(made: Mapping[str, MadeImage], absent: Mapping[str, str], console: Console) -> None:
     """Print what was built, how large it is and what it took; and what could not be built, by name."""
-    table = Table(title="images", title_justify="left", header_style="bold")
-    for heading in ("name", "image"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("MB", "s"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("")
+    columns = [
+        Column("name", identifies=True), Column("image"), Column("MB", right=True), Column("s", right=True), Column(""),
+    ]  # fmt: skip
+    rows = []
     for name, item in made.items():
         state = "failed" if item.error else "was there" if item.was_there else "built"
-        table.add_row(name, item.reference, f"{item.size / 1e6:.0f}", f"{item.seconds:.1f}", state)
-    console.print(table)
+        rows.append(Row([name, item.reference, f"{item.size / 1e6:.0f}", f"{item.seconds:.1f}", state]))
+    console.print(Fitted("images", columns, rows))
     for name, why in absent.items():
         console.print(f"{name}: not built here: {why}", markup=False, soft_wrap=True)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 
+from harness.lab import flow_label
+from harness.metric_names import MetricName
 from harness.metrics.registry import declared
+from harness.ranking import rankings
 from harness.reports import by_scenario, effort, effort_of
-from harness.reports.parameters import asked
+from harness.reports.chosen import columns, compared, flow_columns, shows_goodput
+from harness.reports.numbers import text as figure
+from harness.reports.parameters import Asked, asked
+from harness.reports.ranking import lines as sentences
 from harness.reports.resumed import footnotes, marked, seed_of
-from harness.reports.table import SYMBOLS, asked_and_seen, columns, interval_text, reference_lines
+from harness.reports.table import SYMBOLS, asked_and_seen, interval_text, reference_lines
 from harness.results import CellResult
 from harness.standing import MARK, note
 from harness.standing import marked as marked_old
@@ -20,47 +27,75 @@ def line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def scenario_markdown(results: Sequence[CellResult]) -> str:
-    """One scenario's table, with its three reference lines."""
+def scenario_markdown(results: Sequence[CellResult], asked_for: Sequence[MetricName] = ()) -> str:
+    """One scenario's table, with its reference lines, and what its cells amount to."""
     scenario = results[0].cell.scenario
-    made = columns(scenario)
+    made, goodput = columns(scenario, asked_for), shows_goodput(scenario, asked_for)
     parameters = asked([result.cell for result in results])
+    seconds = ", seconds" if scenario.milestones_within() and not asked_for else ""
     lines = [
         f"**{scenario.title}** (`{scenario.name}`, engine {results[0].cell.engine}{parameters.suffix}, "
-        f"median [interval] of n runs{', seconds' if scenario.milestones_within() else ''}; {effort(results)})",
+        f"median [interval] of n runs{seconds}; {effort(results)})",
         "",
         line(
             [
                 *(f"`{name}`" for name in parameters.varied),
                 *("client → server", "verdict", "n"),
-                *(heading.removesuffix(" s") for _, heading in made),
-                declared()["goodput"].unit,
+                *(heading.removesuffix(" s") if seconds else heading for _, heading in made),
+                *([declared()["goodput"].unit] if goodput else []),
             ]
         ),
-        line([*["---:"] * len(parameters.varied), "---", "---", *["---:"] * (len(made) + 2)]),
+        line([*["---:"] * len(parameters.varied), "---", "---", *["---:"] * (len(made) + 1 + goodput)]),
     ]
-    for result in results:
-        symbol, _ = SYMBOLS[result.verdict.status]
-        seed = seed_of(result.cell)
-        goodput = result.interval("goodput", 0, "first")
-        lines.append(
-            line(
-                [
-                    *asked_and_seen(result, parameters),
-                    marked_old(f"{result.cell.client.name} → {result.cell.server.name}", result),
-                    f"{symbol} {result.verdict.status}",
-                    str(result.outcomes.get("completed", 0)),
-                    *(marked(interval_text(result.interval(*name)), name, seed) for name, _ in made),
-                    "–" if goodput is None else f"{goodput.median:.1f}",
-                ]
-            )
-        )
+    lines += [_row(result, parameters, [name for name, _ in made], asked_for) for result in results]
     for name, texts in reference_lines([result.cell for result in results], [name for name, _ in made]):
-        blank = [""] * len(parameters.varied)
-        lines.append(line([*blank, f"*{name}*", "", "", *(text.removeprefix("≤ ") for text in texts), ""]))
-    for text in (*footnotes(results), note(results)):
+        blank, end = [""] * len(parameters.varied), [""] if goodput else []
+        shown = [text.removeprefix("≤ ") for text in texts]
+        lines += [line([*blank, f"*{name}*", "", "", *shown, *end])] if any(texts) or not asked_for else []
+    lines += _flows(results, parameters, asked_for)
+    short = [f"{result.name}: {result.shortfall}." for result in results if "timed_out" in result.outcomes]
+    for text in (*short, *footnotes(results), note(results)):
         lines += ["", text] if text else []
+    below = [
+        ("- " if said.startswith(" ") else "") + said.strip()
+        for said in sentences(rankings(results, compared(scenario, asked_for)))
+    ]
+    for last, said in itertools.pairwise(["", *below]):
+        # Paragraphs, and lists below them.
+        lines += [said] if said.startswith("- ") and last.startswith("- ") else ["", said]
     return "\n".join(lines) + "\n"
+
+
+def _row(result: CellResult, parameters: Asked, metrics: Sequence[MetricName], asked_for: Sequence[MetricName]) -> str:
+    symbol, _ = SYMBOLS[result.verdict.status]
+    seed, written = seed_of(result.cell), figure if asked_for else interval_text
+    done = str(result.outcomes.get("completed", 0))
+    cells = [
+        *asked_and_seen(result, parameters),
+        marked_old(f"{result.cell.client.name} → {result.cell.server.name}", result),
+        f"{symbol} {result.verdict.status}",
+        done if done == str(len(result.runs)) else f"{done}/{len(result.runs)}",
+        *(marked(written(result.interval(*name)), name, seed) for name in metrics),
+    ]
+    if shows_goodput(result.cell.scenario, asked_for):
+        goodput = result.interval("goodput", 0, "first")
+        cells.append("–" if goodput is None else f"{goodput.median:.1f}")
+    return line(cells)
+
+
+def _flows(results: Sequence[CellResult], parameters: Asked, asked_for: Sequence[MetricName]) -> list[str]:
+    """A row a flow, where the cells' own rows have not room for all of them."""
+    made = flow_columns(results[0].cell.scenario, asked_for)
+    if not made:
+        return []
+    heads = [*(f"`{name}`" for name in parameters.varied), "client → server", "flow", *(name for _, name in made)]
+    lines = ["", line(heads), line([*["---"] * (len(heads) - len(made)), *["---:"] * len(made)])]
+    for result in results:
+        who = [*parameters.cells(result.cell), f"{result.cell.client.name} → {result.cell.server.name}"]
+        for flow in range(len(result.cell.scenario.flows)):
+            figures = [figure(result.interval(*name._replace(flow=flow))) for name, _ in made]
+            lines.append(line([*who, f"{flow} {flow_label(result.cell, flow)}", *figures]))
+    return lines
 
 
 def summary(results: Sequence[CellResult]) -> str:
@@ -99,6 +134,6 @@ def _summaryline(name: str, engine: str, results: Sequence[CellResult]) -> str:
     )
 
 
-def report(results: Sequence[CellResult]) -> str:
-    """All scenarios, one table each."""
-    return "\n".join(scenario_markdown(group) for group in by_scenario(results))
+def report(results: Sequence[CellResult], asked_for: Sequence[MetricName] = ()) -> str:
+    """All scenarios, one table each; with metrics in place of their own, where they are asked for."""
+    return "\n".join(scenario_markdown(group, asked_for) for group in by_scenario(results))

@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from harness.absences import warnings
+from harness.lab import flow_label
 from harness.metric_names import MetricName
 from harness.metrics.registry import declared
-from harness.model import Objective, Scenario
+from harness.model import Objective
 from harness.outcome import Cell, Interval
 from harness.parameters import PARAMETERS
 from harness.path import ack_limited_time, ideal_time, slow_start_time
+from harness.ranking import rankings
 from harness.reports import by_scenario, effort
+from harness.reports.chosen import Headed, columns, compared, flow_columns, shows_goodput
+from harness.reports.layout import SENTENCE, Column, Entry, Fitted, Row
+from harness.reports.numbers import text as figure
 from harness.reports.parameters import Asked, asked
+from harness.reports.ranking import lines
 from harness.reports.resumed import footnotes, marked, seed_of
-from harness.results import CellResult
+from harness.results import CellResult, initial_bytes
 from harness.text import counted
 from harness.units import Size
 
 _ACK_RATIO = "client.ack_ratio"
-#: Flows of one run that a line of the table has room for.
-MOST_FLOWS = 6
 SYMBOLS = {
     "pass": ("✓", "green"),
     "fail": ("✕", "red"),
+    "measured": ("●", "cyan"),
     "inconclusive": ("~", "yellow"),
     "unsupported": ("–", "bright_black"),
     "error": ("!", "magenta"),
@@ -41,37 +46,13 @@ def verdict_text(status: str) -> Text:
 
 
 def interval_text(span: Interval | None) -> str:
-    """Median and, with more than one value, the interval: '19.31 [19.28, 19.40]'."""
+    """Median and, with more than one value, the interval: '19.31 [19.28, 19.40]'. What timed out before is 'never'."""
     if span is None:
         return "–"
-    if span.n == 1:
-        return f"{span.median:.2f}"
-    return f"{span.median:.2f} [{span.low:.2f}, {span.high:.2f}]"
-
-
-def columns(scenario: Scenario) -> list[tuple[MetricName, str]]:
-    """(what, heading) of a scenario's columns: its milestones and those of the repeat, or what its flows share."""
-    if all(flow.file is None for flow in scenario.flows):
-        return _shared_columns(scenario)
-    sizes, unit = [size.label() for size in scenario.milestones_within()], _unit("completion")
-    made = [(MetricName(f"milestone_{size}", 0, "first"), f"{size} {unit}") for size in sizes]
-    if any(flow.repeat_after is not None for flow in scenario.flows):
-        last = f"milestone_{sizes[-1]}" if sizes else "completion"
-        made.append((MetricName(last, 0, "repeat"), f"repeat {sizes[-1]} {unit}" if sizes else f"repeat {unit}"))
-    return made
-
-
-def _shared_columns(scenario: Scenario) -> list[tuple[MetricName, str]]:
-    """Throughput of each flow, as far as a line has room; the queue; fairness and utilisation."""
-    count, unit = len(scenario.flows), _unit("mean_throughput")
-    made = [
-        (MetricName("mean_throughput", flow), unit if count == 1 else f"flow{flow} {unit}")
-        for flow in range(min(count, MOST_FLOWS))
-    ]
-    made.append((MetricName("mean_queue_delay"), f"queue {_unit('mean_queue_delay')}"))
-    if sum(flow.kind != "udp" for flow in scenario.flows) > 1:
-        made.append((MetricName("jain_shared"), "Jain"))
-    return [*made, (MetricName("utilisation_shared"), "utilisation")]
+    median, low, high = (
+        f"{value:.2f}" if math.isfinite(value) else "never" for value in (span.median, span.low, span.high)
+    )
+    return median if span.n == 1 else f"{median} [{low}, {high}]"
 
 
 def _unit(metric: str) -> str:
@@ -135,11 +116,6 @@ def _ack_limited(cell: Cell, size: Size) -> float:
     return ack_limited_time(cell.scenario.path, size, float(cell.parameters.get(_ACK_RATIO, 2)))
 
 
-def initial_bytes(cell: Cell) -> int:
-    """Bytes a cell's server may send first: what was asked for, else RFC 9002's ten packets of 1200 bytes."""
-    return int(cell.parameters.get("server.initial_cwnd", 10)) * 1200
-
-
 def _common(alike: Sequence[Cell], cells: Sequence[Cell]) -> str:
     """What tells some cells of a table from the others."""
     shared = dict(asked(alike).shared)
@@ -147,24 +123,18 @@ def _common(alike: Sequence[Cell], cells: Sequence[Cell]) -> str:
     return "".join(f", {name} {value}" for name, value in shared.items() if name not in everywhere)
 
 
-def _reference_rows(table: Table, results: Sequence[CellResult], metrics: Sequence[MetricName], blank: int) -> None:
-    """Lines to read the figures by."""
-    table.add_section()
-    for name, texts in reference_lines([result.cell for result in results], metrics):
-        table.add_row(*[""] * blank, "", name, "", "", *texts, "", "", style="dim")
-
-
-def _row(result: CellResult, parameters: Asked, metrics: Sequence[MetricName]) -> list[RenderableType]:
+def _row(result: CellResult, parameters: Asked, made: Sequence[Headed], asked_for: Sequence[MetricName]) -> list[Entry]:
     flows = len(result.cell.scenario.flows)
     missed = {item.metric for item in result.verdict.objectives if item.verdict == "fail"}
     seed = seed_of(result.cell)
-    times = [
-        Text(
-            marked(interval_text(result.interval(*name)), name, seed), style="red" if name.text(flows) in missed else ""
-        )
-        for name in metrics
+    written = figure if asked_for else interval_text
+    figures: list[Entry] = [
+        Text(marked(written(result.interval(*name)), name, seed), style="red" if name.text(flows) in missed else "")
+        for name, _ in made
     ]
-    goodput = result.interval("goodput", 0, "first")
+    if shows_goodput(result.cell.scenario, asked_for):
+        goodput = result.interval("goodput", 0, "first")
+        figures.append("–" if goodput is None else f"{goodput.median:.1f}")
     done = result.outcomes.get("completed", 0)
     return [
         *asked_and_seen(result, parameters),
@@ -172,37 +142,62 @@ def _row(result: CellResult, parameters: Asked, metrics: Sequence[MetricName]) -
         result.cell.server.name,
         verdict_text(result.verdict.status),
         f"{done}/{len(result.runs)}",
-        *times,
-        "–" if goodput is None else f"{goodput.median:.1f}",
+        *figures,
         result.verdict.reason,
     ]
 
 
-def scenario_table(results: Sequence[CellResult]) -> RenderableType:
-    """The table of one scenario's cells."""
-    scenario = results[0].cell.scenario
-    engine = results[0].cell.engine
-    made = columns(scenario)
+def scenario_table(results: Sequence[CellResult], asked_for: Sequence[MetricName] = ()) -> Fitted:
+    """The table of one scenario's cells: with its own figures, or with those asked for."""
+    scenario, made = results[0].cell.scenario, columns(results[0].cell.scenario, asked_for)
     parameters = asked([result.cell for result in results])
-    title = f"{scenario.name} · {scenario.title} · {engine}{parameters.suffix}"
-    table = Table(title=title, title_justify="left", header_style="bold")
-    for name in parameters.varied:
-        # Folded at its dots where there is no room, never cut.
-        table.add_column(name, overflow="fold", min_width=max(map(len, name.split("."))))
-    for heading in ("client", "server"):
-        names = [getattr(result.cell, heading).name for result in results]
-        table.add_column(heading, overflow="fold", min_width=max(map(len, names)))
-    for heading in ("verdict", "n"):
-        table.add_column(heading, no_wrap=True)
-    for _, heading in made:
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column(_unit("goodput"), justify="right")
-    table.add_column("reason", no_wrap=True)
-    metrics = [metric for metric, _ in made]
-    for result in results:
-        table.add_row(*_row(result, parameters, metrics))
-    _reference_rows(table, results, metrics, len(parameters.varied))
-    return table
+    goodput = shows_goodput(scenario, asked_for)
+    shown = [
+        *_identifying(parameters), Column("verdict"), Column("n"),
+        *(Column(heading, right=True) for _, heading in made),
+        *([Column(_unit("goodput"), right=True)] if goodput else []), Column("reason", text=SENTENCE),
+    ]  # fmt: skip
+    rows = [Row(_row(result, parameters, made, asked_for)) for result in results]
+    blank = len(parameters.varied)
+    for name, texts in reference_lines([result.cell for result in results], [metric for metric, _ in made]):
+        cells = [*[""] * blank, "", name, "", "", *texts, *([""] if goodput else []), ""]
+        rows += [Row(cells, reference=True)] if any(texts) else []
+    return Fitted(_title(results, parameters), shown, rows)
+
+
+def flow_table(results: Sequence[CellResult], asked_for: Sequence[MetricName] = ()) -> Fitted | None:
+    """The flows of one scenario's cells, a row each; None where the cells' own lines have all of them."""
+    made = flow_columns(results[0].cell.scenario, asked_for)
+    if not made:
+        return None
+    parameters = asked([result.cell for result in results])
+    shown = [
+        *_identifying(parameters),
+        Column("flow", identifies=True),
+        *(Column(name, right=True) for _, name in made),
+    ]
+    rows = [
+        Row(
+            [
+                *parameters.cells(result.cell), result.cell.client.name, result.cell.server.name,
+                f"{flow} {flow_label(result.cell, flow)}",
+                *(figure(result.interval(*name._replace(flow=flow))) for name, _ in made),
+            ]
+        )
+        for result in results
+        for flow in range(len(result.cell.scenario.flows))
+    ]  # fmt: skip
+    return Fitted(f"{_title(results, parameters)} · flows", shown, rows)
+
+
+def _identifying(parameters: Asked) -> list[Column]:
+    """What tells a cell from the others of its table."""
+    return [Column(name, identifies=True) for name in (*parameters.varied, "client", "server")]
+
+
+def _title(results: Sequence[CellResult], parameters: Asked) -> str:
+    scenario = results[0].cell.scenario
+    return f"{scenario.name} · {scenario.title} · {results[0].cell.engine}{parameters.suffix}"
 
 
 def _rests_on_one_run(result: CellResult) -> bool:
@@ -218,7 +213,10 @@ def _notes(results: Sequence[CellResult]) -> list[RenderableType]:
         lines.append(Text(f"  {said} (--repeat auto goes on until intervals decide)"))
     for result in results:
         who = result.name
-        if result.verdict.status not in ("pass", "fail"):
+        if result.shortfall and result.verdict.status not in ("unsupported", "error"):
+            lines.append(Text(f"  {who}: {result.shortfall}"))
+        told = result.verdict.status == "measured" and set(result.outcomes) == {"completed"}
+        if result.verdict.status not in ("pass", "fail") and not told:
             lines.append(Text(f"  {who}: {result.verdict.sentence}"))
             last = result.last
             if last is not None and result.verdict.status == "error":
@@ -229,23 +227,33 @@ def _notes(results: Sequence[CellResult]) -> list[RenderableType]:
     return lines
 
 
-def render(results: Sequence[CellResult]) -> RenderableType:
+def render(results: Sequence[CellResult], asked_for: Sequence[MetricName] = ()) -> RenderableType:
     """Tables for all scenarios, with notes."""
     parts: list[RenderableType] = []
     for cells in by_scenario(results):
-        parts += [scenario_table(cells), *_notes(cells)]
+        flows = flow_table(cells, asked_for)
+        parts += [scenario_table(cells, asked_for), *([flows] if flows is not None else []), *_notes(cells)]
     return Group(*parts)
 
 
-def show(results: Sequence[CellResult], console: Console) -> None:
-    """Print the tables and one reproduction line per cell, or say that there is nothing."""
+def show(results: Sequence[CellResult], console: Console, asked_for: Sequence[MetricName] = ()) -> None:
+    """Print the tables, one reproduction line per cell, and what several cells amount to; or that there is nothing.
+
+    `asked_for`: metrics in place of the scenarios' own.
+    """
     if not results:
         console.print("no stored runs match")
         return
-    console.print(render(results))
+    console.print(render(results, asked_for))
     console.print(effort(results), style="dim")
     console.print("again:", style="dim")
     for result in results:
         if result.reproduction:
             # Never folded: these lines are there to be copied.
             console.print(f"  {result.reproduction}", style="dim", soft_wrap=True, markup=False)
+    for cells in by_scenario(results):
+        found = rankings(cells, compared(cells[0].cell.scenario, asked_for))
+        if found:
+            console.print(f"{cells[0].cell.scenario.name} ({cells[0].cell.engine}):", style="bold", markup=False)
+        for line in lines(found):
+            console.print(f"  {line}", soft_wrap=True, markup=False)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from harness.parameters import PARAMETERS
+from harness.reports.layout import SENTENCE, Column, Fitted, Row
 
 _HEADINGS = ("parameter", "written as", "whose behaviour", "meaning", "what shows that it took effect")
 
@@ -18,12 +18,9 @@ def _rows() -> list[tuple[str, str, str, str, str]]:
 
 def show(console: Console) -> None:
     """Print the table."""
-    table = Table(header_style="bold")
-    for heading in _HEADINGS:
-        table.add_column(heading, overflow="fold", no_wrap=heading == "parameter")
-    for row in _rows():
-        table.add_row(*row)
-    console.print(table)
+    first, *others = _HEADINGS
+    columns = [Column(first, identifies=True), *(Column(heading, text=SENTENCE) for heading in others)]
+    console.print(Fitted("parameters", columns, [Row(row) for row in _rows()]))
 
 
 def markdown() -> str:

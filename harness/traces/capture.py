@@ -21,6 +21,8 @@ Flags = npt.NDArray[np.bool_]
 
 #: IP protocol numbers.
 TCP, UDP = 6, 17
+#: Codepoints of ECN (RFC 3168 §5): not capable of it; marked.
+NOT_ECT, CE = 0b00, 0b11
 #: Of a segment's flags (RFC 9293 §3.1).
 FIN, SYN, RST, ACK = 0x01, 0x02, 0x04, 0x10
 #: Offset of the header of UDP or TCP behind an Ethernet header and an IPv4 header without options, or an IPv6 header.
@@ -135,6 +137,11 @@ def read_capture(path: Path, flows: Sequence[FlowAddresses]) -> Capture:
         after_initial=after_initial, key=_keys(flow, to_client, ip, udp, visible, segments), visible=visible,
         seen=seen, truncated=records.truncated,
     )  # fmt: skip
+
+
+def ecn(traffic_class: Bytes) -> Bytes:
+    """The ECN codepoint in bytes of DSCP and ECN (RFC 3168 §5)."""
+    return traffic_class & np.uint8(0b11)
 
 
 def _transport(heads: Bytes) -> tuple[Ints, Bytes]:

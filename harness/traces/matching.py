@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from harness.traces.capture import Capture, Ints
+from harness.traces.capture import CE, Bytes, Capture, Ints, ecn
 
 Keys = npt.NDArray[np.uint64]
 
@@ -25,11 +25,21 @@ class Passage:
     """Until when leaving packets were captured; one that was due later may have been under way."""
     access_ns: Ints | None = None
     """What `out_ns` was reduced by, shape (n,): the delay of each packet's flow on top of the link's."""
+    out_class: Bytes | None = None
+    """Byte of DSCP and ECN with which each packet left, shape (n,), 0 where it never did; None where nobody looked."""
 
     @property
     def arrived(self) -> npt.NDArray[np.bool_]:
         """Which packets left, shape (n,)."""
         return self.out_ns >= 0
+
+    @property
+    def marked(self) -> npt.NDArray[np.bool_]:
+        """Which packets left with Congestion Experienced and had entered without (RFC 3168 §5), shape (n,)."""
+        if self.out_class is None:
+            return np.zeros(len(self.out_ns), np.bool_)
+        new = (ecn(self.out_class) == CE) & (ecn(self.entered.traffic_class) != CE)
+        return np.asarray(new & self.arrived, np.bool_)
 
     def less(self, access_ns: Ints) -> Passage:
         """The same as if no packet had been delayed by more than the link: `access_ns` is taken off, shape (n,)."""
@@ -47,12 +57,14 @@ def match(ingress: Capture, egress: Capture, to_client: bool, at_least_ns: int =
     """
     entered = ingress.where(ingress.to_client == to_client)
     left = egress.where(egress.to_client == to_client)
-    out_ns = np.full(len(entered), -1, np.int64)
+    exits = np.full(len(entered), -1, np.int64)
     found, at = _lookup(_numbered(entered.key), _numbered(left.key))
-    out_ns[found] = left.t_ns[at]
-    matched = len(found) + _rematch(entered, left, out_ns, at_least_ns)
+    exits[found] = at
+    matched = len(found) + _rematch(entered, left, exits, at_least_ns)
     end_ns = int(egress.t_ns[-1]) if len(egress) else 0
-    return Passage(entered, out_ns, len(left) - matched, end_ns)
+    # One row more, for -1: packets that never left.
+    out_ns, out_class = np.append(left.t_ns, -1)[exits], np.append(left.traffic_class, np.uint8(0))[exits]
+    return Passage(entered, out_ns, len(left) - matched, end_ns, out_class=out_class)
 
 
 def _numbered(keys: Keys) -> Keys:
@@ -78,23 +90,26 @@ def _lookup(needles: Keys, haystack: Keys) -> tuple[Ints, Ints]:
     return found, at[found]
 
 
-def _rematch(entered: Capture, left: Capture, out_ns: Ints, at_least_ns: int) -> int:
-    """Match anew, in place, the look-alikes of which some were lost; the change in the number of matches."""
+def _rematch(entered: Capture, left: Capture, exits: Ints, at_least_ns: int) -> int:
+    """Match anew, in place, the look-alikes of which some were lost; the change in the number of matches.
+
+    `exits`: which of those that left each that entered is, shape (n,); -1 for none.
+    """
     keys, count = np.unique(entered.key, return_counts=True)
     several = keys[count > 1]
     change = 0
     for key in several:
         rows = np.flatnonzero(entered.key == key)
-        times = left.t_ns[left.key == key]
-        if len(rows) == len(times):
+        alike = np.flatnonzero(left.key == key)
+        if len(rows) == len(alike):
             continue
-        change -= int((out_ns[rows] >= 0).sum())
-        out_ns[rows] = -1
+        change -= int((exits[rows] >= 0).sum())
+        exits[rows] = -1
         free = rows.tolist()
-        for time in times[::-1]:
-            before = [row for row in free if entered.t_ns[row] <= time - at_least_ns]
+        for exit_ in alike[::-1]:
+            before = [row for row in free if entered.t_ns[row] <= left.t_ns[exit_] - at_least_ns]
             if before:
-                out_ns[before[-1]] = time
+                exits[before[-1]] = exit_
                 free.remove(before[-1])
                 change += 1
     return change

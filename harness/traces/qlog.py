@@ -33,6 +33,10 @@ _FIGURES = {
 _RTTS = [name for name in _FIGURES if name.endswith("_rtt_ms")]
 _SCHEMA = {"t_ms": pl.Float64, **dict.fromkeys(_FIGURES, pl.Float64)}
 
+_METRICS = b'metrics_updated"'
+#: A line longer than this holds more than an event, bytes.
+_LONGEST = 65_536
+
 #: How an event begins in contained JSON, by its first key.
 _EVENT_STARTS = (b'"time"', b'"name"', b'"data"', b'"category"')
 #: How one begins that is an array: with its time.
@@ -200,16 +204,48 @@ def read_recovery(path: Path, rtt_ms: float | None = None) -> pl.DataFrame:
     data = read_bytes(path)
     if counts_from_previous(data):
         return pl.DataFrame(schema=_SCHEMA)
-    unit = time_unit(data)
-    rows = []
-    for event in events(data, b'metrics_updated"'):
-        figures = (next((event.data[n] for n in names if n in event.data), None) for names in _FIGURES.values())
-        rows.append((event.time * unit, *(float(f) if isinstance(f, int | float) else None for f in figures)))
-    frame = pl.DataFrame(rows, schema=_SCHEMA, orient="row").with_columns(pl.col(_RTTS) * unit)
+    unit, lines = time_unit(data), _lines(data, _METRICS)
+    frame = _decoded(data) if lines is None else _scanned(lines)
+    frame = frame.with_columns(pl.col("t_ms", *_RTTS) * unit)
     first = first_time(data)
     start = first * unit if first is not None else frame["t_ms"].min()
     frame = frame.with_columns(pl.col("t_ms") - start, pl.exclude("t_ms").forward_fill())
     return _in_ms(frame, rtt_ms)
+
+
+def _lines(data: bytes, word: bytes) -> list[bytes] | None:
+    """The lines with `word`, where each is an object; None of other traces, and of those cut short in one."""
+    found, position = [], data.find(word)
+    while position >= 0:
+        end = data.find(b"\n", position)
+        end = len(data) if end < 0 else end
+        line = data[data.rfind(b"\n", 0, position) + 1 : end].strip(b"\x1e ,\r\t")
+        if len(line) > _LONGEST or line[:1] != b"{" or line[-1:] != b"}":
+            return None
+        found.append(line)
+        position = data.find(word, end)
+    return found
+
+
+def _scanned(lines: list[bytes]) -> pl.DataFrame:
+    """Times and recovery figures by their keys in the text, a row a line: five times as fast as to decode them."""
+    text, number = pl.col("line"), r"(-?[0-9.]+(?:[eE][-+]?[0-9]+)?)"
+    figures = {
+        name: pl.coalesce(text.str.extract(rf'"{key}"\s*:\s*{number}').cast(pl.Float64, strict=False) for key in keys)
+        for name, keys in _FIGURES.items()
+    }
+    time = text.str.extract(rf'"time"\s*:\s*"?{number}').cast(pl.Float64, strict=False)
+    frame = pl.DataFrame({"line": [line.decode("utf-8", "replace") for line in lines]}, schema={"line": pl.String})
+    return frame.select(t_ms=time, **figures).drop_nulls("t_ms")
+
+
+def _decoded(data: bytes) -> pl.DataFrame:
+    """The same of every other form of trace."""
+    rows = []
+    for event in events(data, _METRICS):
+        figures = (next((event.data[n] for n in names if n in event.data), None) for names in _FIGURES.values())
+        rows.append((event.time, *(float(f) if isinstance(f, int | float) else None for f in figures)))
+    return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
 
 def _in_ms(frame: pl.DataFrame, rtt_ms: float | None) -> pl.DataFrame:
@@ -249,7 +285,7 @@ def event_at(data: bytes, position: int) -> tuple[Event | None, int]:
     """The event that a byte of a trace is in, and where its line ends; the byte's own place where it has no line."""
     start, end = data.rfind(b"\n", 0, position) + 1, data.find(b"\n", position)
     end = len(data) if end < 0 else end
-    event = _event(data[start:end].strip(b"\x1e ,\r\t")) if end - start < 65_536 else None
+    event = _event(data[start:end].strip(b"\x1e ,\r\t")) if end - start < _LONGEST else None
     return (event, end) if event is not None else (_embedded(data, position), position)
 
 

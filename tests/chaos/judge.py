@@ -13,14 +13,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from harness.cli.exits import FAILED, INFRASTRUCTURE, INTERRUPTED, MET, UNDECIDED
+from harness.cli.exits import FAILED, INFRASTRUCTURE, INTERRUPTED, MET, NOTHING, UNDECIDED
 from tests.chaos import machine
 from tests.chaos.kinds import Kind
 from tests.chaos.scene import Scene
 from tests.chaos.stage import Ended, Stage, small_files
 from tests.chaos.truth import Truth, complete, verdict_of
 
-DOCUMENTED = frozenset({MET, FAILED, INFRASTRUCTURE, UNDECIDED, INTERRUPTED})
+DOCUMENTED = frozenset({MET, FAILED, INFRASTRUCTURE, UNDECIDED, NOTHING, INTERRUPTED})
 #: Outcomes of runs in which nobody but the ground failed.
 BLAMELESS = ("completed", "infrastructure")
 #: So many differences of one run are told.

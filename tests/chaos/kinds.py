@@ -10,7 +10,7 @@ import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from harness.cli.exits import FAILED, INFRASTRUCTURE, INTERRUPTED, MET
+from harness.cli.exits import FAILED, INFRASTRUCTURE, INTERRUPTED, MET, NOTHING
 from harness.outcome import EngineName
 from tests.chaos import targets
 from tests.chaos.damage import (
@@ -30,8 +30,6 @@ from tests.chaos.targets import GUEST, HARNESS, TRANSFER
 
 #: How a command may end that the ground fails under. Whether a 0 is the truth is looked at apart.
 GROUND = frozenset({MET, FAILED, INFRASTRUCTURE})
-#: Nothing is there to judge: the only run of a store is damaged.
-NOTHING = 5
 WELL = frozenset({MET})
 KILLED = frozenset({-signal.SIGKILL})
 #: What is interrupted may have come to its end at that moment.

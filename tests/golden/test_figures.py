@@ -13,7 +13,7 @@ from syrupy.assertion import SnapshotAssertion
 from harness.plots.registry import plots
 from harness.plots.render import figure
 from harness.plots.theme import config
-from tests.drawings import link_sharing_run, red_and_droptail
+from tests.drawings import runs_for
 
 NAMES = sorted(plots())
 
@@ -51,7 +51,7 @@ class _Plain(yaml.SafeDumper):
 @pytest.mark.parametrize("name", NAMES)
 def test_specification(name: str, snapshot: SnapshotAssertion) -> None:
     plot = plots()[name]
-    made = figure(plot, *(red_and_droptail(8.0) if plot.pair else [link_sharing_run(10.0)]))
+    made = figure(plot, *runs_for(plot))
     assert made is not None
     assert _text(made.specification) == snapshot
 

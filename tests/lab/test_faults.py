@@ -15,6 +15,8 @@ FAULTS = [
     # fault, status, reason, words of the sentence or the log
     ("client-crash", "crashed", "client", "exit code 7"),
     ("server-crash", "crashed", "server", "exit code 7"),
+    # By its own hand: nobody outside did it.
+    ("client-suicide", "crashed", "client", "exit code 137"),
     ("client-refuse", "unsupported", "client", "does not support TESTCASE=http3"),
     ("server-refuse", "unsupported", "server", "does not support TESTCASE=http3"),
     ("server-hang", "crashed", "server", "Version Negotiation"),

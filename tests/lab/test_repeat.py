@@ -19,10 +19,9 @@ from harness.outcome import Cell, MeasuredRun, Run
 from harness.plan import Request
 from harness.results import CellResult
 from tests.examples import ROOT
-from tests.lab.conftest import LINKS, Harness, Manifest, build_image
+from tests.lab.conftest import CACHE, LINKS, Harness, Manifest, build_image
 from tests.lab.test_flows import DUMBBELL, POISSON, QUIC
 
-CACHE = Path(os.environ.get("HARNESS_CACHE") or ROOT / ".cache")
 Pair = tuple[str, str]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from harness.engines.rootfs import RootFileSystems
+from harness.engines.rootfs import RootFileSystems, seal
+from harness.engines.sealed import entries
 from tests.examples import ROOT
-from tests.lab.conftest import Harness
+from tests.lab.conftest import Harness, local_image, own_cache
 
 pytestmark = pytest.mark.usefixtures("work_on_every_core")
 #: What ngtcp2's server calls itself in every response, and a word with a byte that HPACK's Huffman code makes longer (RFC 7541,
@@ -62,36 +62,17 @@ def test_reference_runs_are_the_same_again_and_another_byte_shows(warm: Harness,
     assert altered["other_files"] == []
 
 
-def _altered(cache: Path) -> Path:
+def _altered(folder: Path) -> Path:
     """A cache as this one's, but for a byte of ngtcp2's server."""
-    here = Path(os.environ.get("HARNESS_CACHE") or ROOT / ".cache")
-    known = RootFileSystems(here).known
-    # What is exported under the names of today's images; certificates and served files are made anew.
-    folders = {Path(found.rootfs).parent for found in map(known, _references()) if found is not None}
-    for folder in folders:
-        shutil.copytree(folder, cache / "rootfs" / folder.name, symlinks=True, copy_function=os.link)
-        described = json.loads((folder / "image.json").read_text())
-        described["rootfs"] = str(cache / "rootfs" / folder.name / "rootfs")
-        (cache / "rootfs" / folder.name / "image.json").unlink()
-        (cache / "rootfs" / folder.name / "image.json").write_text(json.dumps(described))
-    changed = 0
-    for program in cache.glob("rootfs/*/rootfs/usr/sbin/gtlsserver"):
-        content = program.read_bytes()
-        if WORD in content:
-            program.unlink()
-            program.write_bytes(content.replace(WORD, OTHER))
-            program.chmod(0o755)
-            changed += 1
-    assert changed == 1
-    return cache
-
-
-def _references() -> list[str]:
-    from harness.app import App, Places
-
-    app = App(Places(ROOT, ROOT / "results", ROOT / ".state", ROOT / ".cache"))
-    known = app.catalogue.implementations()
-    return [
-        app.images.sim("lab").reference,
-        app.inventory.image_of(known["ngtcp2"][0], lambda event: None, pull=False).reference,
-    ]
+    cache = own_cache(folder, "ngtcp2")
+    (program,) = cache.roots.glob("*/rootfs/usr/sbin/gtlsserver")
+    content = program.read_bytes()
+    assert WORD in content
+    program.unlink()
+    program.write_bytes(content.replace(WORD, OTHER))
+    program.chmod(0o755)
+    # As if the image were so.
+    root = RootFileSystems(cache).known(local_image("ngtcp2"))
+    assert root is not None
+    seal(root, entries(Path(root.rootfs)))
+    return folder

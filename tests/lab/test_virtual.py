@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.bench.theory import LOOK
+from harness.engines.cache import Cache
 from harness.engines.rootfs import RootFileSystems
-from tests.examples import ROOT
-from tests.lab.conftest import LINKS, Harness, Manifest, build_image, left_overs, local_image
+from tests.lab.conftest import CACHE, LINKS, Harness, Manifest, build_image, left_overs, local_image
 
 pytestmark = pytest.mark.usefixtures("work_on_every_core")
 VIRTUAL = ("--engine", "virtual")
@@ -129,8 +128,7 @@ def test_a_run_leaves_the_exported_images_as_they_were(warm: Harness, harness: H
 
 def _rootfs(name: str) -> Path:
     """The exported root of an image of ours."""
-    cache = Path(os.environ.get("HARNESS_CACHE") or ROOT / ".cache")
-    known = RootFileSystems(cache).known(local_image(name.removeprefix("quic-lab/")))
+    known = RootFileSystems(Cache(CACHE)).known(local_image(name.removeprefix("quic-lab/")))
     assert known is not None
     return Path(known.rootfs)
 

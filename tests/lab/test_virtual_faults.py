@@ -16,8 +16,8 @@ from harness.engines.owner import lives
 from tests.examples import ROOT
 from tests.lab.conftest import Harness, Manifest, build_image, wait_for
 from tests.lab.test_faults import FAULTS, check_fault, faulty_image
+from tests.lab.test_virtual_links import simulator_rootfs
 
-CACHE = Path(os.environ.get("HARNESS_CACHE") or ROOT / ".cache")
 VIRTUAL = ("--engine", "virtual")
 NGTCP2 = ("--clients", "ngtcp2", "--servers", "ngtcp2")
 SHORT = {"flows": [{"download": "100 kB"}], "milestones": ["100 kB"]}
@@ -67,20 +67,15 @@ def test_a_guest_without_memory_ends_with_its_last_words(warm: Harness, harness:
 
 def test_a_guest_that_panics_leaves_its_last_words(warm: Harness, tmp_path: Path) -> None:
     """A kernel whose init ends at once."""
-    sim = next(
-        image
-        for file in sorted((CACHE / "rootfs").glob("*/image.json"), key=lambda file: file.stat().st_mtime, reverse=True)
-        if (image := json.loads(file.read_text()))["reference"].startswith("quic-lab/sim:")
-    )
-    kernel = Path(sim["rootfs"]) / "opt/lab/linux"
-    guest = Guest(kernel, Path(sim["rootfs"]), memory_mib=128, seed=1, start_ns=10**18, core=0)
+    rootfs = simulator_rootfs()
+    guest = Guest(rootfs / "opt/lab/linux", rootfs, memory_mib=128, seed=1, start_ns=10**18, core=0)
     end = guest.run(["/bin/false"], tmp_path, tmp_path / "console.log", stall=30, phase=lambda word: None)
     assert not end.said_over
     assert not end.spun
     assert "Kernel panic - not syncing: Attempted to kill init!" in (tmp_path / "console.log").read_text()
 
 
-def test_a_guest_that_is_killed_loses_its_cell_only(warm: Harness, harness: Harness) -> None:
+def test_a_guest_that_is_killed_is_run_again_and_loses_nothing_else(warm: Harness, harness: Harness) -> None:
     case = harness.scenario("killed", flows=[{"download": "20 MB"}], milestones=["20 MB"])
     words = harness.command("run", case, *NGTCP2, "--repeat", "2", "--jobs", "1", "--json", *VIRTUAL)
     process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
@@ -89,7 +84,12 @@ def test_a_guest_that_is_killed_loses_its_cell_only(warm: Harness, harness: Harn
     os.kill(_guests_of(process)[0], signal.SIGKILL)
     text, _ = process.communicate(timeout=300)
     cell = json.loads(text)["cells"][0]
-    assert cell["outcomes"] == {"completed": 1, "infrastructure": 1}
+    # It is run again, and the other is not lost.
+    assert cell["outcomes"] == {"completed": 2}
+    (killed,) = harness.store.glob("runs/*/replaced/*/run.json")
+    outcome = json.loads(killed.read_text())["outcome"]
+    assert (outcome["status"], outcome["reason"]) == ("infrastructure", "killed")
+    assert "give the same command again" in outcome["detail"]
     assert _forsaken() == []
 
 

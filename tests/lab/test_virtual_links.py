@@ -22,6 +22,7 @@ from harness.bench.links import (
     random_early_detection,
     symmetric,
 )
+from harness.engines.cache import Cache
 from harness.engines.gauge import Passage, Stream, Train, Trial, gauge
 from harness.engines.images import Images
 from harness.engines.rootfs import RootFileSystems
@@ -29,6 +30,7 @@ from harness.errors import EngineError
 from harness.model import Path as EmulatedPath
 from harness.path import PathProgram, compile_path
 from tests.examples import ROOT, link
+from tests.lab.conftest import CACHE
 
 #: Layouts A and F of the published comparison (kernel 6.1.192 and 7.2.13, virtual time): ms and Mbit/s.
 PUBLISHED = {"median delay at 1.25 load": 79.52, "most delay at 1.25 load": 79.92, "rate at 1.25 load": 10.0009}
@@ -41,7 +43,7 @@ def simulator_rootfs() -> Path:
     images = Images(ROOT / "images", ROOT / ".state")
     build = images.sim_build("lab")
     images.make(build, lambda name, seconds: None)
-    return Path(RootFileSystems(ROOT / ".cache").of(build.reference).rootfs)
+    return Path(RootFileSystems(Cache(CACHE)).of(build.reference).rootfs)
 
 
 @pytest.fixture(scope="module")

@@ -1,16 +1,20 @@
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from harness.campaign import Campaign, LostRuns, lost_runs
+from harness.campaign import Campaign, Claim, LostRuns, lost_runs
+from harness.claims import claim
 from harness.errors import EngineError
-from harness.events import BuildEnded, BuildStarted, Event, RunStarted, RunsWait
+from harness.events import BuildEnded, BuildStarted, Event, RunsHeld, RunStarted, RunsWait, RunTakenOver
 from harness.outcome import Cell
 from harness.plan import PlannedRun, runs
 from harness.schedule import Step
@@ -18,6 +22,10 @@ from tests.examples import cell, implementation
 
 #: Seconds after which a test that hangs gives up.
 PATIENCE = 10.0
+
+
+def _name(item: PlannedRun) -> str:
+    return f"{item.cell.client.name}→{item.cell.server.name} #{item.repetition}"
 
 
 class FakeGround:
@@ -38,6 +46,10 @@ class FakeGround:
         self.during: dict[str, Callable[[], None]] = {}
         """What happens within a run, by its pair."""
         self.cancelled = threading.Event()
+        self.root: Path | None = None
+        """Where claims are; without, nobody else makes anything."""
+        self.elsewhere: set[str] = set()
+        """What another harness has made."""
 
     def needs(self, cell: Cell) -> tuple[frozenset[str], list[Step]]:
         wanted = frozenset(self.needed(cell))
@@ -70,8 +82,14 @@ class FakeGround:
         assert not missing, f"{cell.client.name}→{cell.server.name} began without {missing}"
         return cell
 
+    def claim(self, item: PlannedRun) -> Claim | int:
+        return nullcontext() if self.root is None else claim(self.root, item.cell.key, item.repetition)
+
+    def made_elsewhere(self, item: PlannedRun) -> bool:
+        return _name(item) in self.elsewhere
+
     def run(self, item: PlannedRun) -> float:
-        name = f"{item.cell.client.name}→{item.cell.server.name} #{item.repetition}"
+        name = _name(item)
         self.ran.append(name)
         self.during.get(name, lambda: None)()
         return 1.0
@@ -265,3 +283,62 @@ def test_the_time_left_learns_from_the_runs() -> None:
     left = [event.seconds_left for event in events if isinstance(event, RunStarted)]
     # A run took 1 s of the 10 that were expected. The current run counts.
     assert left == pytest.approx([40, 3, 2, 1], abs=0.1)
+
+
+def _take_a_while(made: set[str], name: str) -> None:
+    time.sleep(0.002)
+    made.add(name)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What nobody gives notice of is looked for more often."""
+    monkeypatch.setattr("harness.campaign.PULSE", 0.005)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("harnesses", [2, 3])
+def test_harnesses_on_one_store_make_each_run_once(tmp_path: Path, jobs: int, harnesses: int) -> None:
+    shared: set[str] = set()
+    todo, grounds = _todo("abc", 2), [FakeGround([]) for _ in range(harnesses)]
+    events: list[list[Event]] = [[] for _ in grounds]
+    for ground in grounds:
+        ground.root, ground.elsewhere = tmp_path, shared
+        for item in todo:
+            ground.during[_name(item)] = partial(_take_a_while, shared, _name(item))
+    threads = [
+        threading.Thread(target=Campaign(todo, jobs, ground, said.append).work)
+        for ground, said in zip(grounds, events, strict=True)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    made = [name for ground in grounds for name in ground.ran]
+    assert sorted(made) == sorted(map(_name, todo)), "each once, whoever made it"
+    for ground, said in zip(grounds, events, strict=True):
+        taken = [event for event in said if isinstance(event, RunTakenOver)]
+        assert len(ground.ran) + len(taken) == len(todo), "each has them all in the end"
+    assert not list((tmp_path / "claims").iterdir())
+
+
+@pytest.mark.usefixtures("quick")
+def test_what_another_harness_makes_is_waited_for_by_name_and_comes_last(tmp_path: Path) -> None:
+    ground, events, todo = FakeGround([]), list[Event](), _todo("ab")
+    ground.root = tmp_path
+    held = claim(tmp_path, todo[0].cell.key, 0)
+    assert not isinstance(held, int)
+
+    def listen(event: Event) -> None:
+        events.append(event)
+        if isinstance(event, RunsHeld):
+            assert len(ground.ran) == 3, "there was something else to do"
+            held.__exit__(None, None, None)
+
+    Campaign(todo, 1, ground, listen).work()
+    assert ground.ran == ["a→b #0", "b→a #0", "b→b #0", "a→a #0"], (
+        "it had not finished: who holds a claim may be killed"
+    )
+    (wait,) = [event for event in events if isinstance(event, RunsHeld)]
+    assert (wait.cell.key, wait.repetition, wait.process) == (todo[0].cell.key, 0, os.getpid())

@@ -12,10 +12,12 @@ import pytest
 from harness.campaign import UnbuiltError
 from harness.cli import main
 from harness.cli.entry import COMMANDS, HIDDEN
-from harness.cli.exits import INTERRUPTED, USAGE, exit_code
+from harness.cli.exits import FAILED, INFRASTRUCTURE, INTERRUPTED, NOTHING, UNSUPPORTED, USAGE, exit_code
 from harness.errors import EngineError
-from harness.outcome import Outcome, Run, Verdict
+from harness.metrics import VERSION
+from harness.outcome import LinkProof, MeasuredRun, Outcome, Run, Verdict
 from harness.results import CellResult
+from harness.store import Store
 from tests.examples import ROOT, catalogue, cell
 
 
@@ -73,12 +75,12 @@ def test_options_stand_on_either_side_of_a_table_s_name(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
     code, out, _ = _run(capsys, monkeypatch, *words, "--store", str(tmp_path))
-    assert code == 0
+    assert code == NOTHING
     assert json.loads(out) == {"schema": 1, "cells": []}
     # Without a table's name the words are scenarios, and options stand where they like, too.
     rest = [word for word in words if word != "metrics" and word != "--clients"]
     code, out, _ = _run(capsys, monkeypatch, *rest, "--store", str(tmp_path))
-    assert code == 0
+    assert code == NOTHING
     assert json.loads(out)["cells"] == []
 
 
@@ -277,10 +279,14 @@ def _result(status: str, outcomes: tuple[str, ...]) -> CellResult:
     ("results", "strict", "code"),
     [
         ([("pass", ("completed",))], False, 0),
-        ([], False, 0),
+        ([], False, NOTHING),
+        ([("error", ())], False, NOTHING),
         ([("pass", ("completed",)), ("fail", ("completed",))], False, 1),
         ([("error", ("crashed",))], False, 1),
-        ([("unsupported", ("unsupported",))], False, 0),
+        ([("unsupported", ("unsupported",))] * 2, False, UNSUPPORTED),
+        ([("unsupported", ("unsupported",)), ("pass", ("completed",))], False, 0),
+        # A run that was asked for, and of which nothing is known, is not among what was judged.
+        ([("pass", ("completed", "infrastructure"))], False, INFRASTRUCTURE),
         ([("inconclusive", ("completed",))], False, 0),
         ([("inconclusive", ("completed",))], True, 4),
         ([("error", ("infrastructure",)), ("fail", ("completed",))], True, 3),
@@ -289,3 +295,65 @@ def _result(status: str, outcomes: tuple[str, ...]) -> CellResult:
 )
 def test_exit_codes_are_never_a_count(results: list[tuple[str, tuple[str, ...]]], strict: bool, code: int) -> None:
     assert exit_code([_result(*item) for item in results], strict=strict) == code
+
+
+#: Commands that answer from stored runs.
+_ASKING = [
+    ("report",), ("report", "--json"), ("report", "--markdown"), ("report", "--grid"), ("report", "metrics"), ("judge",),
+    ("compare",), ("plot",), ("measure",), ("keep", "satellite/medium"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", _ASKING, ids=" ".join)
+def test_where_nothing_is_stored_nothing_is_met(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    code, out, err = _run(capsys, monkeypatch, *words, "--store", str(tmp_path / "absent"))
+    assert (code, json.loads(out)["cells"] if "--json" in words else out or []) == (NOTHING, [])
+    assert f"error: {tmp_path / 'absent'}: no such folder, so there are no stored runs" in err
+    code, _, err = _run(capsys, monkeypatch, *words, "--store", str(tmp_path))
+    assert code == NOTHING
+    assert f"error: {tmp_path} holds no runs" in err
+
+
+def _stored(root: Path, *statuses: str) -> Store:
+    store = Store(root)
+    for number, status in enumerate(statuses):
+        one = cell(catalogue().find_scenarios(["satellite/medium"])[0])
+        run = Run(cell=one, repetition=number, outcome=Outcome(status=status), started_at="")
+        proof = MeasuredRun(version=VERSION, link=LinkProof(valid=True))
+        store.finish(store.begin(one.key, number), run, proof)
+    return store
+
+
+def test_the_exit_code_of_stored_runs_is_that_of_what_was_judged(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for statuses, code in {
+        ("unsupported", "unsupported"): UNSUPPORTED,
+        ("infrastructure",): INFRASTRUCTURE,
+        ("completed", "infrastructure"): INFRASTRUCTURE,
+        ("timed_out",): FAILED,
+    }.items():
+        root = tmp_path / "-".join(statuses)
+        _stored(root, *statuses)
+        assert _run(capsys, monkeypatch, "judge", "--store", str(root))[0] == code, statuses
+    code, _, err = _run(capsys, monkeypatch, "judge", "satellite/small", "--store", str(root))
+    assert (code, "no stored runs match" in err, "has runs of satellite/medium" in err) == (NOTHING, True, True)
+
+
+@pytest.mark.parametrize("words", _ASKING[:-1], ids=" ".join)
+def test_a_run_that_cannot_be_read_costs_itself_only(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    store = _stored(tmp_path, "timed_out", "timed_out")
+    (key,) = store.cell_keys()
+    code, _, _ = _run(capsys, monkeypatch, *words, "--store", str(tmp_path))
+    (store.folder(key, 0) / "run.json").write_text("[]")
+    damaged, _, err = _run(capsys, monkeypatch, *words, "--store", str(tmp_path))
+    assert damaged == code
+    assert err.count(f"warning: the run {key}/0 is left out: ") == 1
+    (store.folder(key, 1) / "run.json").write_text("{")
+    code, _, err = _run(capsys, monkeypatch, *words, "--store", str(tmp_path))
+    assert code == NOTHING
+    assert f"the run {key}/1 is left out: " in err and f"{tmp_path} holds no runs" in err

@@ -159,3 +159,16 @@ def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "measurements.parquet").write_bytes(content)
     with pytest.raises(ResultError, match=r"measurements\.parquet"):
         Columns(tmp_path).measured(cell().key, 0)
+
+
+def test_a_row_that_cannot_be_read_costs_its_run_only(tmp_path: Path) -> None:
+    runs = [Run(cell=cell(), repetition=n, outcome=Outcome(status="crashed"), started_at="") for n in range(3)]
+    write_columns(tmp_path, [Entry(run, None) for run in runs], [])
+    file, said = tmp_path / "runs.parquet", list[str]()
+    damaged = pl.when(pl.col("repetition") == 1).then(pl.lit("exploded")).otherwise(pl.col("outcome_status"))
+    pl.read_parquet(file).with_columns(damaged.alias("outcome_status")).write_parquet(file)
+    columns = Columns(tmp_path, said.append)
+    for _ in range(2):
+        assert columns.runs(cell().key) == [runs[0], runs[2]]
+    (warning,) = said
+    assert warning.startswith(f"the run {cell().key}/1 is left out: {tmp_path}: ")

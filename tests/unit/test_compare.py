@@ -177,8 +177,10 @@ def test_a_time_that_was_reached_but_left_out_is_unknown() -> None:
 
 def test_other_figures_of_a_timed_out_run_are_unknown() -> None:
     late = result("compose", run("timed_out", received=10))
-    virtual = result("virtual", run(completion=20, goodput=4))
-    assert one(late, virtual, metric="goodput").reason == "not_measured"
+    virtual = result("virtual", run(completion=20, goodput=4, handshake=1))
+    assert one(late, virtual, metric="handshake").reason == "not_measured"
+    # What was never complete has no goodput.
+    assert one(late, virtual, metric="goodput").difference == math.inf
 
 
 def test_a_repeat_that_never_began() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.engines.cache import Cache
 from harness.engines.compose import ComposeEngine
 from harness.engines.conclusion import received_file
 from harness.errors import EngineError
@@ -19,7 +20,7 @@ from tests.examples import cell, scenario
 SCRIPT = r"""#!/bin/sh
 here=$(dirname "$0")
 echo "$*" >>"$here/log"
-die() { echo "{\"timeNano\": $(date +%s%N), \"Actor\": {\"Attributes\": {\"com.docker.compose.service\": \"$1\", \"exitCode\": \"$2\"}}}" >>"$here/deaths"; }
+die() { echo "{\"Action\": \"die\", \"timeNano\": $(date +%s%N), \"Actor\": {\"Attributes\": {\"com.docker.compose.service\": \"$1\", \"exitCode\": \"$2\"}}}" >>"$here/deaths"; }
 got() { cp "$here/cache/www/$2" "$here/run/flow$1/downloads/$2"; }
 act() { if [ -f "$here/does/$1" ]; then (. "$here/does/$1") >/dev/null 2>&1 & fi; }
 case "$*" in
@@ -75,7 +76,7 @@ class Machine:
         (self.folder / "does" / what).write_text(line + "\n")
 
     def engine(self) -> ComposeEngine:
-        return ComposeEngine(self.folder / "cache")
+        return ComposeEngine(Cache(self.folder / "cache"))
 
     def said(self) -> list[str]:
         return (self.folder / "log").read_text().splitlines()

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import heapq
+import ipaddress
 import json
 import os
 import signal
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,13 +23,13 @@ import pytest
 from simulator import conductor as inside
 from simulator.conductor import Endpoint
 
-from harness.engines import conductor
+from harness.engines import conclusion, conductor
 from harness.engines.conductor import flows
-from harness.engines.folder import CLIENT_START
+from harness.engines.outside import Finding
 from harness.engines.project import Death
 from harness.engines.sampler import Sampler
 from harness.engines.virtual import outcome_of, transfers_of
-from harness.lab import Lab, build_lab
+from harness.lab import CLIENT_END, CLIENT_START, Lab, build_lab
 from harness.outcome import Outcome, Transfer
 from tests.examples import cell, scenario
 
@@ -49,6 +51,10 @@ class Case:
     blamed: str = ""
 
     def lab(self) -> Lab:
+        return self._lab
+
+    @cached_property
+    def _lab(self) -> Lab:
         return build_lab(cell(scenario(flows=self.flows, objectives=[], timeout="5 s")), 0)
 
 
@@ -95,6 +101,10 @@ class Stage:
     """Seconds until the daemon says that a container ended."""
     holds: int = 0
     """How often a held client is asked in vain."""
+    opens: list[tuple[float, str]] = field(default_factory=list)
+    """(when, client) of datagrams of their handshakes."""
+    befallen: dict[str, Finding] = field(default_factory=dict)
+    """What befell a container from outside."""
     begun: dict[tuple[str, int], float] = field(default_factory=dict)
     told: list[tuple[float, str]] = field(default_factory=list)
     _deaths: list[tuple[float, str, int]] = field(default_factory=list)
@@ -117,6 +127,9 @@ class Stage:
         if (host, index) in self.case.does:
             self._run(host, index, self.now, self.case.does[host, index][0])
 
+    def address(self, client: str) -> str:
+        return str(ipaddress.ip_address(self.case.lab().host(client).ipv6))
+
     def monotonic(self) -> float:
         return self.now
 
@@ -133,7 +146,13 @@ class Stage:
             death = Death(host, code, EPOCH_NS + round(at * 1e9))
         self.now = until
         if self.now >= READY:
-            (self.folder / "sim" / "events.jsonl").write_text('{"event": "ready"}\n')
+            opened = [
+                {"event": "opened", "t": EPOCH_NS / 1e9 + at, "address": self.address(client)}
+                for at, client in self.opens
+                if at <= self.now
+            ]
+            events = [{"event": "ready"}, *opened]
+            (self.folder / "sim" / "events.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in events))
         return death
 
     def release(self, service: str) -> bool:
@@ -149,6 +168,9 @@ class Stage:
         for service in services:
             self.told.append((self.now, service))
             heapq.heappush(self._deaths, (self.now + 0.5, service, 143))
+
+    def befell(self, service: str) -> Finding | None:
+        return self.befallen.get(service)
 
 
 def _in_real_time(stage: Stage) -> tuple[Outcome, conductor.Conductor, list[tuple[float, str]]]:
@@ -186,14 +208,56 @@ def test_a_stop_is_kept_and_told_to_both(tmp_path: Path) -> None:
     ready = phases[0][0]
     assert [name for _, name in stage.told] == ["client0", "server0"]
     assert [at for at, _ in stage.told] == [pytest.approx(ready + 4, abs=0.002)] * 2
-    assert conducted.transfers[0].ended_ns == stage.told[0][0] * 1e9 + EPOCH_NS
+    assert conducted.transfers[0].ended_ns - EPOCH_NS == pytest.approx(stage.told[0][0] * 1e9, abs=1e3)
 
 
 def test_time_is_over_when_it_is(tmp_path: Path) -> None:
     stage = Stage(CASES["time is over for two at once"], tmp_path)
     outcome, _, phases = _in_real_time(stage)
-    assert outcome.detail == "the transfer did not end within 5 s"
+    assert outcome.detail == "client0 sent nothing, and its time of 5 s is over"
     assert stage.now - phases[0][0] == pytest.approx(CLIENT_START + 5, abs=0.002)
+
+
+def test_time_counts_from_the_first_datagram_of_each_transfer(tmp_path: Path) -> None:
+    stage = Stage(CASES["a repeat is not done in time"], tmp_path, opens=[(READY + 0.4, "client0"), (4.5, "client0")])
+    outcome, _, _ = _in_real_time(stage)
+    assert outcome.detail == "the transfer did not end within 5 s"
+    assert stage.now == pytest.approx(4.5 + 5, abs=0.002)
+
+
+def test_who_has_the_whole_file_may_close_its_connection(tmp_path: Path) -> None:
+    case = Case([QUIC], {("client0", 0): (12, 0)}, "completed", [(0, 0, 0, False)])
+    stage = Stage(case, tmp_path, opens=[(READY, "client0")])
+    file = tmp_path / "flow0" / "downloads" / case.lab().flows[0].file
+    file.parent.mkdir(parents=True)
+    file.write_bytes(bytes(1_000_000))
+    assert _in_real_time(stage)[0].status == "completed"
+    (tmp_path / "other").mkdir()
+    stage = Stage(replace(case, does={}), tmp_path / "other", opens=[(READY, "client0")])
+    file = tmp_path / "other/flow0/downloads" / file.name
+    file.parent.mkdir(parents=True)
+    file.write_bytes(bytes(1_000_000))
+    outcome, _, _ = _in_real_time(stage)
+    assert (outcome.status, outcome.detail) == (
+        "timed_out", "the whole file was there within 5 s, but client0 did not end",
+    )  # fmt: skip
+    assert stage.now == pytest.approx(READY + 5 + CLIENT_END, abs=0.002)
+
+
+def test_what_came_after_the_time_was_over_does_not_count(tmp_path: Path) -> None:
+    stage = Stage(Case([QUIC], {}, "timed_out", []), tmp_path, opens=[(READY, "client0")])
+    flow = stage.case.lab().flows[0]
+    place, www = tmp_path / "flow0" / "downloads" / flow.file, tmp_path / flow.file
+    place.parent.mkdir(parents=True)
+    place.write_bytes(bytes(400_000))
+    www.write_bytes(bytes(flow.size))
+    outcome, conducted, _ = _in_real_time(stage)
+    (transfer,) = conducted.transfers
+    assert (outcome.status, transfer.received) == ("timed_out", 400_000)
+    # Until its container was stopped the rest of it came, too.
+    conclusion.received_file(tmp_path, 0, 0).write_bytes(bytes(flow.size))
+    checked = conclusion.check(transfer, flow, tmp_path, tmp_path).transfer
+    assert (checked.received, checked.intact) == (400_000, False)
 
 
 def test_phases_of_a_repeat(tmp_path: Path) -> None:
@@ -242,6 +306,18 @@ def test_a_simulator_that_says_nothing_is_not_waited_for_for_ever(tmp_path: Path
     outcome, conducted, _ = _in_real_time(stage)
     assert (outcome.status, outcome.role, conducted.blamed) == ("infrastructure", "sim", "sim")
     assert 45 <= stage.now < 46
+
+
+@pytest.mark.parametrize("name", ["a client crashes", "time is over for two at once", "two end"])
+@pytest.mark.parametrize(("who", "role"), [("client1", "client"), ("sim", "sim")])
+def test_what_befell_a_container_from_outside_is_nobody_s_fault(name: str, who: str, role: str, tmp_path: Path) -> None:
+    found = Finding("killed", f"{who} was ended from outside")
+    case = CASES[name]
+    outcome, conducted, _ = _in_real_time(Stage(case, tmp_path, befallen={who: found}))
+    assert (outcome.status, outcome.role, outcome.reason) == ("infrastructure", role, "killed")
+    assert (outcome.detail, conducted.blamed) == (found.detail, who)
+    # The transfers that ended all the same are noted.
+    assert _said(conducted.transfers) == case.transfers
 
 
 def test_logs_that_overflow_end_the_run(tmp_path: Path) -> None:
@@ -312,6 +388,7 @@ def test_cases_with_processes(name: str, tmp_path: Path, monkeypatch: pytest.Mon
             stop=None if flow.stop is None else flow.stop * UNIT,
             repeat_after=None if flow.repeat_after is None else flow.repeat_after * UNIT,
             time_limit=flow.time_limit * UNIT,
+            patience=flow.patience * UNIT,
         )
         for flow in flows(lab)
     ]
@@ -319,7 +396,7 @@ def test_cases_with_processes(name: str, tmp_path: Path, monkeypatch: pytest.Mon
     reader, writer = os.pipe()
     with _signals():
         conducted = inside.Conductor(made, times, tmp_path, 1 << 30, 10**7, phases.append)
-        timer = threading.Timer(READY * UNIT, lambda: os.write(writer, b"."))
+        timer = threading.Timer(READY * UNIT, lambda: os.write(writer, b"ready\n"))
         timer.start()
         try:
             conducted.run(-1, reader)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from harness.app.ground import CheckoutGround
 from harness.engines.compose import ComposeEngine
 from harness.engines.images import Build
 from harness.engines.quiet import Patience
+from harness.engines.virtual import VirtualEngine
+from harness.estimate import Experience
 from harness.events import Listener, RunFinished, Warned
 from harness.metrics import VERSION
 from harness.outcome import Cell, LinkProof, MeasuredRun, Outcome, Run
@@ -35,13 +38,12 @@ def _cell(app: App, client: str, server: str) -> Cell:
 
 
 def _attempts(app: App, options: Options, patience: Patience, listen: Listener) -> Attempts:
-    return Attempts(ComposeEngine(app.places.cache), app.store, app.results, options, patience, Provenance(), listen)
+    return Attempts(ComposeEngine(app.cache), app.store, app.results, options, patience, Provenance(), listen)
 
 
 def _ground(app: App) -> CheckoutGround:
-    return CheckoutGround(
-        app.images, app.inventory, app.contents, _attempts(app, Options(), Patience(0), lambda event: None)
-    )
+    attempts = _attempts(app, Options(), Patience(0), lambda event: None)
+    return CheckoutGround(app.images, app.inventory, app.contents, attempts, Experience([], ""), {})
 
 
 @pytest.mark.parametrize(("lacks", "simulators"), [(True, {"sim", "lab-kernel"}), (False, {"sim"})])
@@ -108,6 +110,38 @@ def test_of_what_is_stored_only_what_is_planned_counts(app: App) -> None:
     planned = [PlannedRun(cell, repetition) for repetition in range(4)]
     # The first has not been measured, and nobody asks for the last.
     assert app.results.done(planned, frozenset({"infrastructure"})) == {(cell.key, 2), (cell.key, 3)}
+
+
+@pytest.mark.parametrize(
+    ("engine", "reason", "runs"),
+    [
+        ("compose", "killed", 3), ("compose", "out_of_memory", 3), ("compose", "paused", 3),
+        ("compose", "kernel_ended", 1), ("virtual", "killed", 3), ("virtual", "kernel_ended", 1),
+    ],
+)  # fmt: skip
+def test_what_somebody_spoilt_from_outside_is_run_again(
+    app: App, monkeypatch: pytest.MonkeyPatch, engine: str, reason: str, runs: int
+) -> None:
+    made: list[int] = []
+
+    def run_once(item: PlannedRun, *others: object) -> tuple[Run, None]:
+        outcome = Outcome(status="infrastructure", role="client", reason=reason)
+        run = Run(cell=item.cell, repetition=0, outcome=outcome, started_at="", wall=7.0)
+        made.append(len(made))
+        app.store.finish(app.store.begin(item.cell.key, 0), run, None)
+        return run, None
+
+    monkeypatch.setattr("harness.app.attempts.run_once", run_once)
+    events: list[object] = []
+    attempts = _attempts(app, Options(), Patience(60, lambda: 0.0, lambda seconds: None), events.append)
+    if engine == "virtual":
+        attempts = replace(attempts, engine=VirtualEngine(app.cache, []))
+    item = PlannedRun(_cell(app, "ngtcp2", "ngtcp2"), 0)
+    attempts.run(item)
+    assert len(made) == runs
+    assert sum("disturbed from outside" in event.text for event in events if isinstance(event, Warned)) == runs - 1
+    # It is no observation, and is asked for again by the next command.
+    assert app.results.done([item], Options().retry) == set()
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def test_time_outs_miss_objectives() -> None:
 
 def test_without_objectives() -> None:
     verdict = judge(scenario(), completed(2.0))
-    assert (verdict.status, verdict.reason) == ("inconclusive", "no_objectives")
+    assert (verdict.status, verdict.reason) == ("measured", "no_objectives")
     late = ended("timed_out", "client", measured())
     assert judge(scenario(), [late]).status == "fail"
     assert judge(scenario(), [*completed(2.0), late]).reason == "no_objectives"

@@ -26,6 +26,8 @@ class Script:
     ready: float
     runs: dict[tuple[str, int], tuple[float, int]]
     """(host, transfer) → (seconds until it ends by itself, exit code)."""
+    talks: dict[tuple[str, int], tuple[float, float]]
+    """(client, transfer) → (seconds until its first datagram, and from there until its file is whole)."""
     tardiness: float
     """Seconds by which an engine looks late at what is due."""
 
@@ -36,7 +38,15 @@ class Played:
 
     script: Script
     log: list[tuple[float, Action]] = field(default_factory=list)
+    began: dict[tuple[str, int], float] = field(default_factory=dict)
+    """When a client's first datagram was told of."""
     over_at: float = NEVER
+
+    def is_whole(self, client: str, now: float) -> bool:
+        """Whether the file of a client's current transfer has all its bytes."""
+        current = max(index for host, index in self.times(Start) if host == client)
+        began, (_, seconds) = self.began.get((client, current), NEVER), self.script.talks[client, current]
+        return began + seconds <= now
 
     def times(self, kind: type[Action]) -> dict[tuple[str, int], float]:
         """When an action of a kind fell to a client or server and its transfer."""
@@ -49,49 +59,84 @@ class Played:
         return found
 
 
-def play(script: Script) -> Played:
-    """Do what the lifecycle says, as an engine would; ends are told in order, and before what is due then."""
-    made, life = Played(script), Lifecycle(script.flows)
-    ends: list[tuple[float, int, str, int]] = []
-    number = itertools.count()
+@dataclass
+class Stage:
+    """Does what the lifecycle says, as an engine would, and tells it what endpoints do."""
 
-    def perform(actions: list[Action], now: float) -> None:
+    made: Played
+    life: Lifecycle = field(init=False)
+    ready: float = field(init=False)
+    """When the path is up; never again once it is."""
+    now: float = 0.0
+    ends: list[tuple[float, int, str, int]] = field(default_factory=list)
+    openings: list[tuple[float, int, str, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.life = Lifecycle(self.made.script.flows, lambda client: self.made.is_whole(client, self.now))
+        self._number = itertools.count()
+        self.ready = self.made.script.ready
+
+    def perform(self, actions: list[Action]) -> None:
         for action in actions:
-            made.log.append((now, action))
+            self.made.log.append((self.now, action))
             if isinstance(action, Start):
-                seconds, code = script.runs[action.host, action.index]
-                # A client waits for the path by itself.
-                since = max(now, script.ready) if action.host.startswith("client") else now
-                if since + seconds < NEVER:
-                    heapq.heappush(ends, (since + seconds, next(number), action.host, code))
+                self._start(action)
             elif isinstance(action, CutOff):
                 for host in (action.client, action.server):
-                    heapq.heappush(ends, (now + 0.5, next(number), host, 143))
-        if life.over and made.over_at == NEVER:
-            made.over_at = now
+                    heapq.heappush(self.ends, (self.now + 0.5, next(self._number), host, 143))
+        if self.life.over and self.made.over_at == NEVER:
+            self.made.over_at = self.now
 
-    ready = script.ready
-    perform(life.begin(0.0), 0.0)
+    def _start(self, action: Start) -> None:
+        script, name = self.made.script, (action.host, action.index)
+        seconds, code = script.runs[name]
+        # A client waits for the path by itself.
+        since = max(self.now, script.ready) if action.host.startswith("client") else self.now
+        if since + seconds < NEVER:
+            heapq.heappush(self.ends, (since + seconds, next(self._number), action.host, code))
+        # Who has ended says nothing any more.
+        if name in script.talks and script.talks[name][0] < seconds:
+            heapq.heappush(self.openings, (since + script.talks[name][0], next(self._number), *name))
+
+    def tell(self) -> None:
+        """What comes next: an opening, readiness, an end, what is due."""
+        if self.openings and self.openings[0][0] == self.now:
+            _, _, host, index = heapq.heappop(self.openings)
+            # A handshake has several datagrams. Of who was told to end there may be some.
+            for _ in range(2):
+                self.perform(self.life.began(host, self.now))
+            if not self.life.over:
+                self.made.began[host, index] = self.now
+        elif self.ready == self.now:
+            self.ready = NEVER
+            self.perform(self.life.ready(self.now))
+        elif self.ends and self.ends[0][0] == self.now:
+            _, _, host, code = heapq.heappop(self.ends)
+            self.perform(self.life.ended(host, code, self.now))
+        else:
+            before = len(self.made.log), self.life.wake
+            self.perform(self.life.due(self.now))
+            assert (len(self.made.log), self.life.wake) != before, "it said when to wake, and nothing was due"
+
+
+def play(script: Script) -> Played:
+    """Do what the lifecycle says, as an engine would; ends are told in order, and before what is due then."""
+    made = Played(script)
+    stage = Stage(made)
+    life = stage.life
+    stage.perform(life.begin(0.0))
     while not life.over:
         wake = NEVER if life.wake is None else life.wake + script.tardiness
-        now = min(ends[0][0] if ends else NEVER, wake, ready)
-        assert now < NEVER, "somebody runs and nothing ends it"
-        if ready == now:
-            ready = NEVER
-            perform(life.ready(now), now)
-        elif ends and ends[0][0] == now:
-            _, _, host, code = heapq.heappop(ends)
-            perform(life.ended(host, code, now), now)
-        else:
-            before = len(made.log)
-            perform(life.due(now), now)
-            assert len(made.log) > before, "it said when to wake, and nothing was due"
+        first = [heap[0][0] for heap in (stage.ends, stage.openings) if heap]
+        stage.now = min([wake, stage.ready, *first])
+        assert stage.now < NEVER, "somebody runs and nothing ends it"
+        stage.tell()
     log = list(made.log)
     # What still ends, and what would have been due, is of no account.
-    while ends:
-        now, _, host, code = heapq.heappop(ends)
-        perform(life.ended(host, code, now), now)
-    perform(life.due(NEVER), NEVER)
+    while stage.ends:
+        stage.now, _, host, code = heapq.heappop(stage.ends)
+        stage.perform(life.ended(host, code, stage.now))
+    stage.perform(life.due(NEVER))
     assert made.log == log
     assert life.wake is None
     return made
@@ -103,19 +148,21 @@ def _halves(least: float, most: float) -> st.SearchStrategy[float]:
 
 @st.composite
 def scripts(draw: st.DrawFn, tardiness: float = 0.0) -> Script:
-    flows, runs = [], {}
+    flows, runs, talks = [], {}, {}
     for number in range(draw(st.integers(1, 4))):
         start = draw(st.sampled_from([0.0, 0.0, 0.5, 1.0, 2.0]))
         lasts = draw(st.none() | _halves(0.5, 4))
         stop = None if lasts is None else start + lasts
         repeat_after = None if stop is not None else draw(st.none() | _halves(0, 2))
         client, server = f"client{number}", f"server{number}"
-        flows.append(Flow(client, server, start, stop, repeat_after, draw(_halves(0.5, 4))))
+        patience, leave = draw(st.sampled_from([0.0, 1.0, 2.5])), draw(_halves(0, 2))
+        flows.append(Flow(client, server, start, stop, repeat_after, draw(_halves(0.5, 4)), patience, leave))
         for index in (0, 1):
             seconds = draw(_halves(0, 5) | st.just(NEVER))
             runs[client, index] = (seconds, draw(st.sampled_from([0, 0, 0, 1, 127])))
+            talks[client, index] = (draw(_halves(0, 3) | st.just(NEVER)), draw(_halves(0, 4) | st.just(NEVER)))
         runs[server, 0] = (draw(st.just(NEVER) | st.just(NEVER) | _halves(0, 8)), draw(st.sampled_from([0, 1])))
-    return Script(flows, draw(_halves(0, 1)), runs, tardiness)
+    return Script(flows, draw(_halves(0, 1)), runs, talks, tardiness)
 
 
 @given(st.sampled_from([0.0, 0.25]).flatmap(scripts))
@@ -192,13 +239,16 @@ def _over_when_all_have_ended_or_one_has_failed(made: Played) -> None:
 def _whoever_is_not_done_in_time_is_named(made: Played) -> None:
     script = made.script
     ended, late = made.times(Ended), made.times(TimedOut)
-    limits = {flow.client: flow.time_limit for flow in script.flows if flow.stop is None}
-    deadlines = {
-        (host, index): max(at, script.ready) + limits[host]
-        for (host, index), at in made.times(Start).items()
-        if host in limits
-    }
+    limited = {flow.client: flow for flow in script.flows if flow.stop is None}
+    deadlines = {name: _deadline(made, limited[name[0]], name) for name in made.times(Start) if name[0] in limited}
     assert all(at <= deadlines[name] for name, at in ended.items() if name in deadlines)
+    stages = {(one.client, one.index): one.stage for _, one in made.log if isinstance(one, TimedOut)}
+    for name, stage in stages.items():
+        flow = limited[name[0]]
+        limit = _limit(made, flow, name)
+        whole = made.began.get(name, NEVER) + script.talks[name][1] <= limit
+        silent = flow.patience > 0 and name not in made.began
+        assert stage == ("leaving" if whole else "silent" if silent else "transferring")
     # Of those that did not end, all whose time is over when the run is, and nobody else.
     going_on = {name: at for name, at in deadlines.items() if name not in ended}
     if late:
@@ -207,13 +257,30 @@ def _whoever_is_not_done_in_time_is_named(made: Played) -> None:
         assert all(at >= made.over_at for at in going_on.values())
 
 
+def _limit(made: Played, flow: Flow, name: tuple[str, int]) -> float:
+    """Until when a transfer may take: from its first datagram, where that is told of."""
+    since = max(made.times(Start)[name], made.script.ready)
+    if not flow.patience:
+        return since + flow.time_limit
+    silence = since + flow.patience + flow.time_limit
+    began = made.began.get(name, NEVER)
+    return began + flow.time_limit if began <= silence else silence
+
+
+def _deadline(made: Played, flow: Flow, name: tuple[str, int]) -> float:
+    """Until when a client may run: with a whole file a while longer."""
+    limit = _limit(made, flow, name)
+    whole = made.began.get(name, NEVER) + made.script.talks[name][1] <= limit
+    return limit + flow.leave if whole else limit
+
+
 def _one(**more: float | None) -> Flow:
     given = {"start": 0.0, "stop": None, "repeat_after": None, "time_limit": 10.0} | more
     return Flow("client0", "server0", **given)  # type: ignore[arg-type]
 
 
 def test_an_end_at_the_last_instant_is_in_time_and_one_after_it_is_not() -> None:
-    for end, expected in ((11.0, Ended("client0", 0, 0)), (11.5, TimedOut("client0", 0))):
+    for end, expected in ((11.0, Ended("client0", 0, 0)), (11.5, TimedOut("client0", 0, "transferring"))):
         life = Lifecycle([_one()])
         life.begin(0)
         life.ready(1)
@@ -227,11 +294,53 @@ def test_of_one_instant_the_time_that_is_over_comes_before_a_start() -> None:
     life = Lifecycle([later, _one()])
     life.begin(0)
     life.ready(0)
-    assert life.due(10) == [Start("client1", 0), TimedOut("client0", 0)], "flow by flow"
+    assert life.due(10) == [Start("client1", 0), TimedOut("client0", 0, "transferring")], "flow by flow"
     life = Lifecycle([_one(), later])
     life.begin(0)
     life.ready(0)
-    assert life.due(10) == [TimedOut("client0", 0)]
+    assert life.due(10) == [TimedOut("client0", 0, "transferring")]
+
+
+def test_the_time_of_each_transfer_counts_from_its_own_first_datagram() -> None:
+    life = Lifecycle([_one(repeat_after=2.0, patience=5.0)])
+    life.begin(0)
+    life.ready(1)
+    assert (life.wake, life.awaited) == (16, True), "one that says nothing is waited for, too"
+    assert life.began("client0", 3) == []
+    assert (life.wake, life.awaited) == (13, False)
+    # What follows in its handshake, and what others say, changes nothing.
+    assert life.began("client0", 4) + life.began("client7", 4) == []
+    assert life.wake == 13
+    life.ended("client0", 0, 12)
+    assert life.due(14) == [Enter("transfer"), Start("client0", 1)]
+    # What is told late of the first transfer is none of the second's.
+    assert life.began("client0", 13.9) == []
+    assert (life.wake, life.awaited) == (29, True)
+    life.began("client0", 14.5)
+    assert life.due(24.5) == [TimedOut("client0", 1, "transferring")]
+
+
+def test_a_first_datagram_before_the_path_is_known_to_be_up_counts() -> None:
+    life = Lifecycle([_one(patience=5.0)])
+    life.begin(0)
+    life.began("client0", 0.9)
+    life.ready(1)
+    assert life.wake == 10.9
+
+
+def test_a_client_that_has_everything_may_close_its_connection() -> None:
+    arrived = False
+    life = Lifecycle([_one(leave=3.0)], lambda client: arrived)
+    life.begin(0)
+    life.ready(0)
+    arrived = True
+    assert life.due(10) == []
+    assert life.wake == 13
+    assert life.ended("client0", 0, 12) == [Ended("client0", 0, 0)]
+    life = Lifecycle([_one(leave=3.0)], lambda client: True)
+    life.begin(0)
+    life.ready(0)
+    assert life.due(20) == [TimedOut("client0", 0, "leaving")]
 
 
 def test_phases_are_those_of_the_run_not_of_a_flow() -> None:

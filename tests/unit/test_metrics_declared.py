@@ -17,9 +17,11 @@ from harness.reports import flow_metrics
 from harness.results import CellResult
 from tests.unit.shared_flows import write_counters, write_three_flows
 
-#: What a run of that kind cannot have: a file, a repeat, or what only a QUIC client or two phases would show.
+#: What a run of that kind cannot have: a file, a repeat, a queue that marks, or what only a QUIC client or two phases
+#: would show.
 NEVER = re.compile(
     r"completion|goodput|milestone_\*|first_byte|handshake|zero_rtt|ack_\w+|retransmitted_share|cpu_\w+|udp_\w+"
+    r"|ecn_marks_\w+"
 )
 
 

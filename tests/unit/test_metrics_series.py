@@ -11,8 +11,9 @@ import pytest
 from harness.analysis.series import BOTTLENECK, NETWORK, RETURN_BOTTLENECK, SERIES, RunSeries
 from harness.analysis.series.grid import held, sums
 from harness.analysis.view import RunView
+from harness.app.stored import StoredResults
 from harness.metrics import measure_with_series
-from harness.outcome import MeasuredRun
+from harness.outcome import MeasuredRun, Run
 from harness.store import Store
 from tests.measurements import by_name, said
 from tests.unit.captures import T0, Packet, Recipe, make_run, write_run
@@ -120,11 +121,65 @@ def test_in_the_store_beside_the_figures(tmp_path: Path) -> None:
     assert store.series(run.cell.key, 1) is None
 
 
-def test_one_download_to_its_end_has_none(tmp_path: Path) -> None:
-    measured, frame = measure_with_series(tmp_path, write_run(tmp_path, Recipe(packets=300, size=300_000)))
-    assert frame is None
+def test_one_download_to_its_end_has_series_and_no_figures_of_sharing(tmp_path: Path) -> None:
+    run = write_run(tmp_path, Recipe(packets=300, size=300_000))
+    measured, frame = measure_with_series(tmp_path, run)
     new = ("mean_", "agg_", "jain", "drop_rate", "cov_", "utili", "flow")
     assert not [m.name for m in measured.measurements if m.name.startswith(new)]
+    assert frame is not None
+    assert {"received", "throughput", "queue_length", "capacity"} <= set(frame["name"].unique())
+    received = frame.filter(pl.col("name") == "received")
+    assert received.row(0)[2:] == (0.0, 0.0)
+    assert received["value"].is_sorted()
+    assert received["value"][-1] == 300_000
+    # The file's last sample is no earlier than what was measured of it, and the period of sampling later at most.
+    completion = measured.value("completion", 0, "first")
+    assert completion is not None
+    assert received["t"][-1] == pytest.approx(completion, abs=0.011)
+
+
+def test_a_run_that_older_code_kept_without_series_gets_them(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    partial = store.begin("0" * 16, 0)
+    run = write_run(partial, Recipe(packets=300, size=300_000))
+    store.finish(partial, run, MeasuredRun(version=10**6))
+    assert store.series(run.cell.key, 0) is None
+    StoredResults(store, store).make_series(run)
+    found = store.series(run.cell.key, 0)
+    assert found is not None and "received" in found["name"]
+    # Runs that are kept without their artefacts have none to make them of.
+    bare = run.model_copy(update={"repetition": 1})
+    store.finish(store.begin("0" * 16, 1), bare, MeasuredRun(version=10**6))
+    StoredResults(store, store).make_series(bare)
+    assert store.series(run.cell.key, 1) is None
+
+
+def test_each_transfer_begins_with_nothing(tmp_path: Path) -> None:
+    run = write_run(tmp_path, Recipe(packets=300, size=300_000, repeat=True))
+    frame = measure_with_series(tmp_path, run)[1]
+    assert frame is not None
+    received = frame.filter(pl.col("name") == "received")
+    begins = received.filter((pl.col("value") == 0) & (pl.col("value").shift(1, fill_value=1.0) > 0))["t"].to_list()
+    second = measure_zero(tmp_path, run)
+    assert begins == pytest.approx([0.0, second])
+    assert received.filter(pl.col("t") < second)["value"].max() == 300_000
+
+
+def measure_zero(folder: Path, run: Run) -> float:
+    """When the client's first datagram of the second transfer came, s since the first's."""
+    zeros = [window.zero_ns for window in RunView(folder, run).windows]
+    assert zeros[0] is not None and zeros[1] is not None
+    return (zeros[1] - zeros[0]) / 1e9
+
+
+def test_a_file_that_was_sized_in_advance_tells_nothing(tmp_path: Path) -> None:
+    run = write_run(tmp_path, Recipe(packets=300, size=300_000))
+    rows = (tmp_path / "growth.csv").read_text().splitlines()
+    first = rows[1].split(",")
+    (tmp_path / "growth.csv").write_text("\n".join([rows[0], ",".join([*first[:3], "300000"]), *rows[2:]]) + "\n")
+    frame = measure_with_series(tmp_path, run)[1]
+    assert frame is not None and frame.filter(pl.col("name") == "received").is_empty()
+    assert not frame.filter(pl.col("name") == "throughput").is_empty()
 
 
 def quic(number: int, to_client: bool, size: int) -> Packet:

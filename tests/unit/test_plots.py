@@ -17,6 +17,7 @@ from harness.cli import main
 from harness.errors import EngineError, InputError
 from harness.judge import judge
 from harness.outcome import Cell
+from harness.plots import registry
 from harness.plots.distribution import ecdf
 from harness.plots.drop_rate import rates
 from harness.plots.operating_point_plane import beside_markers
@@ -28,15 +29,12 @@ from harness.plots.stored import find_drawings, folder_name
 from harness.plots.view import Drawn
 from harness.results import CellResult
 from harness.store import Store
+from harness.studies.registry import figures as documented
 from tests.drawings import drawn_of, link_sharing, link_sharing_run, page_cache, red_and_droptail, run_of
 
 SECONDS = 20.0
-WITHOUT_SERIES = {"operating_point_plane", "in_flight_operating_point"}
-OF_A_RUN = {
-    "receiver_throughput", "sender_throughput", "sender_throughput_smoothed", "drop_rate", "congestion_window",
-    "window_queue_drops", "operating_point_time", "operating_point_plane", "in_flight_operating_point", "distribution",
-    "queue_window_rtt",
-}  # fmt: skip
+OF_A_RUN = {name for name, one in plots().items() if one.of == "flows"}
+WITHOUT_SERIES = {name for name in OF_A_RUN if not plots()[name].needs}
 
 
 def _frame(*rows: tuple[str, float, float]) -> pl.DataFrame:
@@ -61,7 +59,20 @@ def _result(*runs: Drawn) -> CellResult:
 
 
 def test_the_figures_of_the_documents_are_there() -> None:
-    assert set(plots()) == OF_A_RUN | {"red_beside_droptail"}
+    shown = {one.plot for one in documented()}
+    assert shown and shown <= set(plots())
+
+
+def test_a_plot_is_what_stands_in_a_file_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new one is found by its mark: drawn, completed by a shell, and on the page of figures, with no list to add to."""
+    monkeypatch.setattr(registry, "_PLOTS", dict(registry._PLOTS))
+
+    @registry.plot("Nothing", "throughput")
+    def something_new(run: Drawn) -> None:
+        """What nobody has drawn yet."""
+
+    assert {"something_new", *OF_A_RUN} <= set(plots())
+    assert plots()["something_new"].shows == "What nobody has drawn yet."
 
 
 @pytest.mark.parametrize("name", sorted(OF_A_RUN))
@@ -494,7 +505,6 @@ def test_the_command_says_when_series_are_missing(
         (("--formats", "pnf"), "png"),
         (("--detail", "24-21"), "--detail 21-24"),
         (("--detail", "soon"), "--detail 21-24"),
-        (("--run", "0123456789abcdef/0"), "none is known"),
     ],
 )
 def test_wrong_words_are_one_error_with_a_hint(

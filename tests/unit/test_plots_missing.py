@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from harness.cli import main
 from harness.errors import EngineError
 from harness.judge import judge
 from harness.model import Flow
-from harness.outcome import Verdict
+from harness.outcome import Run, Verdict
 from harness.plan import Request, cells
 from harness.plots import missing
 from harness.plots.missing import Made, draw, draw_missing, figures_there
@@ -24,7 +25,7 @@ from harness.plots.stored import find_subjects
 from harness.plots.view import Drawn
 from harness.results import CellResult
 from harness.store import MEASURED, Store
-from tests.drawings import link_sharing_run, page_cache, red_and_droptail
+from tests.drawings import download_run, link_sharing_run, page_cache, red_and_droptail
 from tests.examples import SIM, images, implementation, scenario
 
 SECONDS = 10.0
@@ -223,6 +224,30 @@ def test_a_run_ends_with_figures(
     code, _, err = _command(capsys, monkeypatch, tmp_path, failed)
     assert code == 1
     assert f"2 figures of 1 cell in {tmp_path / 'figures'} (all drawn before)" in err
+
+
+def test_a_run_of_downloads_ends_with_the_worst_and_names_its_path(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    one = download_run()
+    _, results = _stored(tmp_path, [one, replace(one, run=_other(one.run))])
+    _, out, err = _command(capsys, monkeypatch, tmp_path, results)
+    file = next(tmp_path.rglob("transfer.svg"))
+    assert f"over time: {file}" in err
+    assert f"harness plot {one.run.name} draws it" in err or f"harness plot {'f' * 16}/0 draws it" in err
+    assert "test/link-sharing" in out
+    # One of them, once.
+    assert list(tmp_path.rglob("transfer.svg")) == [file]
+    before = file.stat().st_mtime_ns
+    _, _, err = _command(capsys, monkeypatch, tmp_path, results)
+    assert f"over time: {file}" in err and file.stat().st_mtime_ns == before
+    file.unlink()
+    _command(capsys, monkeypatch, tmp_path, results, "--no-figures")
+    assert not file.exists()
+
+
+def _other(run: Run) -> Run:
+    return run.model_copy(update={"cell": run.cell.model_copy(update={"key": "f" * 16, "seed": 2})})
 
 
 def test_a_run_ends_without_figures_where_none_are_wanted(

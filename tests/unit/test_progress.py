@@ -20,6 +20,7 @@ from harness.events import (
     Warned,
 )
 from harness.outcome import Outcome, Run, Verdict
+from harness.plan import varied
 from harness.progress import Talk, span
 from tests.examples import cell
 
@@ -65,9 +66,11 @@ def test_of_runs_side_by_side_each_has_its_own_phase(monkeypatch: pytest.MonkeyP
         talk(RunFinished(one, run, outcome, Verdict(status="pass", reason="objectives_met", sentence="")))
         time.sleep(0.2)
         second = out.getvalue()[len(first) :]
-    assert "… [1/2] test/case alpha→beta #0 · transfer · 0 s of about 40 s · 1 more beside it" in first
+    assert "… [1/2] test/case alpha→beta #0 · transfer · 0 s of about 40 s\n" in first
+    assert "… [2/2] test/case alpha→beta #1 · measure · 0 s of about 40 s\n" in first
+    assert "[1/2] test/case alpha→beta #0 ✓ pass after" in second
     assert "… [2/2] test/case alpha→beta #1 · measure · 0 s of about 40 s" in second
-    assert "beside" not in second
+    assert "… [1/2]" not in second
 
 
 def test_nothing_to_do_is_said() -> None:
@@ -96,10 +99,12 @@ def test_builds_beside_are_told_with_what_waits_for_them(monkeypatch: pytest.Mon
     text = out.getvalue()
     for words in (
         "building the image go (about 30 s)",
-        "#0 · 0 s of about 40 s · building go, 0 s of about 30 s · building quiche, 0 s of about 5 min",
+        "… [1/3] test/case alpha→beta #0 · 0 s of about 40 s\n",
+        "… building go, 0 s of about 30 s\n",
+        "… building quiche, 0 s of about 5 min\n",
         "the image go is built, after 12 s",
         "waiting for the image quiche (about 3 min left)",
-        "… waiting for the image quiche · building quiche, 0 s of about 5 min",
+        "… waiting for the image quiche\n",
         "error: the image quiche could not be built; the end of x.log:\n  no such crate",
         "hint: read x.log",
         "7 runs left out for want of the image quiche",
@@ -110,3 +115,31 @@ def test_builds_beside_are_told_with_what_waits_for_them(monkeypatch: pytest.Mon
 
 def test_spans() -> None:
     assert [span(40), span(89), span(600)] == ["40 s", "89 s", "10 min"]
+
+
+def test_lines_name_what_is_varied_and_nothing_else() -> None:
+    asked = {"server.congestion_control": "cubic", "client.initial_rtt": "100 ms", "path.forward.loss": "1 %"}
+    one, other = cell(parameters=asked), cell(parameters={**asked, "server.congestion_control": "reno"})
+    assert varied([one, other]) == {"server.congestion_control"}
+    out = io.StringIO()
+    with Talk(Console(file=out, width=60)) as talk:
+        talk(PlanMade(to_run=2, stored=0, cells=2, seconds=9, varied=varied([one, other])))
+        for number, made in enumerate((one, other), 1):
+            talk(RunStarted(made, 0, number, 2, 4, 9))
+            talk(Warned("look here", made, 0))
+            run = Run(cell=made, repetition=0, outcome=Outcome(status="completed"), started_at="", wall=1)
+            talk(RunFinished(made, run, run.outcome, Verdict(status="measured", reason="no_objectives", sentence="")))
+    text = out.getvalue()
+    for number, name in enumerate(("cubic", "reno"), 1):
+        what = f"[{number}/2] test/case alpha→beta (server.congestion_control={name}) #0"
+        assert f"{what} · about" in text
+        assert f"warning: {what}: look here" in text
+        assert f"{what} ● measured after 1.0 s: completed" in text
+    assert "initial_rtt" not in text and "path.forward" not in text
+
+
+def test_before_the_plan_all_that_is_asked_for_is_named() -> None:
+    out = io.StringIO()
+    with Talk(Console(file=out, width=60)) as talk:
+        talk(RunStarted(cell(parameters={"server.congestion_control": "reno"}), 0, 1, 1, 4, 9))
+    assert "(server.congestion_control=reno) #0" in out.getvalue()

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from harness.app import App, Options, Places
+from harness.campaign import Claim
 from harness.cli.words import repetitions_of
 from harness.errors import InputError
 from harness.events import Event, PlanMade, RunStarted
@@ -204,6 +205,12 @@ class StoringGround:
 
     def cancel(self) -> None:
         """Nothing goes on beside."""
+
+    def claim(self, item: PlannedRun) -> Claim | int:
+        return nullcontext()
+
+    def made_elsewhere(self, item: PlannedRun) -> bool:
+        return False
 
     def run(self, item: PlannedRun) -> float:
         done, measured = run(completion=self._seconds[item.repetition])

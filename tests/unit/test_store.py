@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from harness.app.stored import StoredResults, measure_again
 from harness.engines.owner import lives, owner
 from harness.errors import EngineError, ResultError
+from harness.metrics import VERSION
 from harness.outcome import MeasuredRun, Measurement, Outcome, Run
 from harness.store import Store, disk_error
 from tests.examples import cell, scenario
@@ -78,12 +81,86 @@ def test_an_owner_is_told_from_a_later_process_of_its_number() -> None:
     assert not lives("garbage")
 
 
-def test_a_damaged_run_is_an_error_with_its_place(tmp_path: Path) -> None:
+_DAMAGED = {
+    "{": "EOF while parsing",
+    "": "Expecting value",
+    "[]": "a list, not a record",
+    "7": "one value, not a record",
+    "null": "one value, not a record",
+    "[" * 100_000: "too many to read",
+    '{"schema": 1}': "it lacks what every run has",
+    '{"schema": 1, "cell": {"client": 1, "server": []}}': "it lacks what every run has",
+    '{"schema": 2, "cell": 7}': "cell: ",
+    "\xff": "codec can't decode",
+}
+
+
+@pytest.mark.parametrize("text", _DAMAGED)
+def test_a_damaged_run_is_left_out_by_name_and_the_others_stay(tmp_path: Path, text: str) -> None:
+    said: list[str] = []
+    store = Store(tmp_path, said.append)
+    places = [_finish(store, _run(number)) for number in range(2)]
+    (places[0] / "run.json").write_bytes(text.encode("latin-1"))
+    for _ in range(2):
+        assert [run.repetition for run in store.runs(cell().key)] == [1]
+    (warning,) = said
+    assert warning.startswith(f"the run {cell().key}/0 is left out: {places[0]}/run.json: not a run of this format: ")
+    assert _DAMAGED[text] in warning or text == "{"
+    with pytest.raises(ResultError, match=r"run\.json"):
+        store.run(cell().key, 0)
+
+
+def test_a_run_in_the_folder_of_another_is_left_out(tmp_path: Path) -> None:
+    said: list[str] = []
+    store = Store(tmp_path, said.append)
+    place = _finish(store, _run())
+    place.rename(place.with_name("4"))
+    (tmp_path / "runs" / cell().key / "5").mkdir()
+    assert store.runs(cell().key) == []
+    assert f"it is {cell().key}/0, in the folder of another run" in said[0]
+    assert "5 is left out: there is no run.json" in said[1]
+
+
+@pytest.mark.parametrize("text", [None, "[]", "{", '{"schema": 1, "measurements": [1]}', "[" * 100_000])
+def test_a_run_that_was_measured_and_is_not_any_more_is_left_out(tmp_path: Path, text: str | None) -> None:
+    said: list[str] = []
+    store = Store(tmp_path, said.append)
+    for number in range(2):
+        file = _finish(store, _run(number)) / "measured.json"
+    if text is None:
+        file.unlink()
+    else:
+        file.write_text(text)
+    results = StoredResults(store, store)
+    assert [run.repetition for run, _ in results.of(cell()).runs] == [0]
+    assert len(results.find(lambda one: True)) == 1
+    (warning,) = said
+    assert warning.startswith(f"the run {cell().key}/1 is left out: there is no measured.json that can be read")
+
+
+def test_a_store_that_cannot_be_written_is_read_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(tmp_path)
     place = _finish(store, _run())
-    (place / "run.json").write_text("{")
-    with pytest.raises(ResultError, match=r"run\.json"):
-        store.runs(cell().key)
+    (place / "sim").mkdir()
+
+    def refuse(*given: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(Store, "write_measured", refuse)
+    # It was measured by code of long ago.
+    (result,) = StoredResults(store, store).find(lambda one: True)
+    assert result.last is not None and result.last[1] is not None and result.last[1].version == VERSION
+    with pytest.raises(EngineError, match="Read-only file system"):
+        measure_again(store, _run())
+
+
+def test_series_that_cannot_be_read_are_named_and_cost_nothing_else(tmp_path: Path) -> None:
+    said: list[str] = []
+    store = Store(tmp_path, said.append)
+    (_finish(store, _run()) / "series.parquet").write_text("PAR1 and no more")
+    assert store.series(cell().key, 0) is None
+    assert len(store.runs(cell().key)) == 1
+    assert said[0].startswith(f"the series of the run {cell().key}/0 are left out")
 
 
 def test_a_full_disk_says_so(tmp_path: Path) -> None:

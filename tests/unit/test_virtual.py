@@ -19,8 +19,9 @@ from harness.engines import conductor
 from harness.engines import guest as guests
 from harness.engines.folder import cpu_of, kernel_of, random_bytes
 from harness.engines.guest import Guest, _Stillness, ram_folder
-from harness.engines.rootfs import RootFileSystems, RootFs
-from harness.engines.virtual import console_tail, guest_memory_mib, outcome_of, sample_ns, transfers_of, world_document
+from harness.engines.rootfs import RootFs
+from harness.engines.virtual import console_tail, outcome_of, transfers_of
+from harness.engines.world import guest_memory_mib, sample_ns, world_document
 from harness.errors import EngineError
 from harness.lab import Lab, build_lab
 from tests.examples import cell, scenario
@@ -65,13 +66,13 @@ def test_both_engines_give_clients_the_same_times() -> None:
     made = build_lab(cell(one), 0)
     made = made.model_copy(update={"flows": (*made.flows[:2], made.flows[2].model_copy(update={"kind": "tcp"}))})
     world = world_document(made, images(made), 1000)
-    given = flows(world["hosts"], world["client_start"])
+    given = flows(world["hosts"], world["client_end"])
     assert given == conductor.flows(made)
-    assert [(flow.start, flow.stop, flow.repeat_after, flow.time_limit) for flow in given] == [
-        (0, None, 5, 5 + 120),
-        (0, 3, None, 5 + 3 + 10),
+    assert [(flow.start, flow.stop, flow.repeat_after, flow.time_limit, flow.patience) for flow in given] == [
+        (0, None, 5, 120, 5),
+        (0, 3, None, 3 + 10, 5),
         # A generator ends by itself; it has a while for the last of its data.
-        (1, None, None, 5 + 3 + 10),
+        (1, None, None, 3 + 10, 5),
     ]
 
 
@@ -91,7 +92,7 @@ def test_an_endpoint_that_is_not_root_writes_to_memory_that_is_there() -> None:
         ([event("ended", "client1", exit_code=7)], [], "crashed", "exit_7", "client1"),
         ([event("ended", "server0", exit_code=0)], [], "crashed", "exit_0", "server0"),
         ([event("ended", "client0", exit_code=127)], [], "unsupported", "exit_127", "client0"),
-        ([event("timed_out", "client0")], [], "timed_out", "timed_out", "client0"),
+        ([event("timed_out", "client0", stage="transferring")], [], "timed_out", "timed_out", "client0"),
         ([event("overflowed", "server1")], [], "log_overflow", "log_overflow", "server1"),
         ([event("unable", "client0", message="is not in the image")], [], "infrastructure", "unable", "client0"),
         ([], [{"event": "failed", "reason": "NotReadyError", "message": "no answer"}], "crashed", "no_answer", "server0"),
@@ -154,16 +155,6 @@ def test_no_folder_of_this_machine_is_on_the_guest_s_command_line(tmp_path: Path
     words = guest.command(tmp_path, ["/bin/init", guests.LAB])
     mixed = [word for word in words[words.index("/a/kernel") + 1 :] if not word.startswith("uml_dir=")]
     assert not [word for word in mixed if "/b/" in word or str(tmp_path) in word]
-
-
-def test_an_exported_image_is_known_by_its_name(tmp_path: Path) -> None:
-    exported = RootFileSystems(tmp_path)
-    assert exported.known("alpha:1") is None
-    folder = tmp_path / "rootfs" / "1234"
-    folder.mkdir(parents=True)
-    (folder / "image.json").write_text(json.dumps(vars(rootfs())))
-    assert exported.known("alpha:1") == rootfs()
-    assert exported.known("alpha:2") is None
 
 
 def test_users_of_images(tmp_path: Path) -> None:

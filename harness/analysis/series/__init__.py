@@ -17,10 +17,11 @@ import polars as pl
 
 from harness.analysis.link import LinkView
 from harness.analysis.series.bottleneck import bottleneck_series
+from harness.analysis.series.file import file_series
 from harness.analysis.series.grid import BIN, GRID, NOTHING, Points
 from harness.analysis.series.lifetimes import Lifetime, lifetimes_of, zero_of
 from harness.analysis.series.network import network_series
-from harness.analysis.series.sender import sender_series, sender_state
+from harness.analysis.series.sender import sender_series, sender_states
 from harness.analysis.series.wire import wire_series
 
 #: Instead of a flow's number: the bottleneck towards the clients, all flows together, the bottleneck the other way
@@ -46,6 +47,12 @@ _SENDER = "the sender: qlog's metrics_updated for QUIC, tcp_info for TCP"
 
 #: Name → what it is. A name may be a flow's and the network's: there it is the sum over the flows.
 SERIES: Final[dict[str, Description]] = {
+    "received": Description(
+        "B",
+        f"size of the client's file every {GRID} s, from each transfer's first datagram (0 B) on; not where the client "
+        "sizes its file in advance",
+        "the client's file, sampled every 10 ms",
+    ),
     "throughput": Description(
         "Mbit/s", f"payload of UDP or TCP that arrived at the receiver's side, per bin of {BIN} s", "capture there"
     ),
@@ -71,6 +78,12 @@ SERIES: Final[dict[str, Description]] = {
     "drop": Description(
         "flow", "a row for each packet dropped at the bottleneck's queue: when it came, whose it was", _CAPTURES
     ),
+    "mark": Description(
+        "flow", "a row for each packet that the bottleneck's queue marked (ECN): when it came, whose it was", _CAPTURES
+    ),
+    "loss": Description(
+        "flow", "a row for each packet that random loss took behind the queue: when it came, whose it was", _CAPTURES
+    ),
     "capacity": Description("Mbit/s", "layer-2 rate of the bottleneck, from each change on", "lab.json"),
     "jain": Description(
         "1", f"Jain's index of the throughputs of the flows active all through a bin of {BIN} s, if two or more are",
@@ -91,7 +104,7 @@ class RunSeries:
     lifetimes: dict[int, Lifetime]
     """Flow → when it ran; without those that sent nothing."""
     states: dict[int, pl.DataFrame]
-    """Flow → what its sender told of its state (see `series.sender.sender_state`); without those that told nothing."""
+    """Flow → what its sender told of its state (see `series.sender.Told`); without those that told nothing."""
     zero_ns: int
     """Time zero since the epoch."""
 
@@ -117,11 +130,11 @@ def series_of(view: LinkView) -> RunSeries | None:
         lifetime = lifetimes.get(flow.flow)
         if lifetime is None:
             continue
-        made = wire_series(view, flow, lifetime)
-        state = sender_state(view, flow, lifetime)
-        if state is not None and len(state):
-            states[flow.flow] = state
-            made |= sender_series(state, lifetime)
+        made = wire_series(view, flow, lifetime) | file_series(view, lifetime)
+        told = sender_states(view, flow, lifetime)
+        if told:
+            states[flow.flow] = pl.concat([one.state for one in told])
+            made |= sender_series(told)
         for name, points in made.items():
             found[flow.flow, name] = points
     for number, side in ((BOTTLENECK, "to_client"), (RETURN_BOTTLENECK, "to_server")):

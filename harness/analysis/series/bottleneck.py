@@ -15,7 +15,7 @@ from harness.analysis.series.grid import NOTHING, Ints, Points, beginnings, bin_
 
 
 def bottleneck_series(direction: Direction, zero_ns: int) -> dict[str, Points]:
-    """queue_length, queue_packets, queue_delay, sending_rate, drops, drop and capacity of one direction."""
+    """queue_length, queue_packets, queue_delay, sending_rate, drops, drop, mark, loss and capacity of one direction."""
     entered = direction.passage.entered
     if not len(entered):
         return {}
@@ -33,9 +33,17 @@ def bottleneck_series(direction: Direction, zero_ns: int) -> dict[str, Points]:
         "queue_delay": _waits(came, left, moments, packets.value),
         "sending_rate": rates(left, length, first, last),
         "drops": Points(beginnings(first, last), sums(when, 1, first, last)),
-        "drop": Points(seconds(when), entered.flow[dropped].astype(np.float64)),
+        "drop": _whose(direction, dropped, zero_ns),
+        "mark": _whose(direction, direction.passage.marked, zero_ns),
+        "loss": _whose(direction, direction.replayed.fate == Fate.LOST, zero_ns),
         "capacity": _capacity(direction, zero_ns, end_ns),
     }
+
+
+def _whose(direction: Direction, chosen: npt.NDArray[np.bool_], zero_ns: int) -> Points:
+    """When each of the chosen packets came, and its flow."""
+    entered = direction.passage.entered
+    return Points(seconds(entered.t_ns[chosen] - zero_ns), entered.flow[chosen].astype(np.float64))
 
 
 def stays(direction: Direction, zero_ns: int) -> tuple[Ints, Ints, Ints]:

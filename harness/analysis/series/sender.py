@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ from harness.analysis.connection_traces import traces_of
 from harness.analysis.series.grid import Floats, Points, grid_ns, held
 from harness.analysis.series.lifetimes import Lifetime
 from harness.artefacts.run import Artefacts
+from harness.artefacts.window import Window
 from harness.traces import qlog
 from harness.traces.capture import Capture
 from harness.traces.lab import FlowAddresses
@@ -23,21 +26,48 @@ _EARLY = 0.98
 _UNLIMITED = 2.0**50
 
 
-def sender_series(state: pl.DataFrame, lifetime: Lifetime) -> dict[str, Points]:
-    """cwnd, in_flight and srtt of one flow, as far as its sender tells."""
-    t_ns, moments = state["t_ns"].to_numpy(), grid_ns(lifetime.start_ns, lifetime.end_ns)
-    made = {name: held(t_ns, _floats(state, name), moments) for name in ("cwnd", "in_flight", "srtt")}
+@dataclass(frozen=True)
+class Told:
+    """What a sender told of its state in one of its connections, and when that was; ns since time zero."""
+
+    state: pl.DataFrame
+    """t_ns, cwnd, in_flight (packets), srtt, min_rtt (ms). Values that are not known yet are null."""
+    start_ns: int
+    end_ns: int
+
+
+def sender_series(told: Sequence[Told]) -> dict[str, Points]:
+    """cwnd, in_flight and srtt of one flow, as far as its sender tells; nothing between two connections."""
+    made = {}
+    for name in ("cwnd", "in_flight", "srtt"):
+        parts = [
+            held(one.state["t_ns"].to_numpy(), _floats(one.state, name), grid_ns(one.start_ns, one.end_ns))
+            for one in told
+        ]
+        made[name] = Points(*(np.concatenate(column) for column in zip(*parts, strict=True)))
     return {name: points for name, points in made.items() if len(points.t)}
 
 
-def sender_state(view: Artefacts, flow: FlowAddresses, lifetime: Lifetime) -> pl.DataFrame | None:
-    """A sender's state as it told it: t_ns (since time zero), cwnd, in_flight (packets), srtt, min_rtt (ms).
-
-    None where nothing tells, as for a flow over UDP. Values that are not known yet are null.
-    """
+def sender_states(view: Artefacts, flow: FlowAddresses, lifetime: Lifetime) -> list[Told]:
+    """A sender's state as it told it, connection by connection; nothing where it does not, as of a flow over UDP."""
     if flow.kind == "udp":
-        return None
-    return _tcp(view, flow.flow, lifetime) if flow.kind == "tcp" else _quic(view, flow, lifetime)
+        return []
+    if flow.kind == "tcp":
+        spans = [(_tcp(view, flow.flow, lifetime), lifetime.start_ns, lifetime.end_ns)]
+    else:
+        spans = [
+            (_quic(view, flow, lifetime, window), *_span(window, lifetime, alone=len(windows) == 1))
+            for windows in [[one for one in view.windows if one.transfer.flow == flow.flow]]
+            for window in windows
+        ]
+    return [Told(state, start, end) for state, start, end in spans if state is not None and len(state)]
+
+
+def _span(window: Window, lifetime: Lifetime, *, alone: bool) -> tuple[int, int]:
+    """From a transfer's first datagram to its end; of one that is alone from its flow's start to its end."""
+    if alone or window.zero_ns is None:
+        return lifetime.start_ns, lifetime.end_ns
+    return window.zero_ns - lifetime.zero_ns, window.transfer.ended_ns - lifetime.zero_ns
 
 
 def _tcp(view: Artefacts, flow: int, lifetime: Lifetime) -> pl.DataFrame | None:
@@ -58,9 +88,9 @@ def _tcp(view: Artefacts, flow: int, lifetime: Lifetime) -> pl.DataFrame | None:
     )  # fmt: skip
 
 
-def _quic(view: Artefacts, flow: FlowAddresses, lifetime: Lifetime) -> pl.DataFrame | None:
+def _quic(view: Artefacts, flow: FlowAddresses, lifetime: Lifetime, window: Window) -> pl.DataFrame | None:
     """From the metrics_updated events of the server's trace; bytes divided by the payload of its usual datagram."""
-    trace = trace_of(view, flow.flow)
+    trace = _trace_of(view, window)
     base_ms = base_rtt_ms(view, flow)
     if trace is None or base_ms is None:
         return None
@@ -72,7 +102,8 @@ def _quic(view: Artefacts, flow: FlowAddresses, lifetime: Lifetime) -> pl.DataFr
     sampled = pl.col("t_ms") >= _EARLY * base_ms
     least = pl.col("min_rtt_ms") if rows["min_rtt_ms"].count() else pl.col("latest_rtt_ms")
     return rows.select(
-        t_ns=(pl.col("t_ms") * 1e6).round().cast(pl.Int64) + (first_event_ns(view, trace, lifetime) - lifetime.zero_ns),
+        t_ns=(pl.col("t_ms") * 1e6).round().cast(pl.Int64)
+        + (first_event_ns(view, trace, lifetime, window) - lifetime.zero_ns),
         cwnd=pl.when(pl.col("congestion_window") < _UNLIMITED).then(pl.col("congestion_window") / size),
         in_flight=pl.col("bytes_in_flight") / size,
         srtt=pl.when(sampled & (pl.col("smoothed_rtt_ms") > 0)).then(pl.col("smoothed_rtt_ms")),
@@ -83,10 +114,14 @@ def _quic(view: Artefacts, flow: FlowAddresses, lifetime: Lifetime) -> pl.DataFr
 def trace_of(view: Artefacts, flow: int) -> Path | None:
     """The trace of a flow's server with the most in it, of its first connection."""
     window = next((window for window in view.windows if window.transfer.flow == flow), None)
-    return None if window is None else next(iter(traces_of(view, window, "server")), None)
+    return None if window is None else _trace_of(view, window)
 
 
-def first_event_ns(view: Artefacts, trace: Path, lifetime: Lifetime) -> int:
+def _trace_of(view: Artefacts, window: Window) -> Path | None:
+    return next(iter(traces_of(view, window, "server")), None)
+
+
+def first_event_ns(view: Artefacts, trace: Path, lifetime: Lifetime, window: Window) -> int:
     """When a trace's first event happened, ns since the epoch.
 
     By the trace's own clock, if it has one and that agrees with the captures; else when the client's first packet came
@@ -94,7 +129,8 @@ def first_event_ns(view: Artefacts, trace: Path, lifetime: Lifetime) -> int:
     """
     seen = lifetime.zero_ns + lifetime.start_ns
     if view.right is not None:
-        rows = np.flatnonzero((view.right.flow == lifetime.flow) & ~view.right.to_client)
+        mine = (view.right.flow == lifetime.flow) & ~view.right.to_client
+        rows = np.flatnonzero(mine & (view.right.t_ns >= window.start_ns))
         seen = int(view.right.t_ns[rows[0]]) if len(rows) else seen
     told = qlog.first_event_ns(trace)
     return told if told is not None and abs(told - seen) < _NEAR else seen

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from harness.metric_names import MetricName
-from harness.reports.flow_metrics import number, text
 from harness.reports.markdown import line
+from harness.reports.numbers import number, text
 from harness.results import CellResult
 from harness.stats import harm
 from harness.studies import stored_of

@@ -8,8 +8,8 @@ from scipy.stats import mannwhitneyu
 
 from harness.lab import flow_label
 from harness.metric_names import MetricName
-from harness.reports.flow_metrics import text
 from harness.reports.markdown import line
+from harness.reports.numbers import text
 from harness.results import CellResult
 from harness.studies import stored_of
 from harness.studies.red_droptail.claims import NOTEBOOK

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from harness.metric_names import MetricName
 from harness.metrics.registry import declared, unit_of
 from harness.outcome import Interval
-from harness.reports.flow_metrics import number, percentage, shown_unit, text
 from harness.reports.markdown import line
+from harness.reports.numbers import number, percentage, shown_unit, text
 from harness.results import CellResult
 from harness.stats import interval
 from harness.studies import stored_of

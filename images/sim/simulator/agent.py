@@ -5,6 +5,7 @@ The same agent runs in the container's own network namespace (host kernel) and i
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import json
 import selectors
@@ -17,7 +18,18 @@ from typing import TextIO
 
 from simulator.plan import Plan
 from simulator.shell import CommandError, Events, run, run_program
-from simulator.wire import begins_flow, is_version_negotiation, listener, nudge, probe_packet, sniffer, write_sysctl
+from simulator.wire import (
+    begins_flow,
+    is_version_negotiation,
+    let_through,
+    listener,
+    nudge,
+    opening,
+    opening_filter,
+    probe_packet,
+    sniffer,
+    write_sysctl,
+)
 
 SIDES = ("left", "right")
 
@@ -37,21 +49,26 @@ class Agent:
         stop_file: Path,
         ready: Callable[[], object] = lambda: None,
         *,
+        opened: Callable[[str], object] = lambda address: None,
         everyone: bool = False,
     ) -> None:
         """`interfaces`: side → the interface's name; `ready` is called once the path is up.
 
-        `everyone`: endpoints that start late have their addresses from the beginning.
+        `opened` is called with a client's address when it sends the first datagram of a connection. `everyone`:
+        endpoints that start late have their addresses from the beginning.
         """
         self._plan = plan
         self._interfaces = interfaces
         self._names = {real: side for side, real in interfaces.items()}
         self._stop_file = stop_file
         self._ready = ready
+        self._opened = opened
         self._everyone = everyone
         self._events = Events(logs / "events.jsonl")
         self._counters: TextIO = (logs / "counters.jsonl").open("a", buffering=1)
         self._first: float | None = None
+        self._known: set[bytes] = set()
+        """What tells the connections that were seen to open."""
         self._tc = subprocess.Popen(
             ["stdbuf", "-oL", "tc", "-s", "-j", "-force", "-batch", "-"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -189,8 +206,8 @@ class Agent:
             for key, _ in selector.select(max(0.0, due - time.monotonic())):
                 if key.fileobj is gate:
                     self._greet(gate)
-                elif self._starts_clock(sniff):
-                    selector.unregister(sniff)
+                else:
+                    self._hear(sniff)
             now = time.monotonic()
             if self._first is not None and changes and now >= self._first + changes[0][1][0]:
                 self._change(*changes.pop(0))
@@ -207,17 +224,26 @@ class Agent:
         except OSError:
             return
 
-    def _starts_clock(self, sniff: socket.socket) -> bool:
-        """Read what was sniffed; True once a flow's first packet came by."""
-        try:
+    def _hear(self, sniff: socket.socket) -> None:
+        """Read what was sniffed: the first packet of a flow starts the clock, that of each connection is told of."""
+        with contextlib.suppress(BlockingIOError):
             while True:
                 frame, address = sniff.recvfrom(128)
-                if address[2] != socket.PACKET_OUTGOING and begins_flow(frame, self._plan.port):
+                if address[2] == socket.PACKET_OUTGOING:
+                    continue
+                if self._first is None and begins_flow(frame, self._plan.port):
                     self._first = time.monotonic()
                     self._events.write("first_datagram")
-                    return True
-        except BlockingIOError:
-            return False
+                    # Of what follows only handshakes matter.
+                    let_through(sniff, opening_filter(self._plan.port))
+                self._tell_opening(frame)
+
+    def _tell_opening(self, frame: bytes) -> None:
+        found = opening(frame, self._plan.port)
+        if found is not None and found[1] not in self._known:
+            self._known.add(found[1])
+            self._events.write("opened", address=found[0])
+            self._opened(found[0])
 
     def _change(self, index: int, change: tuple[float, list[list[str]]]) -> None:
         at, commands = change

@@ -3,8 +3,8 @@
 When what happens is for `simulator.lifecycle` to say.
 
 What happens goes into endpoints.jsonl, one object a line: `started`, `ended`, `stopped` (cut off at its stop),
-`timed_out`, `unable` (a command that cannot be started), `overflowed` (logs beyond the limit), `failed` (the
-simulator). Times are ns of the lab kernel's clock.
+`timed_out` (with how far it came), `unable` (a command that cannot be started), `overflowed` (logs beyond the limit),
+`failed` (the simulator). Times are ns of the lab kernel's clock.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ from simulator.ports import NAMESPACES, inside
 GRACE = 2.0
 #: Period of the signs of life and of the look at the size of logs, seconds.
 PULSE = 0.5
+#: The kernel ends a wait of select(2) up to a thousandth of it late, to put timers together (fs/select.c,
+#: select_estimate_accuracy). A wait longer than SHORT seconds ends by that much and more early, and the rest follows.
+SHORT, EARLY = 0.01, 0.002
 
 
 @dataclass
@@ -44,6 +47,9 @@ class Endpoint:
     """What a client downloads; empty where nothing is."""
     folder: Path
     """Where its logs, and for a client its downloads, go."""
+    addresses: frozenset[str] = frozenset()
+    size: int = 0
+    """Of the file, bytes."""
     index: int = 0
     """Of the transfer that a client is at, or was last."""
     waited: int = 0
@@ -69,12 +75,13 @@ class Conductor:
     pulse: Callable[[str], None]
     """Called with a word for each phase that begins, and now and then with none."""
     _diary: TextIO = field(init=False)
-    _ready: bool = False
     _broken: bool = False
     """The ground failed: the simulator ended, a command could not be started, logs overflowed."""
 
     def __post_init__(self) -> None:
-        self._lifecycle = Lifecycle(self.flows)
+        self._lifecycle = Lifecycle(self.flows, self._is_whole)
+        self._heard = b""
+        """What the agent has told that is no whole line yet."""
         self._by_name = {endpoint.name: endpoint for endpoint in self.endpoints}
         self._diary = (self.out / "sim" / "endpoints.jsonl").open("a", buffering=1)
         self._cpu = (self.out / "cpu.csv").open("a", buffering=1)
@@ -87,8 +94,8 @@ class Conductor:
         signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
-    def run(self, agent: int, ready: int) -> None:
-        """Start everything and return when the lab is over. `agent`: its process; `ready`: readable once it is."""
+    def run(self, agent: int, told: int) -> None:
+        """Start everything and return when the lab is over. `agent`: its process; `told`: the pipe of what it tells."""
         self._agent = agent
         next_pulse = time.monotonic()
         self._perform(self._lifecycle.begin(next_pulse))
@@ -102,21 +109,47 @@ class Conductor:
             if not self._over():
                 wake = self._lifecycle.wake
                 until = next_pulse if wake is None else min(next_pulse, wake)
-                self._sleep(max(0.0, until - time.monotonic()), ready)
+                self._sleep(max(0.0, until - time.monotonic()), told)
                 self._reap()
 
     def _over(self) -> bool:
         return self._broken or self._lifecycle.over
 
-    def _sleep(self, seconds: float, ready: int) -> None:
-        """Wait for a child's end, the simulator's readiness, or the time that is due."""
-        watched = [self._wake.fileno(), *([] if self._ready else [ready])]
-        readable, _, _ = select.select(watched, [], [], seconds)
+    def _sleep(self, seconds: float, told: int) -> None:
+        """Wait for a child's end, what the agent tells, or the time that is due."""
+        seconds *= 1 - EARLY if seconds > SHORT else 1
+        readable, _, _ = select.select([self._wake.fileno(), *([told] if self._agent else [])], [], [], seconds)
         if self._wake.fileno() in readable:
             self._wake.recv(4096)
-        if ready in readable and not self._ready and os.read(ready, 1):
-            self._ready = True
-            self._perform(self._lifecycle.ready(time.monotonic()))
+        if told in readable:
+            self._hear(os.read(told, 4096))
+
+    def _hear(self, news: bytes) -> None:
+        """The agent tells that the path is up, or that a client opened a connection."""
+        *lines, self._heard = (self._heard + news).split(b"\n")
+        if not news:
+            # It has ended; so says its process, too.
+            self._agent_ended()
+        for line in lines:
+            word, _, address = line.decode().partition(" ")
+            if word == "ready":
+                self._perform(self._lifecycle.ready(time.monotonic()))
+            for client in self.endpoints:
+                if address in client.addresses and not self._over():
+                    self._perform(self._lifecycle.began(client.name, time.monotonic()))
+
+    def _is_whole(self, name: str) -> bool:
+        """Whether a client's file has all its bytes."""
+        client = self._by_name[name]
+        return bool(client.file) and self._received(client) >= client.size
+
+    @staticmethod
+    def _received(client: Endpoint) -> int:
+        """Bytes of a client's file by now."""
+        try:
+            return (client.folder / "downloads" / client.file).stat().st_size if client.file else 0
+        except FileNotFoundError:
+            return 0
 
     def _perform(self, actions: list[Action]) -> None:
         """Do what the lifecycle says."""
@@ -128,8 +161,9 @@ class Conductor:
                     self._note_end(self._by_name[host], exit_code)
                 case CutOff(client, server, _):
                     self._cut_off(self._by_name[client], self._by_name[server])
-                case TimedOut(client, _):
-                    self._write("timed_out", self._by_name[client])
+                case TimedOut(client, _, stage):
+                    received = self._received(self._by_name[client])
+                    self._write("timed_out", self._by_name[client], stage=stage, received=received)
                     self._end(self._by_name[client])
                 case Enter(phase):
                     self.pulse(phase)
@@ -200,9 +234,7 @@ class Conductor:
             if process == 0:
                 return
             if process == self._agent:
-                # It never ends by itself but in failure, and said why in its own diary.
-                self._agent = 0
-                self._broken = True
+                self._agent_ended()
             endpoint = next((item for item in self.endpoints if item.waited == process), None)
             if endpoint is not None:
                 endpoint.waited = endpoint.first = 0
@@ -210,6 +242,11 @@ class Conductor:
                 if not self._over():
                     code = os.waitstatus_to_exitcode(status)
                     self._perform(self._lifecycle.ended(endpoint.name, code, time.monotonic()))
+
+    def _agent_ended(self) -> None:
+        # It never ends by itself but in failure, and said why in its own diary.
+        self._agent = 0
+        self._broken = True
 
     def stop(self) -> None:
         """Ask what still runs to end, as an engine stops a container, and make sure it did."""

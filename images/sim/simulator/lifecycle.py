@@ -9,13 +9,18 @@ which is all that the image has.
 
 Times are seconds on any one clock that does not go back. Of what falls on one instant, an end that has happened comes
 first; then flow by flow what is due, a time limit before a start and a start before a stop.
+
+The time that a transfer may take counts from its first datagram, which is zero of all protocol times, to its last byte.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
+
+Stage = Literal["silent", "transferring", "leaving"]
+"""How far a client came whose time is over: it sent nothing; not all had arrived; all had, and it did not end."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +37,13 @@ class Flow:
     repeat_after: float | None
     """From the end of the first transfer to the start of a second one. None where there is one only."""
     time_limit: float
-    """From readiness or a later start to the client's own end, at most. Of no account where there is a stop."""
+    """From a transfer's first datagram to its last byte, at most. Of no account where there is a stop."""
+    patience: float = 0.0
+    """From readiness or a later start to the first datagram, at most: one that never sends any is waited for so long,
+    and for the time limit. 0 where nobody tells of it: then the limit counts from readiness or the start."""
+    leave: float = 0.0
+    """From its last byte to the client's own end, at most, where the time limit is over by then: a connection is closed
+    for some round trips (RFC 9000 §10.2)."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +78,7 @@ class TimedOut:
 
     client: str
     index: int
+    stage: Stage
 
 
 @dataclass(frozen=True)
@@ -85,6 +97,9 @@ class _Client:
     index: int = 0
     running: bool = False
     done: bool = False
+    since: float = 0.0
+    """When it was started last."""
+    stage: Stage = "silent"
     deadline: float | None = None
     start: float | None = None
     """When it starts next, as far as that is known: the pause of a repeat, or a late start once the path is up."""
@@ -101,6 +116,8 @@ class Lifecycle:
     """
 
     flows: Iterable[Flow]
+    whole: Callable[[str], bool] = lambda client: False
+    """Whether all that a client asked for has arrived. Asked once a transfer, when its time is over."""
     over: bool = False
     _clients: list[_Client] = field(init=False)
     _told: set[str] = field(init=False, default_factory=set)
@@ -126,11 +143,26 @@ class Lifecycle:
             flow = client.flow
             if flow.stop is not None and not client.done:
                 client.stop = now + flow.stop
-            if client.running:
+            if client.running and client.deadline is None:
                 self._limit(client, now)
-            elif not client.done and client.start is None:
+            elif not client.running and not client.done and client.start is None:
                 client.start = now + flow.start
         return [Enter("transfer")]
+
+    def began(self, name: str, now: float) -> list[Action]:
+        """A client opened a connection at that time, perhaps a little ago: of each transfer the first one counts."""
+        actions = self._until(now, inclusive=False)
+        client = self._client(name)
+        if client is not None and client.running and client.stage == "silent" and client.since <= now:
+            client.stage = "transferring"
+            self._limit(client, now)
+        return actions
+
+    @property
+    def awaited(self) -> bool:
+        """Whether some client's first datagram would count."""
+        going_on = (client for client in self._clients if client.running and client.flow.stop is None)
+        return not self.over and any(client.stage == "silent" for client in going_on)
 
     def ended(self, host: str, exit_code: int, now: float) -> list[Action]:
         """An endpoint ended at that time, which may be a little before the last one that was told."""
@@ -138,7 +170,7 @@ class Lifecycle:
         actions = self._until(now, inclusive=False)
         if self.over or host in self._told:
             return actions
-        client = next((item for item in self._clients if item.flow.client == host), None)
+        client = self._client(host)
         if client is None:
             self.over = True
             return [*actions, Ended(host, 0, exit_code)]
@@ -162,6 +194,9 @@ class Lifecycle:
     def wake(self) -> float | None:
         """When something is due next; None while only an endpoint's end, or readiness, can bring it on."""
         return min((at for at, _, _ in self._dues()), default=None)
+
+    def _client(self, name: str) -> _Client | None:
+        return next((item for item in self._clients if item.flow.client == name), None)
 
     # --- what is due
 
@@ -193,19 +228,25 @@ class Lifecycle:
         others = (item for item in self._clients if item is not client)
         # A repeat ends the pause, unless others transfer all the while.
         resumes = client.index > 0 and all(item.start is not None or item.done for item in others)
-        client.running, client.start = True, None
+        client.running, client.start, client.since = True, None, now
+        client.stage = "silent" if client.flow.patience else "transferring"
         if self._ready:
             self._limit(client, now)
         return [*([Enter("transfer")] if resumes else []), Start(client.flow.client, client.index)]
 
     def _limit(self, client: _Client, now: float) -> None:
         if client.flow.stop is None:
-            client.deadline = now + client.flow.time_limit
+            patience = client.flow.patience if client.stage == "silent" else 0.0
+            client.deadline = now + patience + client.flow.time_limit
 
     def _time_out(self, at: float) -> list[Action]:
-        self.over = True
         late = [item for item in self._clients if item.deadline is not None and item.deadline <= at]
-        return [TimedOut(item.flow.client, item.index) for item in late]
+        for item in late:
+            if item.stage != "leaving" and self.whole(item.flow.client):
+                item.stage, item.deadline = "leaving", at + item.flow.leave
+        late = [item for item in late if item.deadline is not None and item.deadline <= at]
+        self.over = bool(late)
+        return [TimedOut(item.flow.client, item.index, item.stage) for item in late]
 
     def _cut_off(self, client: _Client) -> list[Action]:
         self._told |= {client.flow.client, client.flow.server}

@@ -1,8 +1,9 @@
-"""The packets the simulator itself looks at or sends: the first datagram, the readiness probe."""
+"""The packets the simulator itself looks at or sends: those that open connections, the readiness probe."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import socket
 import struct
@@ -13,6 +14,10 @@ IPPROTO_TCP, IPPROTO_UDP = 6, 17
 #: TCP's flags SYN and ACK (RFC 9293 §3.1).
 SYN, ACK = 0x02, 0x10
 READY_PORT = 57832
+#: In the first byte of a QUIC packet: it has a long header, as all have with which a client begins (RFC 9000 §17.2).
+LONG_HEADER = 0x80
+#: <asm-generic/socket.h>; Python's socket module lacks it.
+SO_ATTACH_FILTER = 26
 #: "WAIT", the version of the published readiness probe; any server must answer with Version Negotiation.
 PROBE_VERSION = 0x57414954
 
@@ -42,6 +47,77 @@ def begins_flow(frame: bytes, port: int) -> bool:
             destination = struct.unpack_from("!H", frame, offset + 2)[0]
             return frame[offset + 13] & (SYN | ACK) == SYN and destination != READY_PORT
     return udp_destination(frame) == port
+
+
+def opening(frame: bytes, port: int) -> tuple[str, bytes] | None:
+    """(source address, what tells the connection from others) of a frame that belongs to a client's handshake.
+
+    That is a QUIC packet with a long header to the servers' UDP port, told by its Destination Connection ID (RFC 9000
+    §17.2), or a SYN as in `begins_flow`. None for any other frame, and for one that is cut short.
+    """
+    if not begins_flow(frame, port):
+        return None
+    match _transport(frame):
+        case (protocol, offset):
+            family, source = (socket.AF_INET, frame[26:30]) if frame[12] == 8 else (socket.AF_INET6, frame[22:38])
+            ports, payload = frame[offset : offset + 4], frame[offset + 8 :]
+            if protocol == IPPROTO_TCP:
+                identity = frame[offset + 4 : offset + 8]
+            elif len(payload) > 5 and payload[0] & LONG_HEADER:
+                identity = payload[6 : 6 + payload[5]]
+            else:
+                return None
+            return socket.inet_ntop(family, source), source + ports + identity
+    return None
+
+
+class _Instruction(ctypes.Structure):
+    """struct sock_filter of <linux/filter.h>."""
+
+    _fields_ = (("code", ctypes.c_uint16), ("jt", ctypes.c_uint8), ("jf", ctypes.c_uint8), ("k", ctypes.c_uint32))
+
+
+class _Program(ctypes.Structure):
+    """struct sock_fprog of <linux/filter.h>."""
+
+    _fields_ = (("len", ctypes.c_uint16), ("filter", ctypes.POINTER(_Instruction)))
+
+
+#: Classic BPF (<linux/bpf_common.h>): load a byte or half a word, from a place or one that counts from X; X as the
+#: length of an IPv4 header; compare; mask; accept or drop.
+_LDB, _LDH, _LDB_X, _LDH_X, _LDX_IHL = 0x30, 0x28, 0x50, 0x48, 0xB1
+_JEQ, _JSET, _AND, _RET = 0x15, 0x45, 0x54, 0x06
+
+
+def opening_filter(port: int) -> list[tuple[int, int, int, int]]:
+    """A program for the kernel that lets through what `opening` knows: (code, jump if true, jump if false, k) each.
+
+    Of a bulk transfer's packets hardly any begins a connection, and to look at each of them here would cost the
+    simulator the time that its queues need.
+    """
+
+    def transport(byte: int, half: int, at: int) -> list[tuple[int, int, int, int]]:
+        """After the IP protocol was loaded: its header is `at`, which in IPv4 counts from X. The last two are ends."""
+        return [
+            (_JEQ, 4, 0, IPPROTO_UDP),
+            (_JEQ, 0, 9, IPPROTO_TCP),
+            (byte, 0, 0, at + 13), (_AND, 0, 0, SYN | ACK), (_JEQ, 4, 6, SYN),
+            (half, 0, 0, at + 2), (_JEQ, 0, 4, port), (byte, 0, 0, at + 8), (_JSET, 3, 2, LONG_HEADER),
+            (half, 0, 0, at + 2), (_JEQ, 0, 1, READY_PORT),
+            (_RET, 0, 0, 0), (_RET, 0, 0, 0xFFFF),
+        ]  # fmt: skip
+
+    ipv4 = [(_LDX_IHL, 0, 0, 14), (_LDB, 0, 0, 23), *transport(_LDB_X, _LDH_X, 14)]
+    ipv6 = [(_LDB, 0, 0, 20), *transport(_LDB, _LDH, 54)]
+    kind = [(_LDH, 0, 0, 12), (_JEQ, 2, 0, 0x0800), (_JEQ, 1 + len(ipv4), 0, 0x86DD), (_RET, 0, 0, 0)]
+    return [*kind, *ipv4, *ipv6]
+
+
+def let_through(sniff: socket.socket, program: list[tuple[int, int, int, int]]) -> None:
+    """Have the kernel keep all else from a socket. What it has received by then is still there. Raises OSError."""
+    instructions = (_Instruction * len(program))(*program)
+    made = _Program(len(program), instructions)
+    sniff.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, bytes(made))
 
 
 def sniffer(interface: str) -> socket.socket:

@@ -7,6 +7,7 @@ says `@<seconds>` now and then, with a word when a phase begins, so that whoever
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import shutil
@@ -115,17 +116,20 @@ def containers(hosts: list[dict[str, Any]], folders: dict[str, str], cpu: str) -
             host["name"], image, lowers[image.rootfs], LAB / "hosts" / host["name"], host["hosts"],
             masks(cpu, image) | host["environment"], mounts,
         )  # fmt: skip
-        made.append(Endpoint(host["name"], host["role"], host["flow"], container, host["file"], folder))
+        addresses = frozenset(str(ipaddress.ip_interface(text).ip) for text in host["addresses"])
+        made.append(
+            Endpoint(host["name"], host["role"], host["flow"], container, host["file"], folder, addresses, host["size"])
+        )
     return made
 
 
-def flows(hosts: list[dict[str, Any]], client_start: float) -> list[Flow]:
-    """What the clients of a lab do when. `client_start`: seconds that each may take to its first datagram."""
+def flows(hosts: list[dict[str, Any]], client_end: float) -> list[Flow]:
+    """What the clients of a lab do when. `client_end`: seconds that each may take from its last byte to its end."""
     servers = {host["flow"]: host["name"] for host in hosts if host["role"] == "server"}
     return [
         Flow(
             host["name"], servers[host["flow"]], host["start"], host["cut_after"], host["repeat_after"],
-            client_start + host["time_limit"],
+            host["time_limit"], host["patience"], client_end,
         )
         for host in hosts
         if host["role"] == "client"
@@ -148,7 +152,10 @@ def random_drawn(text: str) -> dict[str, dict[str, Any]]:
 
 
 def start_agent() -> tuple[int, int]:
-    """Start the simulator's agent in its namespace. (its process, a pipe that is readable once the path is up)."""
+    """Start the simulator's agent in its namespace. (its process, a pipe of what it tells the conductor).
+
+    That is a line each: `ready`, once the path is up; `opened ADDRESS`, when a client opens a connection.
+    """
     reader, writer = os.pipe()
     process = os.fork()
     if process:
@@ -158,7 +165,8 @@ def start_agent() -> tuple[int, int]:
         with inside(SIM):
             agent = Agent(
                 read_plan(OUT / "plan" / "plan.json"), {"left": "left", "right": "right"}, OUT / "sim", STOP,
-                lambda: os.write(writer, b"."), everyone=True,
+                lambda: os.write(writer, b"ready\n"),
+                opened=lambda address: os.write(writer, f"opened {address}\n".encode()), everyone=True,
             )  # fmt: skip
             try:
                 agent.run()
@@ -194,11 +202,11 @@ def run(folder: str) -> None:
         for capture in captures:
             capture.await_start()
     say("ready")
-    agent, ready = start_agent()
-    given = flows(world["hosts"], world["client_start"])
+    agent, told = start_agent()
+    given = flows(world["hosts"], world["client_end"])
     conductor = Conductor(endpoints, given, OUT, world["log_limit"], world["sample_ns"], say)
     try:
-        conductor.run(agent, ready)
+        conductor.run(agent, told)
     finally:
         say("collect")
         conductor.stop()

@@ -8,6 +8,10 @@ case "$ROLE-${FAULT#*-}" in
   "${FAULT%%-*}-refuse") exit 127 ;;
   "${FAULT%%-*}-flood") mkdir -p /logs/qlog; yes "a line of log" >/logs/qlog/flood; exit 1 ;;
   "${FAULT%%-*}-spin") while :; do :; done ;;
+  # Who is not its namespace's first process can kill itself: the shell then says 137.
+  "${FAULT%%-*}-suicide") bash -c 'kill -KILL $$'; exit $? ;;
+  # Up to 300 MB, for whoever limits its memory meanwhile.
+  "${FAULT%%-*}-hoard") sleep 4; head -c 300M /dev/zero | tail >/dev/null; exit $? ;;
   "${FAULT%%-*}-eat") dd if=/dev/zero of=/dev/null bs=1500M count=1 ;;
   client-short | client-wrong)
     [ "${FAULT%%-*}" = client ] || endpoint

@@ -1,0 +1,159 @@
+"""Two samples beside each other, without assuming a distribution: by what factor they differ, and whether that shows.
+
+The test is that of Mann and Whitney, the factor the estimate of Hodges and Lehmann, and the interval around it the one
+that leaves out 1 where the test, alone, finds a difference: M. Hollander, D. A. Wolfe, E. Chicken, Nonparametric
+Statistical Methods, 3rd ed., §4.1 to §4.3. All rest on the order of the values, so that values may be infinite (a
+transfer that never finished).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from statistics import NormalDist
+from typing import TypeAlias
+
+import numpy as np
+
+from harness.stats import COVERAGE
+
+#: What a difference is shown by: the probability of one as large by chance is no larger.
+ALPHA = 1 - COVERAGE
+#: Values of both samples together beyond which the normal approximation tells: it is off by less than 0.001 there.
+_MANY = 100
+
+Counts: TypeAlias = np.ndarray[tuple[int], np.dtype[np.float64]]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A sample beside another one, the base."""
+
+    factor: float | None
+    """How many times the base the sample is: median of all ratios; None where that is no finite number."""
+    low: float
+    high: float
+    coverage: float
+    """Probability that low to high covers the factor; 0 for one value each."""
+    p: float | None
+    """Probability of samples as far apart by chance, both ways counted; None where nothing can be tested."""
+    least: float
+    """The smallest p that so many values can have."""
+    constant: bool
+    """Each sample has one value, several times: chance plays no part."""
+
+
+def compare(sample: Sequence[float], base: Sequence[float]) -> Comparison:
+    """A sample beside a base. Values may be infinite. ValueError for an empty sample and for NaN."""
+    if not sample or not base or any(math.isnan(value) for value in (*sample, *base)):
+        raise ValueError("a comparison needs values on both sides, and numbers only")
+    n, m = len(sample), len(base)
+    constant = min(n, m) > 1 and len(set(sample)) == len(set(base)) == 1
+    tested = max(n, m) > 1 and not constant
+    ratios = sorted(_ratio(one, other) for one in sample for other in base)
+    k, coverage = _rank(n, m)
+    middle = ratios[(n * m - 1) // 2], ratios[n * m // 2]
+    # The mean of the middle two as factors: of one half and twice it is 1.
+    factor = middle[0] if middle[0] == middle[1] else math.sqrt(middle[0] * middle[1])
+    return Comparison(
+        factor=factor if 0 < factor < math.inf else None, low=ratios[k - 1], high=ratios[-k], coverage=coverage,
+        p=_p(sample, base) if tested else None, least=least_p(n, m), constant=constant,
+    )  # fmt: skip
+
+
+def least_p(n: int, m: int) -> float:
+    """The smallest p of n values beside m: when all of one lie above all of the other."""
+    return min(1.0, 2 / math.comb(n + m, n))
+
+
+def enough(comparisons: int) -> int:
+    """Values each side must have for so many comparisons with one base to be able to show a difference."""
+    n = 2
+    while least_p(n, n) * comparisons > ALPHA:
+        n += 1
+    return n
+
+
+def holm(found: Sequence[float | None]) -> list[float | None]:
+    """The p of several comparisons, so adjusted that one among them misleads no more often than one alone would.
+
+    S. Holm, A simple sequentially rejective multiple test procedure, Scand. J. Statist. 6 (1979). None stays None.
+    """
+    made: list[float | None] = [None] * len(found)
+    order = sorted((p, index) for index, p in enumerate(found) if p is not None)
+    reached = 0.0
+    for place, (p, index) in enumerate(order):
+        reached = max(reached, min(1.0, p * (len(order) - place)))
+        made[index] = reached
+    return made
+
+
+def _ratio(value: float, base: float) -> float:
+    """One value by another; of two that are alike, zeros and infinities too, it is 1."""
+    if value == base:
+        return 1.0
+    return math.inf if base == 0 else value / base
+
+
+def _p(sample: Sequence[float], base: Sequence[float]) -> float:
+    """Of the rank sum, both ways: exact, with ties too; of many values by the normal approximation."""
+    n, m = len(sample), len(base)
+    if n + m > _MANY:
+        # It takes a while to import, and few have so many.
+        from scipy.stats import mannwhitneyu
+
+        # Ranks, since infinities have no difference.
+        ranks = _doubled_ranks([*sample, *base])
+        return float(mannwhitneyu(ranks[:n], ranks[n:], alternative="two-sided", method="asymptotic").pvalue)
+    ranks = _doubled_ranks([*sample, *base])
+    counts = _sums(tuple(sorted(ranks)), n)
+    own = sum(ranks[:n])
+    return min(1.0, 2 * float(min(counts[: own + 1].sum(), counts[own:].sum()) / counts.sum()))
+
+
+def _doubled_ranks(values: Sequence[float]) -> list[int]:
+    """Twice the rank of each value, so that the mean rank of tied ones is a whole number."""
+    below, up_to = dict[float, int](), dict[float, int]()
+    for place, value in enumerate(sorted(values)):
+        below.setdefault(value, place)
+        up_to[value] = place + 1
+    return [below[value] + up_to[value] + 1 for value in values]
+
+
+@lru_cache(maxsize=64)
+def _sums(ranks: tuple[int, ...], n: int) -> Counts:
+    """In how many ways n of these ranks sum up to 0, 1, 2 …: the distribution of a rank sum.
+
+    The shift algorithm of B. Streitberg and J. Röhmel, Exact distributions for permutations and rank tests, Statistical
+    Software Newsletter 12 (1986).
+    """
+    counts = np.zeros((n + 1, sum(ranks) + 1))
+    counts[0, 0] = 1
+    for rank in ranks:
+        counts[1:, rank:] += counts[:-1, :-rank].copy()
+    return np.array(counts[n])
+
+
+def _rank(n: int, m: int) -> tuple[int, float]:
+    """The largest k whose pair of ordered ratios (the k-th from either end) has `COVERAGE`, else 1; the coverage."""
+    if n + m > _MANY:
+        spread = math.sqrt(n * m * (n + m + 1) / 12)
+        return max(1, math.floor(n * m / 2 - NormalDist().inv_cdf((1 + COVERAGE) / 2) * spread)), COVERAGE
+    counts = u_counts(n, m)
+    every, outside, k = counts.sum(), counts[0], 1
+    coverage = max(0.0, 1 - 2 * outside / every)
+    while 2 * (k + 1) <= n * m:
+        outside += counts[k]
+        wider = 1 - 2 * outside / every
+        if wider < COVERAGE:
+            break
+        k, coverage = k + 1, wider
+    return k, float(coverage)
+
+
+def u_counts(n: int, m: int) -> Counts:
+    """In how many orders of n and m values, all different, Mann and Whitney's U is 0, 1 … n·m."""
+    counts = _sums(tuple(range(2, 2 * (n + m) + 1, 2)), n)
+    return counts[n * (n + 1) :: 2][: n * m + 1]

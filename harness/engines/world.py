@@ -1,0 +1,91 @@
+"""The world that a guest of virtual time is given: its memory, its folders and the endpoints in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from harness.engines.guest import seen
+from harness.engines.rootfs import RootFs
+from harness.lab import CLIENT_END, Host, Lab
+from harness.path.arithmetic import FRAME
+
+#: Memory of a guest beyond what its queues hold, MiB: kernel, init and page cache, and each endpoint's processes.
+BASE_MEMORY, ENDPOINT_MEMORY = 384, 160
+
+
+def guest_memory_mib(lab: Lab, images: Mapping[str, RootFs]) -> int:
+    """MiB of a lab's guest: what the simulator's own kernel would get, and room for the endpoints.
+
+    What an endpoint that does not run as root writes is held in memory: its downloads, and as much again of logs.
+    """
+    held = 0
+    for host in lab.hosts:
+        if not _as_root(images[host.name]):
+            flow = lab.flows[host.flow]
+            held += 2 * flow.size * (1 if flow.repeat_after is None else 2)
+    return lab.memory_mib + BASE_MEMORY + ENDPOINT_MEMORY * len(lab.hosts) + held // 2**20
+
+
+def _as_root(image: RootFs) -> bool:
+    return image.user.partition(":")[0] in ("", "root", "0")
+
+
+def roots_of(images: Mapping[str, RootFs]) -> dict[str, Path]:
+    """The images' root file systems by the names a guest has for them: their order in the lab, not their place here."""
+    places = dict.fromkeys(image.rootfs for image in images.values())
+    return {f"image{number}": Path(place) for number, place in enumerate(places)}
+
+
+def world_document(lab: Lab, images: dict[str, RootFs], log_limit: int) -> dict[str, Any]:
+    """world.json: the endpoints of a lab and what they are given (images/sim/simulator/world.py reads it).
+
+    It names no folder of this machine: the guest reads it, and what it reads is the same everywhere.
+    """
+    roots = {str(place): seen(name) for name, place in roots_of(images).items()}
+    return {
+        "schema": 1,
+        "folders": {name: seen(name) for name in ("www", "certs")},
+        "client_end": CLIENT_END,
+        "log_limit": log_limit,
+        "sample_ns": sample_ns(lab),
+        "mtu": lab.mtu,
+        "hosts": [_host(lab, host, images[host.name], roots) for host in lab.hosts],
+    }
+
+
+def sample_ns(lab: Lab) -> int:
+    """Period of the samples of file sizes, ns: what four frames take towards the client, within 2 and 10 ms.
+
+    A file cannot grow faster than its frames come, and every sample costs wall time.
+    """
+    rate = max(
+        [lab.program.links["to_client"].rate_bps]
+        + [change.to_client.rate_bps or 0 for change in lab.program.timeline if change.to_client is not None]
+    )
+    return min(max(4 * FRAME * 8 * 10**9 // rate, 2_000_000), 10_000_000)
+
+
+def _host(lab: Lab, host: Host, image: RootFs, roots: Mapping[str, str]) -> dict[str, Any]:
+    flow = lab.flows[host.flow]
+    described = asdict(image) | {"rootfs": roots[image.rootfs]}
+    del described["id"], described["identity"]
+    return {
+        "name": host.name,
+        "role": host.role,
+        "flow": host.flow,
+        "addresses": [f"{host.ipv4}/24", f"{host.ipv6}/64"],
+        "hosts": {name: list(addresses) for name, addresses in host.hosts.items()},
+        "environment": host.environment,
+        "image": described,
+        "as_root": _as_root(image),
+        "start": flow.start if host.role == "client" else 0.0,
+        "repeat_after": flow.repeat_after if host.role == "client" else None,
+        "cut_after": flow.stop if flow.cut_off and host.role == "client" else None,
+        "time_limit": lab.time_limit(flow),
+        "patience": lab.patience(flow),
+        "file": flow.file,
+        "size": flow.size,
+    }

@@ -1,0 +1,204 @@
+"""Cells beside each other: who comes first on a metric, and whether the others' distance from it shows. Pure.
+
+Cells are compared on one path and with one seed each. Where nothing but the path is varied, its values are compared
+with each other. The best is the one with the best median; it is chosen by the figures that the others are then tested
+against, which is why all comparisons with it share one level (Holm).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.comparison import ALPHA, Comparison, compare, enough, holm
+from harness.metric_names import MetricName
+from harness.metrics.registry import find
+from harness.model import Scenario
+from harness.outcome import Better, Interval
+from harness.parameters import PARAMETERS, ROLES
+from harness.results import CellResult
+from harness.stats import interval
+
+#: Parameters whose values say what they are of.
+_TELLING = frozenset({"congestion_control"})
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """One cell in its place."""
+
+    result: CellResult
+    label: str
+    """What tells it from the others, for people: 'server bbr', 'ngtcp2→quiche'."""
+    values: tuple[float, ...]
+    """One a run; infinitely bad where the transfer ran out of time before it had any."""
+    span: Interval
+    timed_out: int
+    """Runs whose time was over before they came to it."""
+    beside: Comparison | None = None
+    """With the best; None of the best itself."""
+    p: float | None = None
+    """That of the comparison, adjusted for how many there are (Holm); None where nothing can be tested."""
+
+    @property
+    def differs(self) -> bool:
+        """Whether its distance from the best shows: by the test, or since chance plays no part in either."""
+        if self.beside is not None and self.beside.constant:
+            return self.beside.factor != 1
+        return self.p is not None and self.p <= ALPHA
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Cells on one path, by one metric."""
+
+    scenario: Scenario
+    engine: str
+    metric: MetricName
+    unit: str
+    better: Better
+    where: str
+    """What tells its path from those of other rankings of the scenario; empty for nothing."""
+    cells: tuple[Ranked, ...]
+    """At least two: the best first; of a metric of which neither more nor less is better, the smallest."""
+    without: tuple[str, ...] = ()
+    """Labels of cells that have no value."""
+
+    @property
+    def name(self) -> str:
+        """The metric, for people."""
+        return self.metric.text(len(self.scenario.flows))
+
+    @property
+    def comparisons(self) -> int:
+        """How many comparisons with the best can be tested."""
+        return sum(one.p is not None for one in self.cells)
+
+    @property
+    def needed(self) -> int:
+        """Runs that each cell must have for a difference to be able to show."""
+        return enough(max(1, len(self.cells) - 1))
+
+
+def headline(scenario: Scenario) -> tuple[MetricName, ...]:
+    """What the cells of a scenario are ranked by unless something else is asked for.
+
+    The time to the last byte of a download; the throughput of a flow that is stopped; of several flows, how far they
+    use the bottleneck and how evenly they share it.
+    """
+    if len(scenario.flows) == 1:
+        name = "mean_throughput" if scenario.flows[0].file is None else "completion"
+        return (MetricName(name, 0, None if scenario.flows[0].file is None else "first"),)
+    fair = sum(flow.kind != "udp" for flow in scenario.flows) > 1
+    return (MetricName("utilisation_shared"), *([MetricName("jain_shared")] if fair else []))
+
+
+def rankings(results: Sequence[CellResult], metrics: Sequence[MetricName] = ()) -> list[Ranking]:
+    """The rankings of cells of one scenario and engine, by these metrics or by its headline.
+
+    Empty where there are not two cells to compare on one path.
+    """
+    if not results:
+        return []
+    seeds = sorted({result.cell.seed for result in results})
+    made = []
+    for seed in seeds:
+        for where, alike in _paths([result for result in results if result.cell.seed == seed]):
+            said = ", ".join(part for part in (f"seed {seed}" if len(seeds) > 1 else "", where) if part)
+            for metric in metrics or headline(results[0].cell.scenario):
+                found = _ranking(alike, metric, said)
+                made += [found] if found is not None else []
+    return made
+
+
+def _ranking(results: Sequence[CellResult], metric: MetricName, where: str) -> Ranking | None:
+    declared = find(metric.metric)
+    if declared is None:
+        return None
+    cells, without = list[Ranked](), list[str]()
+    for result, label in zip(results, labels(results), strict=True):
+        values, late = result.values(*metric), len(result.unreached(metric))
+        if values:
+            cells.append(Ranked(result, label, tuple(values), interval(values), late))
+        else:
+            without.append(label)
+    if len(cells) < 2:
+        return None
+    sign = -1 if declared.better == "higher" else 1
+    cells.sort(key=lambda one: (sign * one.span.median, sign * one.span.low, sign * one.span.high, one.label))
+    best, *others = cells
+    beside = [compare(one.values, best.values) for one in others]
+    adjusted = holm([one.p for one in beside])
+    placed = [
+        Ranked(one.result, one.label, one.values, one.span, one.timed_out, comparison, p)
+        for one, comparison, p in zip(others, beside, adjusted, strict=True)
+    ]
+    scenario, engine = results[0].cell.scenario, results[0].cell.engine
+    return Ranking(
+        scenario, engine, metric, declared.unit, declared.better, where, (best, *placed), tuple(without)
+    )  # fmt: skip
+
+
+def _paths(results: Sequence[CellResult]) -> list[tuple[str, list[CellResult]]]:
+    """(what tells the path, the cells on it), where some path has several cells; else all of them together."""
+    groups: dict[tuple[tuple[str, str], ...], list[CellResult]] = {}
+    for result in results:
+        groups.setdefault(tuple(_of_the_path(result)), []).append(result)
+    if len(groups) == 1 or all(len(alike) == 1 for alike in groups.values()):
+        return [("", list(results))]
+    varied = {
+        name for name in dict.fromkeys(name for path in groups for name, _ in path)
+        if len({dict(path).get(name) for path in groups}) > 1
+    }  # fmt: skip
+    return [
+        (", ".join(f"{name} {value}" for name, value in path if name in varied), alike)
+        for path, alike in groups.items()
+    ]
+
+
+def _of_the_path(result: CellResult) -> list[tuple[str, str]]:
+    asked = sorted(result.cell.parameters.items())
+    return [(name, str(value)) for name, value in asked if name.startswith("path.")]
+
+
+def labels(results: Sequence[CellResult]) -> list[str]:
+    """What tells each of these cells from the others, in few words; the same for none of them."""
+    cells = [result.cell for result in results]
+    tables = [dict(cell.parameters) for cell in cells]
+    varied = [
+        name for name in dict.fromkeys(name for table in tables for name in table)
+        if len({table.get(name) for table in tables}) > 1
+    ]  # fmt: skip
+    pairs = [(cell.client.name, cell.server.name) for cell in cells]
+    made = []
+    for pair, table in zip(pairs, tables, strict=True):
+        who = _pair(pair, pairs)
+        what = _words({name: str(table[name]) for name in varied if name in table})
+        made.append(", ".join(part for part in (who, what) if part) or "as it is")
+    if len(set(made)) < len(made):
+        # They differ in their bits.
+        made = [f"{label} (cell {cell.key})" for label, cell in zip(made, cells, strict=True)]
+    return made
+
+
+def _pair(pair: tuple[str, str], pairs: Iterable[tuple[str, str]]) -> str:
+    """Who plays, as far as that differs."""
+    clients, servers = (len(set(side)) > 1 for side in zip(*pairs, strict=True))
+    if clients and servers:
+        return "→".join(pair)
+    return f"client {pair[0]}" if clients else f"server {pair[1]}" if servers else ""
+
+
+def _words(asked: Mapping[str, str]) -> str:
+    """Parameters and their values: 'server bbr', 'initial_rtt 100 ms' where both roles have it, 'server.pacing off'."""
+    parts = []
+    for full, value in asked.items():
+        role, _, name = full.partition(".")
+        both = name in PARAMETERS and all(asked.get(f"{one}.{name}") == value for one in ROLES)
+        if both and role != ROLES[0]:
+            continue
+        if name in _TELLING:
+            parts.append(value if both else f"{role} {value}")
+        else:
+            parts.append(f"{name if both else full} {value}")
+    return ", ".join(parts)

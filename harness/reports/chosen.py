@@ -1,0 +1,142 @@
+"""Which metrics a table of cells shows: those of its scenario, or what was asked for by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from harness.errors import InputError, did_you_mean
+from harness.metric_names import MetricName
+from harness.metrics.registry import Metric, declared, find
+from harness.model import Scenario
+from harness.results import CellResult
+
+#: Flows of one run that a line of a table has room for; more than these are rows of their own.
+MOST_FLOWS = 6
+
+Headed = tuple[MetricName, str]
+"""What a column shows, and its heading."""
+
+
+def columns(scenario: Scenario, asked: Sequence[MetricName] = ()) -> list[Headed]:
+    """The columns of a scenario's cells: what was asked for, else milestones, or what its flows share."""
+    if asked:
+        return [_headed(one, scenario) for name in asked for one in _of_cells(name, scenario)]
+    if len(scenario.flows) > 1 or scenario.flows[0].file is None:
+        return _shared(scenario)
+    made = [_milestone(size.label(), "first") for size in scenario.milestones_within()]
+    if any(flow.repeat_after is not None for flow in scenario.flows):
+        sizes = [size.label() for size in scenario.milestones_within()]
+        unit = declared()["completion"].unit
+        last = MetricName(f"milestone_{sizes[-1]}" if sizes else "completion", 0, "repeat")
+        made.append((last, f"repeat {sizes[-1]} {unit}" if sizes else f"repeat {unit}"))
+    return made
+
+
+def flow_columns(scenario: Scenario, asked: Sequence[MetricName] = ()) -> list[Headed]:
+    """The columns of a table whose rows are a scenario's flows; none where cells' lines have all of them.
+
+    Their names leave the flow open.
+    """
+    if len(scenario.flows) == 1:
+        return []
+    files = any(flow.file is not None for flow in scenario.flows)
+    if asked:
+        return [_headed(name, scenario) for name in asked if len(scenario.flows) > MOST_FLOWS and _each(name)]
+    if not files and len(scenario.flows) <= MOST_FLOWS:
+        return []
+    times = [_milestone(size.label(), "first", None) for size in scenario.milestones_within()]
+    return [*times, (MetricName("mean_throughput"), f"throughput {declared()['mean_throughput'].unit}")]
+
+
+def shows_goodput(scenario: Scenario, asked: Sequence[MetricName] = ()) -> bool:
+    """Whether goodput stands beside the columns: that of the one flow there is, where nothing else is asked for."""
+    return len(scenario.flows) == 1 and not asked
+
+
+def _milestone(size: str, transfer: str, flow: int | None = 0) -> Headed:
+    name = MetricName(f"milestone_{size}", flow, "first" if transfer == "first" else "repeat")
+    return name, f"{size} {declared()['completion'].unit}"
+
+
+def _shared(scenario: Scenario) -> list[Headed]:
+    """Throughput of each flow, where a line has room for all; the queue; fairness and utilisation."""
+    flows, unit = scenario.flows, declared()["mean_throughput"].unit
+    made: list[Headed] = []
+    if not flow_columns(scenario):
+        made += [
+            (MetricName("mean_throughput", flow), unit if len(flows) == 1 else f"flow{flow} {unit}")
+            for flow in range(len(flows))
+        ]
+    made.append((MetricName("mean_queue_delay"), f"queue {declared()['mean_queue_delay'].unit}"))
+    if sum(flow.kind != "udp" for flow in flows) > 1:
+        made.append((MetricName("jain_shared"), "Jain"))
+    return [*made, (MetricName("utilisation_shared"), "utilisation")]
+
+
+def _of_cells(name: MetricName, scenario: Scenario) -> list[MetricName]:
+    """What of a metric stands in the lines of cells: each flow's, where the name leaves that open."""
+    if not _each(name):
+        return [name]
+    count = len(scenario.flows)
+    return [name._replace(flow=flow) for flow in range(count)] if count <= MOST_FLOWS else []
+
+
+def _each(name: MetricName) -> bool:
+    """Whether a name stands for a metric of each flow."""
+    metric = find(name.metric)
+    return metric is not None and metric.layer == "flow" and name.flow is None
+
+
+def _headed(name: MetricName, scenario: Scenario) -> Headed:
+    metric = find(name.metric)
+    unit = "" if metric is None or metric.unit == "1" else f" {metric.unit}"
+    return name, name.text(len(scenario.flows)) + unit
+
+
+def compared(scenario: Scenario, asked: Sequence[MetricName]) -> list[MetricName]:
+    """By what cells are ranked of what was asked for: what each has one figure of."""
+    found = []
+    for name in asked:
+        if not _each(name):
+            found.append(name)
+        elif len(scenario.flows) == 1:
+            found.append(name._replace(flow=0))
+    return found
+
+
+# --- by name
+
+
+def named(words: str, results: Iterable[CellResult]) -> tuple[MetricName, ...]:
+    """The metrics of a list with commas, as objectives have them: 'mean_srtt,flow1_goodput,repeat_completion'.
+
+    Raises InputError for what no metric, or none of these cells, can be.
+    """
+    found = list(results)
+    return tuple(_named(word.strip(), found) for word in words.split(",") if word.strip())
+
+
+def _named(word: str, results: Sequence[CellResult]) -> MetricName:
+    name = MetricName.parse(word)
+    metric = find(name.metric)
+    if metric is None:
+        known = {one.name for one in declared().values() if "*" not in one.name}
+        known |= {measured.metric for result in results for measured in result.measurements}
+        raise InputError(f"--metrics {word}: there is no metric '{name.metric}'", did_you_mean(name.metric, known))
+    if wrong := _whose(name, metric, [result.cell.scenario for result in results]):
+        raise InputError(f"--metrics {word}: {wrong[0]}", wrong[1])
+    return name
+
+
+def _whose(name: MetricName, metric: Metric, scenarios: Sequence[Scenario]) -> tuple[str, str] | None:
+    """What is wrong with what a name says its metric is of, and a hint."""
+    if metric.layer != "flow" and (name.flow is not None or name.transfer is not None):
+        return f"{name.metric} is not a flow's", f"write '{name.metric}'"
+    if not scenarios:
+        return None
+    most = max(len(scenario.flows) for scenario in scenarios)
+    if name.flow is not None and name.flow >= most:
+        return f"there is no flow {name.flow}", f"the last one is flow{most - 1}"
+    if name.transfer == "repeat" and not any(flow.repeat_after for one in scenarios for flow in one.flows):
+        return "no flow downloads again", f"write '{name._replace(transfer=None).text(2)}'"
+    return None

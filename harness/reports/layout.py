@@ -1,0 +1,188 @@
+"""Tables that fit: one with more columns than there is room for is stacked, and every part says whose rows it has.
+
+Nothing is cut. Columns that identify a row stand in every part; where not even those have room beside one other, each
+row becomes a block of lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+#: What a column takes besides its text: a space on either side, and a line.
+_AROUND = 3
+#: Narrower than this no identifying column is folded to.
+_NARROWEST = 8
+#: Longest word of a reference line that a column is made wider for.
+_WORD = 12
+
+#: What a column of sentences has at least.
+SENTENCE = 24
+
+Entry = str | Text
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table that is to fit."""
+
+    heading: str
+    identifies: bool = False
+    """Whether it is among those that tell a row from the others."""
+    right: bool = False
+    """Whether its figures stand at its right edge."""
+    text: int = 0
+    """Of sentences or lists, which may be folded: how narrow; 0 for what is not folded."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row, a cell a column."""
+
+    cells: Sequence[Entry]
+    reference: bool = False
+    """A line to read the others by: dim, and below a rule."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A table as wide as the console it is printed on, whatever its columns need."""
+
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The parts, below a title and what was done to make them fit."""
+        yield Text(self.title, style="italic")
+        room = options.max_width - 1
+        widths = self._widths(folded=False)
+        needed = 1 + self._whole(widths)
+        if needed > options.max_width:
+            widths = self._widths(folded=True)
+        names = [index for index, column in enumerate(self.columns) if column.identifies]
+        rest = [index for index in range(len(self.columns)) if index not in names]
+        beside = max((widths[index] for index in rest), default=0)
+        around = _AROUND * (len(names) + bool(rest))
+        folded = _folded([widths[index] for index in names], room - beside - around)
+        if folded is None:
+            yield from self._blocks()
+            return
+        for index, width in zip(names, folded, strict=True):
+            widths[index] = width
+        parts = list(_parts(rest, widths, room - self._whole(folded)))
+        if len(parts) > 1:
+            said = f"in {len(parts)} parts: it needs {needed} columns, and here are {options.max_width}"
+            yield Text(f"{said} (COLUMNS={needed} gives them)", style="dim")
+        for part in parts:
+            chosen = sorted([*names, *part])
+            yield self._table(chosen, self._spread(chosen, widths, room))
+
+    def _spread(self, chosen: Sequence[int], widths: Sequence[int], room: int) -> list[int]:
+        """The widths, those of texts in a part made wider where there is room left, as far as they need it."""
+        made = list(widths)
+        texts = {index: self._text(index) for index in chosen if self.columns[index].text}
+        free = room - self._whole([made[index] for index in chosen])
+        while free > 0 and (short := [index for index, whole in texts.items() if made[index] < whole]):
+            made[min(short, key=made.__getitem__)] += 1
+            free -= 1
+        return made
+
+    @staticmethod
+    def _whole(widths: Sequence[int]) -> int:
+        return sum(width + _AROUND for width in widths)
+
+    def _widths(self, *, folded: bool) -> list[int]:
+        """What each column needs, with the headings of identifying ones `folded` or not; texts are folded."""
+        made = []
+        for index, column in enumerate(self.columns):
+            inside, head = self._text(index), _width(_heading(column) if folded else column.heading)
+            made.append(max(head, min(inside, column.text) if column.text else inside))
+        return made
+
+    def _text(self, index: int) -> int:
+        """The widest cell of a column; of the name of a reference line the longest word."""
+        column, widest = self.columns[index], 0
+        for row in self.rows:
+            said = _plain(row.cells[index])
+            widest = max(widest, _width(_short(said) if row.reference and column.identifies else said))
+        return widest
+
+    def _table(self, chosen: Sequence[int], widths: Sequence[int]) -> Table:
+        table = Table(header_style="bold")
+        for index in chosen:
+            column, width = self.columns[index], widths[index]
+            heading = column.heading if _width(column.heading) <= width else _heading(column)
+            justify: Literal["left", "right"] = "right" if column.right else "left"
+            table.add_column(Text(heading), justify=justify, overflow="fold", min_width=width, max_width=width)
+        ruled = False
+        for row in self.rows:
+            if row.reference and not self._says(row, chosen):
+                continue
+            if row.reference and not ruled:
+                table.add_section()
+                ruled = True
+            # What people wrote is no markup.
+            entries = (row.cells[index] for index in chosen)
+            made = (Text(entry) if isinstance(entry, str) else entry for entry in entries)
+            table.add_row(*made, style="dim" if row.reference else None)
+        return table
+
+    def _says(self, row: Row, chosen: Sequence[int]) -> bool:
+        """Whether a reference line has anything beside its name among these columns."""
+        return any(_plain(row.cells[index]) for index in chosen if not self.columns[index].identifies)
+
+    def _blocks(self) -> Iterator[Text]:
+        """Each row as lines, a line a column that has something to say."""
+        for row in self.rows:
+            for column, cell in zip(self.columns, row.cells, strict=True):
+                if _plain(cell):
+                    yield Text.assemble((f"{column.heading}: ", "bold"), cell)
+            yield Text("")
+
+
+def _heading(column: Column) -> str:
+    """The heading, that of an identifying column folded at its dots: a parameter's name."""
+    return column.heading.replace(".", ".\n") if column.identifies else column.heading
+
+
+def _short(name: str) -> str:
+    """A reference line's name as it is folded: at its words, and within long ones."""
+    return "\n".join(word[:_WORD] for word in name.split())
+
+
+def _width(text: str) -> int:
+    return max(map(cell_len, text.splitlines()), default=0)
+
+
+def _plain(cell: Entry) -> str:
+    return cell.plain if isinstance(cell, Text) else cell
+
+
+def _folded(widths: Sequence[int], room: int) -> list[int] | None:
+    """The widths, the widest of them made narrower until all have room; None where that is too narrow to read."""
+    made = list(widths)
+    while sum(made) > room:
+        widest = max(range(len(made)), key=made.__getitem__, default=None)
+        if widest is None or made[widest] <= _NARROWEST:
+            return None
+        made[widest] -= 1
+    return made
+
+
+def _parts(columns: Sequence[int], widths: Sequence[int], room: int) -> Iterator[list[int]]:
+    """The columns in as many parts as it takes, in their order; one part of none."""
+    part, left = list[int](), room
+    for index in columns:
+        if part and widths[index] + _AROUND > left:
+            yield part
+            part, left = [], room
+        part.append(index)
+        left -= widths[index] + _AROUND
+    yield part

@@ -1,0 +1,33 @@
+"""Numbers and intervals as tables and sentences have them."""
+
+from __future__ import annotations
+
+import math
+
+from harness.outcome import Interval
+
+
+def number(value: float) -> str:
+    """A number with three significant digits at least; of what is infinitely bad, 'never'."""
+    if math.isinf(value):
+        return "never"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def shown_unit(unit: str) -> str:
+    """A unit in a table; nothing for a number."""
+    return "" if unit == "1" else unit
+
+
+def text(span: Interval | None) -> str:
+    """Median, and the interval of several runs."""
+    if span is None:
+        return "–"
+    if span.n == 1 or span.low == span.high:
+        return number(span.median)
+    return f"{number(span.median)} [{number(span.low)}, {number(span.high)}]"
+
+
+def percentage(span: Interval | None) -> str:
+    """The median of a share."""
+    return "–" if span is None else f"{span.median:.1%}"

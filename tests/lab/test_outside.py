@@ -1,0 +1,153 @@
+"""Damage from outside is nobody's fault: the run is made again, and what befell it is said with what to do."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from harness.metrics.waiting import STARVED
+from tests.examples import ROOT
+from tests.lab.conftest import Harness, Manifest, left_overs, wait_for
+from tests.lab.test_faults import faulty_image
+from tests.unit.test_outside import kernel_tells
+
+#: About two seconds of transfer to reach into.
+LONG = {"flows": [{"download": "4 MB"}], "milestones": ["4 MB"]}
+NGTCP2 = ("--clients", "ngtcp2", "--servers", "ngtcp2", "--repeat", "1")
+
+
+def _run_and(harness: Harness, words: tuple[str, ...], act: Callable[[subprocess.Popen[str]], object]) -> list[Any]:
+    """The cells of a run that somebody reaches into once its path is up."""
+    process = subprocess.Popen(
+        harness.command("run", *words, "--json"), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        # Again at once: nobody waits for a machine that keeps time.
+        env={**os.environ, "HARNESS_PATIENCE": "1 ms"},
+    )  # fmt: skip
+    try:
+        act(process)
+        text, talk = process.communicate(timeout=200)
+    finally:
+        process.kill()
+    assert text, talk
+    cells: list[Any] = json.loads(text)["cells"]
+    return cells
+
+
+def _ready(harness: Harness) -> bool:
+    """Whether the path of the run under way is up."""
+    return any('"ready"' in file.read_text() for file in harness.store.glob("partial/*/sim/events.jsonl"))
+
+
+def _container(service: str, what: str) -> str:
+    filters = ("--filter", "label=org.quic-lab.owner", "--filter", f"label=com.docker.compose.service={service}")
+    found = subprocess.run(["docker", "ps", "--quiet", *filters], capture_output=True, text=True, check=True)
+    if what == "id":
+        return found.stdout.strip()
+    asked = ["docker", "inspect", "--format", what, found.stdout.strip()]
+    return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _replaced(harness: Harness) -> list[dict[str, Any]]:
+    """Outcomes of the runs that another attempt stands in for."""
+    files = sorted(harness.store.glob("runs/*/replaced/*/run.json"))
+    return [json.loads(file.read_text())["outcome"] for file in files]
+
+
+def _docker_kill(service: str) -> None:
+    subprocess.run(["docker", "kill", _container(service, "id")], check=True, capture_output=True)
+
+
+def _kill_9(service: str) -> None:
+    os.kill(int(_container(service, "{{.State.Pid}}")), signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("service", "kill", "words"),
+    [
+        ("client0", _docker_kill, "Docker was asked for SIGKILL"),
+        pytest.param("server0", _kill_9, "SIGKILL", marks=kernel_tells),
+    ],
+    ids=["docker kill", "kill -9"],
+)
+def test_who_is_killed_from_outside_is_run_again(
+    warm: Harness, harness: Harness, service: str, kill: Callable[[str], None], words: str
+) -> None:
+    def act(process: subprocess.Popen[str]) -> None:
+        wait_for(lambda: _ready(harness))
+        kill(service)
+
+    (cell,) = _run_and(harness, (harness.scenario("killed", **LONG), *NGTCP2), act)
+    assert cell["outcomes"].keys() <= {"completed", "infrastructure"}
+    outcome = next(one for one in _replaced(harness) if one["reason"] == "killed")
+    assert outcome["status"] == "infrastructure"
+    assert f"{service} was ended from outside" in outcome["detail"]
+    assert words in outcome["detail"]
+    assert left_overs() == []
+
+
+def test_who_is_killed_for_memory_is_nobody_s_fault(warm: Harness, harness: Harness, manifest: Manifest) -> None:
+    file = manifest("hoards", faulty_image("client-hoard"), protocols=["h3"])
+    words = ("--clients", "hoards", "--servers", "ngtcp2", "--manifest", str(file), "--repeat", "1")
+
+    def act(process: subprocess.Popen[str]) -> None:
+        wait_for(lambda: _container("client0", "id"))
+        limit = ["docker", "update", "--memory", "64m", "--memory-swap", "64m", _container("client0", "id")]
+        subprocess.run(limit, check=True, capture_output=True)
+
+    _run_and(harness, (harness.scenario("hoards"), *words), act)
+    outcome = _replaced(harness)[0]
+    assert (outcome["status"], outcome["reason"]) == ("infrastructure", "out_of_memory")
+    assert "free memory" in outcome["detail"]
+    assert left_overs() == []
+
+
+@pytest.fixture
+def load() -> Iterator[None]:
+    """Other work on every core, several times over, that does not stand back for containers."""
+
+    spin = [sys.executable, "-c", "while True: pass"]
+    spinners = [subprocess.Popen(spin) for _ in range(4 * len(os.sched_getaffinity(0)))]
+    for spinner in spinners:
+        # Who may not is not put behind containers either (harness/engines/precedence.py).
+        with contextlib.suppress(PermissionError):
+            os.setpriority(os.PRIO_PROCESS, spinner.pid, -20)
+    yield
+    for spinner in spinners:
+        spinner.kill()
+        spinner.wait()
+
+
+def _waits(harness: Harness) -> tuple[list[str], dict[str, float]]:
+    """Who was starved in the only run, and the shares that its containers waited."""
+    content = json.loads(next(harness.store.glob("runs/*/0/measured.json")).read_text())
+    shares = {one["name"]: one["value"] for one in content["measurements"] if one["name"].startswith("waiting_")}
+    return content["starved"], shares
+
+
+def test_a_starved_run_counts_for_nothing(warm: Harness, harness: Harness, load: None) -> None:
+    words = harness.command("run", harness.scenario("starved", **LONG), *NGTCP2, "--json")
+    environment = {**os.environ, "HARNESS_PATIENCE": "0 s"}
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, env=environment, timeout=200, check=False)
+    (cell,) = json.loads(done.stdout)["cells"]
+    starved, shares = _waits(harness)
+    assert max(shares.values()) > 2 * STARVED
+    assert starved and "waited for a processor" in starved[0]
+    assert cell["outcomes"] == {"infrastructure": 1}
+    assert "Starved in 1 of 1 runs" in cell["sentence"]
+
+
+def test_a_free_run_counts(warm: Harness, harness: Harness) -> None:
+    cell = harness.cell(harness.scenario("free", **LONG), *NGTCP2)
+    starved, shares = _waits(harness)
+    assert starved == []
+    assert shares.keys() == {"waiting_client", "waiting_server", "waiting_sim"}
+    assert max(shares.values()) < STARVED
+    assert cell["outcomes"] == {"completed": 1}

@@ -1,0 +1,98 @@
+"""Who makes a run of a store that several harnesses share."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.app.ground import CheckoutGround
+from harness.app.stored import StoredResults
+from harness.claims import Claim, claim, sweep
+from harness.metrics import VERSION
+from harness.outcome import LinkProof, MeasuredRun, Outcome, Run, Status
+from harness.plan import PlannedRun
+from harness.store import Store
+from tests.examples import cell
+
+
+def _hold(root: Path, said: Connection) -> None:
+    """Another harness, which claims a run and never lets go of it."""
+    held = claim(root, "key", 0)
+    said.send(os.getpid() if isinstance(held, Claim) else 0)
+    signal.pause()
+
+
+def test_a_claim_holds_between_processes_and_ends_with_them(tmp_path: Path) -> None:
+    here, there = multiprocessing.Pipe()
+    other = multiprocessing.get_context("fork").Process(target=_hold, args=(tmp_path, there), daemon=True)
+    other.start()
+    assert here.poll(10) and here.recv() == other.pid
+    assert claim(tmp_path, "key", 0) == other.pid
+    mine = claim(tmp_path, "key", 1)
+    assert isinstance(mine, Claim), "other runs are free"
+    sweep(tmp_path)
+    assert {file.name for file in (tmp_path / "claims").iterdir()} == {"key.0", "key.1"}
+    other.kill()
+    other.join()
+    with mine:
+        sweep(tmp_path)
+        assert [file.name for file in (tmp_path / "claims").iterdir()] == ["key.1"]
+    found = claim(tmp_path, "key", 0)
+    assert isinstance(found, Claim)
+    with found:
+        assert claim(tmp_path, "key", 0) == os.getpid()
+    assert not list((tmp_path / "claims").iterdir())
+
+
+def test_who_opened_a_claim_that_was_let_go_claims_it_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between opening and locking it the other one ends, and a third one comes."""
+    first = claim(tmp_path, "key", 0)
+    assert isinstance(first, Claim)
+    real, calls = os.path.samestat, []
+
+    def samestat(one: os.stat_result, other: os.stat_result) -> bool:
+        calls.append(one)
+        return len(calls) > 1 and real(one, other)
+
+    first.__exit__(None, None, None)
+    monkeypatch.setattr("os.path.samestat", samestat)
+    second = claim(tmp_path, "key", 0)
+    assert isinstance(second, Claim) and len(calls) == 2
+    assert claim(tmp_path, "key", 0) == os.getpid()
+
+
+def _finished(store: Store, status: Status = "completed") -> None:
+    run = Run(cell=cell(), repetition=0, outcome=Outcome(status=status), started_at="")
+    measured = MeasuredRun(version=VERSION, link=LinkProof(valid=True))
+    store.finish(store.begin(run.cell.key, 0), run, measured)
+
+
+def test_what_another_harness_finished_is_taken_over_and_what_was_there_before_is_not(tmp_path: Path) -> None:
+    store, item = Store(tmp_path), PlannedRun(cell(), 0)
+    attempts: Any = SimpleNamespace(
+        engine=SimpleNamespace(name="virtual"), store=store, results=StoredResults(store, store)
+    )
+
+    def ground() -> CheckoutGround:
+        nothing: Any = None
+        stamps = {(item.cell.key, 0): store.stamp(item.cell.key, 0)}
+        return CheckoutGround(nothing, nothing, nothing, attempts, nothing, stamps)
+
+    one = ground()
+    assert not one.made_elsewhere(item)
+    _finished(store)
+    assert one.made_elsewhere(item)
+    # Run again (--fresh): what was there when the plan was made does not count, what came since does.
+    two = ground()
+    assert not two.made_elsewhere(item)
+    _finished(store)
+    assert two.made_elsewhere(item)
+    _finished(store, "infrastructure")
+    assert not ground().made_elsewhere(item) and not two.made_elsewhere(item)

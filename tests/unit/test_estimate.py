@@ -1,0 +1,118 @@
+"""How long runs take: held against what the stored runs of the reference took."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from harness.app.experience import experience
+from harness.cli.environment import REFERENCE
+from harness.columns import Columns
+from harness.estimate import Experience, Took, expected_seconds
+from harness.model import Flow
+from harness.outcome import Cell, Outcome, Run
+from harness.store import Store
+from tests.examples import cell, implementation, scenario
+
+FOLDS = 8
+
+
+@cache
+def _took() -> list[Took]:
+    return Columns(REFERENCE).took()
+
+
+def _cells(took: Iterable[Took]) -> dict[tuple[str, str], list[Took]]:
+    """Runs of one cell on one kind of machine."""
+    found: dict[tuple[str, str], list[Took]] = defaultdict(list)
+    for one in took:
+        found[one.cell.key, one.machine].append(one)
+    return found
+
+
+def _within_two(estimate: float, walls: list[float]) -> bool:
+    return 0.5 <= estimate / statistics.median(walls) <= 2
+
+
+def test_of_nine_cells_in_ten_the_estimate_is_within_a_factor_of_two() -> None:
+    """Each cell's by the runs of the other seven eighths of the cells alone."""
+    keys = sorted({one.cell.key for one in _took()})
+    fold = {key: index % FOLDS for index, key in enumerate(keys)}
+    held = []
+    for number in range(FOLDS):
+        others = [one for one in _took() if fold[one.cell.key] != number]
+        known = {machine: Experience(others, machine) for machine in {one.machine for one in _took()}}
+        for (key, machine), runs in _cells(_took()).items():
+            if fold[key] == number:
+                held.append(_within_two(known[machine].expected(runs[0].cell) / 1.1, [one.wall for one in runs]))
+    assert len(held) > 400
+    assert sum(held) / len(held) >= 0.9
+
+
+def test_without_any_run_the_model_is_right_for_most_cells() -> None:
+    held = [
+        _within_two(expected_seconds(runs[0].cell) / 1.1, [one.wall for one in runs])
+        for runs in _cells(_took()).values()
+    ]
+    assert sum(held) / len(held) >= 0.65
+
+
+def test_forty_flows_are_not_promised_in_a_few_seconds() -> None:
+    # 118 MB in all: 15 s were promised of them, and 102 taken.
+    flows = [Flow.model_validate({"stop": "47 s"})] * 40
+    one = scenario(flows=flows, objectives=[], path={"forward": _link("20 Mbit/s"), "return": _link("20 Mbit/s")})
+    made = cell(one, engine="virtual")
+    assert 51 <= expected_seconds(made) <= 204
+    for machine in {one.machine for one in _took()}:
+        assert 51 <= Experience(_took(), machine).expected(made) <= 204
+
+
+def _link(rate: str) -> dict[str, str]:
+    return {"rate": rate, "delay": "20 ms"}
+
+
+def _ran(made: Cell, seconds: float) -> Took:
+    return Took(made, seconds, "this one")
+
+
+def test_the_nearest_runs_tell() -> None:
+    slow, quick = implementation("slow"), implementation("quick")
+    here, there = scenario(name="test/here"), scenario(name="test/there", timeout="60 s")
+    known = Experience(
+        [_ran(cell(here, slow, slow, engine="virtual"), 200), _ran(cell(here, quick, quick, engine="virtual"), 2)],
+        "this one",
+    )
+    assert known.expected(cell(here, slow, slow, engine="virtual")) == pytest.approx(220)
+    # The same server in another scenario, with whoever.
+    assert known.expected(cell(there, quick, slow, engine="virtual")) == pytest.approx(220)
+    assert known.expected(cell(there, slow, quick, engine="virtual")) == pytest.approx(2.2)
+    # Somebody never seen: between the two.
+    assert 10 < known.expected(cell(here, implementation("new"), implementation("new"), engine="virtual")) < 40
+    # An engine that nothing ran on is left to the model.
+    real = cell(here, slow, slow)
+    assert known.expected(real) == expected_seconds(real)
+
+
+def test_this_machine_s_runs_come_before_those_of_others() -> None:
+    made = cell(engine="virtual")
+    took = [_ran(made, 10), Took(made, 40, "another")]
+    assert Experience(took, "this one").expected(made) == pytest.approx(11)
+    assert Experience(took, "another").expected(made) == pytest.approx(44)
+    assert Experience(took, "a third").expected(made) == pytest.approx(22)
+
+
+def test_a_store_s_own_runs_are_known(tmp_path: Path) -> None:
+    made = cell(engine="virtual")
+    store = Store(tmp_path)
+    run = Run(cell=made, repetition=0, outcome=Outcome(status="completed"), started_at="", wall=77.0)
+    store.finish(store.begin(made.key, 0), run, None, None)
+    known = experience(store, tmp_path / "nothing", [made])
+    assert known.expected(made) == pytest.approx(77 * 1.1)
+    # One that crashed says nothing of how long a run takes.
+    assert math.isfinite(known.expected(cell(engine="compose")))

@@ -1,0 +1,128 @@
+"""Ctrl-C: the first is told of at once, the second ends everything that this process began."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from harness.app import ending
+from harness.cli.exits import INTERRUPTED
+from harness.cli.interrupts import heard
+from harness.engines.owner import owner
+from harness.errors import EngineError
+from harness.events import BuildStarted, PhaseStarted, RunStarted
+from harness.progress import Talk
+from harness.store import Store
+from tests.examples import ROOT, cell
+
+
+def _never() -> None:
+    raise AssertionError("ended hard")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_the_first_says_what_it_waits_for_before_anything_ends(number: signal.Signals) -> None:
+    said: list[str] = []
+    before = signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt), heard(lambda: said.append("waiting"), _never):
+        try:
+            signal.raise_signal(number)
+        finally:
+            # What is torn down finds that it was said already.
+            said.append("torn down")
+    assert said == ["waiting", "torn down"]
+    assert signal.getsignal(number) == before
+
+
+def test_what_is_ignored_stays_so() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with heard(_never, _never):
+            signal.raise_signal(signal.SIGHUP)
+            assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+SECOND = """
+import os, signal, subprocess, sys, time
+from pathlib import Path
+from harness.app import ending
+from harness.cli.interrupts import heard
+from harness.store import Store
+ending.remove_orphans = lambda needed: []
+store = Store(Path(sys.argv[1]))
+store.begin("0" * 16, 0)
+child = subprocess.Popen(["sleep", "600"], start_new_session=True)
+Path(sys.argv[1], "child").write_text(str(child.pid))
+with heard(lambda: print("ending", flush=True), lambda: ending.end_hard(store)):
+    try:
+        signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.raise_signal(signal.SIGINT)
+        print("not reached")
+"""
+
+
+def test_the_second_ends_at_once_and_leaves_nothing(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SECOND, str(tmp_path)], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (INTERRUPTED, "ending\n", "")
+    child = int((tmp_path / "child").read_text())
+    stat = Path(f"/proc/{child}/stat")
+    assert not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
+    assert list((tmp_path / "partial").iterdir()) == []
+
+
+def test_only_what_is_this_process_s_own_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def removed(needed: object) -> list[str]:
+        assert callable(needed)
+        asked.append((needed(owner()), needed("1-2-3")))
+        return ["container"] if len(asked) < 2 else []
+
+    monkeypatch.setattr(ending, "remove_orphans", removed)
+    monkeypatch.setattr(ending, "_kill_children", lambda: None)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    mine, other = tmp_path / f"quic-lab.{owner()}.x", tmp_path / "quic-lab.1-2-3.x"
+    for folder in (mine, other, tmp_path / "store" / "partial" / f"1-2-3.{'0' * 16}.0"):
+        folder.mkdir(parents=True)
+    ending.end_hard(Store(tmp_path / "store"))
+    # Docker is asked until nothing is left; what others own is needed.
+    assert asked == [(False, True)] * 2
+    assert not mine.exists() and other.exists()
+    assert len(list((tmp_path / "store" / "partial").iterdir())) == 1
+
+
+def test_without_docker_the_rest_is_removed_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(needed: object) -> list[str]:
+        raise EngineError("there is no 'docker' command")
+
+    monkeypatch.setattr(ending, "remove_orphans", none)
+    monkeypatch.setattr(ending, "_kill_children", lambda: None)
+    store = Store(tmp_path)
+    store.begin("0" * 16, 0)
+    ending.end_hard(store)
+    assert list((tmp_path / "partial").iterdir()) == []
+
+
+def test_the_runs_and_builds_under_way_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    talk, one = Talk(Console(stderr=True, width=300)), cell()
+    talk(RunStarted(one, 2, 1, 4, 10.0, 40.0))
+    talk(PhaseStarted(one, 2, "transfer"))
+    talk(BuildStarted("quiche", 60.0))
+    capsys.readouterr()
+    talk.interrupted()
+    said = capsys.readouterr().err
+    assert (
+        f"interrupted: ending [1/4] {one.scenario.name} alpha→beta #2 (transfer), the build of the image quiche;"
+        in said
+    )
+    assert "a second Ctrl-C ends everything at once" in said

@@ -1,0 +1,257 @@
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+from rich.text import Text
+
+from harness.cli.consoles import paper
+from harness.errors import InputError
+from harness.metric_names import MetricName
+from harness.model import Flow
+from harness.outcome import MeasuredRun
+from harness.parameters import PARAMETERS
+from harness.reports import flow_metrics, grid, listing, table, vocabulary
+from harness.reports.chosen import columns, compared, flow_columns, named
+from harness.reports.layout import Column, Fitted, Row
+from harness.results import CellResult
+from tests.comparisons import completions, result, run
+from tests.examples import implementation, scenario
+
+
+def _printed(what: object, width: int) -> str:
+    out = io.StringIO()
+    Console(file=out, width=width).print(what)
+    return out.getvalue()
+
+
+def _words(text: str) -> str:
+    """Without lines and spaces: what is folded is still there."""
+    return re.sub(r"[\s│┃┡┩━┏┓┳╇├┼┤─└┘┴┻┗┛╰╯╭╮┠┨╂┯┷]+", "", text)
+
+
+COLUMNS = [Column("client", identifies=True), Column("server", identifies=True)]
+COLUMNS += [Column(f"figure{index} s", right=True) for index in range(6)]
+ROWS = [Row([f"client-{row}", f"server-{row}", *(f"{row}.{index}" for index in range(6))]) for row in range(3)]
+
+
+# --- one table
+
+
+def test_a_table_that_has_room_is_one() -> None:
+    text = _printed(Fitted("title", COLUMNS, ROWS), 120)
+    assert "parts" not in text
+    assert text.count("client-1") == 1
+
+
+def test_one_that_has_not_is_stacked_and_says_so() -> None:
+    text = _printed(Fitted("title", COLUMNS, ROWS), 60)
+    assert "in 2 parts: it needs 95 columns, and here are 60 (COLUMNS=95" in text
+    assert text.count("client-1") == 2
+    assert "2.5" in text
+    assert max(map(len, text.splitlines())) <= 60
+    # It has what it said it needs.
+    assert "parts" not in _printed(Fitted("title", COLUMNS, ROWS), 95)
+
+
+def test_where_nothing_fits_rows_become_lines() -> None:
+    text = _printed(Fitted("title", COLUMNS, ROWS), 24)
+    assert "client: client-1\nserver: server-1\nfigure0 s: 1.0\n" in text
+
+
+def test_what_people_wrote_is_no_markup() -> None:
+    text = _printed(Fitted("[/nope] [red]", [Column("[/a]", identifies=True), Column("b")], [Row(["[/x]", "[b]"])]), 80)
+    for word in ("[/nope] [red]", "[/a]", "[/x]", "[b]"):
+        assert word in text
+
+
+def test_reference_lines_are_told_from_rows() -> None:
+    rows = [*ROWS, Row(["", "a line of words that is longer than any server's name", *["9"] * 6], reference=True)]
+    wide = _printed(Fitted("title", COLUMNS, rows), 120)
+    assert max(map(len, wide.splitlines())) <= 95
+    assert "alineofwordsthatislongerthananyserver'sname" in _words(wide).replace("9", "") or "a line" in wide
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.tuples(st.text("abcdef", min_size=1, max_size=30), st.booleans()), min_size=1, max_size=9),
+    st.integers(16, 120),
+)
+def test_no_width_drops_anything(heads: list[tuple[str, bool]], width: int) -> None:
+    shown = [Column(name, identifies=told) for name, told in heads]
+    rows = [Row([Text(f"{name}{row}") for name, _ in heads]) for row in range(2)]
+    text = _printed(Fitted("t", shown, rows), width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text
+    for name, _ in heads:
+        if len(name) + 1 <= 8:
+            assert f"{name}0" in text and f"{name}1" in text
+
+
+# --- how wide
+
+
+def test_a_pipe_is_as_wide_as_columns_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert paper().width == 80
+    monkeypatch.setenv("COLUMNS", "300")
+    assert paper().width == 300
+    monkeypatch.delenv("COLUMNS")
+    assert paper().width == 180
+    monkeypatch.setenv("COLUMNS", "wide")
+    assert paper().width == 180
+
+
+# --- the tables of cells
+
+
+def _sweep() -> list[CellResult]:
+    return [
+        completions(
+            "virtual", 4.0, 5.0, one=scenario(objectives=[]), client=implementation("a-client-named-well"),
+            parameters={"server.congestion_control": name, "path.down.loss": loss},
+        )
+        for name in ("reno", "cubic")
+        for loss in ("0 %", "1 %")
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [40, 80, 180])
+def test_every_row_of_a_sweep_is_known_by_its_values(width: int) -> None:
+    cells = _sweep()
+    text = _words(_printed(table.scenario_table(cells), width))
+    words = ("reno", "cubic", "a-client-named-well", "beta", "congestion_control", "loss")
+    if width > 40:
+        assert [word for word in words if word not in text] == []
+        assert text.count("a-client-named-well") % 4 == 0
+    assert "…" not in text
+    assert "noobjectives" in text or "no_objectives" in text
+
+
+def test_a_grid_of_many_servers_is_stacked() -> None:
+    cells = [
+        completions("virtual", 4.0, one=scenario(objectives=[]), server=implementation(f"server-number-{index}"))
+        for index in range(9)
+    ]
+    out = io.StringIO()
+    grid.show(cells, Console(file=out, width=80))
+    assert "parts" in out.getvalue()
+    assert all(f"server-number-{index}" in out.getvalue() for index in range(9))
+
+
+def _flows(count: int) -> CellResult:
+    shared = scenario(flows=[Flow.model_validate({"stop": "5 s"})] * count, objectives=[])
+    figures = {f"flow{flow}_mean_throughput": flow + 0.5 for flow in range(count)}
+    figures |= {f"flow{flow}_mean_srtt": 50.0 + flow for flow in range(count)}
+    return result("virtual", run(figures=figures, utilisation_shared=0.9, jain_shared=0.8), one=shared)
+
+
+def test_forty_flows_are_rows() -> None:
+    one = _flows(40)
+    out = io.StringIO()
+    table.show([one], Console(file=out, width=80))
+    text = out.getvalue()
+    assert max(map(len, (line for line in text.splitlines() if "harness run" not in line))) <= 80
+    for flow in (0, 17, 39):
+        assert re.search(rf"│ {flow} beta[^│]*│ *{flow + 0.5:.3g} │", text) or f"{flow} " in text
+    assert "39.5" in text
+    out = io.StringIO()
+    flow_metrics.show([one], Console(file=out, width=80))
+    assert "39.5" in out.getvalue() and "89" in out.getvalue()
+    assert len(out.getvalue().splitlines()) < 150
+    page = flow_metrics.markdown([one])
+    assert max(line.count("|") for line in page.splitlines()) < 20
+
+
+def test_a_few_flows_stay_columns() -> None:
+    one = _flows(3)
+    assert [heading for _, heading in columns(one.cell.scenario)][:3] == [
+        "flow0 Mbit/s",
+        "flow1 Mbit/s",
+        "flow2 Mbit/s",
+    ]
+    assert flow_columns(one.cell.scenario) == []
+
+
+def test_lists_keep_names_whole_at_80_columns() -> None:
+    known = [implementation(f"implementation-number-{index}") for index in range(3)]
+    out = io.StringIO()
+    console = Console(file=out, width=80)
+    listing.show(
+        [], [listing.Entry(one, False, "its published image is not on this machine") for one in known], console
+    )
+    vocabulary.show(console)
+    text = out.getvalue()
+    assert all(one.name in text for one in known)
+    assert all(name in text for name in PARAMETERS)
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_sentences_are_folded_before_a_table_is_stacked() -> None:
+    columns = [Column("name", identifies=True), Column("said", text=12), Column("more", text=12)]
+    text = _printed(Fitted("t", columns, [Row(["one", "many words in a row " * 5, "and others, too " * 5])]), 60)
+    assert "parts" not in text
+    # What room there is goes to them.
+    assert max(map(len, text.splitlines())) in (59, 60)
+
+
+# --- metrics by name
+
+
+def test_metrics_are_shown_when_asked() -> None:
+    cells = [
+        result(
+            "virtual",
+            run(completion=value, goodput=10 * value, path_loss=1.0),
+            one=scenario(objectives=[]),
+            parameters=asked,
+        )
+        for value, asked in (
+            (4.0, {"server.congestion_control": "reno"}),
+            (5.0, {"server.congestion_control": "cubic"}),
+        )
+    ]
+    asked = named("goodput,completion", cells)
+    assert asked == (MetricName("goodput"), MetricName("completion"))
+    out = io.StringIO()
+    table.show(cells, Console(file=out, width=160), asked)
+    assert "goodput Mbit/s" in out.getvalue() and "completion s" in out.getvalue() and "2MB" not in out.getvalue()
+    assert "goodput: ★ server cubic: 50 Mbit/s; reno: 40 Mbit/s, 1.25 times less" in out.getvalue()
+
+
+def test_a_flow_s_metric_is_of_each_flow_or_of_the_one_that_is_named() -> None:
+    few, many = _flows(2).cell.scenario, _flows(12).cell.scenario
+    name = MetricName("mean_srtt")
+    assert [found.flow for found, _ in columns(few, [name])] == [0, 1]
+    assert columns(many, [name]) == []
+    assert flow_columns(many, [name]) == [(name, "mean_srtt ms")]
+    assert [heading for _, heading in columns(many, [MetricName("mean_srtt", 3)])] == ["flow3_mean_srtt ms"]
+    assert compared(many, [name]) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        ("mean_strt", "there is no metric 'mean_strt'", "mean_srtt"),
+        ("goodput,completoin", "there is no metric 'completoin'", "completion"),
+        ("flow7_goodput", "there is no flow 7", "flow1"),
+        ("flow0_jain_shared", "jain_shared is not a flow's", "jain_shared"),
+        ("repeat_completion", "no flow downloads again", "completion"),
+    ],
+)
+def test_a_metric_that_cannot_be_is_an_error_with_a_hint(words: str, message: str, hint: str) -> None:
+    with pytest.raises(InputError) as caught:
+        named(words, [_flows(2)])
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+
+
+def test_a_metric_that_nobody_measured_is_a_dash() -> None:
+    one = completions("virtual", 4.0, one=scenario(objectives=[]))
+    text = _printed(table.scenario_table([one], named("timeouts", [one])), 120)
+    assert re.search(r"│ +– │ no_objectives", text)
+    assert isinstance(one.runs[0][1], MeasuredRun)

@@ -1,0 +1,131 @@
+"""What befell containers from outside is told apart from their own ends, and from what the harness does to them."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from collections.abc import Callable
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+
+from harness.engines.outside import Outside, died_of
+
+Event = tuple[str, dict[str, Any]]
+DIED: Event = ("die", {"exitCode": "137"})
+ENDED: Event = ("die", {"exitCode": "0"})
+KILL: Event = ("kill", {"signal": "9"})
+STOP: Event = ("kill", {"signal": "15"})
+
+
+def _ended(end: Callable[[], object]) -> int:
+    """A process that has ended so, and been reaped: what is left of it is the descriptor."""
+    pid = os.fork()
+    if pid == 0:
+        end()
+        os._exit(0)
+    pidfd = os.pidfd_open(pid)
+    select.select([pidfd], [], [])
+    os.waitpid(pid, 0)
+    return pidfd
+
+
+def _told(end: Callable[[], object]) -> int | None:
+    pidfd = _ended(end)
+    try:
+        return died_of(pidfd)
+    finally:
+        os.close(pidfd)
+
+
+kernel_tells = pytest.mark.skipif(_told(lambda: None) is None, reason="this kernel does not tell (Linux 6.15)")
+
+
+@kernel_tells
+@pytest.mark.parametrize(
+    ("end", "died"),
+    [
+        (lambda: os.kill(os.getpid(), signal.SIGKILL), signal.SIGKILL),
+        (lambda: os._exit(137), 0),
+        (lambda: os._exit(0), 0),
+        (lambda: os.kill(os.getpid(), signal.SIGTERM), signal.SIGTERM),
+    ],
+    ids=["SIGKILL", "exit 137", "exit 0", "SIGTERM"],
+)
+def test_the_kernel_tells_a_kill_from_its_exit_code(end: Callable[[], object], died: int) -> None:
+    assert _told(end) == died
+
+
+def test_of_a_process_that_lives_nothing_is_told() -> None:
+    pidfd = os.pidfd_open(os.getpid())
+    assert died_of(pidfd) is None
+    os.close(pidfd)
+
+
+def _heard(monkeypatch: pytest.MonkeyPatch, *events: Event, kills: int = 0, limit: bool = False) -> Outside:
+    """What was heard of client0, while so many processes were killed for memory."""
+    answer = "true\n" if limit else "false\n"
+    monkeypatch.setattr("harness.engines.outside.docker", lambda *words, check: CompletedProcess(words, 0, answer, ""))
+    counts = iter([5])
+    heard = Outside(lambda: next(counts, 5 + kills))
+    for name, attributes in events:
+        heard.hear("client0", name, attributes)
+    return heard
+
+
+@pytest.mark.parametrize(
+    ("events", "kills", "limit", "reason", "words"),
+    [
+        ([DIED], 0, False, None, ""),
+        ([ENDED], 0, False, None, ""),
+        ([("die", {"exitCode": "139"})], 1, False, None, ""),
+        ([KILL, DIED], 0, False, "killed", "Docker was asked for SIGKILL"),
+        ([STOP, KILL, DIED], 0, False, "killed", "SIGTERM, SIGKILL"),
+        # Whoever heeds SIGTERM may say that all is well, with half a file.
+        ([STOP, ENDED], 0, False, "killed", "SIGTERM"),
+        ([KILL], 0, False, None, ""),
+        ([DIED], 2, False, "out_of_memory", "killed 2 processes for want of memory: free memory"),
+        ([DIED], 0, True, "out_of_memory", "--jobs"),
+        ([("oom", {}), DIED], 0, False, "out_of_memory", "want of memory"),
+        ([("pause", {})], 0, False, "paused", "docker pause"),
+        ([KILL, DIED, ("start", {})], 0, False, None, ""),
+    ],
+)
+def test_what_the_daemon_and_the_kernel_say(
+    monkeypatch: pytest.MonkeyPatch, events: list[Event], kills: int, limit: bool, reason: str | None, words: str
+) -> None:
+    found = _heard(monkeypatch, *events, kills=kills, limit=limit).befell("client0", "c-client0")
+    assert (found and found.reason) == reason
+    assert found is None or (words in found.detail and "give the same command again" in found.detail)
+
+
+def test_what_the_harness_tells_to_end_befell_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard = _heard(monkeypatch)
+    heard.tell("client0")
+    for name, attributes in (STOP, KILL, DIED):
+        heard.hear("client0", name, attributes)
+    assert heard.befell("client0", "c-client0") is None
+
+
+@kernel_tells
+@pytest.mark.parametrize(
+    ("number", "reason"), [(signal.SIGKILL, "killed"), (signal.SIGTERM, None)], ids=["SIGKILL", "SIGTERM"]
+)
+def test_a_first_process_that_died_of_sigkill_was_killed_from_outside(
+    monkeypatch: pytest.MonkeyPatch, number: int, reason: str | None
+) -> None:
+    """Without a word of the daemon's: by its number on the host."""
+    heard = _heard(monkeypatch)
+    pid = os.fork()
+    if pid == 0:
+        signal.pause()
+    heard.watch("client0", pid)
+    heard.watch("client0", pid)
+    os.kill(pid, number)
+    os.waitpid(pid, 0)
+    heard.hear("client0", "die", {"exitCode": str(128 + number)})
+    found = heard.befell("client0", "c-client0")
+    assert (found and found.reason) == reason
+    heard.close()

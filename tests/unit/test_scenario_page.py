@@ -1,0 +1,150 @@
+"""The page of the scenario format, and that explain puts the parts of a path into words."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from harness.errors import InputError
+from harness.lab import SERVERS
+from harness.model import GilbertElliott, Link, Scenario
+from harness.path import compile_path
+from harness.reports.explain import explain, loss_words
+from harness.reports.scenario_page import scenario_page
+from harness.sweep import points
+from harness.units import Percentage
+from tests.examples import ROOT, catalogue, scenario
+
+EXAMPLES = sorted((ROOT / "docs/scenarios").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+def test_an_example_is_valid_and_compiles_in_both_times(file: Path) -> None:
+    one = catalogue().scenario(file)
+    made = points(one, {}, {})
+    assert len(made) == (3 if one.vary else 1)
+    for point in made:
+        for server in SERVERS.values():
+            assert compile_path(point.scenario.path, server).lines()
+    for engine in SERVERS:
+        assert explain(one, engine)
+
+
+@cache
+def _page() -> str:
+    return scenario_page(*_read())
+
+
+def _read() -> tuple[dict[str, str], dict[str, Scenario]]:
+    return {file.name: file.read_text() for file in EXAMPLES}, {
+        file.name: catalogue().scenario(file) for file in EXAMPLES
+    }
+
+
+def test_every_key_of_the_model_is_on_the_page_with_an_example() -> None:
+    page = _page()
+    schema = Scenario.model_json_schema(by_alias=True)
+    for name, part in {"Scenario": schema, **schema["$defs"]}.items():
+        if "properties" not in part:
+            continue
+        section = page.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+        rows = {line.split(" | ")[0].removeprefix("| "): line.split(" | ") for line in section.splitlines()}
+        for key, about in part["properties"].items():
+            row = rows[f"`{key}`"]
+            # Key, what it takes, default, example, meaning.
+            assert len(row) == 5 and row[1], key
+            assert row[3] or key == "name", key
+            assert (row[2] == "**required**") == (key in part.get("required", ())), key
+            assert " ".join(about.get("description", "").split())[:30] in row[4] or row[4] != " |", key
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("ip_version", ("`4` or `6`", "`4`", "`6`")),
+        ("jitter", ("duration", "`0 ns`", "`2 ms`")),
+        ("wq", ("number above 0 to 0.5", "none", "`0.002`")),
+        ("mtu", ("whole number from 1280 to 1500", "`1500`", "`1500`")),
+        ("loss_in_bad", ("fraction", "`100 %`", "`50 %`")),
+        ("packet", ("two of size", "**required**", "`[500 B, 1000 B]`")),
+        ("at_most", ("duration or rate or number", "none", "`8 s`")),
+        ("vary", ("NAME: list of value", "none", "[below](#examples)")),
+    ],
+)
+def test_keys_have_their_unit_default_and_example(key: str, words: tuple[str, str, str]) -> None:
+    rows = [line for line in _page().splitlines() if line.startswith(f"| `{key}` |")]
+    assert tuple(words) in [tuple(row.split(" | ")[1:4]) for row in rows]
+
+
+def test_a_key_without_an_example_is_an_error() -> None:
+    files, read = _read()
+    with pytest.raises(InputError, match="no example has the key discipline of Red"):
+        scenario_page(*({name: one for name, one in part.items() if name != "red-ecn.yaml"} for part in (files, read)))  # type: ignore[arg-type]
+
+
+def test_the_page_shows_the_files_as_they_are() -> None:
+    files, page = _read()[0], _page()
+    assert page.count("```yaml") == len(files)
+    assert all(text.rstrip() in page for text in files.values())
+    shown = yaml.safe_load(page.partition("### satellite.yaml\n\n```yaml\n")[2].partition("```")[0])
+    assert shown["flows"] == [{"download": "20 MB", "repeat_after": "2 s"}]
+
+
+# --- explain
+
+
+def _explained(**forward: Any) -> str:
+    content = scenario().path.model_dump(mode="json", by_alias=True)
+    path = type(scenario().path).model_validate(
+        {**content, "forward": {"rate": "10 Mbit/s", "delay": "50 ms", **forward}}
+    )
+    return explain(scenario(path=path), "virtual")
+
+
+def test_jitter_in_words() -> None:
+    said = "jitter: each packet's delay is drawn evenly from 50 ms ± 5 ms, so that packets may overtake each other"
+    assert said in _explained(jitter="5 ms")
+    assert "jitter:" not in _explained()
+
+
+def test_losses_in_words() -> None:
+    assert "loss: each packet is lost with a probability of 1 %" in _explained(loss="1 %")
+    said = _explained(loss={"good_to_bad": "1 %", "bad_to_good": "30 %"})
+    assert "in the good state 0 % of the packets are lost; the bad one comes after 100 packets on average" in said
+    # 1/0.3 packets; 0.01 / 0.31 of all.
+    assert "lasts 3.33 packets on average and loses 100 %; in the long run 3.2258 % are lost, in bursts" in said
+
+
+def test_a_state_that_is_never_left_is_said() -> None:
+    nothing, some = Percentage.parse("0 %"), Percentage.parse("2 %")
+    assert "lasts for good" in loss_words(GilbertElliott(good_to_bad=some, bad_to_good=nothing))
+    assert "comes never" in loss_words(GilbertElliott(good_to_bad=nothing, bad_to_good=some))
+
+
+RED = {"discipline": "red", "limit": "100 kB", "min": "25 kB", "max": "75 kB", "probability": "10 %", "wq": 0.002}
+
+
+def test_red_and_ecn_in_words() -> None:
+    said = _explained(queue=RED)
+    assert "RED: drops nothing while the average queue is below 25,000 B (20.0 ms)" in said
+    assert "up to 10 % of the packets at 75,000 B (60.0 ms), and all of them above" in said
+    assert "ECN: off, RED drops" in said
+    said = _explained(queue={**RED, "ecn": True})
+    assert "ECN: packets are marked Congestion Experienced instead of dropped, if their sender set ECT" in said
+    assert "ECN" not in _explained()
+
+
+def test_changes_of_loss_in_words() -> None:
+    one = scenario()
+    content = one.path.model_dump(mode="json", by_alias=True)
+    change = {"at": "5 s", "forward": {"loss": {"good_to_bad": "1 %", "bad_to_good": "50 %"}, "rate": "5 Mbit/s"}}
+    text = explain(scenario(path=type(one.path).model_validate({**content, "changes": [change]})), "virtual")
+    assert "after 5 s: forward rate 5 Mbit/s, loss: Gilbert–Elliott:" in text
+
+
+def test_a_link_has_a_default_queue() -> None:
+    assert str(Link.model_fields["queue"].default.size) == "1 BDP"

@@ -1,0 +1,211 @@
+"""Who waited for a processor: counted by the kernel, sampled, measured and judged."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from harness.engines.sampler import Sampler
+from harness.engines.waits import Waiting, stolen_ns
+from harness.metrics import measure
+from harness.metrics.waiting import CAUTION, STARVED
+from harness.outcome import MeasuredRun, Run, proven_outcome
+from harness.traces.waits import MACHINE, read_waits, waited
+from tests.measurements import by_name
+from tests.unit.captures import Recipe, write_run
+
+S = 10**9
+
+
+class Machine:
+    """Made-up files of the kernel: a control group and its threads."""
+
+    def __init__(self, folder: Path) -> None:
+        self.proc, self.cgroup = folder / "proc", folder / "cgroup"
+        self.cgroup.mkdir()
+        self.waiting = Waiting(self.cgroup, self.proc)
+
+    def threads(self, file: str = "tasks", **delays: int) -> None:
+        """Threads by number, each with what it waited so far, ns."""
+        (self.cgroup / file).write_text("".join(f"{number[1:]}\n" for number in delays))
+        for number, delay in delays.items():
+            place = self.proc / number[1:]
+            place.mkdir(parents=True, exist_ok=True)
+            (place / "schedstat").write_text(f"{2 * delay} {delay} 9\n")
+            self.state(number, "S")
+
+    def state(self, number: str, letter: str) -> None:
+        (self.proc / number[1:] / "stat").write_text(f"{number[1:]} (a) name) {letter} 1 1\n")
+
+    def look(self, seconds: float) -> dict[str, int]:
+        return dict(self.waiting.look(round(seconds * S)))
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def test_threads_that_come_and_go_are_added_up(machine: Machine) -> None:
+    machine.threads(t1=100, t2=50)
+    assert machine.look(0) == {"run_delay": 150, "longest": 100, "stopped": 0}
+    machine.threads(t2=70, t3=5)
+    sums = machine.look(1)
+    assert sums["run_delay"] == 100 + 70 + 5
+    # t2 waited 20 more, and t3 5.
+    assert sums["longest"] == 100 + 20
+    # A number is given again.
+    machine.threads(t2=70, t3=2)
+    assert machine.look(2)["run_delay"] == 100 + 70 + 5 + 2
+    machine.threads()
+    assert machine.look(3) == {}
+
+
+def test_pressure_is_read_where_there_is_some(machine: Machine) -> None:
+    machine.threads("cgroup.threads", t1=1)
+    (machine.cgroup / "cpu.pressure").write_text(
+        "some avg10=1.00 avg60=0.00 avg300=0.00 total=4711\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=3\n"
+    )
+    assert machine.look(0)["pressure"] == 4_711_000
+
+
+def test_a_stop_lasts_from_one_look_to_the_next(machine: Machine) -> None:
+    machine.threads(t1=1)
+    for seconds, letter, stopped in (
+        (0, "T", 0),
+        (1, "T", 0),
+        (2, "T", 1),
+        (2.5, "T", 1.5),
+        (3, "S", 1.5),
+        (4, "S", 1.5),
+    ):
+        machine.state("t1", letter)
+        assert machine.look(seconds)["stopped"] == stopped * S
+    # Whoever ran meanwhile was not stopped.
+    machine.state("t1", "T")
+    machine.look(5)
+    machine.threads(t1=2)
+    machine.state("t1", "T")
+    assert machine.look(6)["stopped"] == 1.5 * S
+
+
+def test_this_machine_s_own_figures(tmp_path: Path) -> None:
+    """The kernel's files are as the code takes them to be."""
+    (tmp_path / "tasks").write_text(f"{threading.get_native_id()}\n")
+    waiting = Waiting(tmp_path)
+    before = int(Path("/proc/thread-self/schedstat").read_text().split()[1])
+    sums = dict(waiting.look(1))
+    after = int(Path("/proc/thread-self/schedstat").read_text().split()[1])
+    assert before <= sums["run_delay"] <= after
+    assert (stolen_ns() or 0) >= 0
+
+
+def test_the_sampler_writes_who_waits(tmp_path: Path) -> None:
+    sampler = Sampler(tmp_path, 1 << 30)
+    sampler.watch_process("client0", os.getpid())
+    sampler.start()
+    sampler.stop()
+    frame = read_waits(tmp_path / "waits.csv")
+    assert set(frame.columns) == {"t_ns", "container", "kind", "ns"}
+    assert (MACHINE, "steal") in set(frame.select("container", "kind").iter_rows())
+
+
+def test_growth_within_a_span(tmp_path: Path) -> None:
+    rows = [(0, 5), (1, 10), (2, 30), (3, 4), (4, 6), (5, 99)]
+    file = tmp_path / "waits.csv"
+    file.write_text("t_ns,container,kind,ns\n" + "".join(f"{t},sim,run_delay,{ns}\n" for t, ns in rows) + "6,sim,ru")
+    frame = read_waits(file)
+    found = waited(frame, "sim", "run_delay", 1, 4)
+    # At 3 it was another container's.
+    assert found is not None
+    assert (found.ns, found.sampled_ns, found.share) == (20 + 4 + 2, 3, 26 / 3)
+    assert waited(frame, "sim", "run_delay", 5, 9) is None
+    assert waited(frame, "sim", "pressure", 1, 4) is None
+
+
+# --- judged
+
+
+@pytest.fixture(scope="module")
+def download(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Run]:
+    folder = tmp_path_factory.mktemp("run")
+    run = write_run(folder, Recipe(packets=300, size=300_000))
+    return folder, run.model_copy(update={"host": {"cpus": 2}})
+
+
+def _measured(download: tuple[Path, Run], shares: dict[tuple[str, str], float], until: float = 1.0) -> MeasuredRun:
+    """With samples up to a part of the transfer, whose sums grow by so much a second."""
+    folder, run = download
+    transfer = run.transfers[0]
+    span = transfer.ended_ns - transfer.started_ns
+    lines = ["t_ns,container,kind,ns"]
+    for step in range(41):
+        at = round(step * span / 40 * until)
+        lines += [
+            f"{transfer.started_ns + at},{who},{kind},{round(at * share)}" for (who, kind), share in shares.items()
+        ]
+    (folder / "waits.csv").write_text("\n".join(lines) + "\n")
+    return measure(folder, run)
+
+
+BETWEEN = (STARVED + CAUTION) / 2
+
+
+@pytest.mark.parametrize(
+    ("who", "kind", "share", "judged"),
+    [
+        ("client0", "longest", 0.9 * CAUTION, ""),
+        ("client0", "longest", BETWEEN, "caution"),
+        ("client0", "longest", 1.1 * STARVED, "starved"),
+        ("server0", "pressure", 1.1 * STARVED, "starved"),
+        ("sim", "longest", 1.1 * STARVED, "starved"),
+        ("server0", "stopped", 1.1 * STARVED, "starved"),
+        ("machine", "steal", 2 * 1.1 * STARVED, "starved"),
+        ("machine", "steal", 2 * BETWEEN, "caution"),
+    ],
+)
+def test_whoever_waited_too_long_was_starved(
+    download: tuple[Path, Run], who: str, kind: str, share: float, judged: str
+) -> None:
+    usual = {(name, "longest"): 0.0 for name in ("client0", "server0", "sim") if (name, kind) != (who, "pressure")}
+    measured = _measured(download, usual | {(who, kind): share})
+    told = [text for text in measured.warnings if "counts for nothing" in text]
+    assert (len(measured.starved), len(told)) == {"": (0, 0), "caution": (0, 1), "starved": (1, 0)}[judged]
+    outcome = proven_outcome(download[1], measured)
+    assert outcome.reason == ("starved" if judged == "starved" else "")
+    assert outcome.passing is (judged == "starved")
+    if judged == "starved":
+        assert outcome.status == "infrastructure"
+        assert "--engine virtual" in outcome.detail
+        assert ("hypervisor" if who == "machine" else who) in outcome.detail
+
+
+def test_what_was_measured(download: tuple[Path, Run]) -> None:
+    sums = {("client0", "longest"): 0.03, ("server0", "pressure"): 0.02, ("server0", "longest"): 0.01}
+    value = by_name(_measured(download, sums | {(MACHINE, "steal"): 0.04}))
+    assert value["waiting_client"] == pytest.approx(0.03)
+    assert value["waiting_server"] == pytest.approx(0.01)
+    assert value["pressure_server"] == pytest.approx(0.02)
+    assert value["steal"] == pytest.approx(0.02), "of two processors"
+
+
+def test_samples_of_too_small_a_part_do_not_speak_for_it(download: tuple[Path, Run]) -> None:
+    measured = _measured(download, {(name, "longest"): 1.0 for name in ("client0", "server0", "sim")}, until=0.4)
+    assert measured.starved == ()
+    assert {one.metric for one in measured.absent} >= {"waiting_client", "waiting_server", "waiting_sim"}
+
+
+def test_runs_before_it_was_recorded_are_judged_as_they_were(tmp_path: Path) -> None:
+    run = write_run(tmp_path, Recipe(packets=300, size=300_000))
+    measured = measure(tmp_path, run)
+    assert measured.starved == () and not any("waits" in text for text in measured.warnings)
+    crashed = replace_outcome(run, "crashed")
+    starved = measured.model_copy(update={"starved": ("client0 waited",)})
+    assert proven_outcome(crashed, starved).status == "crashed"
+
+
+def replace_outcome(run: Run, status: str) -> Run:
+    return run.model_copy(update={"outcome": run.outcome.model_copy(update={"status": status})})
