@@ -8,12 +8,16 @@ CLIENTS ?= picoquic,ngtcp2,quiche,quic-go
 SERVERS ?= $(CLIENTS)
 # compose (real time, containers) or virtual (virtual time, one kernel).
 ENGINE ?= compose
+# Faults of `make chaos`, the seed of their schedule, and one of them alone by its number.
+FAULTS ?= 200
+SEED ?= 1
+ONLY ?=
 HARNESS := .venv/bin/harness
 
 # Where it is set, every process would compile every module anew: that is half a minute of the tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup images run test check unit lab bench generate golden reference reference-real clean
+.PHONY: setup images run test check unit lab chaos bench generate golden reference reference-real clean
 
 setup:
 	@harness/setup/setup.sh
@@ -46,6 +50,10 @@ unit: setup
 # Real kernel, real endpoints, real transfers. Builds the images it needs.
 lab: setup
 	.venv/bin/pytest -q -m lab -x
+
+# Faults of the ground, done to the harness at work: killed, stopped, interrupted, without disk, with damaged files.
+chaos: setup
+	@.venv/bin/python -m tests.chaos --faults $(FAULTS) --seed $(SEED) $(addprefix --only ,$(ONLY))
 
 bench: setup
 	@$(HARNESS) bench

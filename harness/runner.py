@@ -15,8 +15,7 @@ import polars as pl
 from harness.arguments import UnsupportedError
 from harness.engines import Engine, Progress
 from harness.engines.contents import Contents
-from harness.engines.folder import file_digest
-from harness.errors import disk_error
+from harness.errors import ResultError, disk_error
 from harness.estimate import written_bytes
 from harness.lab import build_lab
 from harness.metrics import measure_with_series
@@ -25,8 +24,11 @@ from harness.plan import PlannedRun
 from harness.provenance import Provenance
 from harness.store import Store
 from harness.traces import pcap
-from harness.traces.files import CAPTURES
+from harness.traces.files import CAPTURES, content_digest, find
 from harness.traces.trail import trail
+
+#: What to do about a run whose captures are not what they were.
+_AWAY = "move {} away, and 'harness run' makes it again"
 
 
 def cpu_times() -> dict[str, int]:
@@ -66,9 +68,9 @@ def _lines(file: str) -> list[str]:
 
 
 def capture_digests(folder: Path) -> dict[str, str]:
-    """SHA-256 of a run's captures, by side; nothing of one that is not there."""
-    files = {side: folder / "sim" / name for side, name in CAPTURES.items()}
-    return {side: file_digest(file) for side, file in files.items() if file.exists()}
+    """SHA-256 of a run's captures as they were written, by side; nothing of one that is not there. Raises OSError."""
+    files = {side: find(folder / "sim" / name) for side, name in CAPTURES.items()}
+    return {side: content_digest(file) for side, file in files.items() if file is not None}
 
 
 def _unsupported(planned: PlannedRun, error: UnsupportedError, provenance: Provenance) -> Run:
@@ -153,3 +155,17 @@ def _trail(folder: Path) -> str:
     except (OSError, ValueError):
         # Measuring says what the capture lacks.
         return ""
+
+
+def require_captures(folder: Path, run: Run) -> None:
+    """ResultError where a stored run's captures are not those of the run any more: figures drawn from them would be."""
+    try:
+        found = capture_digests(folder)
+    except OSError as error:
+        raise ResultError(f"{folder}: its captures cannot be read: {error}", _AWAY.format(folder)) from error
+    other = [side for side in sorted(run.captures) if found.get(side) != run.captures[side]]
+    if found and other:
+        raise ResultError(
+            f"{folder / 'sim' / CAPTURES[other[0]]}: not the capture that the run made; its figures are kept as they are",
+            _AWAY.format(folder),
+        )

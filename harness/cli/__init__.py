@@ -6,6 +6,27 @@ A file a command, each thin: it reads its words, calls what does the work, and p
 What a command needs is imported when it runs, so that `harness --help` waits for nothing.
 """
 
-from harness.cli.entry import cli, main
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["cli", "main"]
+if TYPE_CHECKING:
+    from harness.cli.entry import cli, main
+
+__all__ = ["cli", "main", "program"]
+
+
+def program() -> None:
+    """The program `harness`: heeds signals first, and loads everything else then."""
+    from harness.cli.signals import end_at_once
+
+    end_at_once()
+    from harness.cli.entry import main
+
+    main()
+
+
+def __getattr__(name: str) -> Any:
+    if name not in ("cli", "main"):
+        raise AttributeError(name)
+    from harness.cli import entry
+
+    return getattr(entry, name)

@@ -1,5 +1,5 @@
 """`python -m harness.cli`, for whoever has no script `harness` on their path."""
 
-from harness.cli.entry import main
+from harness.cli import program
 
-main()
+program()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -40,6 +39,7 @@ from harness.cli.reference import reference
 from harness.cli.report import reports
 from harness.cli.run import run
 from harness.cli.schema import schema
+from harness.cli.signals import ends_in_order
 from harness.cli.validate import validate
 from harness.cli.verify import verify
 from harness.errors import HarnessError, InputError, did_you_mean, disk_error
@@ -127,12 +127,8 @@ for _name, _command in HIDDEN.items():
 
 def main() -> None:
     """Entry point: errors become one message, a hint and an exit code."""
-    # Who cancels a job, or closes its terminal, wants what Ctrl-C does: nothing left behind.
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) == signal.SIG_DFL:
-            signal.signal(number, signal.default_int_handler)
     try:
-        with whole_words():
+        with ends_in_order(), whole_words():
             cli(prog_name="harness")
     except HarnessError as error:
         if os.environ.get("HARNESS_DEBUG"):

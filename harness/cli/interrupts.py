@@ -13,9 +13,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 
 from harness.cli.exits import INTERRUPTED
-
-#: What ends a command from outside: Ctrl-C, a job that is cancelled, a terminal that is closed.
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+from harness.cli.signals import SIGNALS
 
 
 @contextlib.contextmanager

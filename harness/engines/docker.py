@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.engines.owner import lives
+from harness.engines.owner import lives, owner
 from harness.errors import EngineError
 
 #: Label on every container and network of ours; its value names the owning process.
@@ -40,10 +40,14 @@ def hint_for(text: str) -> str:
 def docker(
     *words: str, timeout: float = 120, environment: Mapping[str, str] | None = None, check: bool = True
 ) -> subprocess.CompletedProcess[str]:
-    """Run `docker WORDS`. EngineError, with the last line of what it said, when it fails."""
+    """Run `docker WORDS`. EngineError, with the last line of what it said, when it fails.
+
+    What `create` makes is labelled with its owner: who is killed before removing it leaves an orphan that can be told.
+    """
     if shutil.which("docker") is None:
         raise EngineError("there is no 'docker' command", "run 'make setup'")
-    command = ["docker", *words]
+    labelled = ("--label", f"{OWNER_LABEL}={owner()}") if words[0] == "create" else ()
+    command = ["docker", words[0], *labelled, *words[1:]]
     try:
         done = subprocess.run(
             command,

@@ -7,6 +7,7 @@ name with `.zst` behind it (RFC 8878), and the captures of both sides, which hol
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import tarfile
@@ -158,6 +159,12 @@ def read_bytes(path: Path) -> bytes:
     """The content, decompressed; of a compressed file that was cut short what can be had. Raises OSError."""
     with open_file(path) as file:
         return file.read()
+
+
+def content_digest(path: Path) -> str:
+    """SHA-256 of a file as it was written, hexadecimal. Raises OSError."""
+    with open_file(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def content_size(path: Path) -> int:

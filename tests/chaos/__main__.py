@@ -1,0 +1,104 @@
+"""`python -m tests.chaos`: faults by a seed, and which of them did not hold."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.cli.environment import ROOT
+from harness.outcome import EngineName
+from tests.chaos.campaign import Chaos, GroundError, Told, as_json, summary
+from tests.chaos.kinds import KINDS
+from tests.chaos.schedule import Planned, schedule
+
+
+def main(
+    faults: Annotated[int, typer.Option(help="How many.", min=1)] = 200,
+    seed: Annotated[int, typer.Option(help="Which, and when: another seed, other moments.")] = 1,
+    only: Annotated[list[int] | None, typer.Option(help="Do this one of the schedule alone; may be repeated.")] = None,
+    engine: Annotated[str, typer.Option(help="virtual or compose; both without.")] = "",
+    kind: Annotated[str, typer.Option(help="Only kinds that have this in their name.")] = "",
+    jobs: Annotated[int, typer.Option(help="Faults side by side, in virtual time.", min=1)] = 2,
+    plan: Annotated[bool, typer.Option("--plan", help="Say what would be done, and do nothing.")] = False,
+    ground: Annotated[
+        Path | None,
+        typer.Option(
+            help="Keep the undisturbed runs in this folder, and use those of an earlier time with this harness."
+        ),
+    ] = None,
+    within: Annotated[float, typer.Option(help="Begin no fault after so many seconds.")] = math.inf,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write what came of it there.")] = None,
+) -> None:
+    """Do faults to the installed harness and look what it makes of them. Exit code 0 when all of them held."""
+    possible = [one for one in KINDS if one.possible()]
+    if len(possible) < len(KINDS):
+        print(f"{len(KINDS) - len(possible)} of {len(KINDS)} kinds are left out: they take root", flush=True)
+    chosen = [one for one in schedule(possible, faults, seed) if _wanted(one, only, engine, kind)]
+    if plan or not chosen:
+        for planned in chosen:
+            print(f"{planned.number:4d}  {planned.name}")
+        raise typer.Exit(0 if chosen else 2)
+    begun = time.monotonic()
+    chaos = Chaos(ground or ROOT / ".state" / f"chaos-{os.getpid()}")
+    engines: list[EngineName] = sorted({one.kind.engine for one in chosen}, reverse=True)
+    try:
+        chaos.prepare(engines, lambda text: print(text, flush=True))
+    except GroundError as error:
+        print(error, file=sys.stderr)
+        raise typer.Exit(3) from None
+    number = 0
+
+    def tell(one: Told) -> None:
+        nonlocal number
+        number += 1
+        print(f"{time.monotonic() - begun:7.1f} s  {number:3d}/{len(chosen)}  {line_of(one)}", flush=True)
+        for problem in one.trial.problems:
+            print(f"{'':21}{problem}", flush=True)
+
+    told: list[Told] = []
+    try:
+        told = chaos.work(chosen, jobs, tell, within - (time.monotonic() - begun))
+    finally:
+        if ground is None:
+            chaos.clear(all_of_it=bool(told) and all(one.trial.held for one in told))
+    if json_file is not None:
+        json_file.write_text(as_json(told))
+    conclude(told, f"make chaos FAULTS={faults} SEED={seed}")
+    print(f"{summary(told)} faults held, in {(time.monotonic() - begun) / 60:.0f} min")
+    if len(told) < len(chosen):
+        print(f"{len(chosen) - len(told)} faults were not begun within {within:g} s")
+    raise typer.Exit(0 if len(told) == len(chosen) and all(one.trial.held for one in told) else 1)
+
+
+def conclude(told: Sequence[Told], command: str) -> None:
+    """Say which faults did not hold, how to do them again, and of which kinds they are."""
+    failed = [one for one in told if not one.trial.held]
+    for one in failed:
+        print(f"failed: #{one.planned.number} {one.planned.name}")
+        print(f"    again: {command} ONLY={one.planned.number}")
+    for name, count in sorted(Counter(one.planned.name for one in failed).items()):
+        of = sum(one.planned.name == name for one in told)
+        print(f"held: {of - count} of {of}  {name}")
+
+
+def line_of(one: Told) -> str:
+    """One fault in a line."""
+    what = "; ".join(one.trial.done)
+    said = "held" if one.trial.held else "FAILED"
+    return f"{said}  #{one.planned.number} {one.planned.name}: {what} ({one.trial.seconds:.1f} s)"
+
+
+def _wanted(one: Planned, only: list[int] | None, engine: str, kind: str) -> bool:
+    return (not only or one.number in only) and one.kind.engine.startswith(engine) and kind in one.kind.name
+
+
+if __name__ == "__main__":
+    typer.run(main)

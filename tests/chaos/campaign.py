@@ -1,0 +1,166 @@
+"""Works off a schedule: undisturbed runs first, then those faults side by side that may be, then the others."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+import random
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.cli.environment import ROOT
+from harness.outcome import EngineName
+from tests.chaos.judge import cells_of
+from tests.chaos.scene import Scene, lives_of
+from tests.chaos.schedule import Planned
+from tests.chaos.stage import Ended, Stage
+from tests.chaos.targets import MEASURED
+from tests.chaos.trial import AGAIN, Trial, attempt
+from tests.chaos.truth import Truth, complete, truth_of
+
+#: What undisturbed runs came to, in the folder.
+_KEPT = "undisturbed.pickle"
+
+
+class GroundError(Exception):
+    """What nobody disturbed did not come to its end: there is nothing to hold faults against."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """One fault that was done."""
+
+    planned: Planned
+    trial: Trial
+
+
+class Chaos:
+    """A folder in which faults are done."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._cache = folder / "pristine"
+        self._state = folder / "state"
+        self._truths: dict[EngineName, Truth] = {}
+
+    def prepare(self, engines: Sequence[EngineName], say: Callable[[str], None]) -> None:
+        """Make the undisturbed runs, and a cache with what they need and nothing else. GroundError.
+
+        What was kept of an earlier time, with the same harness, is used as it is.
+        """
+        kept = self._folder / _KEPT
+        if kept.exists():
+            self._truths = pickle.loads(kept.read_bytes())
+            if set(engines) <= self._truths.keys():
+                return
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.mkdir(parents=True)
+        # What a probe of the host's kernel has found.
+        known = ROOT / ".state"
+        self._state.mkdir()
+        for file in known.glob("host-kernel-*"):
+            shutil.copy2(file, self._state)
+        for engine in engines:
+            self._truths[engine] = self._undisturbed(engine)
+            lives = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self._truths[engine].lives.items())
+            say(f"undisturbed, {engine}: {lives}")
+        kept.write_bytes(pickle.dumps(self._truths))
+
+    def _undisturbed(self, engine: EngineName) -> Truth:
+        stages = [Stage(self._folder / f"{engine}-{name}", engine) for name in ("first", "again")]
+        cache = self._cache if self._cache.exists() else None
+        warm = stages[0].make(cache=cache, state=self._state)
+        # A first time for what is made once and kept.
+        self._give(warm)
+        shutil.rmtree(self._cache, ignore_errors=True)
+        shutil.copytree(warm.cache, self._cache, symlinks=True)
+        shutil.rmtree(self._state)
+        shutil.copytree(warm.state, self._state)
+        cells, lives = [], {}
+        for stage in stages:
+            stage.make(cache=self._cache, state=self._state)
+            scene = Scene(stage, random.Random(0), 1.0, {})
+            scene.commands.append(stage.start("undisturbed"))
+            lives = lives_of(scene, MEASURED[engine])
+            cells = self._require(stage, scene.command.end())
+            if engine == "compose":
+                break
+        again = stages[1] if engine == "virtual" else None
+        found = truth_of((stages[0], again), tuple(cells), lives, self._folder / f"{engine}-seed")
+        for stage in stages:
+            stage.clear()
+        return found
+
+    def _give(self, stage: Stage) -> None:
+        self._require(stage, stage.start("warm").end(900))
+
+    def _require(self, stage: Stage, ended: Ended) -> list[dict[str, object]]:
+        """The cells, all completed; in real time after some more trials on a machine that is busy. GroundError."""
+        for number in range(AGAIN):
+            if complete(cells_of(ended), stage.engine):
+                return cells_of(ended)
+            ended = stage.start(f"more{number}").end()
+        if not complete(cells_of(ended), stage.engine):
+            raise GroundError(f"an undisturbed command failed ({ended.code}):\n{ended.talk}\n{ended.out[-2000:]}")
+        return cells_of(ended)
+
+    def work(
+        self, planned: Sequence[Planned], jobs: int, tell: Callable[[Told], None], within: float = math.inf
+    ) -> list[Told]:
+        """Do these faults; `tell` hears of each as it ends. By number.
+
+        `within`: seconds after which none is begun any more.
+        """
+        told: list[Told] = []
+        deadline = time.monotonic() + within
+
+        def done(one: Told) -> None:
+            told.append(one)
+            tell(one)
+
+        side_by_side = [one for one in planned if not one.kind.alone]
+        with ThreadPoolExecutor(jobs, thread_name_prefix="fault") as pool:
+            for future in as_completed([pool.submit(self._do, one, deadline) for one in side_by_side]):
+                if (one_done := future.result()) is not None:
+                    done(one_done)
+        for one in planned:
+            if one.kind.alone and (one_done := self._do(one, deadline)) is not None:
+                done(one_done)
+        return sorted(told, key=lambda item: item.planned.number)
+
+    def _do(self, planned: Planned, deadline: float) -> Told | None:
+        if time.monotonic() > deadline:
+            return None
+        kind = planned.kind
+        stage = Stage(self._folder / f"fault-{planned.number}", kind.engine)
+        return Told(planned, attempt(kind, stage, self._truths[kind.engine], self._cache, self._state, planned.seed))
+
+    def clear(self, *, all_of_it: bool) -> None:
+        """Remove what was made; of faults that did not hold the folders, too, if `all_of_it`."""
+        for name in ("pristine", "state", "virtual-seed", "compose-seed", _KEPT):
+            shutil.rmtree(self._folder / name, ignore_errors=True)
+        for folder in self._folder.glob("fault-*"):
+            Stage(folder, "virtual").release()
+        if all_of_it:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def summary(told: Sequence[Told]) -> str:
+    """How many faults of how many held."""
+    return f"{sum(one.trial.held for one in told)} of {len(told)}"
+
+
+def as_json(told: Sequence[Told]) -> str:
+    """What came of all faults, for programs."""
+    rows = [
+        {"number": one.planned.number, "engine": one.planned.kind.engine, "kind": one.planned.kind.name,
+         "held": one.trial.held, "problems": one.trial.problems, "done": one.trial.done,
+         "seconds": round(one.trial.seconds, 2)}
+        for one in told
+    ]  # fmt: skip
+    return json.dumps(rows, indent=1, ensure_ascii=False)

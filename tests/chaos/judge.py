@@ -1,0 +1,176 @@
+"""What must hold after a fault.
+
+The command that is disturbed, and the one after it, end with a code that is documented, and show nobody a traceback.
+What either stores as completed is what it would have been undisturbed; what a fault spoilt is the ground's, and never an
+implementation's. No finished run is lost, changed or made twice. The next command completes every cell, and leaves no
+process, container, network, namespace, mount, lock or unfinished file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from harness.cli.exits import FAILED, INFRASTRUCTURE, INTERRUPTED, MET, NOTHING, UNDECIDED
+from tests.chaos import machine
+from tests.chaos.kinds import Kind
+from tests.chaos.scene import Scene
+from tests.chaos.stage import Ended, Stage, small_files
+from tests.chaos.truth import Truth, complete, verdict_of
+
+DOCUMENTED = frozenset({MET, FAILED, INFRASTRUCTURE, UNDECIDED, NOTHING, INTERRUPTED})
+#: Outcomes of runs in which nobody but the ground failed.
+BLAMELESS = ("completed", "infrastructure")
+#: So many differences of one run are told.
+TOLD = 3
+
+Files = Mapping[str, Mapping[str, str]]
+Cells = list[dict[str, Any]]
+
+
+class Judge:
+    """Looks at what one fault came to."""
+
+    def __init__(self, kind: Kind, scene: Scene, truth: Truth) -> None:
+        self.problems: list[str] = []
+        self._kind = kind
+        self._scene = scene
+        self._stage = scene.stage
+        self._truth = truth
+
+    def _say(self, problem: str) -> None:
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+    # --- the command that was disturbed
+
+    def disturbed(self, ended: Ended) -> None:
+        """Look at a command that a fault happened to."""
+        kind, verb, cells = self._kind, ended.words[0], cells_of(ended)
+        self.output("the disturbed command", ended)
+        if ended.code is not None and ended.code not in kind.ends:
+            self._say(f"the disturbed command ended with {ended.code}, not {sorted(kind.ends)}: {last_words(ended)}")
+        if ended.code == MET and verb == "run" and not self.right(cells):
+            self._say(f"exit code 0, and not everything was met: {outcomes(cells)}")
+        if any(cell["verdict"] in ("fail", "unsupported") for cell in cells):
+            self._say(f"a verdict against an implementation: {[cell['sentence'] for cell in cells]}")
+        if kind.unharmed and verb != "measure" and not self.right(cells, part=verb != "run"):
+            self._say(f"the disturbed command was not unharmed: {outcomes(cells)}; {last_words(ended)}")
+        self._runs("after the disturbed command")
+
+    def right(self, cells: Cells, *, part: bool = False) -> bool:
+        """Whether cells show what is shown undisturbed; `part`: of the runs that were there before."""
+        whole = bool(cells) if part else complete(cells, self._truth.engine)
+        return whole and [verdict_of(cell) for cell in cells] == [verdict_of(cell) for cell in self._truth.cells]
+
+    def output(self, name: str, ended: Ended) -> None:
+        """Look at how a command ended, and at what it printed."""
+        if ended.code is None:
+            self._say(f"{name} hung: {last_words(ended)}")
+        elif ended.code not in DOCUMENTED | self._kind.ends:
+            self._say(f"{name} ended with {ended.code}, which no page explains: {last_words(ended)}")
+        for words in ended.unexpected:
+            self._say(f"{name} printed '{words}'")
+
+    def _runs(self, when: str) -> None:
+        """Every stored run is what it would be undisturbed, or the ground's failure."""
+        spoilt = self._scene.still_damaged()
+        for folder in self._stage.run_folders():
+            damaged = frozenset(str(file.relative_to(folder)) for file in spoilt if file.is_relative_to(folder))
+            if "run.json" in damaged:
+                continue
+            run = json.loads((folder / "run.json").read_bytes())
+            outcome = run["outcome"]
+            place = folder.relative_to(self._stage.store)
+            if outcome["status"] not in BLAMELESS:
+                self._say(f"{when} {place} is {outcome['status']}: {outcome['role']}: {outcome['detail']}")
+            elif outcome["status"] == "completed":
+                if folder.parent.name == "replaced" and self._truth.engine == "virtual" and not damaged:
+                    self._say(f"{when} a completed run was made twice: {place}")
+                for wrong in self._truth.wrong(folder, run["repetition"], damaged)[:TOLD]:
+                    self._say(f"{when} {place} is not what it is undisturbed: {wrong}")
+
+    # --- what is kept
+
+    def kept(self, before: Files) -> Files:
+        """Look for the runs that were finished before a fault. Those that must be there later on, as they are now."""
+        now = self._stage.finished()
+        for place, files in before.items():
+            if self._is_damaged(place):
+                continue
+            if place not in now:
+                self._say(f"the finished run {place} was lost")
+            elif now[place] != files:
+                self._say(f"the finished run {place} was changed: {_changes(files, now[place])}")
+        return {place: files for place, files in now.items() if not self._is_damaged(place)}
+
+    def _is_damaged(self, place: str) -> bool:
+        return any(file.is_relative_to(self._stage.store / place) for file in self._scene.damaged)
+
+    # --- the next command
+
+    def next(self, ended: Ended, kept: Files) -> None:
+        """Look at the command after a fault."""
+        cells = cells_of(ended)
+        self.output("the next command", ended)
+        if ended.code != MET or not self.right(cells):
+            self._say(f"the next command ended with {ended.code}: {outcomes(cells)}; {last_words(ended)}")
+        self._runs("after the next command")
+        now = self._stage.finished()
+        for place, files in kept.items():
+            # One that another stands in for is in another place.
+            if now.get(place) != files and files not in now.values():
+                self._say(f"the next command lost or changed the finished run {place}")
+
+    def unadvised(self, ended: Ended) -> None:
+        """The next command did not do, and nothing was said that would help."""
+        self._say(f"the next command failed, and nothing says what to remove: {last_words(ended)}")
+
+    # --- what is left
+
+    def left(self, found: list[str]) -> None:
+        """Look at what `left_on` found, and at the shapes of store and cache."""
+        for thing in found:
+            self._say(f"left behind: {thing}")
+        for shape in sorted(self._stage.shapes() - self._truth.shapes):
+            self._say(f"left behind in the {'cache' if shape.startswith('cache/') else 'store'}: {shape}")
+
+
+def left_on(stage: Stage, shared: machine.Shared | None) -> list[str]:
+    """What a stage's commands have left on the machine; `shared`: what was there before, if nobody else changes it."""
+    folders = (stage.folder, stage.memory)
+    found = [f"process {item.pid} ({item.name})" for item in machine.at_home_in(folders)]
+    found += [f"memory file {item.name}" for item in stage.memory.iterdir()]
+    found += [f"partial run {item.name}" for item in stage.store.glob("partial/*")]
+    locks = [*small_files(stage.store), *small_files(stage.cache)]
+    found += [f"lock {file.relative_to(stage.folder)}" for file in locks if machine.is_locked(file)]
+    own = {str(stage.store), str(stage.cache), str(stage.memory)}
+    found += [f"mount {point}" for point in machine.mounts_below(folders) if point not in own]
+    if shared is not None:
+        found += machine.shared().since(shared)
+    return found
+
+
+def cells_of(ended: Ended) -> Cells:
+    """The cells that a command printed; none where it did not come to that."""
+    with suppress(ValueError, KeyError):
+        found: Cells = json.loads(ended.out)["cells"]
+        return found
+    return []
+
+
+def outcomes(cells: Cells) -> str:
+    """What cells came to, in a line."""
+    return "; ".join(f"{cell['verdict']} {cell['outcomes']} {cell['sentence']}" for cell in cells) or "no cells"
+
+
+def last_words(ended: Ended) -> str:
+    """The last that a command said."""
+    lines = [line.strip() for line in ended.talk.splitlines() if line.strip()]
+    return " | ".join(lines[-3:])
+
+
+def _changes(before: Mapping[str, str], now: Mapping[str, str]) -> str:
+    return ", ".join(sorted(name for name in {*before, *now} if before.get(name) != now.get(name)))

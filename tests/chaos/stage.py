@@ -1,0 +1,219 @@
+"""Where one fault happens: a store, a cache and a memory folder of its own, and the commands that are given there."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from harness.outcome import EngineName
+from tests.chaos import machine
+from tests.examples import ROOT
+
+#: The cell: 2 MB over 40 ms and 20 Mbit/s take a second, and must not take three.
+SCENARIO = {
+    "schema": 1,
+    "title": "A transfer that is disturbed",
+    "references": ["a test"],
+    "path": {
+        "forward": {"rate": "20 Mbit/s", "delay": "20 ms", "queue": "1 BDP"},
+        "return": {"rate": "5 Mbit/s", "delay": "20 ms", "queue": "1 BDP"},
+    },
+    "flows": [{"download": "2 MB"}],
+    "milestones": ["1 MB", "2 MB"],
+    "timeout": "20 s",
+    "objectives": [{"metric": "completion", "at_most": "3 s"}],
+}
+PAIR = ("--clients", "ngtcp2", "--servers", "ngtcp2")
+#: Repetitions of the cell. The first is in the store already, whenever a fault happens.
+REPETITIONS: Mapping[EngineName, int] = {"virtual": 3, "compose": 2}
+#: A file of so many bytes may be a lock, with the number of who holds it.
+SMALL = 16
+#: Seconds after which a command hangs.
+LONGEST = 240.0
+#: How Python says that nobody expected this, and how the harness does.
+UNEXPECTED = ("Traceback (most recent call last)", "Exception ignored in", "the harness itself failed")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A command that was given, and what came of it."""
+
+    words: tuple[str, ...]
+    code: int | None
+    """The exit code; negative for a signal, None for one that hung."""
+    out: str
+    talk: str
+    seconds: float
+
+    @property
+    def unexpected(self) -> list[str]:
+        """What of its output nobody should see."""
+        text = f"{self.out}\n{self.talk}"
+        return [words for words in UNEXPECTED if words in text]
+
+
+class Command:
+    """A harness command under way, in a session of its own."""
+
+    def __init__(self, stage: Stage, name: str, words: tuple[str, ...], settings: Mapping[str, str]) -> None:
+        self.words = words
+        self._files = [stage.folder / f"{name}.{stream}" for stream in ("out", "err")]
+        self._begun = time.monotonic()
+        with self._files[0].open("wb") as out, self._files[1].open("wb") as talk:
+            self.process = subprocess.Popen(
+                [str(Path(sys.executable).with_name("harness")), *words], cwd=ROOT, stdin=subprocess.DEVNULL,
+                stdout=out, stderr=talk, env={**stage.environment(), **settings}, start_new_session=True,
+            )  # fmt: skip
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def over(self) -> bool:
+        """Whether it has ended."""
+        return self.process.poll() is not None
+
+    def end(self, longest: float = LONGEST) -> Ended:
+        """Wait for its end; what hangs is killed."""
+        code: int | None
+        try:
+            code = self.process.wait(timeout=longest)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            code = None
+        out, talk = (file.read_text(errors="replace") for file in self._files)
+        return Ended(self.words, code, out, talk, time.monotonic() - self._begun)
+
+
+class Stage:
+    """The folders of one fault."""
+
+    def __init__(self, folder: Path, engine: EngineName) -> None:
+        """`folder`: where they are made."""
+        self.folder = folder
+        self.engine = engine
+        self.store, self.cache, self.state = (folder / name for name in ("store", "cache", "state"))
+        memory = Path("/dev/shm")
+        self.memory = (memory if memory.is_dir() else folder) / f"quic-lab-chaos-{os.getpid()}" / folder.name
+        self.case = folder / "disturbed.yaml"
+
+    def make(self, *, cache: Path | None = None, store: Path | None = None, state: Path | None = None) -> Stage:
+        """Make the folders: the cache's files are those of another one, the store is a copy."""
+        self.clear()
+        self.folder.mkdir(parents=True)
+        self.memory.mkdir(parents=True)
+        self.case.write_text(yaml.safe_dump(SCENARIO, sort_keys=False))
+        for source, target in ((store, self.store), (state, self.state)):
+            if source is not None:
+                shutil.copytree(source, target, symlinks=True)
+        if cache is not None:
+            # By links: who damages a file makes it its own before.
+            subprocess.run(["cp", "--archive", "--link", str(cache), str(self.cache)], check=True)
+            # What has nothing in it is there to be locked, by those of this cache alone.
+            for file in small_files(self.cache):
+                own(file)
+        return self
+
+    def clear(self) -> None:
+        """Remove the folders, and what is mounted there."""
+        self.release()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def release(self) -> None:
+        """Unmount what is mounted there, and give the memory back; what is on the disk stays."""
+        for point in reversed(machine.mounts_below((self.folder, self.memory))):
+            subprocess.run(["umount", "--lazy", point], check=False)
+        shutil.rmtree(self.memory, ignore_errors=True)
+        with suppress(OSError):
+            # Others may be beside it.
+            self.memory.parent.rmdir()
+
+    def environment(self) -> dict[str, str]:
+        """What commands find in their environment."""
+        return {
+            **os.environ, "HARNESS_CACHE": str(self.cache), "HARNESS_STATE": str(self.state),
+            "TMPDIR": str(self.memory), "HARNESS_PATIENCE": "20 s",
+        }  # fmt: skip
+
+    # --- commands
+
+    def words(self, verb: str = "run") -> tuple[str, ...]:
+        """The words of a command on the cell."""
+        if verb == "run":
+            asked = ("--engine", self.engine, "--repeat", str(REPETITIONS[self.engine]), "--json")
+            jobs = ("--jobs", "2") if self.engine == "virtual" else ()
+            return ("run", str(self.case), *PAIR, *asked, *jobs, "--store", str(self.store))
+        told = ("--json",) if verb == "report" else ()
+        return (verb, str(self.case), *told, "--store", str(self.store))
+
+    def start(self, name: str, verb: str = "run", settings: Mapping[str, str] | None = None) -> Command:
+        """Give a command; `name`: what its output is kept as."""
+        return Command(self, name, self.words(verb), settings or {})
+
+    # --- what is there
+
+    def finished(self) -> dict[str, dict[str, str]]:
+        """Place of each finished run in the store → its files' digests."""
+        return {str(folder.relative_to(self.store)): digests(folder) for folder in self.run_folders()}
+
+    def run_folders(self) -> list[Path]:
+        """Folders of finished runs, those that others stand in for among them."""
+        places = [*self.store.glob("runs/*/*/run.json"), *self.store.glob("runs/*/replaced/*/run.json")]
+        return sorted(file.parent for file in places)
+
+    def shapes(self) -> set[str]:
+        """What the store and the cache hold, down to some depth, by names without numbers."""
+        found = set(shapes_below(self.store, 4)) | {f"cache/{shape}" for shape in shapes_below(self.cache, 3)}
+        return {shape for shape in found if "/replaced" not in shape}
+
+
+def small_files(folder: Path) -> list[Path]:
+    """Files one level below a folder's own folders, with next to nothing in them: locks are among them."""
+    return [file for file in folder.glob("*/*") if file.is_file() and file.stat().st_size <= SMALL]
+
+
+def own(file: Path) -> None:
+    """Make a file that has other names one of its own, with the same times."""
+    copy = file.with_name(f"{file.name}.own")
+    shutil.copy2(file, copy)
+    copy.replace(file)
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """Digest of every file below a folder, by its place."""
+    files = (file for file in sorted(folder.rglob("*")) if file.is_file() and not file.is_symlink())
+    return {str(file.relative_to(folder)): digest_of(file) for file in files}
+
+
+def digest_of(file: Path) -> str:
+    """Digest of a file; nothing of what is no file."""
+    try:
+        with file.open("rb") as content:
+            return hashlib.file_digest(content, "blake2b").hexdigest()
+    except OSError:
+        return ""
+
+
+def shapes_below(folder: Path, depth: int) -> Iterator[str]:
+    """Names below a folder, numbers and digests in them left out."""
+    for path in folder.glob("/".join(["*"] * depth)):
+        yield shape(str(path.relative_to(folder)))
+    if depth > 1:
+        yield from shapes_below(folder, depth - 1)
+
+
+def shape(name: str) -> str:
+    """A name without its numbers and digests."""
+    return re.sub(r"[0-9a-f]{12,}|[0-9]+", "#", name)

@@ -1,0 +1,128 @@
+"""One fault from beginning to end: a stage is set, a command given and disturbed, and the next one given."""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.chaos import machine
+from tests.chaos.judge import Files, Judge, cells_of, left_on
+from tests.chaos.kinds import Kind
+from tests.chaos.scene import MissedError, Scene, end_quietly
+from tests.chaos.stage import Ended, Stage
+from tests.chaos.truth import Truth
+
+#: How often a fault is tried that came too late, each time at half the moment.
+ATTEMPTS = 4
+#: How often a command is given again in real time for a link that a busy machine has spoilt.
+AGAIN = 3
+#: Seconds that what has been ended may take to go.
+LINGER = 5.0
+
+
+@dataclass
+class Trial:
+    """What came of one fault."""
+
+    problems: list[str] = field(default_factory=list)
+    done: list[str] = field(default_factory=list)
+    """What was done, in words."""
+    seconds: float = 0.0
+
+    @property
+    def held(self) -> bool:
+        """Whether everything is as it must be."""
+        return not self.problems
+
+
+def attempt(kind: Kind, stage: Stage, truth: Truth, cache: Path, state: Path, seed: str) -> Trial:
+    """Do one fault on a stage of its own, which stays where something does not hold."""
+    begun = time.monotonic()
+    trial = Trial()
+    for number in range(ATTEMPTS):
+        stage.make(cache=cache, store=truth.seed_store, state=state)
+        scene = Scene(stage, random.Random(seed), 0.5**number, truth.lives)
+        try:
+            trial = _run(kind, scene, truth)
+            break
+        except MissedError as late:
+            trial = Trial([f"missed its moment: {late}"], scene.done)
+        finally:
+            for command in scene.commands:
+                end_quietly(command)
+            scene.undo.close()
+    trial.seconds = time.monotonic() - begun
+    if trial.held:
+        stage.clear()
+    return trial
+
+
+def _run(kind: Kind, scene: Scene, truth: Truth) -> Trial:
+    stage, judge = scene.stage, Judge(kind, scene, truth)
+    shared = machine.shared() if kind.alone else None
+    before = stage.finished()
+    for inject in kind.before:
+        inject(scene)
+    scene.commands.append(stage.start("disturbed", kind.verb, kind.settings))
+    if kind.during is not None:
+        kind.during(scene)
+    ended = [command.end() for command in scene.commands]
+    for one in ended:
+        judge.disturbed(one)
+    kept = judge.kept(before)
+    scene.undo.close()
+    _give_next(kind, scene, judge, kept, ended)
+    deadline = time.monotonic() + LINGER
+    while (left := left_on(stage, shared)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    judge.left(left)
+    return Trial(judge.problems, scene.done)
+
+
+def _give_next(kind: Kind, scene: Scene, judge: Judge, kept: Files, before: list[Ended]) -> None:
+    """The command after the fault; once more after what it advises, where it may, and while links are spoilt."""
+    stage = scene.stage
+    ended = stage.start("next").end()
+    if kind.advice and not judge.right(cells_of(ended)):
+        judge.output("the next command", ended)
+        told = follow(stage, [ended, *before])
+        if not told:
+            judge.unadvised(ended)
+        scene.note(f"followed: removed {', '.join(told)}")
+        ended = stage.start("advised").end()
+    for number in range(AGAIN):
+        if not _spoilt(ended, stage):
+            break
+        scene.note("the link was not the one asked for: once more")
+        ended = stage.start(f"again{number}").end()
+    judge.next(ended, kept)
+
+
+def _spoilt(ended: Ended, stage: Stage) -> bool:
+    """Whether a run in real time is the ground's failure: on a machine that does not keep time it may be."""
+    return stage.engine == "compose" and any("infrastructure" in cell["outcomes"] for cell in cells_of(ended))
+
+
+def follow(stage: Stage, ended: list[Ended]) -> list[str]:
+    """Remove what commands name of a stage's own files: what hints name, else errors, else verdicts. What was removed."""
+    lines = [line for one in ended for line in one.talk.splitlines()]
+    hints = [line for line in lines if line.startswith("hint:")]
+    sentences = [str(cell["sentence"]) for one in ended for cell in cells_of(one)]
+    for words in ("\n".join(hints), "\n".join(lines), "\n".join(sentences)):
+        named = {
+            Path(found.rstrip(".:")) for found in re.findall(rf"{re.escape(str(stage.folder))}/[^\s,;'\"()]+", words)
+        }
+        # Never the store or the cache as a whole.
+        inner = [place for place in named if place.exists() and len(place.relative_to(stage.folder).parts) > 2]
+        if inner:
+            for place in inner:
+                if place.is_dir():
+                    shutil.rmtree(place)
+                else:
+                    place.unlink(missing_ok=True)
+            return sorted(str(place.relative_to(stage.folder)) for place in inner)
+    return []

@@ -1,0 +1,32 @@
+"""Twenty faults as `make chaos` does them: most in virtual time, some on containers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.campaign import Chaos
+from tests.chaos.kinds import KINDS
+from tests.chaos.schedule import schedule
+from tests.lab.conftest import Harness
+
+#: One of so many is in real time: three of twenty, to be done within three minutes.
+FAULTS, SEED, SHARE = 20, 1, 6
+
+
+@pytest.fixture
+def chaos(warm: Harness, tmp_path: Path) -> Iterator[Chaos]:
+    made = Chaos(tmp_path / "chaos")
+    yield made
+    made.clear(all_of_it=False)
+
+
+def test_twenty_faults_of_the_ground_stay_the_ground_s(chaos: Chaos) -> None:
+    planned = schedule([kind for kind in KINDS if kind.possible()], FAULTS, SEED, SHARE)
+    chaos.prepare(sorted({one.kind.engine for one in planned}, reverse=True), print)
+    told = chaos.work(planned, len(os.sched_getaffinity(0)), lambda one: None)
+    assert len(told) == FAULTS
+    assert {one.planned.name: one.trial.problems for one in told if not one.trial.held} == {}

@@ -1,0 +1,56 @@
+"""What a stored run is held against before figures are drawn from it again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.errors import ResultError
+from harness.outcome import Outcome, Run
+from harness.packing import pack
+from harness.runner import capture_digests, require_captures
+from harness.traces.files import ARCHIVE, CAPTURES
+from tests.examples import cell
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Run:
+    for number, place in enumerate(CAPTURES.values()):
+        (tmp_path / "sim" / place).parent.mkdir(exist_ok=True)
+        (tmp_path / "sim" / place).write_bytes(bytes([number]) * 100)
+    done = Outcome(status="completed")
+    return Run(cell=cell(), repetition=0, outcome=done, started_at="", captures=capture_digests(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda file: file.write_bytes(bytes(50)), lambda file: file.unlink()], ids=["cut", "removed"]
+)
+def test_no_figures_are_drawn_from_a_capture_that_is_another_one(
+    stored: Run, tmp_path: Path, damage: Callable[[Path], object]
+) -> None:
+    require_captures(tmp_path, stored)
+    damage(tmp_path / "sim" / CAPTURES["right"])
+    with pytest.raises(ResultError, match=r"trace_node_right.*not the capture that the run made"):
+        require_captures(tmp_path, stored)
+
+
+def test_a_run_whose_captures_were_left_out_is_not_damaged(stored: Run, tmp_path: Path) -> None:
+    for place in CAPTURES.values():
+        (tmp_path / "sim" / place).unlink()
+    require_captures(tmp_path, stored)
+
+
+@pytest.mark.parametrize("keep", [None, 60, 0])
+def test_captures_that_were_compressed_are_those_of_the_run(stored: Run, tmp_path: Path, keep: int | None) -> None:
+    pack(tmp_path)
+    archive = tmp_path / "sim" / ARCHIVE
+    assert archive.is_file()
+    assert not any((tmp_path / "sim" / place).exists() for place in CAPTURES.values())
+    if keep is None:
+        require_captures(tmp_path, stored)
+        return
+    archive.write_bytes(archive.read_bytes()[:keep])
+    with pytest.raises(ResultError, match="move .* away"):
+        require_captures(tmp_path, stored)

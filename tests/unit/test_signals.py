@@ -1,0 +1,66 @@
+"""What ends a command from outside, before, while and after there is something to tear down."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from harness.cli.exits import INTERRUPTED
+from harness.cli.signals import SIGNALS, end_at_once, ends_in_order
+from tests.examples import ROOT
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def ended(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    codes: list[int] = []
+    monkeypatch.setattr("harness.cli.signals.os._exit", codes.append)
+    return codes
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_only_a_command_at_work_is_ended_in_order(ended: list[int], number: signal.Signals) -> None:
+    end_at_once()
+    os.kill(os.getpid(), number)
+    assert ended == [INTERRUPTED]
+    with pytest.raises(KeyboardInterrupt), ends_in_order():
+        os.kill(os.getpid(), number)
+    assert ended == [INTERRUPTED]
+    os.kill(os.getpid(), number)
+    assert ended == [INTERRUPTED] * 2
+
+
+def test_what_was_ignored_stays_ignored(ended: list[int]) -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    end_at_once()
+    with ends_in_order():
+        os.kill(os.getpid(), signal.SIGHUP)
+    os.kill(os.getpid(), signal.SIGHUP)
+    assert ended == []
+
+
+def test_the_program_heeds_signals_before_it_loads_anything() -> None:
+    """Ctrl-C while modules are loaded showed a traceback."""
+    said = (
+        "import os, signal, sys\n"
+        "class Interrupted:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'typer': os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupted())\n"
+        "from harness.cli import program\n"
+        "program()"
+    )
+    done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (done.returncode, done.stdout, done.stderr) == (INTERRUPTED, "", "")
