@@ -163,8 +163,11 @@ def read_bytes(path: Path) -> bytes:
 
 def content_digest(path: Path) -> str:
     """SHA-256 of a file as it was written, hexadecimal. Raises OSError."""
+    digest = hashlib.sha256()
     with open_file(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        while block := file.read(_BUFFER):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def content_size(path: Path) -> int:

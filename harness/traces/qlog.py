@@ -215,7 +215,8 @@ def _lines(data: bytes, word: bytes) -> list[bytes] | None:
         end = data.find(b"\n", position)
         end = len(data) if end < 0 else end
         line = data[data.rfind(b"\n", 0, position) + 1 : end].strip(b"\x1e ,\r\t")
-        if len(line) > _LONGEST or line[:1] != b"{" or line[-1:] != b"}":
+        # A whole trace may stand in a line (contained qlog), and is no event.
+        if len(line) > _LONGEST or line[:1] != b"{" or line[-1:] != b"}" or b'"traces"' in line:
             return None
         found.append(line)
         position = data.find(word, end)
