@@ -16,7 +16,7 @@ from harness.app.inventory import Inventory
 from harness.app.lock import machine_lock
 from harness.app.options import Options, Places
 from harness.app.stored import StoredResults
-from harness.campaign import Campaign, LostRuns, UnbuiltError, lost_runs
+from harness.campaign import Campaign
 from harness.catalogue import Catalogue
 from harness.columns import Columns, is_columnar
 from harness.engines.cache import Cache
@@ -38,6 +38,7 @@ from harness.provenance import Provenance, commit_of
 from harness.repetitions import Repetitions
 from harness.results import CellResult
 from harness.store import Store, StoreReader
+from harness.unbuilt import LostRuns, UnbuiltError, lost_runs
 
 
 class App:

@@ -34,9 +34,9 @@ def run(asking: Asking) -> None:
     download.
     """
     from harness.app import Options
-    from harness.campaign import UnbuiltError
     from harness.progress import Talk
     from harness.reports import json_report, table
+    from harness.unbuilt import UnbuiltError
 
     app = open_app(asking.store, asking.manifest)
     request = asking.request(app)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from harness.campaign import UnbuiltError
 from harness.cli import main
 from harness.cli.entry import COMMANDS, HIDDEN
 from harness.cli.exits import FAILED, INFRASTRUCTURE, INTERRUPTED, NOTHING, UNSUPPORTED, USAGE, exit_code
@@ -18,6 +17,7 @@ from harness.metrics import VERSION
 from harness.outcome import LinkProof, MeasuredRun, Outcome, Run, Verdict
 from harness.results import CellResult
 from harness.store import Store
+from harness.unbuilt import UnbuiltError
 from tests.examples import ROOT, catalogue, cell
 
 

@@ -13,7 +13,7 @@ import pytest
 from harness.app import App, Options, Places
 from harness.app.disk import DiskUse
 from harness.app.options import Artefacts
-from harness.campaign import Campaign, LostRuns
+from harness.campaign import Campaign
 from harness.cli import main
 from harness.errors import EngineError
 from harness.estimate import FIGURES, STORED_BYTE, stored_bytes, written_bytes
@@ -22,6 +22,7 @@ from harness.packing import disk_use
 from harness.plan import PlannedRun, Request
 from harness.store import Store
 from harness.text import size_of
+from harness.unbuilt import LostRuns
 from tests.examples import ROOT, cell, scenario
 
 _Usage = namedtuple("_Usage", "total used free")
