@@ -164,7 +164,7 @@ def require_captures(folder: Path, run: Run) -> None:
     except OSError as error:
         raise ResultError(f"{folder}: its captures cannot be read: {error}", _AWAY.format(folder)) from error
     other = [side for side in sorted(run.captures) if found.get(side) != run.captures[side]]
-    if found and other:
+    if other:
         capture = folder / "sim" / CAPTURES[other[0]]
-        said = "not the capture that the run made; its figures are kept as they are"
+        said = "not the capture that the run made, or gone; its figures are kept as they are"
         raise ResultError(f"{capture}: {said}", _AWAY.format(folder))

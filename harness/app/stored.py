@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from harness.errors import EngineError
+from harness.errors import EngineError, ResultError
 from harness.judge import judge
 from harness.metrics import VERSION, measure_with_series
 from harness.outcome import Cell, MeasuredRun, Run, proven_outcome
 from harness.plan import PlannedRun
 from harness.results import CellResult, point_of
+from harness.runner import require_captures
 from harness.store import MEASURED, SERIES, Store, StoreReader, disk_error
 
 
@@ -67,6 +68,11 @@ class StoredResults:
         folder = self._store.folder(run.cell.key, run.repetition)
         if self._own is None or (stored is not None and stored.version >= VERSION) or not (folder / "sim").is_dir():
             return stored
+        try:
+            require_captures(folder, run)
+        except ResultError:
+            # What was measured while they were whole is better than what could be measured now.
+            return stored
         measured, series = measure_with_series(folder, run)
         with suppress(EngineError, OSError):
             # A store that cannot be written is read all the same.
@@ -77,12 +83,18 @@ class StoredResults:
         """Measure a run again that has no series, where its captures are there: older code kept none of downloads."""
         folder = self._store.folder(run.cell.key, run.repetition)
         if self._own is not None and not (folder / SERIES).exists() and (folder / "sim").is_dir():
-            measure_again(self._own, run)
+            with suppress(ResultError):
+                # Of captures that are damaged there are none.
+                measure_again(self._own, run)
 
 
 def measure_again(store: Store, run: Run) -> MeasuredRun:
-    """Measure a stored run anew from its artefacts, and keep the result. EngineError when the disk refuses."""
+    """Measure a stored run anew from its artefacts, and keep the result.
+
+    ResultError where its captures are not those that it made; EngineError when the disk refuses.
+    """
     folder = store.folder(run.cell.key, run.repetition)
+    require_captures(folder, run)
     measured, series = measure_with_series(folder, run)
     try:
         store.write_measured(folder, measured, series)

@@ -14,14 +14,12 @@ def measure(
 ) -> None:
     """Measure stored runs again from their artefacts. Needs no Docker."""
     from harness.app.stored import measure_again
-    from harness.runner import require_captures
 
     app = open_app(store)
     count = 0
     for result in stored_cells(app, scenarios, clients, servers, every=True):
         for run, _ in result.runs:
             if (app.store.folder(run.cell.key, run.repetition) / "sim").is_dir():
-                require_captures(app.store.folder(run.cell.key, run.repetition), run)
                 measure_again(app.store, run)
                 count += 1
     if not count:

@@ -151,27 +151,29 @@ class Cache:
         what was removed.
         """
         removed = self.remove_orphans()
-        needed = None if images is None else {short_id(image) for image in images}
+        if images is None:
+            return removed
+        needed = {short_id(image) for image in images}
         for one in self.kept():
             kind, _, name = one.name.partition("/")
-            if kind == _ROOTS:
-                useless = [place for place in one.places if not (place / EXPORT).exists()]
-                gone = needed is not None and name not in needed
-                if (gone or useless) and self.remove(one if gone else Kept(one.name, tuple(useless), one.used)):
-                    removed.append(one.name)
-        if needed is not None:
-            for file in _entries(self.folder / _CONTENTS):
-                if file.name.partition(".")[0] not in needed:
-                    file.unlink(missing_ok=True)
+            if kind == _ROOTS and name not in needed and self.remove(one):
+                removed.append(one.name)
+        for file in _entries(self.folder / _CONTENTS):
+            if file.name.partition(".")[0] not in needed:
+                file.unlink(missing_ok=True)
         return removed
 
     def remove_orphans(self) -> list[str]:
-        """Remove what a process that no longer lives was making. Names of what was removed."""
+        """Remove what a process that no longer lives was making, and exports that were damaged. Names of all that."""
         removed = []
         for place in [*self.roots.glob(f"{UNFINISHED}*"), *self.www.glob(f"{UNFINISHED}*")]:
             if not lives(place.name.removeprefix(UNFINISHED).partition(".")[0]):
                 _drop(place)
                 removed.append(f"{place.parent.name}/{place.name}")
+        for one in self.kept():
+            useless = tuple(place for place in one.places if not (place / EXPORT).exists())
+            if one.name.startswith(_ROOTS) and useless and self.remove(Kept(one.name, useless, one.used)):
+                removed += [f"{_ROOTS}/{place.name}" for place in useless]
         return removed
 
     def remove(self, one: Kept) -> bool:

@@ -44,7 +44,7 @@ INIT = ("**/opt/lab/simulator/world.py", "**/usr/lib/python3*/os.py", "**/usr/bi
 LIBRARIES = ("**/lib/x86_64-linux-gnu/libngtcp2.so.*", "**/lib/x86_64-linux-gnu/libnghttp3.so.*",
              "**/lib/x86_64-linux-gnu/libgnutls.so.*", "**/lib/x86_64-linux-gnu/libev.so.*")  # fmt: skip
 PROGRAMS = ("**/usr/bin/gtlsclient", "**/usr/bin/gtlsserver", "**/run_endpoint.sh")
-CAPTURES = ("sim/trace_node_*", "sim/counters*", "growth*")
+CAPTURES = ("sim/captures*", "sim/counters*", "growth*")
 
 
 @dataclass(frozen=True)

@@ -148,7 +148,7 @@ def test_congestion_control_is_set_or_the_cell_is_unsupported(warm: Harness, har
         "--repeat",
         "1",
         "--vary",
-        "server.congestion_control=bbr,vegas",
+        "server.congestion_control=bbr,prague",
     )
     outcomes = {cell["parameters"]["server.congestion_control"]: cell["outcomes"] for cell in cells}
-    assert outcomes == {"bbr": {"completed": 1}, "vegas": {"unsupported": 1}}
+    assert outcomes == {"bbr": {"completed": 1}, "prague": {"unsupported": 1}}
