@@ -6,6 +6,7 @@ after everything is done, while the interpreter ends, nothing is there to tear d
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import signal
@@ -26,10 +27,18 @@ def _heeded() -> list[signal.Signals]:
     return [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
 
 
+def _ignore() -> None:
+    for number in _heeded():
+        signal.signal(number, signal.SIG_IGN)
+
+
 def end_at_once() -> None:
-    """From now on a signal ends this process without a word."""
+    """From now on a signal ends this process without a word, until it ends by itself: then with the code it has."""
     for number in _heeded():
         signal.signal(number, _end)
+    # An interpreter that ends gives handlers back, and a signal would kill it (CPython's signal_finalize); what is
+    # ignored it leaves so. This is called when all threads have ended.
+    atexit.register(_ignore)
 
 
 @contextlib.contextmanager

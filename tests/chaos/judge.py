@@ -17,7 +17,7 @@ from harness.cli.exits import FAILED, INFRASTRUCTURE, INTERRUPTED, MET, NOTHING,
 from tests.chaos import machine
 from tests.chaos.kinds import Kind
 from tests.chaos.scene import Scene
-from tests.chaos.stage import Ended, Stage, small_files
+from tests.chaos.stage import Ended, Stage, as_written, small_files
 from tests.chaos.truth import Truth, complete, verdict_of
 
 DOCUMENTED = frozenset({MET, FAILED, INFRASTRUCTURE, UNDECIDED, NOTHING, INTERRUPTED})
@@ -78,7 +78,12 @@ class Judge:
         """Every stored run is what it would be undisturbed, or the ground's failure."""
         spoilt = self._scene.still_damaged()
         for folder in self._stage.run_folders():
-            damaged = frozenset(str(file.relative_to(folder)) for file in spoilt if file.is_relative_to(folder))
+            damaged = frozenset(
+                str(place.relative_to(folder))
+                for file in spoilt
+                if file.is_relative_to(folder)
+                for place in (file, *as_written(file))
+            )
             if "run.json" in damaged:
                 continue
             run = json.loads((folder / "run.json").read_bytes())

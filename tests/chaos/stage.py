@@ -17,6 +17,8 @@ from pathlib import Path
 import yaml
 
 from harness.outcome import EngineName
+from harness.traces.files import ARCHIVE, CAPTURES, content_digest
+from harness.traces.files import as_written as written_name
 from tests.chaos import machine
 from tests.examples import ROOT
 
@@ -192,13 +194,29 @@ def own(file: Path) -> None:
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """Digest of every file below a folder, by its place."""
+    """Digest of the content of every file below a folder, by its place: as it was written, compressed or not."""
     files = (file for file in sorted(folder.rglob("*")) if file.is_file() and not file.is_symlink())
-    return {str(file.relative_to(folder)): digest_of(file) for file in files}
+    return {
+        str(place.relative_to(folder)): _content_digest(place if file.name == ARCHIVE else file)
+        for file in files
+        for place in as_written(file)
+    }
+
+
+def as_written(file: Path) -> list[Path]:
+    """The files, by the names they were written with, whose content a file holds."""
+    return [file.with_name(name) for name in CAPTURES.values()] if file.name == ARCHIVE else [written_name(file)]
+
+
+def _content_digest(file: Path) -> str:
+    try:
+        return content_digest(file)
+    except OSError:
+        return ""
 
 
 def digest_of(file: Path) -> str:
-    """Digest of a file; nothing of what is no file."""
+    """Digest of a file as it is; nothing of what is no file."""
     try:
         with file.open("rb") as content:
             return hashlib.file_digest(content, "blake2b").hexdigest()
