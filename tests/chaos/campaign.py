@@ -8,6 +8,7 @@ import pickle
 import random
 import shutil
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -138,7 +139,14 @@ class Chaos:
             return None
         kind = planned.kind
         stage = Stage(self._folder / f"fault-{planned.number}", kind.engine)
-        return Told(planned, attempt(kind, stage, self._truths[kind.engine], self._cache, self._state, planned.seed))
+        try:
+            trial = attempt(kind, stage, self._truths[kind.engine], self._cache, self._state, planned.seed)
+        except Exception as error:  # one fault that could not be done, or looked at, costs the others nothing
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            trial = Trial(
+                [f"the trial broke: {type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"]
+            )
+        return Told(planned, trial)
 
     def clear(self, *, all_of_it: bool) -> None:
         """Remove what was made; of faults that did not hold the folders, too, if `all_of_it`."""

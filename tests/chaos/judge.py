@@ -86,7 +86,15 @@ class Judge:
             )
             if "run.json" in damaged:
                 continue
-            run = json.loads((folder / "run.json").read_bytes())
+            try:
+                run = json.loads((folder / "run.json").read_bytes())
+            except ValueError as error:
+                # One that was damaged, and that another was made instead of, has moved.
+                if not (
+                    folder.parent.name == "replaced" and any(one.name == "run.json" for one in self._scene.damaged)
+                ):
+                    self._say(f"{when} {folder.relative_to(self._stage.store)} cannot be read: {error}")
+                continue
             outcome = run["outcome"]
             place = folder.relative_to(self._stage.store)
             if outcome["status"] not in BLAMELESS:

@@ -107,13 +107,13 @@ def _of_processes() -> list[Kind]:
 def _of_disks() -> list[Kind]:
     """In virtual time: disks that are full, or take nothing."""
     return [
-        Kind("the store's disk fills up", "virtual", fill("store", GUEST), (small_disk("store", 200 * MB),), root=True),
+        Kind("the store's disk fills up", "virtual", fill("store", GUEST), (small_disk("store", 400 * MB),), root=True),
         Kind("the store's disk fills up at any time", "virtual", fill("store", HARNESS),
-             (small_disk("store", 200 * MB),), root=True),
-        Kind("the store's disk is full", "virtual", before=(small_disk("store", 120 * MB), fill("store", None)),
+             (small_disk("store", 400 * MB),), root=True),
+        Kind("the store's disk is full", "virtual", before=(small_disk("store", 400 * MB), fill("store", None)),
              ends=frozenset({INFRASTRUCTURE}), root=True),
         Kind("the store's disk is full for a report", "virtual", verb="report", ends=WELL, unharmed=True, root=True,
-             before=(small_disk("store", 120 * MB), fill("store", None))),
+             before=(small_disk("store", 400 * MB), fill("store", None))),
         Kind("the cache's disk is full", "virtual", before=(small_disk("cache", 8 * MB), fill("cache", None)),
              ends=frozenset({INFRASTRUCTURE}), root=True),
         Kind("the guests' memory fills up", "virtual", fill("memory", GUEST), (small_disk("memory", 2400 * MB),),
@@ -208,8 +208,8 @@ def _of_harness() -> list[Kind]:
         Kind("SIGTERM to the harness", "compose", interrupt(HARNESS, 1, signal.SIGTERM), ends=INTERRUPTS),
         Kind("two harnesses on one store", "compose", second(HARNESS), ends=WELL, unharmed=True),
         Kind("two harnesses on one store, one killed", "compose", second(HARNESS, end=signal.SIGKILL), ends=EITHER),
-        Kind("the store's disk fills up", "compose", fill("store", targets.CLIENT), (small_disk("store", 200 * MB),)),
-        Kind("the store's disk is full", "compose", before=(small_disk("store", 120 * MB), fill("store", None)),
+        Kind("the store's disk fills up", "compose", fill("store", targets.CLIENT), (small_disk("store", 400 * MB),)),
+        Kind("the store's disk is full", "compose", before=(small_disk("store", 400 * MB), fill("store", None)),
              ends=frozenset({INFRASTRUCTURE})),
         Kind("a read-only store", "compose", before=(read_only("store"),), ends=frozenset({INFRASTRUCTURE})),
         Kind("a damaged served file", "compose", before=(damaging(in_cache("www/*")),), ends=WELL, unharmed=True),
