@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,7 +107,7 @@ class Stage:
         self.engine = engine
         self.store, self.cache, self.state = (folder / name for name in ("store", "cache", "state"))
         memory = Path("/dev/shm")
-        self.memory = (memory if memory.is_dir() else folder) / f"quic-lab-chaos-{os.getpid()}" / folder.name
+        self.memory = (memory if memory.is_dir() else folder) / f"quic-lab-chaos-{os.getpid()}-{folder.name}"
         self.case = folder / "disturbed.yaml"
 
     def make(self, *, cache: Path | None = None, store: Path | None = None, state: Path | None = None) -> Stage:
@@ -138,9 +137,6 @@ class Stage:
         for point in reversed(machine.mounts_below((self.folder, self.memory))):
             subprocess.run(["umount", "--lazy", point], check=False)
         shutil.rmtree(self.memory, ignore_errors=True)
-        with suppress(OSError):
-            # Others may be beside it.
-            self.memory.parent.rmdir()
 
     def environment(self) -> dict[str, str]:
         """What commands find in their environment."""
