@@ -115,7 +115,7 @@ def opening_filter(port: int) -> list[tuple[int, int, int, int]]:
 
 def let_through(sniff: socket.socket, program: list[tuple[int, int, int, int]]) -> None:
     """Have the kernel keep all else from a socket. What it has received by then is still there. Raises OSError."""
-    instructions = (_Instruction * len(program))(*program)
+    instructions = (_Instruction * len(program))(*(_Instruction(*one) for one in program))
     made = _Program(len(program), instructions)
     sniff.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, bytes(made))
 
