@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from harness.cli.consoles import caution
 from harness.errors import InputError
 
 if TYPE_CHECKING:
     from harness.app import App
+
+Quantity = TypeVar("Quantity")
 
 ROOT = Path(__file__).resolve().parents[2]
 #: The runs behind the repository's own pages.
@@ -79,11 +82,7 @@ def patience() -> float:
     from harness.engines.quiet import PATIENCE
     from harness.units import Duration
 
-    text = os.environ.get("HARNESS_PATIENCE") or f"{PATIENCE} s"
-    try:
-        return Duration.parse(text).seconds
-    except ValueError as error:
-        raise InputError(f"HARNESS_PATIENCE: {error}", "for example '5 min', or '0 s'") from error
+    return _quantity("HARNESS_PATIENCE", Duration.parse, f"{PATIENCE} s", "'5 min', or '0 s'").seconds
 
 
 def cache_limit() -> int:
@@ -91,19 +90,19 @@ def cache_limit() -> int:
     from harness.engines.cache import LIMIT
     from harness.units import Size
 
-    text = os.environ.get("HARNESS_CACHE_LIMIT") or f"{LIMIT} B"
-    try:
-        return Size.parse(text).bytes
-    except ValueError as error:
-        raise InputError(f"HARNESS_CACHE_LIMIT: {error}", "for example '10 GB'") from error
+    return _quantity("HARNESS_CACHE_LIMIT", Size.parse, f"{LIMIT} B", "'10 GB'").bytes
 
 
 def log_limit() -> int:
     """HARNESS_LOG_LIMIT, a size: what one endpoint may write to its logs."""
     from harness.units import Size
 
-    text = os.environ.get("HARNESS_LOG_LIMIT") or "2 GiB"
+    return _quantity("HARNESS_LOG_LIMIT", Size.parse, "2 GiB", "'2 GiB'").bytes
+
+
+def _quantity(variable: str, parse: Callable[[str], Quantity], default: str, example: str) -> Quantity:
+    """What a variable says in units, or the default where it is not set. Raises InputError."""
     try:
-        return Size.parse(text).bytes
+        return parse(os.environ.get(variable) or default)
     except ValueError as error:
-        raise InputError(f"HARNESS_LOG_LIMIT: {error}", "for example '2 GiB'") from error
+        raise InputError(f"{variable}: {error}", f"for example {example}") from error
