@@ -29,7 +29,7 @@ from harness.engines.rootfs import RootFileSystems
 from harness.engines.served import serve
 from harness.errors import InputError
 from harness.estimate import Experience
-from harness.events import Listener, PlanMade, Warned
+from harness.events import Listener, MachineHeld, PlanMade, Warned
 from harness.lab import build_lab
 from harness.metrics.objectives import mistakes
 from harness.outcome import Cell, Contestant, EngineName
@@ -155,7 +155,7 @@ class App:
         lost: list[LostRuns] = []
         if todo:
             self.places.state.mkdir(parents=True, exist_ok=True)
-            with machine_lock(engine):
+            with machine_lock(engine, lambda: listen(MachineHeld(engine))):
                 lost = campaign.work()
         results = [self.results.of(cell, series.reached(cell)) for cell in matrix]
         if lost:
