@@ -140,7 +140,8 @@ class App:
         todo = series.first(done)
         disk = DiskUse(self.store, options.artefacts)
         need = disk.need(todo, options.jobs)
-        disk.require(need)
+        if caution := disk.require(need):
+            listen(Warned(caution))
         attempts = Attempts(
             engine_of(engine, self.cache, options), self.store, self.results, options,
             Patience(options.patience), provenance, listen,
