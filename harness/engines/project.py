@@ -178,9 +178,9 @@ class Project:
         return self._folder / f"{service}.log"
 
     def _keep_log(self, service: str, identity: str) -> None:
-        with self.log_file(service).open("wb") as log:
-            process = start(["logs", identity], stdout=log, stderr=log)
-            process.wait()
+        # A folder or a disk that takes no log takes no run either, and that is said when the run is stored.
+        with contextlib.suppress(OSError), self.log_file(service).open("wb") as log:
+            start(["logs", identity], stdout=log, stderr=log).wait()
 
     def down(self) -> None:
         """Remove containers and networks; a second Ctrl-C does not leave them behind."""

@@ -20,7 +20,7 @@ from tests.examples import cell, scenario
 SCRIPT = r"""#!/bin/sh
 here=$(dirname "$0")
 echo "$*" >>"$here/log"
-die() { echo "{\"Action\": \"die\", \"timeNano\": $(date +%s%N), \"Actor\": {\"Attributes\": {\"com.docker.compose.service\": \"$1\", \"exitCode\": \"$2\"}}}" >>"$here/deaths"; }
+die() { echo "{\"Action\": \"die\", \"timeNano\": $(date +%s%N), \"Actor\": {\"ID\": \"$1\", \"Attributes\": {\"com.docker.compose.service\": \"$1\", \"exitCode\": \"$2\"}}}" >>"$here/deaths"; }
 got() { cp "$here/cache/www/$2" "$here/run/flow$1/downloads/$2"; }
 act() { if [ -f "$here/does/$1" ]; then (. "$here/does/$1") >/dev/null 2>&1 & fi; }
 case "$*" in
