@@ -44,16 +44,24 @@ def _first_of(service: str) -> Target:
     return Target(f"the {service}", find)
 
 
+#: What the scripts of an image call before, and the scripts themselves.
+_PASSING = frozenset(
+    {"bash", "sh", "sleep", "timeout", "wait-for-sim", "setup.sh", "run_endpoint.sh", "ip", "tc", "ethtool", "grep",
+     "getent", "mkdir", "cat", "docker-init", "tini", "runc:[2:INIT]"}
+)  # fmt: skip
+
+
 def _program_of(service: str) -> Target:
-    """A process of a container that has no children: whatever the first one started, or that one itself."""
+    """The program of an endpoint: a process of its container without children, which is none of those that come first."""
 
     def find(scene: Scene) -> list[int]:
         pid = machine.containers(scene.command.pid).get(service)
         if pid is None:
             return []
-        tree = machine.below(pid)
+        first = machine.processes().get(pid)
+        tree = [*([first] if first is not None else []), *machine.below(pid)]
         parents = {item.parent for item in tree}
-        return [item.pid for item in tree if item.pid not in parents] or [pid]
+        return [item.pid for item in tree if item.pid not in parents and item.name not in _PASSING]
 
     return Target(f"the program of {service}", find)
 
