@@ -44,15 +44,12 @@ def _first_of(service: str) -> Target:
     return Target(f"the {service}", find)
 
 
-#: What the scripts of an image call before, and the scripts themselves.
-_PASSING = frozenset(
-    {"bash", "sh", "sleep", "timeout", "wait-for-sim", "setup.sh", "run_endpoint.sh", "ip", "tc", "ethtool", "grep",
-     "getent", "mkdir", "cat", "docker-init", "tini", "runc:[2:INIT]"}
-)  # fmt: skip
+#: What the endpoints of a stage run, as opposed to their scripts: a script that lost a child says what it likes.
+_ENDPOINTS = frozenset({"gtlsclient", "gtlsserver"})
 
 
 def _program_of(service: str) -> Target:
-    """The program of an endpoint: a process of its container without children, which is none of those that come first."""
+    """The program of an endpoint, below its script or in its place."""
 
     def find(scene: Scene) -> list[int]:
         pid = machine.containers(scene.command.pid).get(service)
@@ -60,8 +57,7 @@ def _program_of(service: str) -> Target:
             return []
         first = machine.processes().get(pid)
         tree = [*([first] if first is not None else []), *machine.below(pid)]
-        parents = {item.parent for item in tree}
-        return [item.pid for item in tree if item.pid not in parents and item.name not in _PASSING]
+        return [item.pid for item in tree if item.name in _ENDPOINTS]
 
     return Target(f"the program of {service}", find)
 
