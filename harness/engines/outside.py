@@ -12,8 +12,8 @@ what a shell says of itself whose child was. So these witnesses are heard:
 
 A process below the first one that somebody kills by its number looks like one that killed itself, and so does a first
 process on older kernels. Programs do not end by a SIGKILL of their own; those who free memory send it (earlyoom,
-systemd-oomd), and people. So the ground is blamed, and the run made again: what happens in each of its runs is the
-program's.
+systemd-oomd), and people. So the ground is blamed, and the run made again; the sentence says what to think where it
+happens each time.
 """
 
 from __future__ import annotations
