@@ -100,6 +100,8 @@ class Given:
 
     words: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
+    sysctls: dict[str, str] = field(default_factory=dict)
+    """Settings of the kernel in its network namespace."""
 
 
 def _tell(cell: Cell, flow: int | None, given: dict[Role, Given], full: str, value: ParameterValue) -> None:
@@ -114,6 +116,9 @@ def _tell(cell: Cell, flow: int | None, given: dict[Role, Given], full: str, val
         elif setting is not None and setting.environment is not None:
             variable, _, text = setting.fill(setting.environment, parameter, value).partition("=")
             given[role].environment[variable] = text
+        elif setting is not None and setting.sysctl is not None:
+            variable, _, text = setting.fill(setting.sysctl, parameter, value).partition("=")
+            given[role].sysctls[variable] = text
         elif setting is not None and setting.default is not None and parameter.canonical(setting.default) == value:
             pass  # it is in force, though nothing could change it
         elif asking is not None and asking.asks is not None and "ack_frequency" in who.extensions:
@@ -150,13 +155,13 @@ def _given(cell: Cell, flow: int | None) -> tuple[dict[Role, Given], Unsupported
 
 
 def endpoint_arguments(cell: Cell, flow: int | None = None) -> tuple[str, str]:
-    """What the parameters make of CLIENT_PARAMS and SERVER_PARAMS and of the environment, for a cell's key.
+    """What the parameters make of CLIENT_PARAMS and SERVER_PARAMS, environment and kernel settings, for a cell's key.
 
     A parameter nobody honours leaves a mark instead (see `checked`).
     """
     given, _ = _given(cell, flow)
     client, server = (
-        " ".join([*one.words, *(f"{name}={text}" for name, text in sorted(one.environment.items()))])
+        " ".join([*one.words, *(f"{name}={text}" for name, text in sorted((one.environment | one.sysctls).items()))])
         for one in (given["client"], given["server"])
     )
     return client, server

@@ -121,6 +121,9 @@ _WINDOWS = ("1", "1000000")
 #: datagram of QUIC has 1200 bytes of payload at least (§14), and what UDP can carry at most.
 _ACK_DELAYS, _CREDITS = ("0 ms", "16383 ms"), ("0 B", "4294967295 GiB")
 
+#: tcp_rmem and tcp_wmem are whole numbers of 31 bits, and their defaults stand before the greatest.
+_BUFFERS = ("4 KiB", "2147483647 B")
+
 _ALL = (
     Parameter(
         "congestion_control", "word", "congestion control algorithm (RFC 9002 §7): reno, cubic, bbr …", "sender",
@@ -129,6 +132,18 @@ _ALL = (
     Parameter(
         "initial_cwnd", "count", "initial congestion window, in packets (RFC 9002 §7.2)", "sender",
         "bytes sent in the first round trip; the first congestion window in qlog", near=(0.85, 1.15), bounds=_WINDOWS,
+    ),
+    Parameter(
+        "initial_rwnd", "count", "receive window of TCP that is advertised first, in packets (initrwnd, ip-route(8))",
+        "receiver", "the first window advertised, as the sender's kernel has it", near=(0.85, 1.15), bounds=_WINDOWS,
+    ),
+    Parameter(
+        "tcp_wmem_max", "size", "most that TCP's send buffer grows to (third number of tcp_wmem, tcp(7))", "sender",
+        "for how much of the time the kernel had nothing to send", bounds=_BUFFERS,
+    ),
+    Parameter(
+        "tcp_rmem_max", "size", "most that TCP's receive buffer grows to (third number of tcp_rmem, tcp(7))",
+        "receiver",        "the largest window advertised, as the sender's kernel has it", bounds=_BUFFERS,
     ),
     Parameter(
         "initial_rtt", "duration", "RTT assumed before the first sample (RFC 9002 §6.2.2)", "both",

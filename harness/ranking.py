@@ -87,8 +87,8 @@ def headline(scenario: Scenario) -> tuple[MetricName, ...]:
     use the bottleneck and how evenly they share it.
     """
     if len(scenario.flows) == 1:
-        name = "mean_throughput" if scenario.flows[0].file is None else "completion"
-        return (MetricName(name, 0, None if scenario.flows[0].file is None else "first"),)
+        name = "mean_throughput" if scenario.flows[0].amount is None else "completion"
+        return (MetricName(name, 0, None if scenario.flows[0].amount is None else "first"),)
     fair = sum(flow.kind != "udp" for flow in scenario.flows) > 1
     return (MetricName("utilisation_shared"), *([MetricName("jain_shared")] if fair else []))
 

@@ -64,11 +64,11 @@ def unreached(run: Run, name: MetricName) -> float | None:
     if run.outcome.status != "timed_out" or name.phase is not None or number >= len(flows):
         return None
     flow, again = flows[number], name.transfer == "repeat"
-    if flow.file is None or (again and flow.repeat_after is None):
+    if flow.amount is None or (again and flow.repeat_after is None):
         return None
     size = {
         **{f"milestone_{size.label()}": size.bytes for size in run.cell.scenario.milestones_within()},
-        "completion": flow.file.bytes, "goodput": flow.file.bytes, "first_byte": 1, "handshake": 1,
+        "completion": flow.amount.bytes, "goodput": flow.amount.bytes, "first_byte": 1, "handshake": 1,
     }.get(name.metric)  # fmt: skip
     if size is None:
         return None

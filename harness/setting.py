@@ -31,12 +31,15 @@ class _Part(BaseModel):
 
 
 class Setting(_Part):
-    """How an image sets one parameter in one role. Without flag, environment and asks it cannot be set."""
+    """How an image sets one parameter in one role. Without flag, environment, sysctl and asks it cannot be set."""
 
     flag: str | None = None
     """Words for CLIENT_PARAMS or SERVER_PARAMS, with {value}, {bytes}, {ms} or {s}."""
     environment: str | None = None
     """An environment variable instead, as NAME=text with the same placeholders."""
+    sysctl: str | None = None
+    """A setting of the kernel in the network namespace of the host instead, as net.NAME=text with the same placeholders
+    (sysctl(8)). A kernel that has it not for each namespace refuses."""
     asks: str | None = None
     """Words with which this role asks its peer to behave so (the peer must name the extension)."""
     values: tuple[Word, ...] | dict[Word, Word] | None = None
@@ -58,7 +61,7 @@ class Setting(_Part):
     @property
     def settable(self) -> bool:
         """Whether this role can be told, by itself."""
-        return self.flag is not None or self.environment is not None
+        return self.flag is not None or self.environment is not None or self.sysctl is not None
 
     @field_validator("environment")
     @classmethod
@@ -67,7 +70,16 @@ class Setting(_Part):
             raise UnfitError(f"'{value}' is not an assignment", "write NAME={value}")
         return value
 
-    @field_validator("flag", "environment", "asks")
+    @field_validator("sysctl")
+    @classmethod
+    def _of_the_network(cls, value: str | None) -> str | None:
+        if value is not None and not re.match(r"net\.[a-z0-9_]+(\.[a-z0-9_]+)+=", value):
+            raise UnfitError(
+                f"'{value}' is no setting of a network namespace", "write net.ipv4.tcp_rmem=4096 131072 {bytes}, say"
+            )
+        return value
+
+    @field_validator("flag", "environment", "sysctl", "asks")
     @classmethod
     def _placeholders(cls, value: str | None) -> str | None:
         for name in re.findall(r"\{([^}]*)\}", value or ""):

@@ -938,6 +938,8 @@ MANIFESTS = [
     Bad('flag: "--cc={value}"', '▸flags: "--cc={value}"', "unknown key", "'flag'"),
     Bad('environment: "NO_GSO={value}"', 'environment: ▸"{value}"', "is not an assignment", "NAME="),
     Bad('environment: "NO_GSO={value}"', 'environment: ▸"no-gso={value}"', "is not an assignment", ""),
+    Bad('environment: "NO_GSO={value}"', 'sysctl: ▸"kernel.gso={value}"', "no setting of a network namespace", "net."),
+    Bad('environment: "NO_GSO={value}"', 'sysctl: ▸"net.ipv4.gso={word}"', "is not a placeholder", ""),
     Bad("values: {reno: newreno, cubic: cubic}", "values: ▸{}", "no value at all could be set", "leave the key out"),
     Bad("values: {reno: newreno, cubic: cubic}", "values: ▸5", "expected a list, not 5", ""),
     Bad("values: {reno: newreno, cubic: cubic}", "values: {reno: ▸[a]}", "expected a text, not a list", ""),

@@ -53,6 +53,15 @@ class Delivery:
         growth = growth_of(self.view.growth, self.window.transfer.flow, self.window.transfer.index)
         return growth if len(growth.t_ns) else None
 
+    def has(self, size: int) -> bool:
+        """Whether its file is known to have had `size` bytes."""
+        return self.growth is not None and bool((self.growth.size >= size).any())
+
+    @property
+    def whole(self) -> bool:
+        """Whether the client had all of it in the end, byte for byte."""
+        return self.window.transfer.intact and self.window.transfer.received >= self.window.transfer.size
+
     @cached_property
     def _body(self) -> BodyArrival | Unknown:
         return body_arrival(self.view, self.window)

@@ -17,9 +17,9 @@ from harness.engines.virtual import VirtualEngine
 from harness.errors import InputError
 from harness.events import Listener
 from harness.findings import Finding
-from harness.model import Implementation, Scenario
+from harness.model import Flow, Implementation, Scenario
 from harness.outcome import Cell, proven_outcome
-from harness.parameters import ParameterValue, Role, other
+from harness.parameters import PARAMETERS, ParameterValue, Role, other
 from harness.plan import Request
 from harness.results import CellResult
 from harness.setting import Setting
@@ -70,9 +70,23 @@ class _Subject:
         return transfers + [cell for item in self.claims for _, cell in item.cells]
 
     def _cells(
-        self, role: Role, peer: Implementation, scenario: str, protocol: str = "auto", **more: object
+        self,
+        role: Role,
+        peer: Implementation,
+        scenario: str,
+        protocol: str = "auto",
+        sender: Role = "server",
+        **more: object,
     ) -> list[Cell]:
-        wanted = self._scenarios[scenario].model_copy(update={"protocol": protocol})
+        """`sender`: who has the data, which of TCP either end may."""
+        wanted = self._scenarios[scenario]
+        if _is_tcp(self.one):
+            direction = "to_client" if sender == "server" else "to_server"
+            ends = {"client": self.one.name, "server": self.one.name}
+            flow = Flow(kind="tcp", download=wanted.flows[0].download, direction=direction, **ends)
+            wanted = wanted.model_copy(update={"flows": (flow,)})
+        else:
+            wanted = wanted.model_copy(update={"protocol": protocol})
         client, server = (self.one, peer) if role == "client" else (peer, self.one)
         request = Request([wanted], [client], [server], engine="virtual", sim_kernel="lab", **more)  # type: ignore[arg-type]
         return self._app.matrix(request, self._listen, pull=True)
@@ -92,7 +106,12 @@ class _Subject:
         return self._cells("client", witness, RESUMED)[0]
 
     def _peer(self, role: Role, protocol: str, wanted: str = "") -> Implementation | None:
-        """The reference to check a role against: the one that is wanted, or else another implementation, if it can."""
+        """The reference to check a role against: the one that is wanted, or else another implementation, if it can.
+
+        TCP's other end is the same kernel.
+        """
+        if _is_tcp(self.one):
+            return self.one if protocol == "tcp" else None
         able = [item for item in self._references if protocol in item.protocols and other(role) in item.roles]
         able.sort(key=lambda item: (item.name == self.one.name, item.name != wanted))
         return able[0] if able else None
@@ -123,7 +142,12 @@ class _Subject:
         wanted = values(setting, name, trial)
         if not wanted:
             return _Claim(role, name, setting, ())
-        cells = self._cells(role, peer, trial.scenario, parameters=able, vary={told: wanted})
+        sender: Role = "server"
+        if _is_tcp(self.one):
+            # What is asked of the whole cell is asked of its flows over QUIC.
+            able, told = {}, f"flow0.{told}"
+            sender = role if PARAMETERS[name].acts == "sender" else other(role)
+        cells = self._cells(role, peer, trial.scenario, sender=sender, parameters=able, vary={told: wanted})
         return _Claim(role, name, setting, tuple(zip(wanted, cells, strict=True)))
 
     # --- answers
@@ -136,8 +160,9 @@ class _Subject:
             yield contract.transfer(run, role, protocol)
             if role not in seen:
                 seen.add(role)
-                yield from contract.refusals(self._app.inventory.made(cell, listen), role, engine)
-                if run.outcome.status == "completed":
+                serves = not _is_tcp(self.one)
+                yield from contract.refusals(self._app.inventory.made(cell, listen), role, engine, files=serves)
+                if run.outcome.status == "completed" and serves:
                     folder = results[cell.key].folders[-1]
                     given = virtual_certificates(self._app.places.cache) / "cert.pem"
                     yield from contract.logs(run, role, folder, given)
@@ -165,6 +190,11 @@ class _Subject:
         wrong, shown = TRIALS[claim.name].tell(acting, tried)
         answer = "does not hold" if wrong else "holds"
         return Finding(self.one.name, claim.role, question, answer, wrong or shown, against)  # type: ignore[arg-type]
+
+
+def _is_tcp(one: Implementation) -> bool:
+    """Whether it is a generator of TCP, and no endpoint of QUIC."""
+    return "tcp" in one.protocols
 
 
 def check(app: App, chosen: Iterable[Implementation], options: Options, listen: Listener) -> Iterator[Finding]:

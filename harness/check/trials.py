@@ -147,6 +147,39 @@ def _switch(
     return tell
 
 
+#: What window a large buffer allows, of a small one's, at least; and how much more of the time a small one is empty.
+CLEARLY, LONGER = 1.5, 0.2
+
+
+def _send_buffer(role: Role, tried: Sequence[Tried]) -> Told:
+    """A small buffer runs empty for more of the time than one of several times the size."""
+    wrong, shown, shares = _in_order("tcp_wmem_max", role, tried)
+    if any(after > before - LONGER for before, after in itertools.pairwise(shares)):
+        wrong.append(f"a greater value runs empty for as long: {'; '.join(shown)}")
+    return "; ".join(wrong), "; ".join(shown)
+
+
+def _receive_buffer(role: Role, tried: Sequence[Tried]) -> Told:
+    """A buffer of several times the size allows a clearly larger window. How much of it is data the kernel says."""
+    wrong, shown, windows = _in_order("tcp_rmem_max", role, tried)
+    if any(after < CLEARLY * before for before, after in itertools.pairwise(windows)):
+        wrong.append(f"a greater value allows no larger window: {'; '.join(shown)}")
+    return "; ".join(wrong), "; ".join(shown)
+
+
+def _in_order(name: str, role: Role, tried: Sequence[Tried]) -> tuple[list[str], list[str], list[float]]:
+    """What is missing, what is seen for people, and the figures, from the least value on."""
+    wrong, shown, figures = [], [], []
+    for value, measured in sorted(tried, key=lambda one: _number(name, one[0])):
+        found = seen(measured, role, name)
+        if found:
+            shown.append(f"{value}: {_text(found[0])}")
+            figures.append(float(found[0].value))
+        else:
+            wrong.append(f"nothing seen with {value}")
+    return wrong, shown, figures
+
+
 def _pacing(role: Role, tried: Sequence[Tried]) -> Told:
     """Without pacing the longest burst of the first or the second round trip is at least twice as long."""
     bursts = {value: found for value, found in _by_value(role, tried, "pacing").items() if found}
@@ -251,6 +284,9 @@ _AMPLE: Mapping[str, ParameterValue] = {"stream_window": "16 MiB"}
 TRIALS: Mapping[str, Trial] = {
     "congestion_control": Trial("check/lossy", (), _congestion_control, beside=_AMPLE),
     "initial_cwnd": Trial("check/long", (6, 40), _agreeing("initial_cwnd"), beside=_AMPLE),
+    "initial_rwnd": Trial("check/long", (6, 40), _agreeing("initial_rwnd")),
+    "tcp_wmem_max": Trial("check/full", ("512 KiB", "8 MiB"), _send_buffer),
+    "tcp_rmem_max": Trial("check/full", ("512 KiB", "8 MiB"), _receive_buffer),
     "initial_rtt": Trial(
         # ngtcp2's own first timeout comes after a second, and so does not cover the other's.
         "check/long",

@@ -52,7 +52,7 @@ def request_of(
         console().print(f"left out of 'all', not built here ('harness list' says why): {', '.join(absent)}")
     found = app.catalogue.find_scenarios(scenarios)
     parameters = _once("--set", settings)
-    swept = {name: _values("--vary", name, values) for name, values in _once("--vary", vary).items()}
+    swept = {name: _values("--vary", name, values, once=not zipped) for name, values in _once("--vary", vary).items()}
     combine: Combine | None = "zip" if zipped else None
     app.catalogue.require_honoured(found, parameters, swept, combine)
     return Request(
@@ -70,13 +70,13 @@ def request_of(
     )
 
 
-def _values(option: str, name: str, text: str) -> list[str]:
-    """The values of a sweep, each once."""
+def _values(option: str, name: str, text: str, once: bool) -> list[str]:
+    """The values of a sweep, each once, unless they go in pairs."""
     values = [value.strip() for value in text.split(",")]
     for index, value in enumerate(values):
         if not value:
             raise InputError(f"{option} {name}={text}: a value is missing", "remove the comma too many")
-        if value in values[:index]:
+        if once and value in values[:index]:
             raise InputError(f"{option} {name}: '{value}' is given twice", "leave one of the two out")
     return values
 

@@ -39,6 +39,7 @@ def _endpoint(host: Host) -> dict[str, Any]:
         "cap_add": ["NET_ADMIN"],
         "volumes": volumes,
         "extra_hosts": [f"{name}:{address}" for name, addresses in host.hosts.items() for address in addresses],
+        **({"sysctls": dict(sorted(host.sysctls.items()))} if host.sysctls else {}),
         "networks": {side: {"ipv4_address": host.ipv4, "ipv6_address": host.ipv6}},
         "labels": {OWNER_LABEL: _variable("LAB_OWNER")},
         "logging": _LOGGING,

@@ -14,19 +14,24 @@ from harness.path.arithmetic import FRAME
 
 #: Memory of a guest beyond what its queues hold, MiB: kernel, init and page cache, and each endpoint's processes.
 BASE_MEMORY, ENDPOINT_MEMORY = 384, 160
+#: The kernel begins to save at TCP's buffers once they take this part of its memory (tcp_init_mem, net/ipv4/tcp.c).
+TCP_SHARE = 16
 
 
 def guest_memory_mib(lab: Lab, images: Mapping[str, RootFs]) -> int:
     """MiB of a lab's guest: what the simulator's own kernel would get, and room for the endpoints.
 
-    What an endpoint that does not run as root writes is held in memory: its downloads, and as much again of logs.
+    What an endpoint that does not run as root writes is held in memory: its downloads, and as much again of logs. TCP's
+    buffers that were asked for must not make the kernel short of memory for TCP.
     """
     held = 0
     for host in lab.hosts:
         if not _as_root(images[host.name]):
             flow = lab.flows[host.flow]
             held += 2 * flow.size * (1 if flow.repeat_after is None else 2)
-    return lab.memory_mib + BASE_MEMORY + ENDPOINT_MEMORY * len(lab.hosts) + held // 2**20
+    buffers = sum(int(text.split()[-1]) for host in lab.hosts for text in host.sysctls.values())
+    kept = (held + TCP_SHARE * buffers) // 2**20
+    return lab.memory_mib + BASE_MEMORY + ENDPOINT_MEMORY * len(lab.hosts) + kept
 
 
 def _as_root(image: RootFs) -> bool:
@@ -79,6 +84,7 @@ def _host(lab: Lab, host: Host, image: RootFs, roots: Mapping[str, str]) -> dict
         "addresses": [f"{host.ipv4}/24", f"{host.ipv6}/64"],
         "hosts": {name: list(addresses) for name, addresses in host.hosts.items()},
         "environment": host.environment,
+        **({"sysctls": host.sysctls} if host.sysctls else {}),
         "image": described,
         "as_root": _as_root(image),
         "start": flow.start if host.role == "client" else 0.0,

@@ -96,12 +96,12 @@ def pair(cell: Cell, given: dict[Role, Given], index: int, slot: int, seed: int)
         name=f"client{index}", role="client", flow=index, image=cell.image("client", index).reference,
         ipv4=left, ipv6=left6,
         hosts={"sim": address("left", slot, SIMULATOR)[:1], **servers},
-        environment=_environment(cell, "client", index, given, seed),
+        environment=_environment(cell, "client", index, given, seed), sysctls=given["client"].sysctls,
     )  # fmt: skip
     server = Host(
         name=f"server{index}", role="server", flow=index, image=cell.image("server", index).reference,
         ipv4=right, ipv6=right6,
         hosts={"sim": address("right", slot, SIMULATOR)[:1], **servers, **clients},
-        environment=_environment(cell, "server", index, given, seed),
+        environment=_environment(cell, "server", index, given, seed), sysctls=given["server"].sysctls,
     )  # fmt: skip
     return client, server

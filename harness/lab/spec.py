@@ -44,6 +44,8 @@ class Host(Spec):
     hosts: dict[str, tuple[str, ...]]
     """Entries of /etc/hosts: name → addresses."""
     environment: dict[str, str]
+    sysctls: dict[str, str] = {}
+    """Settings of the kernel in its network namespace: name → value."""
 
 
 class Network(Spec):

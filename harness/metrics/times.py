@@ -3,7 +3,7 @@
 Zero is the client's first datagram at the simulator's client side (left capture). What arrives is judged by the
 client's file, so it holds for every implementation alike, and by decrypted packets where the file does not tell
 (`analysis.delivery`). A moment is the middle of the two samples of the file's size around it (10 ms apart as a rule),
-and there is no interpolation over more than that.
+and there is no interpolation over more than that. Of TCP with a size its segments tell (`analysis.segments`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from harness.analysis.delivery import FILE, WIDE, Delivery, Reached
+from harness.analysis.segments import Segments
+from harness.analysis.shared_flow import flows_of
 from harness.analysis.unknown import Unknown
 from harness.analysis.view import RunView
 from harness.artefacts.window import Window
@@ -20,9 +22,10 @@ from harness.metrics.kinds import of_transfer
 from harness.metrics.registry import Caution, Finding, Metric, declare, measures
 from harness.outcome import Absence
 
-_BY_FILE = "the client's file, sampled every 10 ms; decrypted packets of the left capture where it does not tell"
+_BY_FILE = "the client's file, sampled every 10 ms; decrypted packets of the left capture where it does not tell; "
+_BY_FILE += "of TCP the segments at the receiver's side, from the first one of the connection that has the data"
 COMPLETION = declare(
-    "completion", layer="flow", unit="s", better="lower", title="time until the file had its full size",
+    "completion", layer="flow", unit="s", better="lower", title="time until all had come: the file had its full size",
     formula="moment - the client's first datagram", source=_BY_FILE,
 )  # fmt: skip
 GOODPUT = declare(
@@ -48,11 +51,10 @@ HANDSHAKE = declare(
 @measures
 def completion(view: RunView) -> Iterator[Finding]:
     """Yield completion, and goodput, which follows from it."""
-    for window in view.windows:
-        size = window.transfer.size
-        if not window.has_file or not window.transfer.intact or window.transfer.received < size:
+    for window, size, delivery in _with_an_end(view):
+        if not delivery.whole:
             continue
-        found = Delivery(view, window).reached(size)
+        found = delivery.reached(size)
         yield from _told(window, COMPLETION, found)
         if isinstance(found, Reached):
             yield of_transfer(GOODPUT, window, 8 * size / found.seconds / 1e6, found.vantage)
@@ -61,14 +63,24 @@ def completion(view: RunView) -> Iterator[Finding]:
 @measures
 def milestones(view: RunView) -> Iterator[Finding]:
     """Yield milestone_2MB and so on."""
-    for window in view.windows:
-        delivery = Delivery(view, window)
-        if delivery.growth is None or not window.has_file:
-            continue
+    for window, size, delivery in _with_an_end(view):
         for milestone in view.run.cell.scenario.milestones:
-            size = milestone.bytes
-            if size <= window.transfer.size and (delivery.growth.size >= size).any():
-                yield from _told(window, MILESTONE, delivery.reached(size), milestone.label())
+            if milestone.bytes <= size and delivery.has(milestone.bytes):
+                yield from _told(window, MILESTONE, delivery.reached(milestone.bytes), milestone.label())
+
+
+def _with_an_end(view: RunView) -> Iterator[tuple[Window, int, Delivery | Segments]]:
+    """The transfers that end by themselves, how much each transfers, and what tells when it came.
+
+    A flow of TCP of which nothing arrived is left out.
+    """
+    flows = {flow.number: flow for flow in flows_of(view)}
+    for window in view.windows:
+        amount, flow = window.flow.amount, flows.get(window.transfer.flow)
+        if window.has_file:
+            yield window, window.transfer.size, Delivery(view, window)
+        elif amount is not None and flow is not None:
+            yield window, amount.bytes, Segments(flow)
 
 
 def _told(window: Window, metric: Metric, found: Reached | Unknown, star: str = "") -> Iterator[Finding]:

@@ -121,6 +121,11 @@ class Flow(Part):
         return self.download if self.kind == "quic" else None
 
     @property
+    def amount(self) -> Size | None:
+        """What it transfers until it ends by itself: QUIC's file, or the size of TCP; None where a time ends it."""
+        return self.download
+
+    @property
     def sender(self) -> Role:
         """Who sends the data."""
         return "server" if self.direction == "to_client" else "client"

@@ -75,8 +75,8 @@ class Scenario(Part):
             name = MetricName.parse(objective.metric)
             if name.metric.startswith("milestone_") and name.metric not in known:
                 raise UnfitError(
-                    f"objective on {objective.metric}, but the milestones are {', '.join(sorted(known))}",
-                    "name a milestone that the download has",
+                    f"objective on {objective.metric}, but the milestones are {', '.join(sorted(known)) or 'none'}",
+                    "name a milestone that a flow's download has",
                 )
             if name.transfer == "repeat" and all(flow.repeat_after is None for flow in self.flows):
                 raise UnfitError(
@@ -97,8 +97,8 @@ class Scenario(Part):
         return self
 
     def milestones_within(self) -> list[Size]:
-        """The milestones that the largest of the files has."""
-        sizes = [flow.file for flow in self.flows if flow.file is not None]
+        """The milestones that the largest of the flows' amounts has."""
+        sizes = [flow.amount for flow in self.flows if flow.amount is not None]
         return [size for size in self.milestones if sizes and size <= max(sizes)]
 
     @property

@@ -21,7 +21,7 @@ def columns(scenario: Scenario, asked: Sequence[MetricName] = ()) -> list[Headed
     """The columns of a scenario's cells: what was asked for, else milestones, or what its flows share."""
     if asked:
         return [_headed(one, scenario) for name in asked for one in _of_cells(name, scenario)]
-    if len(scenario.flows) > 1 or scenario.flows[0].file is None:
+    if len(scenario.flows) > 1 or scenario.flows[0].amount is None:
         return _shared(scenario)
     made = [_milestone(size.label(), "first") for size in scenario.milestones_within()]
     if any(flow.repeat_after is not None for flow in scenario.flows):
@@ -39,7 +39,7 @@ def flow_columns(scenario: Scenario, asked: Sequence[MetricName] = ()) -> list[H
     """
     if len(scenario.flows) == 1:
         return []
-    files = any(flow.file is not None for flow in scenario.flows)
+    files = any(flow.amount is not None for flow in scenario.flows)
     if asked:
         return [_headed(name, scenario) for name in asked if len(scenario.flows) > MOST_FLOWS and _each(name)]
     if not files and len(scenario.flows) <= MOST_FLOWS:

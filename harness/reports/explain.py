@@ -115,7 +115,7 @@ def _changed(new: LinkChange) -> list[str]:
 
 
 def _sizes(scenario: Scenario) -> list[Size]:
-    return sorted({*scenario.milestones_within(), *(flow.file for flow in scenario.flows if flow.file)})
+    return sorted({*scenario.milestones_within(), *(flow.amount for flow in scenario.flows if flow.amount)})
 
 
 def explain(scenario: Scenario, engine: EngineName) -> str:

@@ -15,7 +15,7 @@ from harness.traces.files import read_bytes, read_whole_lines
 _NUMBERS = (
     "cwnd", "mss", "srtt_us", "rttvar_us", "min_rtt_us", "unacked", "sacked", "lost", "retrans", "bytes_acked",
     "bytes_sent", "bytes_retrans", "total_retrans", "delivery_rate", "notsent_bytes", "total_rto",
-    "total_rto_time_ms",
+    "total_rto_time_ms", "snd_wnd",
 )  # fmt: skip
 #: States of congestion control by number (enum tcp_ca_state).
 _STATES = ("open", "disorder", "cwr", "recovery", "loss")
@@ -26,8 +26,9 @@ def read_tcp(path: Path) -> pl.DataFrame:
     """One row per sample, in order of time; null where the kernel does not offer a figure. Raises OSError.
 
     Columns: t_ns; cwnd, unacked, sacked, lost, retrans (packets); mss, bytes_acked, bytes_sent, bytes_retrans,
-    notsent_bytes (bytes); srtt_us, rttvar_us, min_rtt_us (µs); total_retrans, total_rto (counts), total_rto_time_ms;
-    delivery_rate (bytes/s); ca_state, a word of `_STATES`. Columns that the file has not are null throughout.
+    notsent_bytes, snd_wnd (bytes); srtt_us, rttvar_us, min_rtt_us (µs); total_retrans, total_rto (counts),
+    total_rto_time_ms; delivery_rate (bytes/s); ca_state, a word of `_STATES`. Columns that the file has not are null
+    throughout.
     """
     data = read_whole_lines(path)
     if data.count(b"\n") < 2:

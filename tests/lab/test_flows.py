@@ -131,6 +131,28 @@ def test_tcp_of_a_size_ends_in_real_time_too(warm: Harness, harness: Harness) ->
     assert not left_overs()
 
 
+@pytest.mark.parametrize("engine", ["compose", "virtual"])
+def test_the_kernels_of_a_flow_are_set_as_asked(engine: str, warm: Harness, harness: Harness) -> None:
+    """What the sender's kernel says of both ends is what was asked; the milestones count as a download's do."""
+    asked = {"server.initial_cwnd": 40, "client.initial_rwnd": 30, "server.tcp_wmem_max": "8 MB",
+             "client.tcp_rmem_max": "256 KiB"}  # fmt: skip
+    flow = {"kind": "tcp", "download": "2 MB", "parameters": asked}
+    case = harness.scenario("set", path=DUMBBELL, flows=[flow], milestones=["1 MB", "2 MB"])
+    harness.cell(case, "--repeat", "1", "--engine", engine)
+    (folder,) = [file.parent for file in harness.store.glob("runs/*/0/measured.json")]
+    run, measured = (json.loads((folder / name).read_text()) for name in ("run.json", "measured.json"))
+    assert run["outcome"]["status"] == "completed", run["outcome"]
+    seen = {one["parameter"]: one["value"] for one in measured["observed"]}
+    assert seen["initial_cwnd"] == 40
+    assert 29 < seen["initial_rwnd"] < 32
+    # Half of a buffer is data, or somewhat more.
+    assert 100_000 < seen["tcp_rmem_max"] <= 256 * 1024
+    value = _values(measured)
+    assert value["flow0_milestone_1MB"] < value["flow0_milestone_2MB"] == value["flow0_completion"]
+    assert value["flow0_completion"] == pytest.approx(value["flow0_flow_completion_time"], abs=0.001)
+    assert not left_overs()
+
+
 def test_tcp_that_does_not_end_in_time(warm: Harness, harness: Harness) -> None:
     flows = [{"kind": "tcp", "download": "20 MB"}]
     cell = harness.cell(harness.scenario("late", path=DUMBBELL, flows=flows, timeout="3 s", milestones=[]), *VIRTUAL)

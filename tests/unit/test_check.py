@@ -12,6 +12,7 @@ from harness.check import contract, session
 from harness.check.trials import TRIALS, claims, values
 from harness.findings import Finding
 from harness.metrics import VERSION
+from harness.model import Implementation
 from harness.outcome import Cell, MeasuredRun, Measurement, Observation, Outcome, Run
 from harness.parameters import PARAMETERS, ROLES, ParameterValue, Role
 from harness.plan import Request, cells
@@ -164,9 +165,13 @@ def test_every_parameter_of_the_vocabulary_says_what_shows_it() -> None:
 class Matrix:
     """Stands for the app: makes the cells of a request, and runs nothing."""
 
+    def __init__(self, *named: Implementation) -> None:
+        """`named`: those that flows name."""
+        self._named = {one.name: one for one in named}
+
     def matrix(self, request: Request, listen: object, *, pull: bool) -> list[Cell]:
         names = {item.name for item in (*request.clients, *request.servers)}
-        return cells(request, images(*names), SIM)
+        return cells(request, images(*names), SIM, self._named)
 
 
 @pytest.mark.parametrize(
@@ -193,6 +198,40 @@ def test_what_is_remembered_is_tried_with_itself(
         assert (made.client.name, made.server.name, asked) == expected
         assert made.scenario.name == "check/learnt"
     assert [value for value, _ in claim.cells] == ["jump-start", "off"]
+
+
+@pytest.mark.parametrize(
+    ("role", "name", "direction"),
+    [
+        ("server", "tcp_wmem_max", "to_client"),
+        ("client", "tcp_wmem_max", "to_server"),
+        ("client", "tcp_rmem_max", "to_client"),
+        ("server", "tcp_rmem_max", "to_server"),
+    ],
+)
+def test_a_kernel_is_tried_with_itself_in_the_direction_that_shows_it(role: Role, name: str, direction: str) -> None:
+    mine = implementation("mine", protocols=["tcp", "udp"], parameters={name: {"sysctl": "net.ipv4.setting=1 {bytes}"}})
+    known = {one.name: one for one in catalogue().find_scenarios(["check"])}
+    references = [implementation("quic-go", session=True)]
+    subject = session._Subject(Matrix(mine), mine, references, known, lambda event: None)  # type: ignore[arg-type]
+    assert [(role, protocol) for role, protocol, _ in subject.transfers] == [("client", "tcp"), ("server", "tcp")]
+    assert subject.resumed is None
+    (claim,) = (one for one in subject.claims if one.role == role)
+    assert len(claim.cells) == 2
+    for value, made in claim.cells:
+        (flow,) = made.scenario.flows
+        assert (flow.kind, flow.direction, flow.parameters) == ("tcp", direction, {f"{role}.{name}": value})
+        assert made.implementation("client", 0).name == made.implementation("server", 0).name == "mine"
+
+
+def test_buffers_are_told_by_what_they_hold_back() -> None:
+    empty, full = run(("server", "tcp_wmem_max", 0.6)), run(("server", "tcp_wmem_max", 0.02))
+    assert wrong("tcp_wmem_max", "server", ("8 MiB", full), ("512 KiB", empty)) == ""
+    assert "runs empty for as long" in wrong("tcp_wmem_max", "server", ("8 MiB", empty), ("512 KiB", full))
+    assert "nothing seen with 8 MiB" in wrong("tcp_wmem_max", "server", ("8 MiB", run()), ("512 KiB", full))
+    small, large = run(("client", "tcp_rmem_max", 3e5)), run(("client", "tcp_rmem_max", 5e6))
+    assert wrong("tcp_rmem_max", "client", ("512 KiB", small), ("8 MiB", large)) == ""
+    assert "no larger window" in wrong("tcp_rmem_max", "client", ("512 KiB", large), ("8 MiB", large))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from harness.arguments import UnsupportedError
+from harness.engines.compose_file import compose_document
 from harness.errors import InputError
 from harness.lab import Lab, build_lab
 from harness.lab.endpoints import served_size
@@ -23,9 +24,13 @@ TCP = {"kind": "tcp", "stop": "15 s", "parameters": {"server.congestion_control"
 
 def generator() -> Implementation:
     setting = {"flag": "--congestion-control={value}", "values": ["reno", "cubic"], "default": "cubic"}
-    return implementation(
-        "linux", protocols=["tcp", "udp"], parameters={"congestion_control": {"client": setting, "server": setting}}
-    )
+    settings = {
+        "congestion_control": {"client": setting, "server": setting},
+        "initial_cwnd": {"environment": "INITCWND={value}"},
+        "tcp_wmem_max": {"sysctl": "net.ipv4.tcp_wmem=4096 16384 {bytes}"},
+        "tcp_rmem_max": {"sysctl": "net.ipv4.tcp_rmem=4096 131072 {bytes}"},
+    }
+    return implementation("linux", protocols=["tcp", "udp"], parameters=settings)
 
 
 def made(*flows: object, **more: object) -> list[Cell]:
@@ -174,13 +179,23 @@ def test_a_flow_of_tcp_may_have_a_size() -> None:
     assert one.time_limit(one.flows[1]) == one.timeout
 
 
-def test_only_files_have_milestones() -> None:
+def test_what_ends_by_itself_has_milestones() -> None:
     one = scenario(flows=[{"kind": "tcp", "download": "20 MB"}, {"download": "5 MB"}], objectives=[])
-    assert [size.label() for size in one.milestones_within()] == ["2MB"]
-    with pytest.raises(ValidationError, match="objective on milestone_2MB"):
-        scenario(
-            flows=[{"kind": "tcp", "download": "20 MB"}], objectives=[{"metric": "milestone_2MB", "at_most": "3 s"}]
-        )
+    assert [size.label() for size in one.milestones_within()] == ["2MB", "10MB"]
+    with pytest.raises(ValidationError, match="objective on milestone_2MB, but the milestones are none"):
+        scenario(flows=[{"kind": "tcp", "stop": "20 s"}], objectives=[{"metric": "milestone_2MB", "at_most": "3 s"}])
+
+
+def test_a_host_s_kernel_is_set_where_a_flow_asks_for_it() -> None:
+    asked = {"server.tcp_wmem_max": "33 MB", "client.tcp_rmem_max": "33 MB", "server.initial_cwnd": 100}
+    one = lab({"stop": "5 s"}, {**TCP, "parameters": asked})
+    assert one.host("server1").sysctls == {"net.ipv4.tcp_wmem": "4096 16384 33000000"}
+    assert one.host("client1").sysctls == {"net.ipv4.tcp_rmem": "4096 131072 33000000"}
+    assert one.host("server1").environment["INITCWND"] == "100"
+    assert not one.host("server0").sysctls and "INITCWND" not in one.host("client1").environment
+    services = compose_document(one)["services"]
+    assert services["server1"]["sysctls"] == {"net.ipv4.tcp_wmem": "4096 16384 33000000"}
+    assert "sysctls" not in services["server0"]
 
 
 def test_only_quic_flows_take_what_is_asked_of_the_cell() -> None:

@@ -7,18 +7,22 @@ import math
 import shutil
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from harness.analysis.view import RunView
 from harness.metrics import measure
 from harness.metrics.flow import times
 from harness.metrics.flow.times import moving_average
+from harness.metrics.observed import observe
 from harness.outcome import MeasuredRun, Run
 from harness.records import read_run
 from harness.stats import entropy, jain, product
 from harness.traces import qlog
+from tests.examples import implementation
 from tests.measurements import by_name, said
 from tests.unit.captures import make_run
 from tests.unit.shared_flows import (
@@ -196,12 +200,20 @@ def test_tcp_of_a_size_counts_on_the_connection_that_has_its_data(sender: str, t
     down, control = sender == "server", 40000
 
     def segment(to_client: bool, size: int, port: int, number: int) -> Segment:
-        return Segment(0, to_client, b"", size, 0, sequence=number, identification=number, port=port)
+        return Segment(0, to_client, b"", size, 0, sequence=number, identification=number % 2**16, port=port)
 
     says = [(150, False, 30), (170, True, 30), (190, False, 30), (540, False, 1), (560, True, 1)]
     passed = [Passing(segment(up, size, control, at), at, at + 10) for at, up, size in says]
-    passed.append(Passing(segment(False, 0, 5202, 1), 250, 260))
-    passed += [Passing(segment(down, 500, 5202, at), at, at + 20) for at in (300, 350, 400, 430)]
+    # Numbers go round in the middle of it, and its second segment is lost and comes last.
+    initial = 2**32 - 800
+    opening = replace(segment(False, 0, 5202, initial), flags=0x02)
+    passed.append(Passing(opening, 250, 260))
+    if down:
+        passed.append(Passing(replace(opening, to_client=True, flags=0x12), 260, 270))
+    # iperf3's client begins with a cookie.
+    cookie = 0 if down else 37
+    sent = [(300, 0, 500), (350, 1000, 500), (400, 1500, 500 + cookie), (430, 500, 500)]
+    passed += [Passing(segment(down, size, 5202, (initial + 1 + at) % 2**32), ms, ms + 20) for ms, at, size in sent]
     write_captures(tmp_path, sorted(passed, key=lambda one: one.came))
     write_lab(tmp_path, [{"kind": "tcp", "start": 0.1, "sender": sender}])
     write_counters(tmp_path, {})
@@ -209,19 +221,49 @@ def test_tcp_of_a_size_counts_on_the_connection_that_has_its_data(sender: str, t
     (tmp_path / "cpu.csv").write_text("t_ns,container,cpu_ns,rcvbuf_errors\n")
     direction = "to_client" if down else "to_server"
     flows = [{"kind": "tcp", "download": "2 kB", "start": "100 ms", "direction": direction}]
+    scenario = {**SCENARIO, "flows": flows, "milestones": ["460 B", "1 kB"]}
     ran = transfer(0)
-    found = measure(tmp_path, make_run(scenario={**SCENARIO, "flows": flows}, transfers=(ran,)))
+    found = measure(tmp_path, make_run(scenario=scenario, transfers=(ran,)))
     (completion,) = [item for item in found.measurements if item.name == "flow_completion_time"]
     # From 250 ms, when the connection is opened, to 450 ms, when the last of its data is there.
     assert completion.value == pytest.approx(0.2)
     assert completion.direction == "lower"
     assert found.value("mean_throughput_l7", 0) == pytest.approx(2000 * 8 / 0.2 / 1e6)
-    assert found.value("mean_throughput", 0) == pytest.approx(2000 * 8 / 0.2 / 1e6)
-    assert found.value("completion", 0) is None and not any("completion" in line for line in said(found))
+    assert found.value("mean_throughput", 0) == pytest.approx((2000 + cookie) * 8 / 0.2 / 1e6)
+    assert found.value("completion", 0, "first") == pytest.approx(0.2)
+    assert found.value("goodput", 0, "first") == pytest.approx(2000 * 8 / 0.2 / 1e6)
+    # The first 460 bytes come at 320 ms; what lies behind the gap does not count before it is filled.
+    assert found.value("milestone_460B", 0, "first") == pytest.approx(0.07)
+    assert found.value("milestone_1kB", 0, "first") == pytest.approx(0.2)
     late = ran.model_copy(update={"exit_code": None, "ended_ns": ran.started_ns + 2000 * MS})
-    found = measure(tmp_path, make_run("timed_out", {**SCENARIO, "flows": flows}, transfers=(late,)))
-    assert found.value("flow_completion_time", 0) is None
+    found = measure(tmp_path, make_run("timed_out", scenario, transfers=(late,)))
+    assert found.value("flow_completion_time", 0) is None and found.value("completion", 0, "first") is None
+    assert found.value("milestone_1kB", 0, "first") == pytest.approx(0.2)
     assert "flow_completion_time of flow 0: left out, it did not come to its end" in said(found)
+
+
+def test_what_a_kernel_tells_of_its_windows_and_buffers(tmp_path: Path) -> None:
+    """The sender has had nothing left in two of four samples before the last byte is sent."""
+    run = write_two_flows(tmp_path)
+    flow = {"kind": "tcp", "stop": "1 s"}
+    rows = ["t_ns,cwnd,mss,bytes_sent,notsent_bytes,snd_wnd"]
+    rows += [f"{at},{cwnd},1000,{sent},{left},{window}" for at, cwnd, sent, left, window in (
+        (1, 12, 12000, 5000, 64000), (2, 24, 36000, 0, 64000), (3, 24, 60000, 0, 256000), (4, 24, 80000, 9, 128000),
+        (5, 24, 99000, 0, 128000),
+    )]  # fmt: skip
+    (tmp_path / "flow0/server").mkdir(parents=True, exist_ok=True)
+    (tmp_path / "flow0/server/tcp.csv").write_text("\n".join(rows) + "\n")
+    alone = make_run(scenario={**SCENARIO, "flows": [flow]}, transfers=run.transfers[:1])
+    linux = implementation("linux", protocols=["tcp"])
+    cell = alone.cell.model_copy(update={"client": linux, "server": linux})
+    found = {
+        (one.role, one.parameter): one.value
+        for one in observe(RunView(tmp_path, alone.model_copy(update={"cell": cell})))
+    }
+    assert found == {
+        ("server", "initial_cwnd"): 12, ("server", "tcp_wmem_max"): 0.5, ("client", "initial_rwnd"): 64,
+        ("client", "tcp_rmem_max"): 256000,
+    }  # fmt: skip
 
 
 def test_moving_average() -> None:

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from simulator.container import Image, account, reason
 from simulator.ports import mac
-from simulator.world import flows, masks, random_drawn
+from simulator.shell import CommandError
+from simulator.world import flows, masks, random_drawn, set_kernel
 
 from harness.engines import conductor
 from harness.engines import guest as guests
@@ -83,6 +84,27 @@ def test_an_endpoint_that_is_not_root_writes_to_memory_that_is_there() -> None:
     more = guest_memory_mib(made, images(made, "1000:1000")) - guest_memory_mib(made, images(made, "0:0"))
     # Two hosts a flow; 1 MB twice and 2 MB once, and as much again of logs.
     assert more == 2 * 2 * (2_000_000 + 2_000_000) // 2**20
+
+
+def test_kernels_are_set_as_asked_and_have_memory_for_it(tmp_path: Path) -> None:
+    made = lab()
+    asked = {"net.ipv4.tcp_wmem": "4096 16384 33554432"}
+    first, *others = made.hosts
+    larger = made.model_copy(update={"hosts": (first.model_copy(update={"sysctls": asked}), *others)})
+    hosts = world_document(larger, images(made), 1)["hosts"]
+    assert hosts[0]["sysctls"] == asked and not any("sysctls" in host for host in hosts[1:])
+    # The kernel lets TCP have a sixteenth of its memory before it saves.
+    assert guest_memory_mib(larger, images(made)) - guest_memory_mib(made, images(made)) == 16 * 32
+    (tmp_path / "net/ipv4").mkdir(parents=True)
+    file = tmp_path / "net/ipv4/tcp_wmem"
+    file.touch()
+    set_kernel(asked, tmp_path)
+    assert file.read_text() == "4096 16384 33554432"
+    with pytest.raises(CommandError, match=r"sysctl net\.ipv4\.none=1: No such file"):
+        set_kernel({"net.ipv4.none": "1"}, tmp_path / "none")
+    (tmp_path / "net/ipv4/kept").symlink_to("/dev/null")
+    with pytest.raises(CommandError, match=r"net\.ipv4\.kept=5: the kernel made nothing of it"):
+        set_kernel({"net.ipv4.kept": "5"}, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -80,9 +80,9 @@ def _lifetime(flow: FlowAddresses, left: Capture, right: Capture, zero_ns: int, 
     sent, received = sent.where(sent.to_client == down), received.where(received.to_client == down)
     if flow.kind == "tcp" and flow.stop is None:
         # The generator's own connection begins round trips before, and says after the end that it is over.
-        port = _data_port(received, down)
+        port = data_port(received, down)
         first = np.flatnonzero(~at_client.to_client & (at_client.source_port == port))
-        arrived = np.flatnonzero((received.payload > 0) & (_client_port(received, down) == port))
+        arrived = np.flatnonzero((received.payload > 0) & (client_port(received, down) == port))
     else:
         first = np.flatnonzero(~at_client.to_client)
         arrived = np.flatnonzero(received.payload > 0)
@@ -94,11 +94,12 @@ def _lifetime(flow: FlowAddresses, left: Capture, right: Capture, zero_ns: int, 
     return Lifetime(flow.flow, zero_ns, start_ns, max(start_ns, min(stop_ns, end_ns)), last_ns, sent, received)
 
 
-def _client_port(received: Capture, down: bool) -> npt.NDArray[np.int64]:
+def client_port(received: Capture, down: bool) -> npt.NDArray[np.int64]:
+    """The client's port of packets that go towards it (`down`) or come from it, shape (n,)."""
     return received.destination_port if down else received.source_port
 
 
-def _data_port(received: Capture, down: bool) -> int:
+def data_port(received: Capture, down: bool) -> int:
     """The client's port of the connection that carries most of the payload; 0 where nothing came."""
-    ports, which = np.unique(_client_port(received, down), return_inverse=True)
+    ports, which = np.unique(client_port(received, down), return_inverse=True)
     return int(ports[np.bincount(which, weights=received.payload).argmax()]) if len(ports) else 0

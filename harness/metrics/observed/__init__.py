@@ -1,17 +1,19 @@
 """What the endpoints' parameters were, as a run shows it: the evidence behind every default and every demand.
 
 One file a family of one source. What a run does not show is not there: nothing is taken from a manifest, and
-nothing is guessed. All is of the first connection of the first flow over QUIC between the matrix's own pair, where
-nothing else is said.
+nothing is guessed. All is of the first connection of the first flow over QUIC or TCP between the matrix's own pair,
+where nothing else is said.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import ParamSpec
 
 from harness.analysis.connection import Connection
 from harness.analysis.view import RunView
 from harness.artefacts.window import Window
+from harness.metrics.observed.buffers import windows_and_buffers
 from harness.metrics.observed.datagrams import ack_ratio, ecn, largest_payload, path_mtu_discovery, zero_rtt
 from harness.metrics.observed.declared import recovery_settings, transport_parameters
 from harness.metrics.observed.flight import initial_window, pacing
@@ -22,6 +24,7 @@ from harness.metrics.observed.timeouts import first_probe_timeout
 from harness.outcome import Observation
 from harness.parameters import ROLES
 
+P = ParamSpec("P")
 _FAMILIES: tuple[Callable[[Connection], Iterator[Observation]], ...] = (
     transport_parameters, recovery_settings, first_probe_timeout, initial_window, pacing, congestion_reaction,
     ack_ratio, largest_payload, path_mtu_discovery, zero_rtt, bdp_seed, bdp_frames, ecn, gso,
@@ -33,18 +36,25 @@ def observe(view: RunView) -> tuple[Observation, ...]:
     window = next((window for window in view.windows if _is_the_pair_s(view, window)), None)
     if window is None:
         return ()
+    if window.flow.kind == "tcp":
+        return tuple(_shown(view, windows_and_buffers, view, window))
     connection = Connection(view, window)
-    found: list[Observation] = []
-    for family in _FAMILIES:
-        try:
-            found += family(connection)
-        except Exception as error:  # one artefact's bad data must not cost the others' evidence
-            view.problems.append(f"observed {family.__name__} failed: {type(error).__name__}: {error}")
-    return tuple(found)
+    return tuple(one for family in _FAMILIES for one in _shown(view, family, connection))
+
+
+def _shown(
+    view: RunView, family: Callable[P, Iterator[Observation]], *of: P.args, **more: P.kwargs
+) -> list[Observation]:
+    """What a family finds; nothing, and a problem, where it fails: one artefact's bad data costs no other evidence."""
+    try:
+        return list(family(*of, **more))
+    except Exception as error:
+        view.problems.append(f"observed {family.__name__} failed: {type(error).__name__}: {error}")
+        return []
 
 
 def _is_the_pair_s(view: RunView, window: Window) -> bool:
     """Whether a transfer is one between the cell's client and server, as whose the evidence is kept."""
     cell = view.run.cell
     named = [(window.flow.implementation(role), cell.implementation(role).name) for role in ROLES]
-    return window.flow.kind == "quic" and all(name is None or name == own for name, own in named)
+    return window.flow.kind != "udp" and all(name is None or name == own for name, own in named)

@@ -29,7 +29,8 @@ _ATTRIBUTE = struct.Struct("=HH")
 _EXTENSIONS = 1 << (INET_DIAG_INFO - 1) | 1 << (INET_DIAG_CONG - 1)
 
 #: Fields of struct tcp_info (linux/tcp.h): offset and format. Times are us but for total_rto_time, ms; cwnd and
-#: unacked are segments, delivery_rate bytes/s. total_rto and total_rto_time came with Linux 6.7.
+#: unacked are segments, delivery_rate bytes/s, snd_wnd the window that the peer advertised, bytes. snd_wnd came with
+#: Linux 5.4, total_rto and total_rto_time with 6.7.
 _FIELDS = {
     "cwnd": (80, "I"),
     "mss": (16, "I"),
@@ -49,6 +50,7 @@ _FIELDS = {
     "notsent_bytes": (144, "I"),
     "total_rto": (240, "H"),
     "total_rto_time_ms": (244, "I"),
+    "snd_wnd": (228, "I"),
 }
 COLUMNS = tuple(_FIELDS)
 #: tcpi_bytes_received, at the end that receives.

@@ -13,6 +13,7 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,19 @@ def containers(hosts: list[dict[str, Any]], folders: dict[str, str], cpu: str) -
     return made
 
 
+def set_kernel(settings: Mapping[str, str], root: Path = Path("/proc/sys")) -> None:
+    """Set the kernel of this network namespace, name by name. CommandError where it has no such setting or value."""
+    for name, value in settings.items():
+        file = root / name.replace(".", "/")
+        try:
+            file.write_text(value)
+            found = file.read_text().split()
+        except OSError as error:
+            raise CommandError(f"sysctl {name}={value}: {error.strerror}") from error
+        if found != value.split():
+            raise CommandError(f"sysctl {name}={value}: the kernel made {' '.join(found) or 'nothing'} of it")
+
+
 def flows(hosts: list[dict[str, Any]], client_end: float) -> list[Flow]:
     """What the clients of a lab do when. `client_end`: seconds that each may take from its last byte to its end."""
     servers = {host["flow"]: host["name"] for host in hosts if host["role"] == "server"}
@@ -196,6 +210,9 @@ def run(folder: str) -> None:
         {host["name"]: ("left" if host["role"] == "client" else "right", host["addresses"]) for host in world["hosts"]},
         world["mtu"],
     )
+    for host in world["hosts"]:
+        with inside(host["name"]):
+            set_kernel(host.get("sysctls", {}))
     endpoints = containers(world["hosts"], world["folders"], cpu)
     with inside(SIM):
         captures = [Capture(side, side, OUT / "sim", virtual=True) for side in ("left", "right")]

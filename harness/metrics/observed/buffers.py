@@ -1,0 +1,45 @@
+"""What the sender's kernel said of a TCP flow's windows and buffers (tcp_info, sampled every 20 ms)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from harness.analysis.view import RunView
+from harness.artefacts.window import Window
+from harness.outcome import Observation
+from harness.parameters import Role, other
+
+
+def windows_and_buffers(view: RunView, window: Window) -> Iterator[Observation]:
+    """Yield initial_cwnd, initial_rwnd, tcp_wmem_max and tcp_rmem_max of a flow over TCP.
+
+    Of the buffers it is what they do that shows: for how much of the time the sender's was empty of what is still to be
+    sent, and the largest window that the receiver's allowed.
+    """
+    rows = view.tcp(window.transfer.flow)
+    if rows is None or not len(rows):
+        return
+    sender: Role = window.flow.sender
+    first = rows.row(0, named=True)
+    yield Observation(
+        role=sender, parameter="initial_cwnd", value=first["cwnd"], unit="packets", source="tcp_info, first sample"
+    )
+    sending = rows.filter(pl.col("bytes_sent") < pl.col("bytes_sent").max())
+    if len(sending):
+        empty = len(sending.filter(pl.col("notsent_bytes") == 0))
+        yield Observation(
+            role=sender, parameter="tcp_wmem_max", value=empty / len(sending), unit="of the time nothing to send",
+            source="tcp_info, while it sends",
+        )  # fmt: skip
+    if first["snd_wnd"] is None:
+        return
+    yield Observation(
+        role=other(sender), parameter="initial_rwnd", value=first["snd_wnd"] / first["mss"], unit="packets",
+        source="tcp_info of the sender, first sample",
+    )  # fmt: skip
+    yield Observation(
+        role=other(sender), parameter="tcp_rmem_max", value=float(rows.select(pl.col("snd_wnd").max()).item()),
+        unit="bytes", source="tcp_info of the sender, the largest window",
+    )  # fmt: skip
