@@ -199,7 +199,7 @@ def test_tcp_info_field_by_field() -> None:
     assert diag.tcp_info(info_bytes()) == {
         "ca_state": 1, "mss": 10, "unacked": 12, "sacked": 13, "lost": 14, "retrans": 15, "srtt_us": 23,
         "rttvar_us": 24, "cwnd": 26, "total_retrans": 31, "bytes_acked": 34, "notsent_bytes": 38, "min_rtt_us": 39, "delivery_rate": 42,
-        "bytes_sent": 48, "bytes_retrans": 49, "total_rto": 56, "total_rto_time_ms": 58,
+        "bytes_sent": 48, "bytes_retrans": 49, "total_rto": 56, "total_rto_time_ms": 58, "snd_wnd": 53,
     }  # fmt: skip
 
 
@@ -329,7 +329,7 @@ def test_rows_follow_the_data_until_the_connection_is_gone(pair: Pair, sockets: 
         rows = list(csv.DictReader(file))
     assert ",".join(rows[0]) == (
         "t_ns,cwnd,mss,srtt_us,rttvar_us,min_rtt_us,unacked,sacked,lost,retrans,bytes_acked,bytes_sent,bytes_retrans,total_retrans,"
-        "ca_state,delivery_rate,notsent_bytes,total_rto,total_rto_time_ms"
+        "ca_state,delivery_rate,notsent_bytes,total_rto,total_rto_time_ms,snd_wnd"
     )
     assert [row["bytes_sent"] for row in rows] == ["1000", "2000", "3000"]
     assert all(before < int(row["t_ns"]) < time.time_ns() for row in rows)
