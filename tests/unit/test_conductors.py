@@ -399,7 +399,7 @@ def test_cases_with_processes(name: str, tmp_path: Path, monkeypatch: pytest.Mon
         timer = threading.Timer(READY * UNIT, lambda: os.write(writer, b"ready\n"))
         timer.start()
         try:
-            conducted.run(-1, reader)
+            conducted.run([(-1, reader)])
         finally:
             conducted.stop()
             timer.join()
