@@ -24,7 +24,7 @@ from harness.plan import PlannedRun
 from harness.provenance import Provenance
 from harness.store import Store
 from harness.traces import pcap
-from harness.traces.files import CAPTURES, content_digest, find
+from harness.traces.files import capture_file, capture_names, content_digest, find
 from harness.traces.trail import trail
 
 #: What to do about a run whose captures are not what they were.
@@ -69,7 +69,7 @@ def _lines(file: str) -> list[str]:
 
 def capture_digests(folder: Path) -> dict[str, str]:
     """SHA-256 of a run's captures as they were written, by side; nothing of one that is not there. Raises OSError."""
-    files = {side: find(folder / "sim" / name) for side, name in CAPTURES.items()}
+    files = {name: find(capture_file(folder, name)) for name in capture_names(folder)}
     return {side: content_digest(file) for side, file in files.items() if file is not None}
 
 
@@ -151,7 +151,8 @@ def _execute(
 
 def _trail(folder: Path) -> str:
     try:
-        return trail(pcap.parse((folder / "sim" / CAPTURES["left"]).read_bytes()))
+        lefts = [name for name in capture_names(folder) if name.endswith("left")]
+        return trail(pcap.together([pcap.parse(capture_file(folder, name).read_bytes()) for name in lefts]))
     except (OSError, ValueError):
         # Measuring says what the capture lacks.
         return ""
@@ -165,6 +166,6 @@ def require_captures(folder: Path, run: Run) -> None:
         raise ResultError(f"{folder}: its captures cannot be read: {error}", _AWAY.format(folder)) from error
     other = [side for side in sorted(run.captures) if found.get(side) != run.captures[side]]
     if other:
-        capture = folder / "sim" / CAPTURES[other[0]]
+        capture = capture_file(folder, other[0])
         said = "not the capture that the run made, or gone; its figures are kept as they are"
         raise ResultError(f"{capture}: {said}", _AWAY.format(folder))

@@ -323,7 +323,8 @@ MEASURED = st.builds(
     ).map(tuple),
     link=st.none() | st.builds(
         LinkProof, valid=st.booleans(), problems=st.lists(TEXT, max_size=2).map(tuple), kernel=TEXT,
-        to_client=DIRECTIONS, to_server=DIRECTIONS, capture_drops=COUNTS,
+        to_client=DIRECTIONS, to_server=DIRECTIONS,
+        further=st.dictionaries(st.sampled_from(["a to_client", "b-2 to_server"]), DIRECTIONS, max_size=2), capture_drops=COUNTS,
         changes_late_ms=st.lists(NUMBERS, max_size=2).map(tuple), steal=st.none() | NUMBERS, idle=st.none() | NUMBERS,
     ),
     warnings=st.lists(TEXT, max_size=2).map(tuple),

@@ -77,7 +77,7 @@ def drops(view: RunView) -> Iterator[Finding]:
 @measures
 def marks(view: RunView) -> Iterator[Finding]:
     """Yield CE marks per direction whose queue may mark; and a caution where nobody let it."""
-    path = view.run.cell.scenario.path
+    path = view.emulated
     for to, link in (("to_client", path.to_client), ("to_server", path.to_server)):
         passage = getattr(view, to)
         if passage is None or not isinstance(link.queue, Red) or not link.queue.ecn:
