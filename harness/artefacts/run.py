@@ -10,13 +10,15 @@ from typing import Self, TypeVar
 
 import polars as pl
 
+from harness.artefacts import sources
 from harness.artefacts.window import Window
 from harness.draw import settled
 from harness.model import Flow, Scenario
 from harness.model import Path as EmulatedPath
 from harness.outcome import Run, Transfer
+from harness.parameters import ROLES
 from harness.traces import capture, counters, cpu, events, growth, key_log, lab, qlog, tcp, waits
-from harness.traces.files import CAPTURES, find
+from harness.traces.files import SIMULATOR, find
 
 T = TypeVar("T")
 
@@ -32,11 +34,15 @@ class Artefacts:
     run: Run
     problems: list[str] = field(default_factory=list)
     """What could not be read, in order of discovery."""
-    path: str | None = None
+    alone: str | None = None
     """Of several paths the one that alone is looked at: its link, its packets. None for all that there are."""
 
+    def path(self, place: str) -> Path | None:
+        """The file of a place that `sources` names; None where there is none."""
+        return find(self.folder / place)
+
     def _read(self, name: str, reader: Callable[[Path], T]) -> T | None:
-        path = find(self.folder / name)
+        path = self.path(name)
         if path is None:
             self.problems.append(f"{name} is missing")
             return None
@@ -49,8 +55,8 @@ class Artefacts:
     @cached_property
     def lab(self) -> lab.LabFacts | None:
         """What was asked of the lab; of all paths the first one's link."""
-        facts = self._read("lab.json", lab.read_lab)
-        return facts if facts is None or self.path is None else facts.alone(self.path)
+        facts = self._read(sources.LAB, lab.read_lab)
+        return facts if facts is None or self.alone is None else facts.alone(self.alone)
 
     @cached_property
     def paths(self) -> tuple[str, ...]:
@@ -61,12 +67,12 @@ class Artefacts:
         """The same with one of its paths alone."""
         if len(self.paths) == 1:
             return self
-        if path not in self._alone:
-            self._alone[path] = replace(self, path=path)
-        return self._alone[path]
+        if path not in self._parts:
+            self._parts[path] = replace(self, alone=path)
+        return self._parts[path]
 
     @cached_property
-    def _alone(self) -> dict[str, Self]:
+    def _parts(self) -> dict[str, Self]:
         return {}
 
     @cached_property
@@ -77,18 +83,18 @@ class Artefacts:
     @property
     def emulated(self) -> EmulatedPath:
         """The path that is looked at, or the first of several."""
-        return self.scenario.path if self.path is None else self.scenario.every_path[self.path]
+        return self.scenario.path if self.alone is None else self.scenario.every_path[self.alone]
 
     @property
     def is_one_path(self) -> bool:
         """Whether it is one path that is looked at, and not several together."""
-        return self.path is not None or len(self.paths) == 1
+        return self.alone is not None or len(self.paths) == 1
 
     @property
     def _simulator(self) -> str:
         """The folder of the simulator of the path that is looked at, or of the first of several."""
         facts = self.lab.paths if self.lab is not None else ()
-        return facts[0].simulator if facts else "sim"
+        return facts[0].simulator if facts else SIMULATOR
 
     def _capture(self, side: str) -> capture.Capture | None:
         facts = self.lab
@@ -97,7 +103,8 @@ class Artefacts:
         if not self.is_one_path:
             each = [getattr(self.of_path(path), side) for path in self.paths]
             return None if None in each else capture.together(each)
-        return self._read(f"{self._simulator}/{CAPTURES[side]}", lambda path: capture.read_capture(path, facts.flows))
+        place = sources.of(self._simulator, sources.CAPTURE[side])
+        return self._read(place, lambda path: capture.read_capture(path, facts.flows))
 
     @cached_property
     def left(self) -> capture.Capture | None:
@@ -112,34 +119,35 @@ class Artefacts:
     @cached_property
     def counters(self) -> pl.DataFrame | None:
         """Statistics of the queueing disciplines (see `traces.counters`); None for several paths together."""
-        return self._read(f"{self._simulator}/counters.jsonl", counters.read_counters) if self.is_one_path else None
+        place = sources.of(self._simulator, sources.COUNTERS)
+        return self._read(place, counters.read_counters) if self.is_one_path else None
 
     @cached_property
     def events(self) -> events.Events:
         """What the simulator said, of several paths the first one's; empty when it said nothing."""
-        return self._read(f"{self._simulator}/events.jsonl", events.read_events) or events.Events()
+        return self._read(sources.of(self._simulator, sources.EVENTS), events.read_events) or events.Events()
 
     @cached_property
     def capture_drops(self) -> int:
         """Packets the captures missed; 0 when unknown."""
         if not self.is_one_path:
             return sum(self.of_path(path).capture_drops for path in self.paths)
-        return self._read(f"{self._simulator}/capture.json", events.read_capture_drops) or 0
+        return self._read(sources.of(self._simulator, sources.CAPTURED), events.read_capture_drops) or 0
 
     @cached_property
     def growth(self) -> pl.DataFrame | None:
         """Sizes of the clients' files (see `traces.growth`)."""
-        return self._read("growth.csv", growth.read_growth)
+        return self._read(sources.GROWTH, growth.read_growth)
 
     @cached_property
     def cpu(self) -> pl.DataFrame | None:
         """CPU time of the containers (see `traces.cpu`)."""
-        return self._read("cpu.csv", cpu.read_cpu)
+        return self._read(sources.CPU, cpu.read_cpu)
 
     @cached_property
     def waits(self) -> pl.DataFrame | None:
         """Who waited for a processor (see `traces.waits`); None in virtual time, and of runs before it was recorded."""
-        return self._read("waits.csv", waits.read_waits) if find(self.folder / "waits.csv") is not None else None
+        return None if self.path(sources.WAITS) is None else self._read(sources.WAITS, waits.read_waits)
 
     @cached_property
     def windows(self) -> tuple[Window, ...]:
@@ -173,7 +181,9 @@ class Artefacts:
     def tcp(self, flow: int) -> pl.DataFrame | None:
         """What the kernel of a TCP flow's sender said of its connection (see `traces.tcp`)."""
         if flow not in self._tcp:
-            self._tcp[flow] = self._read(f"flow{flow}/{self.flows[flow].sender}/tcp.csv", tcp.read_tcp)
+            self._tcp[flow] = self._read(
+                f"{sources.endpoint(flow, self.flows[flow].sender)}/{sources.TCP}", tcp.read_tcp
+            )
         return self._tcp[flow]
 
     @cached_property
@@ -192,10 +202,10 @@ class Artefacts:
 
     def secrets(self, flow: int) -> tuple[key_log.Secret, ...]:
         """The TLS secrets that either endpoint of a flow wrote down, each once."""
-        logs = (find(self.folder / f"flow{flow}" / role / "keys.log") for role in ("client", "server"))
+        logs = (self.path(f"{sources.endpoint(flow, role)}/{sources.KEYS}") for role in ROLES)
         read = (secret for log in logs if log is not None for secret in key_log.read_key_log(log))
         return tuple(dict.fromkeys(read))
 
     def qlogs(self, flow: int, role: str) -> list[Path]:
         """The qlog files of one endpoint."""
-        return qlog.traces(self.folder / f"flow{flow}" / role / "qlog")
+        return qlog.traces(self.folder / sources.endpoint(flow, role) / sources.QLOG)

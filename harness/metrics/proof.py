@@ -55,12 +55,12 @@ def prove(view: RunView) -> tuple[LinkProof, tuple[str, ...]]:
     problems, cautions = _emptiness(view), list[str]()
     late: list[float] = []
     for part in parts:
-        of = f"{part.path}: " if part.path else ""
+        of = f"{part.alone}: " if part.alone else ""
         found, warned = [], []
         for side in SIDES:
             direction = part.directions[side]
             figures = _proof(part, direction)
-            proofs[f"{part.path} {side}" if part is not parts[0] else side] = figures
+            proofs[f"{part.alone} {side}" if part is not parts[0] else side] = figures
             found += _problems(part, direction, figures)
             warned += _cautions(part, direction, figures)
         late_there, wrong = _changes(part, view)
