@@ -32,10 +32,11 @@ prepare() { # INTERFACE
 }
 
 leave() { # TABLE ADDRESS INTERFACE WAY EVERYTHING: what has this address leaves by this interface
-  ip route replace "$5" via "$4" dev "$3" onlink table "$1" || exit 1
   local family=-4
   [[ $2 != *:* ]] || family=-6
-  ip "$family" rule delete from "$2" lookup "$1" 2>/dev/null
+  # A second run finds it done.
+  [ -z "$(ip "$family" rule show from "$2" lookup "$1")" ] || return 0
+  ip "$family" route replace "$5" via "$4" dev "$3" onlink table "$1" || exit 1
   ip "$family" rule add from "$2" lookup "$1" || exit 1
 }
 
