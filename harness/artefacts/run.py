@@ -56,7 +56,9 @@ class Artefacts:
     def lab(self) -> lab.LabFacts | None:
         """What was asked of the lab; of all paths the first one's link."""
         facts = self._read(sources.LAB, lab.read_lab)
-        return facts if facts is None or self.alone is None else facts.alone(self.alone)
+        if facts is None or (self.alone is None and len(facts.paths) != 1):
+            return facts
+        return facts.alone(self.alone if self.alone is not None else facts.paths[0].path)
 
     @cached_property
     def paths(self) -> tuple[str, ...]:
