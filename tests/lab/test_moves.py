@@ -30,7 +30,7 @@ LATE = {"virtual": 0.001, "compose": 0.02}
 def _run(harness: Harness, name: str, moves: list[dict[str, str]], client: str, *words: str, **more: Any) -> RunView:
     """A run of 2 MB, which has completed over links that are proven."""
     flows = [{"download": "2 MB", "moves": moves}]
-    content: dict[str, Any] = {"path": None, "paths": PATHS, "flows": flows, "milestones": ["2 MB"], **more}
+    content: dict[str, Any] = {"flows": flows, "milestones": ["2 MB"], **({"path": None, "paths": PATHS} | more)}
     case = harness.scenario(name, **content)
     cell = harness.cell(case, "--clients", client, "--servers", "quinn", "--repeat", "1", *words)
     assert cell["outcomes"] == {"completed": 1}, cell["sentence"]
@@ -91,9 +91,7 @@ def test_a_client_migrates_and_comes_back_to_a_path_that_was_gone(harness: Harne
 @pytest.mark.parametrize("version", [4, 6])
 def test_a_path_rewrites_port_and_address(harness: Harness, version: int) -> None:
     moves = [{"at": f"{AT} s", "how": "nat-port"}, {"at": "0.6 s", "how": "nat-address"}]
-    view = _run(
-        harness, f"nat{version}", moves, STAYS, *VIRTUAL, paths=None, path=PATHS["cellular"], ip_version=version
-    )
+    view = _run(harness, f"nat{version}", moves, STAYS, *VIRTUAL, paths={}, path=PATHS["cellular"], ip_version=version)
     zero, left, right = _zero(view), _capture(view, "", "left"), _capture(view, "", "right")
     sent = right.where(~right.to_client)
     seconds = (sent.t_ns - zero) / 1e9

@@ -85,7 +85,6 @@ def test_what_is_under_way_when_a_path_goes_is_not_lost(gone: tuple[Path, Run]) 
 
     def say(lab: dict[str, Any]) -> None:
         lab["paths"][0]["outages"] = [outage]
-        lab["outages"] = [outage]
 
     tell(folder, say, *events)
     found = proof(folder, run)
@@ -102,7 +101,7 @@ def test_a_path_that_goes_unasked_is_not_the_one_asked_for(gone: tuple[Path, Run
 
 def test_a_path_that_never_went_is_said(gone: tuple[Path, Run]) -> None:
     folder, run = gone
-    tell(folder, lambda lab: lab.update(outages=[{"from_ns": GONE, "until_ns": None}]))
+    tell(folder, lambda lab: lab["paths"][0].update(outages=[{"from_ns": GONE, "until_ns": None}]))
     found = proof(folder, run)
     assert any("the loss of the path was due at 1.000 s and never took effect" in one for one in found.problems)
 
@@ -128,7 +127,7 @@ def rewritten(folder: Path) -> None:
 def rebinding(lab: dict[str, Any]) -> None:
     mapping = {"at_ns": REBOUND, "inner": [CLIENT, CLIENT6], "outer": [CLIENT, CLIENT6], "port": 10_000}
     move = {"at": REBOUND / 1e9, "how": "nat-port", "path": "", "addresses": [CLIENT, CLIENT6], "port": 10_000}
-    lab["paths"][0]["mappings"] = lab["mappings"] = [mapping]
+    lab["paths"][0]["mappings"] = [mapping]
     lab["flows"][0]["moves"] = [move]
 
 
