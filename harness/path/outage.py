@@ -12,7 +12,7 @@ PRIORITIES = {"ip": "1", "ipv6": "2"}
 _DOWN: tuple[Command, ...] = (
     *(
         ("tc", "filter", "add", "dev", "left", "parent", "ffff:", "protocol", protocol, "prio", priority,
-         "matchall", "action", "drop")
+         "u32", "match", "u32", "0", "0", "action", "drop")
         for protocol, priority in PRIORITIES.items()
     ),
     ("tc", "qdisc", "replace", "dev", "left", "root", "blackhole"),
