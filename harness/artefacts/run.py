@@ -77,6 +77,11 @@ class Artefacts:
     def _parts(self) -> dict[str, Self]:
         return {}
 
+    @property
+    def every_path(self) -> tuple[Self, ...]:
+        """The same with each of its paths alone, the first one first."""
+        return tuple(self.of_path(path) for path in self.paths)
+
     @cached_property
     def scenario(self) -> Scenario:
         """What the run was asked to be, with what was drawn for it."""

@@ -47,7 +47,7 @@ _FOREVER = 2**62
 def prove(view: RunView) -> tuple[LinkProof, tuple[str, ...]]:
     """The proof, and cautions that do not make it invalid."""
     kernel = view.run.sim_kernel or view.events.kernel
-    parts = [view.of_path(path) for path in view.paths]
+    parts = view.every_path
     if any(part.directions.get(side) is None for part in parts for side in SIDES):
         missing = "; ".join(view.problems) or "no captures"
         return LinkProof(valid=False, problems=(f"the path cannot be proven: {missing}",), kernel=kernel), ()

@@ -181,6 +181,12 @@ def test_each_of_several_paths_is_proven_and_counted_once(tmp_path: Path) -> Non
     assert found.valid, found.problems
     assert found.further["campus to_client"] == found.to_client
     assert found.to_client.packets == 3002
+    # What one path has is there twice where both are looked at, and nothing is missing that one has.
+    measured = measure(tmp_path, run)
+    assert measured.warnings == ()
+    drops = measured.value("queue_drops_to_client", transfer="first")
+    assert drops == 2 * found.to_client.queue_drops
+    assert measured.value("queue_delay_p50_to_client", 0, "first") is not None
     # One of them spoilt is named.
     lines = (tmp_path / "sim-campus/counters.jsonl").read_text().splitlines()
     silent = [line.replace('"drops": ', '"drops": 0, "was": ') for line in lines]
