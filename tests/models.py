@@ -138,6 +138,12 @@ def paths(draw: st.DrawFn) -> Path:
 
 
 def _valid_value(parameter: Parameter) -> st.SearchStrategy[ParameterValue]:
+    if parameter.bounds is not None:
+        least, most = (parameter.number(parameter.canonical(bound)) or 0.0 for bound in parameter.bounds)
+        if parameter.kind == "duration":
+            return st.integers(round(least * 1e9), round(most * 1e9)).map(Duration).map(str)
+        numbers = st.integers(int(least), int(most))
+        return numbers.map(Size).map(str) if parameter.kind == "size" else numbers
     kinds: dict[str, st.SearchStrategy[ParameterValue]] = {
         "word": st.sampled_from(["reno", "off", "careful-resume", "5"]),
         "switch": st.sampled_from(["on", "off"]),

@@ -17,7 +17,7 @@ import yaml
 
 from harness.outcome import EngineName
 from harness.packing import UNFINISHED
-from harness.traces.files import ARCHIVE, CAPTURES, content_digest
+from harness.traces.files import ARCHIVE, CAPTURES, ZSTD, content_digest
 from harness.traces.files import as_written as written_name
 from tests.chaos import machine
 from tests.examples import ROOT
@@ -237,5 +237,5 @@ def shapes_below(folder: Path, depth: int) -> Iterator[str]:
 
 
 def shape(name: str) -> str:
-    """A name without its numbers and digests."""
-    return re.sub(r"[0-9a-f]{12,}|[0-9]+", "#", name)
+    """A name without its numbers and digests, and as it was written: what is small is not compressed."""
+    return re.sub(r"[0-9a-f]{12,}|[0-9]+", "#", name.removesuffix(ZSTD))
