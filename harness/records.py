@@ -1,10 +1,13 @@
-"""What the files of a run say: its record and what was measured of it, of any schema."""
+"""What the files of a run say: its record and what was measured of it, of any schema; and how tables are written."""
 
 from __future__ import annotations
 
+import io
 import json
+from pathlib import Path
 from typing import Any
 
+import polars as pl
 from pydantic import ValidationError
 
 from harness import former
@@ -55,3 +58,10 @@ def unreadable(error: ValueError | OSError) -> str:
         first = error.errors(include_url=False)[0]
         return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)
+
+
+def write_frame(frame: pl.DataFrame, file: Path, **how: Any) -> None:
+    """Write a frame as Parquet; `how`: as polars has it. OSError, where polars would have errors of its own."""
+    content = io.BytesIO()
+    frame.write_parquet(content, compression="zstd", **how)
+    file.write_bytes(content.getbuffer())

@@ -14,7 +14,6 @@ leaves no half-written one among them. Its artefacts are made small after that (
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
 import os
@@ -35,7 +34,7 @@ from harness.errors import EngineError, ResultError
 from harness.errors import disk_error as disk_error
 from harness.outcome import MeasuredRun, Run
 from harness.packing import pack, strip
-from harness.records import read_measured, read_run, unreadable
+from harness.records import read_measured, read_run, unreadable, write_frame
 
 RUN, MEASURED, SERIES = "run.json", "measured.json", "series.parquet"
 #: Where in a cell's folder the runs are that others stand in for.
@@ -264,10 +263,7 @@ class Store:
         try:
             if series is not None:
                 unfinished = folder / f"{SERIES}.new"
-                # Not by polars, whose errors are its own where the disk is full.
-                content = io.BytesIO()
-                series.write_parquet(content, compression="zstd")
-                unfinished.write_bytes(content.getbuffer())
+                write_frame(series, unfinished)
                 unfinished.replace(folder / SERIES)
             if measured is not None:
                 unfinished = folder / f"{MEASURED}.new"

@@ -151,7 +151,16 @@ def _valid_value(parameter: Parameter) -> st.SearchStrategy[ParameterValue]:
         "duration": DURATIONS.map(str),
         "count": COUNTS,
     }
-    return kinds[parameter.kind]
+    if parameter.bounds is None:
+        return kinds[parameter.kind]
+    least, most = (parameter.number(parameter.canonical(bound)) for bound in parameter.bounds)
+    assert least is not None and most is not None
+    between: dict[str, st.SearchStrategy[ParameterValue]] = {
+        "size": st.integers(int(least), min(int(most), 10**12)).map(Size).map(str),
+        "duration": st.integers(math.ceil(least * 1e9), int(most * 1e9)).map(Duration).map(str),
+        "count": st.integers(int(least), int(most)),
+    }
+    return between[parameter.kind]
 
 
 @st.composite

@@ -5,7 +5,6 @@ It holds what a folder of runs does but for their artefacts, is read like one, a
 
 from __future__ import annotations
 
-import io
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -21,6 +20,7 @@ from harness.errors import ResultError
 from harness.estimate import ENDED, Took
 from harness.model import Implementation, Scenario
 from harness.outcome import Cell, MeasuredRun, Run
+from harness.records import write_frame
 
 #: By this file a folder is known to hold a store in columns.
 MARK = "runs.parquet"
@@ -213,10 +213,7 @@ def write_columns(root: Path, entries: Iterable[Entry], contents: Iterable[Conte
     unfinished = {name: root / f".{name}.{os.getpid()}" for name in frames}
     try:
         for name, frame in frames.items():
-            # Not to the file itself: polars has errors of its own where the disk is full.
-            content = io.BytesIO()
-            frame.write_parquet(content, compression="zstd", compression_level=19, statistics=False)
-            unfinished[name].write_bytes(content.getbuffer())
+            write_frame(frame, unfinished[name], compression_level=19, statistics=False)
         for name, file in unfinished.items():
             file.replace(root / f"{name}.parquet")
     finally:

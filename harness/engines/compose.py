@@ -75,6 +75,7 @@ class _Session:
             self._enter("remove")
             self._project.down()
             self._enter("")
+        self._sampler.require_written()
         return self._result(outcome)
 
     def _enter(self, phase: str) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.engines.docker import PREFIX, docker, failure, json_lines, start
+from harness.engines.docker import PREFIX, docker, failure, start
 from harness.engines.held import Held
 from harness.engines.outside import Finding, Outside
 from harness.engines.owner import owner
@@ -25,6 +25,8 @@ from harness.lab import Lab
 
 #: What the daemon is asked to tell of containers: their ends, and what somebody does to them.
 _EVENTS = ("start", "die", "kill", "oom", "pause")
+#: Seconds before the daemon is asked once more to tell.
+_LISTEN_AGAIN = 0.1
 _numbers = itertools.count()
 
 
@@ -99,32 +101,57 @@ class Project:
     @contextlib.contextmanager
     def death_notices(self) -> Iterator[None]:
         """Deaths of this project's containers arrive for `next_death`, from before the first is started."""
-        process = start(
-            ["events", "--since", f"{time.time():.3f}", "--format", "{{json .}}",
-             "--filter", f"label=com.docker.compose.project={self._name}",
-             *(word for name in _EVENTS for word in ("--filter", f"event={name}"))],
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+        since, lock, over = f"{time.time():.3f}", threading.Lock(), threading.Event()
+        process = self._events(since)
 
         def read() -> None:
-            assert process.stdout is not None
-            for line in process.stdout:
-                event = json_lines(line)[0]
-                attributes = event["Actor"]["Attributes"]
-                service, what = attributes["com.docker.compose.service"], event["Action"]
-                self._outside.hear(service, what, attributes, event["Actor"]["ID"])
-                if what == "die":
-                    self._deaths.put(Death(service, int(attributes["exitCode"]), int(event["timeNano"])))
+            nonlocal process
+            heard: set[str] = set()
+            while True:
+                assert process.stdout is not None
+                for line in process.stdout:
+                    if line not in heard:
+                        heard.add(line)
+                        self._hear(line)
+                process.wait()
+                if over.wait(_LISTEN_AGAIN):
+                    return
+                with lock:
+                    if over.is_set():
+                        return
+                    # Somebody ended it, or the daemon did. What it told is told again, and what happened meanwhile.
+                    process = self._events(since)
 
         reader = threading.Thread(target=read, name="docker-events", daemon=True)
         reader.start()
         try:
             yield
         finally:
-            process.terminate()
-            process.wait()
+            with lock:
+                over.set()
+                process.terminate()
             reader.join()
             self._outside.close()
+
+    def _events(self, since: str) -> subprocess.Popen[str]:
+        return start(
+            ["events", "--since", since, "--format", "{{json .}}",
+             "--filter", f"label=com.docker.compose.project={self._name}",
+             *(word for name in _EVENTS for word in ("--filter", f"event={name}"))],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def _hear(self, line: str) -> None:
+        try:
+            event = json.loads(line)
+        except ValueError:
+            # It was cut short, and is told again.
+            return
+        attributes = event["Actor"]["Attributes"]
+        service, what = attributes["com.docker.compose.service"], event["Action"]
+        self._outside.hear(service, what, attributes, event["Actor"]["ID"])
+        if what == "die":
+            self._deaths.put(Death(service, int(attributes["exitCode"]), int(event["timeNano"])))
 
     def befell(self, service: str) -> Finding | None:
         """What befell a container from outside; None where nothing did that is known of."""
@@ -178,9 +205,9 @@ class Project:
         return self._folder / f"{service}.log"
 
     def _keep_log(self, service: str, identity: str) -> None:
-        with self.log_file(service).open("wb") as log:
-            process = start(["logs", identity], stdout=log, stderr=log)
-            process.wait()
+        # A folder or a disk that takes no log takes no run either, and that is said when the run is stored.
+        with contextlib.suppress(OSError), self.log_file(service).open("wb") as log:
+            start(["logs", identity], stdout=log, stderr=log).wait()
 
     def down(self) -> None:
         """Remove containers and networks; a second Ctrl-C does not leave them behind."""

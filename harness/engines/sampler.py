@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TextIO
 
 from harness.engines.waits import MACHINE, Waiting, cgroup_folder, stolen_ns
+from harness.errors import disk_error
 
 #: Period of the file sampling, seconds: half of the 20 ms that milestones are promised at.
 PERIOD = 0.01
@@ -104,6 +105,8 @@ class Sampler:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
+    _refused: OSError | None = None
+    """Why no samples were written any more."""
 
     def watch_logs(self, logs: Mapping[str, Path]) -> None:
         """Watch the size of the endpoints' log folders."""
@@ -142,7 +145,18 @@ class Sampler:
         if self._thread is not None:
             self._thread.join()
 
+    def require_written(self) -> None:
+        """EngineError where the disk refused samples: the run lacks them."""
+        if self._refused is not None:
+            raise disk_error(self._refused, self.folder) from self._refused
+
     def _run(self) -> None:
+        try:
+            self._write()
+        except OSError as error:
+            self._refused = error
+
+    def _write(self) -> None:
         with (
             (self.folder / "growth.csv").open("w", newline="") as growth,
             (self.folder / "cpu.csv").open("w", newline="") as cpu,

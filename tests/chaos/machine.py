@@ -11,11 +11,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.engines.precedence import SETTINGS
+
 #: What the harness puts on its containers and networks.
 LABEL = "org.quic-lab.owner"
-#: Settings of control groups that a run in real time changes while it lasts (see `harness.engines.precedence`).
-_CGROUP = Path("/sys/fs/cgroup")
-_SETTINGS = ("cpu/docker/cpu.shares", "docker/cpu.weight", "cpu/docker/buildkit/cpu.idle", "docker/buildkit/cpu.idle")
 
 
 @dataclass(frozen=True)
@@ -162,6 +161,9 @@ def _shared() -> Iterator[str]:
     # Of those that nobody is in any more Docker itself lets go, once a minute (libnetwork, osl/namespace_linux.go).
     for space in spaces:
         yield f"network namespace {space}"
-    for setting in _SETTINGS:
+    for setting in SETTINGS:
         with suppress(OSError):
-            yield f"{setting} = {(_CGROUP / setting).read_text().strip()}"
+            said = setting.file.read_text().strip()
+            # A group comes and goes; what somebody killed has left changed the next one takes back.
+            if said != setting.usual:
+                yield f"{setting.file} = {said}"

@@ -44,16 +44,20 @@ def _first_of(service: str) -> Target:
     return Target(f"the {service}", find)
 
 
+#: What the endpoints of a stage run, as opposed to their scripts: a script that lost a child says what it likes.
+_ENDPOINTS = frozenset({"gtlsclient", "gtlsserver"})
+
+
 def _program_of(service: str) -> Target:
-    """A process of a container that has no children: whatever the first one started, or that one itself."""
+    """The program of an endpoint, below its script or in its place."""
 
     def find(scene: Scene) -> list[int]:
         pid = machine.containers(scene.command.pid).get(service)
         if pid is None:
             return []
-        tree = machine.below(pid)
-        parents = {item.parent for item in tree}
-        return [item.pid for item in tree if item.pid not in parents] or [pid]
+        first = machine.processes().get(pid)
+        tree = [*([first] if first is not None else []), *machine.below(pid)]
+        return [item.pid for item in tree if item.name in _ENDPOINTS]
 
     return Target(f"the program of {service}", find)
 

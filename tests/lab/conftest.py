@@ -185,12 +185,14 @@ def manifest(tmp_path: Path) -> Manifest:
 
 
 def local_image(name: str) -> str:
-    """Reference of an implementation's image that the harness built."""
-    done = subprocess.run(
-        ["docker", "images", "--filter", f"reference=quic-lab/{name}", "--format", "{{.Repository}}:{{.Tag}}"],
-        capture_output=True, text=True, check=True, env=os.environ,
-    )  # fmt: skip
-    return done.stdout.split()[0]
+    """Reference of an implementation's image, as the harness builds it from this checkout's recipe."""
+    app = _app()
+    return app.inventory.image_of(app.catalogue.implementations()[name][0], lambda event: None, pull=False).reference
+
+
+def _app() -> App:
+    """What knows the images of this checkout."""
+    return App(Places(ROOT, ROOT / "results", ROOT / ".state", CACHE))
 
 
 def build_image(tag: str, folder: Path, *words: str) -> str:
@@ -205,13 +207,8 @@ def build_image(tag: str, folder: Path, *words: str) -> str:
 
 def own_cache(cache: Path, implementation: str) -> Cache:
     """A cache with the exports of the simulator and an implementation, as folders of its own with links to the files."""
-    app = App(Places(ROOT, ROOT / "results", ROOT / ".state", CACHE))
-    one = app.catalogue.implementations()[implementation][0]
-    references = [
-        app.images.sim("lab").reference,
-        app.inventory.image_of(one, lambda event: None, pull=False).reference,
-    ]
-    with app.exported.use(references) as exported:
+    app = _app()
+    with app.exported.use([app.images.sim("lab").reference, local_image(implementation)]) as exported:
         for root in exported.roots.values():
             folder = Path(root.rootfs).parent
             shutil.copytree(folder, cache / "rootfs" / folder.name, symlinks=True, copy_function=os.link)

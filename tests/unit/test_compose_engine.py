@@ -20,11 +20,11 @@ from tests.examples import cell, scenario
 SCRIPT = r"""#!/bin/sh
 here=$(dirname "$0")
 echo "$*" >>"$here/log"
-die() { echo "{\"Action\": \"die\", \"timeNano\": $(date +%s%N), \"Actor\": {\"Attributes\": {\"com.docker.compose.service\": \"$1\", \"exitCode\": \"$2\"}}}" >>"$here/deaths"; }
+die() { echo "{\"Action\": \"die\", \"timeNano\": $(date +%s%N), \"Actor\": {\"ID\": \"$1\", \"Attributes\": {\"com.docker.compose.service\": \"$1\", \"exitCode\": \"$2\"}}}" >>"$here/deaths"; }
 got() { cp "$here/cache/www/$2" "$here/run/flow$1/downloads/$2"; }
 act() { if [ -f "$here/does/$1" ]; then (. "$here/does/$1") >/dev/null 2>&1 & fi; }
 case "$*" in
-"events "*) touch "$here/deaths"; exec tail -n +1 -f "$here/deaths" ;;
+"events "*) touch "$here/deaths"; if [ -f "$here/deaf" ]; then rm "$here/deaf"; sleep 0.05; exit 1; fi; exec tail -n +1 -f "$here/deaths" ;;
 "image inspect "*) echo '{"Entrypoint": ["/run"]}' ;;
 "ps "*) sed 's/.*/c-&/' "$here/services" ;;
 "inspect "*) cat "$here/inspect.json" ;;
@@ -121,6 +121,15 @@ def test_the_last_words_of_who_broke_are_kept(tmp_path: Path, monkeypatch: pytes
     assert (done.outcome.status, done.outcome.role, done.outcome.reason) == ("crashed", "server", "exit_3")
     assert done.outcome.log_tail == ("words of c-server0",)
     assert done.transfers == ()
+
+
+def test_who_tells_of_ends_is_asked_again_where_it_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(tmp_path, monkeypatch, {"download": "100 kB"})
+    (tmp_path / "deaf").touch()
+    machine.does("client0.0", "got 0 100kB.bin; die client0 0")
+    done = machine.engine().run(machine.lab, machine.run, machine.phases.append)
+    assert done.outcome.status == "completed"
+    assert sum(words.startswith("events ") for words in machine.said()) == 2
 
 
 def test_what_came_up_is_brought_down_when_the_ground_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

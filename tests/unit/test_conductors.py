@@ -331,15 +331,15 @@ def test_logs_that_overflow_end_the_run(tmp_path: Path) -> None:
 
 # --- inside the lab
 
-#: A second of a case, in seconds of this machine.
-UNIT = 0.1
+#: A second of a case, in seconds of this machine: first short, and longer where a busy machine confused the order.
+UNITS = (0.1, 0.6)
 
 
 class Process:
     """A process of this machine where an image's would be."""
 
-    def __init__(self, case: Case, host: str) -> None:
-        self._case, self._host = case, host
+    def __init__(self, case: Case, host: str, unit: float) -> None:
+        self._case, self._host, self._unit = case, host, unit
         self.image = self
         self.processes: list[int] = []
 
@@ -348,12 +348,14 @@ class Process:
     def start(self, namespace: Path, log: Path, unable: Path) -> tuple[int, int]:
         unable.write_text("")
         index = len(self.processes)
-        seconds, code = self._case.does.get((self._host, index), (60 / UNIT, 0))
+        seconds, code = self._case.does.get((self._host, index), (60 / self._unit, 0))
         if index == 0 and "start" not in self._case.flows[int(self._host[-1])]:
             seconds += READY
         process = os.fork()
         if process == 0:
-            os.execvp("sh", ["sh", "-c", f"sleep {seconds * UNIT} & trap 'kill $!; exit 143' TERM; wait; exit {code}"])
+            os.execvp(
+                "sh", ["sh", "-c", f"sleep {seconds * self._unit} & trap 'kill $!; exit 143' TERM; wait; exit {code}"]
+            )
         self.processes.append(process)
         return process, process
 
@@ -372,31 +374,45 @@ def _signals() -> Iterator[None]:
 @pytest.mark.parametrize("name", CASES)
 def test_cases_with_processes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     case = CASES[name]
-    lab = case.lab()
     monkeypatch.setattr(inside, "_udp", lambda name, counter: 0)
-    monkeypatch.setattr(inside.Conductor, "_unable", lambda self, endpoint: tmp_path / f"{endpoint.name}.unable")
-    (tmp_path / "sim").mkdir()
-    containers = [Process(case, host.name) for host in lab.hosts]
+    for unit in UNITS:
+        folder = tmp_path / str(unit)
+        (folder / "sim").mkdir(parents=True)
+        monkeypatch.setattr(
+            inside.Conductor, "_unable", lambda self, endpoint, folder=folder: folder / f"{endpoint.name}.unable"
+        )
+        outcome, blamed, transfers = _acted(case, folder, unit)
+        if (outcome.status, outcome.reason, transfers) == (case.status, case.reason, case.transfers):
+            break
+    assert (outcome.status, outcome.reason) == (case.status, case.reason)
+    assert transfers == case.transfers
+    assert case.blamed in ("", blamed)
+
+
+def _acted(case: Case, folder: Path, unit: float) -> tuple[Outcome, str, list[tuple[int, int, int | None, bool]]]:
+    """What came of a case with processes, of which none is left."""
+    lab = case.lab()
+    containers = [Process(case, host.name, unit) for host in lab.hosts]
     made = [
-        Endpoint(host.name, host.role, host.flow, cast(Any, container), "", tmp_path / f"flow{host.flow}")
+        Endpoint(host.name, host.role, host.flow, cast(Any, container), "", folder / f"flow{host.flow}")
         for host, container in zip(lab.hosts, containers, strict=True)
     ]
     times = [
         replace(
             flow,
-            start=flow.start * UNIT,
-            stop=None if flow.stop is None else flow.stop * UNIT,
-            repeat_after=None if flow.repeat_after is None else flow.repeat_after * UNIT,
-            time_limit=flow.time_limit * UNIT,
-            patience=flow.patience * UNIT,
+            start=flow.start * unit,
+            stop=None if flow.stop is None else flow.stop * unit,
+            repeat_after=None if flow.repeat_after is None else flow.repeat_after * unit,
+            time_limit=flow.time_limit * unit,
+            patience=flow.patience * unit,
         )
         for flow in flows(lab)
     ]
     phases: list[str] = []
     reader, writer = os.pipe()
     with _signals():
-        conducted = inside.Conductor(made, times, tmp_path, 1 << 30, 10**7, phases.append)
-        timer = threading.Timer(READY * UNIT, lambda: os.write(writer, b"ready\n"))
+        conducted = inside.Conductor(made, times, folder, 1 << 30, 10**7, phases.append)
+        timer = threading.Timer(READY * unit, lambda: os.write(writer, b"ready\n"))
         timer.start()
         try:
             conducted.run([(-1, reader)])
@@ -405,12 +421,9 @@ def test_cases_with_processes(name: str, tmp_path: Path, monkeypatch: pytest.Mon
             timer.join()
     os.close(reader)
     os.close(writer)
-    events = [json.loads(line) for line in (tmp_path / "sim" / "endpoints.jsonl").read_text().splitlines()]
-    outcome, blamed = outcome_of(lab, events, [])
-    assert (outcome.status, outcome.reason) == (case.status, case.reason)
-    assert _said(transfers_of(lab, events)) == case.transfers
-    assert case.blamed in ("", blamed)
+    events = [json.loads(line) for line in (folder / "sim" / "endpoints.jsonl").read_text().splitlines()]
     for container in containers:
         for process in container.processes:
             with pytest.raises(ProcessLookupError):
                 os.kill(process, 0)
+    return *outcome_of(lab, events, []), _said(transfers_of(lab, events))

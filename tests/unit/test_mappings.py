@@ -252,7 +252,6 @@ def test_nothing_is_claimed_that_is_not_tried_here(name: str) -> None:
         ("picoquic-qns", "client", "gso", "on", "cannot set gso as a client; it is off"),
         ("picoquic-qns", "server", "initial_cwnd", 32, "cannot set initial_cwnd as a server; it is 10"),
         ("h2o", "server", "congestion_control", "bbr", "known: reno, cubic, pico"),
-        ("h2o", "server", "initial_cwnd", 0, "from 1"),
         ("h2o", "server", "max_udp_payload", "1279 B", "from 1280 B"),
         ("h2o", "server", "max_udp_payload", "1473 B", "up to 1472 B"),
         ("h2o", "server", "bdp_seed", "bdp-frame", "known: off, jump-start"),
