@@ -41,6 +41,13 @@ void forget_early_keys(struct st_picoquic_cnx_t *cnx)
     picoquic_crypto_context_free(&cnx->crypto_context[PICOQUIC_EPOCH_0RTT]);
 }
 
+int rebind(struct st_picoquic_cnx_t *cnx, const struct sockaddr_storage *local)
+{
+    /* Its own way is to probe, or, to test servers, to change the port. */
+    cnx->path[0]->first_tuple->local_addr = *local;
+    return picoquic_renew_connection_id(cnx, 0);
+}
+
 void offer_classic_groups(void)
 {
     /* TLS groups (RFC 8446 §4.2.7): x25519, secp256r1. */

@@ -1,7 +1,7 @@
 //! Sockets with room for a window's worth of datagrams, which leave whole or not at all.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::ptr;
 
@@ -17,11 +17,15 @@ pub fn listen(port: u16) -> io::Result<UdpSocket> {
 
 /// A client's socket of the family of `peer`, not connected; not blocking.
 pub fn towards(peer: SocketAddr) -> io::Result<UdpSocket> {
-    let unspecified = match peer {
-        SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
-        SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
-    };
-    prepare(UdpSocket::bind(unspecified)?)
+    bind(match peer {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    })
+}
+
+/// A socket at an address, at a port of the system's choice, not connected; not blocking.
+pub fn bind(address: IpAddr) -> io::Result<UdpSocket> {
+    prepare(UdpSocket::bind((address, 0))?)
 }
 
 fn prepare(socket: UdpSocket) -> io::Result<UdpSocket> {
