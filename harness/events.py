@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness.errors import HarnessError
-from harness.outcome import Cell, Outcome, Run, Verdict
+from harness.outcome import Cell, EngineName, Outcome, Run, Verdict
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,14 @@ class RunsHeld:
 
 
 @dataclass(frozen=True)
+class MachineHeld:
+    """No run can start before another harness on this machine has ended: one of the two runs real-time cells."""
+
+    engine: EngineName
+    """Of the runs that wait."""
+
+
+@dataclass(frozen=True)
 class RunTakenOver:
     """A run was made by another harness meanwhile, and is not made again."""
 
@@ -125,7 +133,7 @@ class Warned:
 
 
 Event = (
-    PlanMade | ImageStarted | BuildStarted | BuildEnded | RunsWait | RunsHeld | RunTakenOver | RunStarted
+    PlanMade | ImageStarted | BuildStarted | BuildEnded | RunsWait | RunsHeld | MachineHeld | RunTakenOver | RunStarted
     | PhaseStarted | RunFinished | Warned
 )  # fmt: skip
 Listener = Callable[[Event], None]

@@ -61,6 +61,8 @@ class Parameter:
     """What shows, in a run, that it took effect."""
     near: tuple[float, float] | None = None
     """What is observed lies within these multiples of what is set; None where numbers are not to be compared."""
+    bounds: tuple[str, str] | None = None
+    """The least and the greatest value that any endpoint could mean; None where there are none."""
 
     def agrees(self, value: ParameterValue, observed: float | str) -> bool | None:
         """Whether an observation is what a canonical value leads to expect; None where that cannot be said."""
@@ -73,7 +75,18 @@ class Parameter:
 
     def canonical(self, value: object) -> ParameterValue:
         """A value as it is written in results: "100ms" and "0.1 s" are both "100 ms". Raises ValueError."""
-        text = str(_word(value)).strip()
+        found = self._canonical(str(_word(value)).strip())
+        number = self.number(found)
+        if self.bounds is not None and number is not None:
+            least, most = (self.number(self._canonical(bound)) for bound in self.bounds)
+            if least is not None and most is not None and not least <= number <= most:
+                raise UnfitError(
+                    f"{found} is no {self.name} that an endpoint could have: {self.bounds[0]} to {self.bounds[1]}",
+                    f"it is: {self.meaning.partition('(')[0].strip()}",
+                )
+        return found
+
+    def _canonical(self, text: str) -> ParameterValue:
         if self.kind == "size":
             return str(Size.parse(text))
         if self.kind == "duration":
@@ -102,6 +115,12 @@ class Parameter:
         return _HOW[self.kind]
 
 
+#: In packets: a million full ones are a second of 10 Gbit/s.
+_WINDOWS = ("1", "1000000")
+#: max_ack_delay is below 2^14 ms, and its exponent at most 20 (RFC 9000 §18.2), as credit is below 2^62 (§16) and a
+#: datagram of QUIC has 1200 bytes of payload at least (§14), and what UDP can carry at most.
+_ACK_DELAYS, _CREDITS = ("0 ms", "16383 ms"), ("0 B", "4294967295 GiB")
+
 _ALL = (
     Parameter(
         "congestion_control", "word", "congestion control algorithm (RFC 9002 §7): reno, cubic, bbr …", "sender",
@@ -109,27 +128,27 @@ _ALL = (
     ),
     Parameter(
         "initial_cwnd", "count", "initial congestion window, in packets (RFC 9002 §7.2)", "sender",
-        "bytes sent in the first round trip; the first congestion window in qlog", near=(0.85, 1.15),
+        "bytes sent in the first round trip; the first congestion window in qlog", near=(0.85, 1.15), bounds=_WINDOWS,
     ),
     Parameter(
         "initial_rtt", "duration", "RTT assumed before the first sample (RFC 9002 §6.2.2)", "both",
-        "the first probe timeout on the wire; the recorded value in qlog", near=(0.9, 1.1),
+        "the first probe timeout on the wire; the recorded value in qlog", near=(0.9, 1.1), bounds=("1 us", "60 s"),
     ),
     Parameter(
         "ack_ratio", "count", "ack-eliciting packets received per ACK sent, in bulk (RFC 9000 §13.2.2)", "receiver",
-        "data packets per acknowledgement, counted in the capture", near=(0.6, 1.4),
+        "data packets per acknowledgement, counted in the capture", near=(0.6, 1.4), bounds=("1", "65535"),
     ),
     Parameter(
         "max_ack_delay", "duration", "longest time an ACK is held back (RFC 9000 §13.2.1)", "receiver",
-        "the transport parameter as the peer received it", near=(0.999, 1.001),
+        "the transport parameter as the peer received it", near=(0.999, 1.001), bounds=_ACK_DELAYS,
     ),
     Parameter(
         "ack_delay_exponent", "count", "unit of the ACK delay field, a power of two of 1 µs (RFC 9000 §18.2)",
-        "receiver", "the transport parameter as the peer received it", near=(1, 1),
+        "receiver", "the transport parameter as the peer received it", near=(1, 1), bounds=("0", "20"),
     ),
     Parameter(
         "max_udp_payload", "size", "largest UDP payload sent", "sender", "the largest datagram in the capture",
-        near=(1, 1),
+        near=(1, 1), bounds=("1200 B", "65527 B"),
     ),
     Parameter(
         "path_mtu_discovery", "switch", "probing for larger packets (RFC 9000 §14.3)", "sender",
@@ -137,11 +156,11 @@ _ALL = (
     ),
     Parameter(
         "connection_window", "size", "flow-control credit for the connection, fixed (RFC 9000 §4.1)", "receiver",
-        "initial_max_data as the peer received it", near=(1, 1),
+        "initial_max_data as the peer received it", near=(1, 1), bounds=_CREDITS,
     ),
     Parameter(
         "stream_window", "size", "flow-control credit for a stream, fixed (RFC 9000 §4.1)", "receiver",
-        "initial_max_stream_data as the peer received it", near=(1, 1),
+        "initial_max_stream_data as the peer received it", near=(1, 1), bounds=_CREDITS,
     ),
     Parameter(
         "pacing", "switch", "packets spread over the round trip (RFC 9002 §7.7)", "sender",

@@ -22,6 +22,7 @@ from harness.events import (
     BuildStarted,
     Event,
     ImageStarted,
+    MachineHeld,
     PhaseStarted,
     PlanMade,
     RunFinished,
@@ -161,12 +162,11 @@ class Talk:
                 self._say(f"building the image {event.name} (about {span(event.seconds)})")
             case BuildEnded():
                 self._built(event)
-            case RunsWait():
-                what = f"waiting for the image {event.name}"
-                self._now(what, 0)
-                self._say(f"{what} (about {span(event.seconds)} left)")
-            case RunsHeld() | RunTakenOver():
-                self._elsewhere(event)
+            case RunsWait() | MachineHeld() | RunsHeld():
+                self._waits(event)
+            case RunTakenOver():
+                self._now("", 0)
+                self._say(f"{_name(event.cell, event.repetition, self._varied)} was made by another harness meanwhile")
             case RunStarted():
                 what = f"[{event.number}/{event.of}] {_name(event.cell, event.repetition, self._varied)}"
                 self._runs[event.cell.key, event.repetition] = _Running(what, event.seconds, time.monotonic())
@@ -189,16 +189,21 @@ class Talk:
             whose = running.what if running is not None else _name(event.cell, event.repetition, self._varied)
         self._say(f"warning: {f'{whose}: ' if whose else ''}{event.text}", style="yellow")
 
-    def _elsewhere(self, event: RunsHeld | RunTakenOver) -> None:
-        name = _name(event.cell, event.repetition, self._varied)
-        if isinstance(event, RunTakenOver):
-            self._now("", 0)
-            self._say(f"{name} was made by another harness meanwhile")
-            return
-        who = f" (process {event.process})" if event.process else ""
-        what = f"waiting for another harness{who}, which makes {name}"
+    def _waits(self, event: RunsWait | MachineHeld | RunsHeld) -> None:
+        more = ""
+        match event:
+            case RunsWait():
+                what = f"waiting for the image {event.name}"
+                more = f" (about {span(event.seconds)} left)"
+            case MachineHeld():
+                whose = "cells" if event.engine == "compose" else "real-time cells"
+                what = f"waiting for another harness to end, which runs {whose} on this machine"
+            case RunsHeld():
+                who = f" (process {event.process})" if event.process else ""
+                name = _name(event.cell, event.repetition, self._varied)
+                what = f"waiting for another harness{who}, which makes {name}"
         self._now(what, 0)
-        self._say(what)
+        self._say(what + more)
 
     def _built(self, event: BuildEnded) -> None:
         self._builds.pop(event.name, None)

@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 
 from harness.arguments import UnsupportedError
+from harness.artefacts.sources import capture_digests, harmed, other_digests
 from harness.engines import Engine, Progress
 from harness.engines.contents import Contents
 from harness.errors import ResultError, disk_error
@@ -23,12 +24,10 @@ from harness.outcome import MeasuredRun, Outcome, Run
 from harness.plan import PlannedRun
 from harness.provenance import Provenance
 from harness.store import Store
+from harness.text import counted
 from harness.traces import pcap
-from harness.traces.files import CAPTURES, content_digest, find
+from harness.traces.files import CAPTURES
 from harness.traces.trail import trail
-
-#: What to do about a run whose captures are not what they were.
-_AWAY = "move {} away, and 'harness run' makes it again"
 
 
 def cpu_times() -> dict[str, int]:
@@ -65,12 +64,6 @@ def _lines(file: str) -> list[str]:
         return Path(file).read_text().splitlines()
     except OSError:
         return []
-
-
-def capture_digests(folder: Path) -> dict[str, str]:
-    """SHA-256 of a run's captures as they were written, by side; nothing of one that is not there. Raises OSError."""
-    files = {side: find(folder / "sim" / name) for side, name in CAPTURES.items()}
-    return {side: content_digest(file) for side, file in files.items() if file is not None}
 
 
 def _unsupported(planned: PlannedRun, error: UnsupportedError, provenance: Provenance) -> Run:
@@ -137,6 +130,7 @@ def _execute(
         cpu=result.cpu,
         lab_kernel=result.lab_kernel,
         captures=capture_digests(folder),
+        artefacts=other_digests(folder, len(planned.cell.scenario.flows)),
         trail=_trail(folder) if engine.name == "virtual" else "",
         random=result.random,
         effective=dict(lab.effective),
@@ -157,14 +151,17 @@ def _trail(folder: Path) -> str:
         return ""
 
 
-def require_captures(folder: Path, run: Run) -> None:
-    """ResultError where a stored run's captures are not those of the run any more: figures drawn from them would be."""
-    try:
-        found = capture_digests(folder)
-    except OSError as error:
-        raise ResultError(f"{folder}: its captures cannot be read: {error}", _AWAY.format(folder)) from error
-    other = [side for side in sorted(run.captures) if found.get(side) != run.captures[side]]
-    if other:
-        capture = folder / "sim" / CAPTURES[other[0]]
-        said = "not the capture that the run made, or gone; its figures are kept as they are"
-        raise ResultError(f"{capture}: {said}", _AWAY.format(folder))
+def require_unharmed(folder: Path, run: Run) -> None:
+    """ResultError where a stored run's files are not those that it was measured from: fewer figures would come of them.
+
+    It names the first of them.
+    """
+    found = harmed(folder, run)
+    if not found:
+        return
+    place, why = next(iter(found.items()))
+    more = f" (and {counted(len(found) - 1, 'other file')})" if len(found) > 1 else ""
+    raise ResultError(
+        f"{folder / place}: {why}{more}; the figures of the run are kept as they are",
+        f"move {folder} away, and 'harness run' makes it again",
+    )

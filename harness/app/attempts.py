@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from harness.app.kept import keeps
 from harness.app.options import Options
 from harness.app.stored import StoredResults
 from harness.engines import Engine
 from harness.engines.quiet import GAP, Patience
 from harness.events import Listener, PhaseStarted, RunFinished, Warned
-from harness.judge import judge
 from harness.outcome import MeasuredRun, Outcome, Run, proven_outcome
 from harness.plan import PlannedRun
 from harness.provenance import Provenance
@@ -66,11 +66,8 @@ class Attempts:
         return max(took, run.wall)
 
     def _keeps(self, run: Run, measured: MeasuredRun | None) -> bool:
-        """Whether the artefacts of a run are kept: where only those of failed ones are, of one that misses, too."""
-        if self.options.artefacts != "failed":
-            return self.options.artefacts == "all"
-        verdict = judge(run.cell.scenario, [(run, measured)])
-        return proven_outcome(run, measured).status != "completed" or verdict.status == "fail"
+        """Whether the artefacts of a run are kept."""
+        return keeps(self.options.artefacts, run.cell.scenario, run, measured)
 
     def _may_pass(self, outcome: Outcome) -> bool:
         """Whether another attempt may see something else."""

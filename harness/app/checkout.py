@@ -29,7 +29,7 @@ from harness.engines.rootfs import RootFileSystems
 from harness.engines.served import serve
 from harness.errors import InputError
 from harness.estimate import Experience
-from harness.events import Listener, PlanMade, Warned
+from harness.events import Listener, MachineHeld, PlanMade, Warned
 from harness.lab import build_lab
 from harness.metrics.objectives import mistakes
 from harness.outcome import Cell, Contestant, EngineName
@@ -140,7 +140,8 @@ class App:
         todo = series.first(done)
         disk = DiskUse(self.store, options.artefacts)
         need = disk.need(todo, options.jobs)
-        disk.require(need)
+        if caution := disk.require(need):
+            listen(Warned(caution))
         attempts = Attempts(
             engine_of(engine, self.cache, options), self.store, self.results, options,
             Patience(options.patience), provenance, listen,
@@ -155,7 +156,7 @@ class App:
         lost: list[LostRuns] = []
         if todo:
             self.places.state.mkdir(parents=True, exist_ok=True)
-            with machine_lock(engine):
+            with machine_lock(engine, lambda: listen(MachineHeld(engine))):
                 lost = campaign.work()
         results = [self.results.of(cell, series.reached(cell)) for cell in matrix]
         if lost:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from harness.app.kept import keeps
 from harness.app.options import Artefacts
 from harness.arguments import UnsupportedError
 from harness.errors import EngineError
@@ -17,7 +18,8 @@ from harness.lab import build_lab
 from harness.outcome import Cell
 from harness.packing import STAYS, disk_use, is_packed
 from harness.plan import PlannedRun
-from harness.store import RUN, Store, disk_error
+from harness.records import read_measured, read_run
+from harness.store import MEASURED, RUN, Store, disk_error
 from harness.text import counted, size_of
 
 #: What one takes for a run of the same kind: scenario, client, server, engine.
@@ -25,14 +27,26 @@ Kind = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True)
+class _Left:
+    """What a run leaves of the disk, in bytes. Both are the same but where only artefacts of failed runs are kept."""
+
+    least: int
+    """Where it does as well as the best of its kind; one of an unknown kind meets its objectives."""
+    most: int
+    """Where it does as badly as the worst; one of an unknown kind fails."""
+
+
+@dataclass(frozen=True)
 class DiskNeed:
     """What runs that are to be made will take of a disk, in bytes."""
 
     runs: int
+    least: int
+    """What they leave at least: artefacts only of those of whose kind all failed, where others' are removed."""
     stay: int
-    """What they leave."""
+    """What they leave at most."""
     meanwhile: int
-    """What they take beside that while they go on: received files, and what is not compressed yet."""
+    """What they take beside that while they go on: received files, and what is not compressed, or not removed, yet."""
     estimated: int
     """How many of them are of a kind of which none is stored."""
 
@@ -40,40 +54,50 @@ class DiskNeed:
     def text(self) -> str:
         """In a sentence."""
         how = f", {self.estimated} of them by an upper estimate" if self.estimated else ""
-        return f"{size_of(self.stay)} of disk (and {size_of(self.meanwhile)} while they run{how})"
+        most, least = size_of(self.stay), size_of(self.least)
+        stays = f"{most} of disk" if least == most else f"{least} to {most} of disk, by how many fail"
+        return f"{stays} (and {size_of(self.meanwhile)} while they run{how})"
 
 
 class DiskUse:
     """What the runs of one store take."""
 
     def __init__(self, store: Store, artefacts: Artefacts = "all") -> None:
-        """`artefacts`: of which further runs they will be kept; what fails may be all, so that is what is counted."""
+        """`artefacts`: of which further runs they will be kept."""
         self._store = store
-        self._figures_only = artefacts == "none"
-        self._known: dict[str, int | None] = {}
+        self._artefacts = artefacts
+        self._known: dict[tuple[str, str], list[int]] = {}
 
     def need(self, todo: Sequence[PlannedRun], jobs: int) -> DiskNeed:
         """What these runs need, so many side by side."""
         cells = {item.cell.key: item.cell for item in todo}
         known = {key: self._of(cell) for key, cell in cells.items()}
-        stay = {key: self._estimate(cell) if (size := known[key]) is None else size for key, cell in cells.items()}
+        left = {key: known[key] or self._estimate(cell) for key, cell in cells.items()}
         largest = max((written_bytes(cell.scenario) for cell in cells.values()), default=0)
         return DiskNeed(
             runs=len(todo),
-            stay=sum(stay[item.cell.key] for item in todo),
+            least=sum(left[item.cell.key].least for item in todo),
+            stay=sum(left[item.cell.key].most for item in todo),
             meanwhile=min(jobs, len(todo)) * largest,
             estimated=sum(known[item.cell.key] is None for item in todo),
         )
 
-    def require(self, need: DiskNeed) -> None:
-        """EngineError where the disk has no room for it, with what to do."""
+    def require(self, need: DiskNeed) -> str:
+        """EngineError where the disk has no room for it, with what to do; a caution where it may turn out to have none.
+
+        An empty text where all is well. Before each run it is looked again.
+        """
         free = self.free()
-        if need.runs and free < need.stay + need.meanwhile:
-            raise EngineError(
-                f"{self._store.root} has {size_of(free)} free, and {counted(need.runs, 'run')} to do take {need.text}",
-                "free space ('harness prune --dry-run --unwanted' says what could go), keep less (--artefacts failed, "
-                "or none), or write elsewhere (--store)",
-            )
+        if not need.runs or free >= need.stay + need.meanwhile:
+            return ""
+        said = f"{self._store.root} has {size_of(free)} free, and {counted(need.runs, 'run')} to do take {need.text}"
+        if free >= need.least + need.meanwhile:
+            return f"{said}: where too many of them fail, it will not do"
+        raise EngineError(
+            said,
+            "free space ('harness prune --dry-run --unwanted' says what could go), keep less (--artefacts failed, "
+            "or none), or write elsewhere (--store)",
+        )
 
     def free(self) -> int:
         """Bytes that are free where runs are written. EngineError where nobody can say."""
@@ -85,46 +109,66 @@ class DiskUse:
         except OSError as error:
             raise disk_error(error, folder) from error
 
-    def _of(self, cell: Cell) -> int | None:
-        """The most that a stored run of that cell took, or one of its kind; None where there is none."""
+    def _of(self, cell: Cell) -> _Left | None:
+        """What stored runs of that cell left, or would leave now, else those of its kind; None where there is none."""
         if _refused(cell):
-            return FIGURES
+            return _Left(FIGURES, FIGURES)
         kind = (cell.scenario.name, cell.client.name, cell.server.name, cell.engine)
         for keys in ([cell.key], self._kinds.get(kind, [])):
-            found = [size for key in keys if (size := self._largest(key)) is not None]
+            found = [size for key in keys for size in self._sizes(key, cell)]
             if found:
-                return max(found)
+                return _Left(min(found) if self._artefacts == "failed" else max(found), max(found))
         return None
 
-    def _estimate(self, cell: Cell) -> int:
-        """The most that a run of a cell may take."""
-        return FIGURES if self._figures_only else stored_bytes(cell.scenario)
+    def _estimate(self, cell: Cell) -> _Left:
+        """What a run of a cell may take of whose kind none is stored."""
+        whole = FIGURES if self._artefacts == "none" else stored_bytes(cell.scenario)
+        return _Left(whole if self._artefacts == "all" else FIGURES, whole)
 
-    def _largest(self, key: str) -> int | None:
-        if key not in self._known:
-            self._known[key] = max((self._took(folder) for folder in self._runs(key)), default=None)
-        return self._known[key]
+    def _sizes(self, key: str, cell: Cell) -> list[int]:
+        """What each run of a stored cell that tells it would leave if it were made now, as one of `cell`."""
+        place = key, cell.key if self._artefacts == "failed" else ""
+        if place not in self._known:
+            found = (self._size(run, cell) for run in self._folders(key))
+            self._known[place] = [size for size in found if size is not None]
+        return self._known[place]
 
-    def _runs(self, key: str) -> Iterator[Path]:
-        """The runs of a cell by which one can tell: what an older harness left was never compressed."""
+    def _folders(self, key: str) -> Iterator[Path]:
         folder = self._store.root / "runs" / key
         for run in folder.iterdir() if folder.is_dir() else ():
-            complete = (run / "sim").is_dir() and is_packed(run)
-            if (run / RUN).is_file() and (complete or self._figures_only):
+            if (run / RUN).is_file():
                 yield run
 
-    def _took(self, run: Path) -> int:
-        return sum(disk_use(run / name) for name in STAYS) if self._figures_only else disk_use(run)
+    def _size(self, folder: Path, cell: Cell) -> int | None:
+        stays = self._artefacts == "all" or (self._artefacts == "failed" and _would_stay(folder, cell))
+        if stays is None:
+            return None
+        if not stays:
+            return sum(disk_use(folder / name) for name in STAYS)
+        # What an older harness left was never compressed.
+        if (folder / "sim").is_dir() and is_packed(folder):
+            return disk_use(folder)
+        return stored_bytes(cell.scenario) if self._artefacts == "failed" else None
 
     @cached_property
     def _kinds(self) -> dict[Kind, list[str]]:
         """Keys of the stored cells of each kind."""
         found: dict[Kind, list[str]] = {}
         for key in self._store.cell_keys():
-            kind = next(_kinds_of(self._runs(key)), None)
+            kind = next(_kinds_of(self._folders(key)), None)
             if kind is not None:
                 found.setdefault(kind, []).append(key)
         return found
+
+
+def _would_stay(folder: Path, cell: Cell) -> bool | None:
+    """Whether the artefacts of a stored run would be kept where only those of failed ones are; None if it is no run."""
+    try:
+        run = read_run((folder / RUN).read_bytes())
+        measured = read_measured((folder / MEASURED).read_bytes()) if (folder / MEASURED).is_file() else None
+    except (OSError, ValueError):
+        return None
+    return keeps("failed", cell.scenario, run, measured)
 
 
 def _refused(cell: Cell) -> bool:

@@ -11,7 +11,7 @@ from harness.metrics import VERSION, measure_with_series
 from harness.outcome import Cell, MeasuredRun, Run, proven_outcome
 from harness.plan import PlannedRun
 from harness.results import CellResult, point_of
-from harness.runner import require_captures
+from harness.runner import require_unharmed
 from harness.store import MEASURED, SERIES, Store, StoreReader, disk_error
 
 
@@ -69,7 +69,7 @@ class StoredResults:
         if self._own is None or (stored is not None and stored.version >= VERSION) or not (folder / "sim").is_dir():
             return stored
         try:
-            require_captures(folder, run)
+            require_unharmed(folder, run)
         except ResultError:
             # What was measured while they were whole is better than what could be measured now.
             return stored
@@ -84,17 +84,17 @@ class StoredResults:
         folder = self._store.folder(run.cell.key, run.repetition)
         if self._own is not None and not (folder / SERIES).exists() and (folder / "sim").is_dir():
             with suppress(ResultError):
-                # Of captures that are damaged there are none.
+                # Of files that were damaged there are none.
                 measure_again(self._own, run)
 
 
 def measure_again(store: Store, run: Run) -> MeasuredRun:
     """Measure a stored run anew from its artefacts, and keep the result.
 
-    ResultError where its captures are not those that it made; EngineError when the disk refuses.
+    ResultError where files that it was measured from are not as they were; EngineError when the disk refuses.
     """
     folder = store.folder(run.cell.key, run.repetition)
-    require_captures(folder, run)
+    require_unharmed(folder, run)
     measured, series = measure_with_series(folder, run)
     try:
         store.write_measured(folder, measured, series)

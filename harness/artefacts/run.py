@@ -10,11 +10,13 @@ from typing import TypeVar
 
 import polars as pl
 
+from harness.artefacts import sources
 from harness.artefacts.window import Window
 from harness.model import Flow
 from harness.outcome import Run, Transfer
+from harness.parameters import ROLES
 from harness.traces import capture, counters, cpu, events, growth, key_log, lab, qlog, tcp, waits
-from harness.traces.files import CAPTURES, find
+from harness.traces.files import find
 
 T = TypeVar("T")
 
@@ -31,8 +33,12 @@ class Artefacts:
     problems: list[str] = field(default_factory=list)
     """What could not be read, in order of discovery."""
 
+    def path(self, place: str) -> Path | None:
+        """The file of a place that `sources` names; None where there is none."""
+        return find(self.folder / place)
+
     def _read(self, name: str, reader: Callable[[Path], T]) -> T | None:
-        path = find(self.folder / name)
+        path = self.path(name)
         if path is None:
             self.problems.append(f"{name} is missing")
             return None
@@ -45,13 +51,13 @@ class Artefacts:
     @cached_property
     def lab(self) -> lab.LabFacts | None:
         """What was asked of the lab."""
-        return self._read("lab.json", lab.read_lab)
+        return self._read(sources.LAB, lab.read_lab)
 
     def _capture(self, side: str) -> capture.Capture | None:
         facts = self.lab
         if facts is None:
             return None
-        return self._read(f"sim/{CAPTURES[side]}", lambda path: capture.read_capture(path, facts.flows))
+        return self._read(sources.CAPTURE[side], lambda path: capture.read_capture(path, facts.flows))
 
     @cached_property
     def left(self) -> capture.Capture | None:
@@ -66,32 +72,32 @@ class Artefacts:
     @cached_property
     def counters(self) -> pl.DataFrame | None:
         """Statistics of the queueing disciplines (see `traces.counters`)."""
-        return self._read("sim/counters.jsonl", counters.read_counters)
+        return self._read(sources.COUNTERS, counters.read_counters)
 
     @cached_property
     def events(self) -> events.Events:
         """What the simulator said; empty when it said nothing."""
-        return self._read("sim/events.jsonl", events.read_events) or events.Events()
+        return self._read(sources.EVENTS, events.read_events) or events.Events()
 
     @cached_property
     def capture_drops(self) -> int:
         """Packets the captures missed; 0 when unknown."""
-        return self._read("sim/capture.json", events.read_capture_drops) or 0
+        return self._read(sources.CAPTURED, events.read_capture_drops) or 0
 
     @cached_property
     def growth(self) -> pl.DataFrame | None:
         """Sizes of the clients' files (see `traces.growth`)."""
-        return self._read("growth.csv", growth.read_growth)
+        return self._read(sources.GROWTH, growth.read_growth)
 
     @cached_property
     def cpu(self) -> pl.DataFrame | None:
         """CPU time of the containers (see `traces.cpu`)."""
-        return self._read("cpu.csv", cpu.read_cpu)
+        return self._read(sources.CPU, cpu.read_cpu)
 
     @cached_property
     def waits(self) -> pl.DataFrame | None:
         """Who waited for a processor (see `traces.waits`); None in virtual time, and of runs before it was recorded."""
-        return self._read("waits.csv", waits.read_waits) if find(self.folder / "waits.csv") is not None else None
+        return None if self.path(sources.WAITS) is None else self._read(sources.WAITS, waits.read_waits)
 
     @cached_property
     def windows(self) -> tuple[Window, ...]:
@@ -125,7 +131,9 @@ class Artefacts:
     def tcp(self, flow: int) -> pl.DataFrame | None:
         """What the kernel of a TCP flow's sender said of its connection (see `traces.tcp`)."""
         if flow not in self._tcp:
-            self._tcp[flow] = self._read(f"flow{flow}/{self.flows[flow].sender}/tcp.csv", tcp.read_tcp)
+            self._tcp[flow] = self._read(
+                f"{sources.endpoint(flow, self.flows[flow].sender)}/{sources.TCP}", tcp.read_tcp
+            )
         return self._tcp[flow]
 
     @cached_property
@@ -144,10 +152,10 @@ class Artefacts:
 
     def secrets(self, flow: int) -> tuple[key_log.Secret, ...]:
         """The TLS secrets that either endpoint of a flow wrote down, each once."""
-        logs = (find(self.folder / f"flow{flow}" / role / "keys.log") for role in ("client", "server"))
+        logs = (self.path(f"{sources.endpoint(flow, role)}/{sources.KEYS}") for role in ROLES)
         read = (secret for log in logs if log is not None for secret in key_log.read_key_log(log))
         return tuple(dict.fromkeys(read))
 
     def qlogs(self, flow: int, role: str) -> list[Path]:
         """The qlog files of one endpoint."""
-        return qlog.traces(self.folder / f"flow{flow}" / role / "qlog")
+        return qlog.traces(self.folder / sources.endpoint(flow, role) / sources.QLOG)

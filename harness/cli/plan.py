@@ -36,7 +36,8 @@ def plan(asking: Asking) -> None:
     disk = DiskUse(app.store, asking.artefacts.value)
     need, free = disk.need(todo, beside), disk.free()
     if asking.as_json:
-        print_json(json_report.plan(planned, done, seconds, need.stay, need.meanwhile, free))
+        room = {"least": need.least, "stay": need.stay, "meanwhile": need.meanwhile, "free": free}
+        print_json(json_report.plan(planned, done, seconds, room))
         return
     for item in planned:
         state = "stored" if (item.cell.key, item.repetition) in done else "to run"
@@ -54,5 +55,9 @@ def plan(asking: Asking) -> None:
         soft_wrap=True,
     )
     if todo:
-        room = "" if need.stay + need.meanwhile <= free else ": they do not fit, and 'harness run' would refuse them"
-        console().print(f"{need.text}; {size_of(free)} are free{room}", soft_wrap=True)
+        fits = ""
+        if need.least + need.meanwhile > free:
+            fits = ": they do not fit, and 'harness run' would refuse them"
+        elif need.stay + need.meanwhile > free:
+            fits = ": where too many of them fail, that will not do"
+        console().print(f"{need.text}; {size_of(free)} are free{fits}", soft_wrap=True)

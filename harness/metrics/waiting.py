@@ -17,7 +17,7 @@ from harness.traces.waits import MACHINE, Kind, Waited, waited
 
 #: Share of a transfer from which on whoever waited that long for a processor was starved, and the run shows the
 #: machine; and the share from which on that is worth a caution (docs/limits.md has the runs both rest on).
-STARVED, CAUTION = 0.20, 0.10
+STARVED, CAUTION = 0.18, 0.10
 #: The least part of a transfer that samples must span to speak for it.
 SPANNED = 0.5
 _HINT = "end what else runs on this machine, or use --engine virtual, where nobody waits"

@@ -90,6 +90,8 @@ class Run(Fact):
     """In virtual time: SHA-256 of the lab kernel's file."""
     captures: dict[str, str] = {}
     """SHA-256 of the captures, by side: left, right."""
+    artefacts: dict[str, str] = {}
+    """SHA-256 of all else that it is measured from, by place in its folder; older harnesses recorded none."""
     trail: str = ""
     """Of the left capture (see `harness.traces.trail`): where another run parts from this one can be told by it."""
     random: dict[str, RandomBytes] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -128,17 +128,17 @@ def catalogue(scenarios: Sequence[Scenario], entries: Sequence[Entry]) -> dict[s
 
 
 def plan(
-    planned: Sequence[PlannedRun], stored: set[tuple[str, int]], seconds: float, stay: int, meanwhile: int, free: int
+    planned: Sequence[PlannedRun], stored: set[tuple[str, int]], seconds: float, disk: Mapping[str, int]
 ) -> dict[str, Any]:
     """What `plan --json` prints: every run, whether it is stored, and the estimates for the rest.
 
-    `stay`, `meanwhile`, `free`: bytes of the disk that these leave, that they take beside while they go on, that are
-    free.
+    `disk`: bytes that these leave at least (`least`) and at most (`stay`), that they take beside while they go on
+    (`meanwhile`), that are free (`free`).
     """
     return {
         "schema": SCHEMA,
         "seconds": round(seconds),
-        "disk": {"stay": stay, "meanwhile": meanwhile, "free": free},
+        "disk": dict(disk),
         "runs": [
             {
                 "key": item.cell.key,

@@ -17,8 +17,8 @@ from harness.campaign import Campaign
 from harness.cli import main
 from harness.errors import EngineError
 from harness.estimate import FIGURES, STORED_BYTE, stored_bytes, written_bytes
-from harness.outcome import Cell, MeasuredRun, Outcome, Run
-from harness.packing import disk_use
+from harness.outcome import Cell, LinkProof, MeasuredRun, Measurement, Outcome, Run
+from harness.packing import STAYS, disk_use
 from harness.plan import PlannedRun, Request
 from harness.store import Store
 from harness.text import size_of
@@ -28,13 +28,18 @@ from tests.examples import ROOT, cell, scenario
 _Usage = namedtuple("_Usage", "total used free")
 
 
-def _store(store: Store, one: Cell, size: int, repetition: int = 0, *, plain: bool = False) -> Path:
-    """A finished run with artefacts that do not shrink."""
+def _store(
+    store: Store, one: Cell, size: int, repetition: int = 0, *, plain: bool = False, took: float | None = None
+) -> Path:
+    """A finished run with artefacts that do not shrink; `took`: seconds to its milestone."""
     partial = store.begin(one.key, repetition)
     (partial / "sim").mkdir()
     (partial / "sim" / "noise.gz").write_bytes(os.urandom(size))
     run = Run(cell=one, repetition=repetition, outcome=Outcome(status="completed"), started_at="2026-11-21")
-    place = store.finish(partial, run, MeasuredRun(version=1))
+    figures = (
+        () if took is None else (Measurement(name="milestone_2MB", value=took, unit="s", flow=0, transfer="first"),)
+    )
+    place = store.finish(partial, run, MeasuredRun(version=1, measurements=figures, link=LinkProof(valid=True)))
     if plain:
         (place / "sim" / "trace_node_left.pcap").write_bytes(bytes(size))
     return place
@@ -72,9 +77,58 @@ def test_figures_alone_take_little_and_so_do_those_who_refuse(tmp_path: Path) ->
     store, one = Store(tmp_path), cell()
     _store(store, one, 900_000)
     assert DiskUse(store, "none").need(_planned(one), 1).stay < 50_000
-    assert DiskUse(store, "failed").need(_planned(one), 1).stay > 900_000
     refused = cell(parameters={"client.initial_cwnd": "7"})
     assert DiskUse(store).need(_planned(refused), 1).stay == FIGURES
+
+
+def test_of_failed_runs_only_what_fails_is_planned_to_stay(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    quick, slow, mixed, unknown = (cell(scenario(name=f"test/{seed}"), seed=seed) for seed in range(4))
+    _store(store, quick, 900_000, took=2.0)
+    _store(store, slow, 900_000, took=4.0)
+    _store(store, mixed, 900_000, took=2.0)
+    _store(store, mixed, 300_000, 1, took=4.0)
+
+    def need(one: Cell) -> tuple[int, int]:
+        found = DiskUse(store, "failed").need(_planned(one), 2)
+        # While it goes on a run takes as much, whatever becomes of it.
+        assert found.meanwhile == written_bytes(one.scenario)
+        return found.least, found.stay
+
+    def figures(one: Cell) -> int:
+        place = store.folder(one.key, 0)
+        return sum(disk_use(place / name) for name in STAYS)
+
+    assert need(quick) == (figures(quick), figures(quick))
+    assert figures(quick) < 100_000
+    assert need(slow) == (disk_use(store.folder(slow.key, 0)),) * 2
+    assert need(mixed) == (figures(mixed), disk_use(store.folder(mixed.key, 1)))
+    # Another seed is of the same kind.
+    assert need(cell(mixed.scenario, seed=9)) == need(mixed)
+    assert need(unknown) == (FIGURES, stored_bytes(unknown.scenario))
+    # Nobody knows any more how much the artefacts of the one that failed took.
+    store.strip(store.folder(slow.key, 0))
+    assert need(slow) == (stored_bytes(slow.scenario),) * 2
+    text = DiskUse(store, "failed").need(_planned(quick, unknown), 1).text
+    assert " to " in text and "of disk, by how many fail" in text
+
+
+def test_what_may_not_fit_is_cautioned_of_and_what_cannot_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, one = Store(tmp_path), cell()
+    disk = DiskUse(store, "failed")
+    need = disk.need(_planned(one), 1)
+
+    def required(free: int) -> str:
+        monkeypatch.setattr(shutil, "disk_usage", lambda folder: _Usage(free, 0, free))
+        return disk.require(need)
+
+    assert required(need.stay + need.meanwhile) == ""
+    assert "where too many of them fail" in required(need.stay + need.meanwhile - 1)
+    assert "where too many of them fail" in required(need.least + need.meanwhile)
+    with pytest.raises(EngineError, match="free, and 1 run to do take"):
+        required(need.least + need.meanwhile - 1)
 
 
 def test_the_estimate_grows_with_what_is_transferred() -> None:

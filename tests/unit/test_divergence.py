@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.artefacts.sources import capture_digests
 from harness.bench.pairs import parts
 from harness.divergence import stored
 from harness.errors import ResultError
 from harness.outcome import Outcome, RandomBytes, Run
 from harness.reports import divergence as view
-from harness.runner import capture_digests
 from harness.store import RUN
 from harness.traces.call_names import call_name
 from harness.traces.calls import RECORD, Records, first_other_call, read_calls

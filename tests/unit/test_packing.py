@@ -18,10 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness import packing
+from harness.artefacts.sources import capture_digests
 from harness.metrics import measure_with_series
 from harness.outcome import MeasuredRun, Outcome, Run
 from harness.packing import STAYS, disk_use, is_packed, pack, strip
-from harness.runner import capture_digests
 from harness.store import Store
 from harness.traces import qlog
 from harness.traces.files import (

@@ -12,6 +12,7 @@ from harness.events import (
     BuildEnded,
     BuildStarted,
     ImageStarted,
+    MachineHeld,
     PhaseStarted,
     PlanMade,
     RunFinished,
@@ -143,3 +144,13 @@ def test_before_the_plan_all_that_is_asked_for_is_named() -> None:
     with Talk(Console(file=out, width=60)) as talk:
         talk(RunStarted(cell(parameters={"server.congestion_control": "reno"}), 0, 1, 1, 4, 9))
     assert "(server.congestion_control=reno) #0" in out.getvalue()
+
+
+def test_who_must_wait_for_another_harness_is_told_for_what() -> None:
+    out = io.StringIO()
+    with Talk(Console(file=out, width=200)) as talk:
+        talk(MachineHeld("compose"))
+        talk(MachineHeld("virtual"))
+    text = out.getvalue()
+    assert "waiting for another harness to end, which runs cells on this machine\n" in text
+    assert "waiting for another harness to end, which runs real-time cells on this machine\n" in text

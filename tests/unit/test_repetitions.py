@@ -232,7 +232,7 @@ def test_a_campaign_goes_on_with_a_cell_and_the_next_with_what_is_left(
         "remove_orphans": lambda cache, required: [],
         "docker_versions": lambda required: {},
         "engine_of": lambda *given: None,
-        "machine_lock": lambda engine: nullcontext(),
+        "machine_lock": lambda engine, waits: nullcontext(),
         "CheckoutGround": lambda *given: ground,
     }.items():
         monkeypatch.setattr(f"harness.app.checkout.{name}", fake)

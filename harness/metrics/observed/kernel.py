@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterator
 
 from harness.analysis.connection import Connection
+from harness.artefacts import sources
 from harness.outcome import Observation
 from harness.parameters import ROLES
-from harness.traces.files import find, read_bytes
+from harness.traces.files import read_bytes
 
 
 def gso(connection: Connection) -> Iterator[Observation]:
@@ -17,7 +18,7 @@ def gso(connection: Connection) -> Iterator[Observation]:
     From the simulator's udp.json, {host: {"out_datagrams": n}}, which counts over all the flow's connections. Nothing
     where the file is absent. Raises ValueError where it does not say that.
     """
-    path = find(connection.view.folder / "sim" / "udp.json")
+    path = connection.view.path(sources.SENDS)
     counted = {} if path is None else json.loads(read_bytes(path))
     flow = connection.window.transfer.flow
     for role in ROLES:

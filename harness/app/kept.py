@@ -1,0 +1,19 @@
+"""Of which runs what they were measured from is kept."""
+
+from __future__ import annotations
+
+from harness.app.options import Artefacts
+from harness.judge import judge
+from harness.model import Scenario
+from harness.outcome import MeasuredRun, Run, proven_outcome
+
+
+def keeps(artefacts: Artefacts, scenario: Scenario, run: Run, measured: MeasuredRun | None) -> bool:
+    """Whether the artefacts of a run are kept: where only those of failed ones are, of one that misses, too.
+
+    `scenario`: with the objectives that it is held against.
+    """
+    if artefacts != "failed":
+        return artefacts == "all"
+    completed = proven_outcome(run, measured).status == "completed"
+    return not completed or judge(scenario, [(run, measured)]).status == "fail"
