@@ -81,7 +81,7 @@ impl Handover {
         let Some(old) = self.old.take() else { return };
         let initial = self.factory.initial_window;
         let window = adapted(old.cubic.window(), old.rtt, new, initial);
-        if self.factory.rule == Rule::Adaptive && window > initial {
+        if self.factory.rule == Rule::Adaptive && window > self.cubic.window() {
             let mut config = CubicConfig::default();
             config.initial_window(window);
             self.cubic = Cubic::new(Arc::new(config), now, self.mtu);
