@@ -69,7 +69,13 @@ void check(int family, const std::string &address) {
   if (!address.empty() && inet_pton(family, address.c_str(), &unused) != 1) fail("not an address: " + address);
 }
 
-__attribute__((constructor)) void read() {
+void end() {
+  for (const auto &move : left)
+    std::fprintf(stderr, "gtlsclient: no %s at %g s: %s\n", move.interface ? "interface" : "migrate", move.at,
+                 waited ? "the handshake was never confirmed" : "the client was done before");
+}
+
+bool read() {
   const char *told = std::getenv("MOVES");
   std::string text = told ? told : "";
   while (!text.empty()) {
@@ -86,13 +92,11 @@ __attribute__((constructor)) void read() {
     if (!left.empty() && left.back().at >= move.at) fail("not in order of time: " + whole);
     left.push_back(move);
   }
+  return std::atexit(end) == 0;
 }
 
-__attribute__((destructor)) void end() {
-  for (const auto &move : left)
-    std::fprintf(stderr, "gtlsclient: no %s at %g s: %s\n", move.interface ? "interface" : "migrate", move.at,
-                 waited ? "the handshake was never confirmed" : "the client was done before");
-}
+// As the object is loaded, behind the list.
+[[maybe_unused]] const bool is_read = read();
 
 void arm(struct ev_loop *loop, ev_timer *timer, double delay) {
   ev_now_update(loop);

@@ -240,7 +240,7 @@ static void note_ports(int mode, void *argument)
     if (mode == picoquic_packet_loop_ready)
         ((struct st_picoquic_packet_loop_options_t *)argument)->provide_alt_port = 1;
     else if (mode == picoquic_packet_loop_port_update)
-        set_port(false, ntohs(((struct sockaddr_in *)argument)->sin_port)); /* in its place for both families */
+        set_port(false, ((struct sockaddr_in *)argument)->sin_port); /* of either family, in the host's byte order */
     else if (mode == picoquic_packet_loop_alt_port)
         set_port(true, *(uint16_t *)argument);
 }

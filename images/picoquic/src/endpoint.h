@@ -39,6 +39,8 @@ void start_from_moved(struct st_picoquic_cnx_t *, const struct sockaddr *peer, u
 uint64_t next_move(void);
 /* Makes the next one if it is due. Ends the process where that fails. */
 void make_moves(struct st_picoquic_cnx_t *, uint64_t now);
+/* Whether an address of this machine went with its interface, so that nothing comes to it any more. */
+bool is_left(const struct sockaddr *);
 /* Tells of those that were not made. */
 void end_moves(void);
 

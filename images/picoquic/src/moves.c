@@ -21,6 +21,8 @@ static uint64_t zero;
 /* In network order: that in use, and the other. */
 static uint16_t ports[2];
 static bool waited;
+/* The only address that is left after a move to another interface; without a family where there are several. */
+static struct sockaddr_storage only;
 
 /* An address of that family; it may be left empty. */
 static struct sockaddr_storage read_address(const char *text, int family)
@@ -119,6 +121,17 @@ void start_from_moved(struct st_picoquic_cnx_t *cnx, const struct sockaddr *peer
     picoquic_set_local_addr(cnx, (struct sockaddr *)&local);
 }
 
+bool is_left(const struct sockaddr *address)
+{
+    if (!only.ss_family || address->sa_family != only.ss_family)
+        return false;
+    const struct sockaddr_storage *other = (const struct sockaddr_storage *)address;
+    if (only.ss_family == AF_INET)
+        return ((const struct sockaddr_in *)other)->sin_addr.s_addr != ((struct sockaddr_in *)&only)->sin_addr.s_addr;
+    return memcmp(&((const struct sockaddr_in6 *)other)->sin6_addr, &((struct sockaddr_in6 *)&only)->sin6_addr,
+                  sizeof(struct in6_addr));
+}
+
 static void tell(const struct move *move, struct sockaddr_storage *local, uint64_t now)
 {
     char text[INET6_ADDRSTRLEN];
@@ -150,6 +163,7 @@ void make_moves(struct st_picoquic_cnx_t *cnx, uint64_t now)
                                    : picoquic_probe_new_path_ex(cnx, peer, (struct sockaddr *)&local, 0, now, 0);
     if (error)
         fail("MOVES: picoquic does not move: error 0x%x", error);
+    only = move->is_interface ? local : (struct sockaddr_storage){.ss_family = AF_UNSPEC};
     tell(move, &local, now);
     made++;
     waited = false;

@@ -273,6 +273,9 @@ int picoquic_reset_stream(struct st_picoquic_cnx_t *, uint64_t stream_id, uint64
 /* Those that picoquic calls through its procedure linkage table, so that ours come first (tuning.c). */
 int picoquic_create_path(struct st_picoquic_cnx_t *, uint64_t now, const struct sockaddr *local,
                          const struct sockaddr *peer, int interface, uint64_t path_id);
+int picoquic_incoming_packet_ex(struct st_picoquic_quic_t *, uint8_t *bytes, size_t length, struct sockaddr *from,
+                                struct sockaddr *to, int interface, unsigned char ecn,
+                                struct st_picoquic_cnx_t **first, uint64_t now);
 uint64_t picoquic_ack_gap_override_if_needed(struct st_picoquic_cnx_t *, int path);
 void picoquic_seed_bandwidth(struct st_picoquic_cnx_t *, uint64_t rtt_min, uint64_t cwin, const uint8_t *address,
                              uint8_t address_length);

@@ -48,6 +48,16 @@ int rebind(struct st_picoquic_cnx_t *cnx, const struct sockaddr_storage *local)
     return picoquic_renew_connection_id(cnx, 0);
 }
 
+int picoquic_incoming_packet_ex(struct st_picoquic_quic_t *quic, uint8_t *bytes, size_t length, struct sockaddr *from,
+                                struct sockaddr *to, int interface, unsigned char ecn,
+                                struct st_picoquic_cnx_t **first, uint64_t now)
+{
+    /* What was under way to it would have picoquic probe its way back. */
+    if (is_left(to))
+        return 0;
+    return THEIRS(picoquic_incoming_packet_ex)(quic, bytes, length, from, to, interface, ecn, first, now);
+}
+
 void offer_classic_groups(void)
 {
     /* TLS groups (RFC 8446 §4.2.7): x25519, secp256r1. */
