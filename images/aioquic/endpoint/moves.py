@@ -85,7 +85,7 @@ class Journey:
         while self._left:
             next_move = self._left[0]
             # Whoever comes here late comes from a handshake.
-            waited = self._clock() > next_move.at
+            waited = self._last is None and self._clock() > next_move.at
             await asyncio.sleep(next_move.at - self._clock())
             while not is_confirmed():
                 waited = True

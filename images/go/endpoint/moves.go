@@ -134,7 +134,7 @@ func (j *Journey) Travel(
 		next := j.left[0]
 		// Whoever comes here late comes from a handshake.
 		due, reason := j.zero.Add(next.At), ""
-		if time.Now().After(due) {
+		if j.last == nil && time.Now().After(due) {
 			reason = ", as soon as the handshake was over"
 		}
 		select {

@@ -86,8 +86,7 @@ impl<'a> Paths<'a> {
         while let Some(event) = connection.path_event_next() {
             match event {
                 PathEvent::Validated(local, peer) if self.probed == Some(local) => {
-                    connection.migrate(local, peer)?;
-                    self.probed = None;
+                    self.switch(connection, local)?;
                 }
                 PathEvent::FailedValidation(local, _) if self.probed == Some(local) => {
                     eprintln!("{}-endpoint: the path from {local} was not validated", STACK.name);
@@ -107,8 +106,7 @@ impl<'a> Paths<'a> {
                     self.probed = Some(local);
                 }
                 How::Interface => {
-                    connection.migrate(local, self.peer)?;
-                    self.probed = None;
+                    self.switch(connection, local)?;
                     self.open.clear();
                 }
             }
@@ -116,5 +114,13 @@ impl<'a> Paths<'a> {
             self.journey.made(local);
         }
         Ok(())
+    }
+
+    /// Goes on from another local address.
+    fn switch(&mut self, connection: &mut Connection, local: SocketAddr) -> Result<()> {
+        connection.migrate(local, self.peer)?;
+        self.probed = None;
+        // Whoever receives only has nothing else to say, and from there the server must hear.
+        Ok(connection.send_ack_eliciting_on_path(local, self.peer)?)
     }
 }

@@ -196,7 +196,7 @@ impl Journey {
     pub async fn wait(&mut self, confirmed: impl Fn() -> bool) -> Result<Move> {
         let Some((due, _)) = self.next() else { return std::future::pending().await };
         // Whoever comes here late comes from a handshake.
-        self.waits = due < Instant::now();
+        self.waits = self.last.is_none() && due < Instant::now();
         alarm::until(due).await?;
         loop {
             let now = Instant::now();

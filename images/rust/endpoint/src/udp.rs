@@ -33,8 +33,7 @@ pub fn listen_apart(port: u16) -> io::Result<Vec<UdpSocket>> {
     any.sin6_family = libc::AF_INET6 as libc::sa_family_t;
     any.sin6_port = port.to_be();
     // SAFETY: the address is as long as is said.
-    let bound =
-        unsafe { libc::bind(descriptor, ptr::from_ref(&any).cast(), size_of_val(&any) as libc::socklen_t) };
+    let bound = unsafe { libc::bind(descriptor, ptr::from_ref(&any).cast(), size_of_val(&any) as libc::socklen_t) };
     if bound == 0 {
         sockets.push(prepare(socket)?);
     }
