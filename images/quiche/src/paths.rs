@@ -85,7 +85,7 @@ impl<'a> Paths<'a> {
         }
         while let Some(event) = connection.path_event_next() {
             match event {
-                PathEvent::Validated(local, peer) if self.probed == Some(local) => {
+                PathEvent::Validated(local, _) if self.probed == Some(local) => {
                     self.switch(connection, local)?;
                 }
                 PathEvent::FailedValidation(local, _) if self.probed == Some(local) => {
