@@ -33,7 +33,7 @@ _AS_IT_IS = frozenset({"keys.log"})
 #: Files of up to a block of the disk would not take less of it.
 _BLOCK = 4096
 #: Behind the name of a file that is being written; then comes who writes it.
-_UNFINISHED = ".packing-"
+UNFINISHED = ".packing-"
 #: Levels of zstd: a qlog of 95 MB takes 4.3 MB and half a second. Higher ones take longer than they are worth.
 _TEXT, _CAPTURES = 6, 8
 #: Of the archive: a packet of the first capture is found again in the second as far back as decoders go without being
@@ -132,14 +132,14 @@ def _large(folder: Path) -> Iterator[Path]:
             file = here / name
             stays = name in (STAYS if here == folder else _AS_IT_IS)
             capture = here == folder / "sim" and name in CAPTURES.values()
-            packed = file.suffix in (ZSTD, GZIP) or _UNFINISHED in name
+            packed = file.suffix in (ZSTD, GZIP) or UNFINISHED in name
             if not (stays or capture or packed) and _is_file(file) and file.stat().st_size > _BLOCK:
                 yield file
 
 
 def _made(work: _Work) -> bool:
     """Write what files become, and give it its name; whether that could be done."""
-    unfinished = work.target.with_name(f"{work.target.name}{_UNFINISHED}{owner()}")
+    unfinished = work.target.with_name(f"{work.target.name}{UNFINISHED}{owner()}")
     try:
         with unfinished.open("wb") as out:
             work.write(work.files, out)
@@ -193,7 +193,7 @@ def _sync(folder: Path) -> None:
 
 def _remove_unfinished(folder: Path) -> None:
     """Remove what processes that no longer live were writing."""
-    for file in folder.rglob(f"*{_UNFINISHED}*"):
-        if not lives(file.name.rpartition(_UNFINISHED)[2]):
+    for file in folder.rglob(f"*{UNFINISHED}*"):
+        if not lives(file.name.rpartition(UNFINISHED)[2]):
             with suppress(OSError):
                 file.unlink(missing_ok=True)

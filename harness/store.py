@@ -14,6 +14,7 @@ leaves no half-written one among them. Its artefacts are made small after that (
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import os
@@ -263,7 +264,10 @@ class Store:
         try:
             if series is not None:
                 unfinished = folder / f"{SERIES}.new"
-                series.write_parquet(unfinished, compression="zstd")
+                # Not by polars, whose errors are its own where the disk is full.
+                content = io.BytesIO()
+                series.write_parquet(content, compression="zstd")
+                unfinished.write_bytes(content.getbuffer())
                 unfinished.replace(folder / SERIES)
             if measured is not None:
                 unfinished = folder / f"{MEASURED}.new"

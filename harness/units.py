@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction as Ratio
+from functools import lru_cache
 from typing import Any, ClassVar, Self
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -23,11 +24,15 @@ from harness.text import shown
 _MOST_CHARACTERS, _MOST_EXPONENT = 40, 20
 #: The base unit of a quantity is counted in 63 bits, as kernels do.
 _MOST = (1 << 63) - 1
+#: Texts, and values, that are remembered: exact arithmetic takes long, and a campaign's paths have few of either.
+_KEPT = 4096
 _NUMBER = re.compile(r"\s*([-+]?[0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)\s*([^\s].*?)?\s*$")
 
 
-def _split(text: str, what: str, units: dict[str, Ratio]) -> Ratio:
+@lru_cache(_KEPT)
+def _split(what: str, text: str) -> Ratio:
     """Number times unit, exactly; ValueError names the units that are understood."""
+    units = _KINDS[what].units
     match = _NUMBER.match(text)
     known = ", ".join(units)
     if match is None:
@@ -110,17 +115,11 @@ class Quantity:
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read "50 Mbit/s", "325 ms", "100 MB". Raises ValueError with the units that are known."""
-        base = _split(text, cls.what, cls.units)
+        base = _split(cls.what, text)
         return cls(round(base))
 
     def __str__(self) -> str:
-        for unit in self.printed:
-            amount = Ratio(self.value) / self.units[unit]
-            if amount >= 1 or unit == self.printed[-1]:
-                text = _decimal(amount)
-                if text is not None:
-                    return f"{text} {unit}"
-        raise AssertionError("the base unit prints every value")
+        return _printed(self.what, self.value)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
@@ -136,6 +135,18 @@ class Quantity:
             "pattern": rf"^\s*[0-9][0-9_]*(\.[0-9]+)?([eE][-+]?[0-9]+)?\s*({units})\s*$",
             "description": f"a {cls.what}: a number and one of {', '.join(cls.units)}",
         }
+
+
+@lru_cache(_KEPT)
+def _printed(what: str, value: int) -> str:
+    kind = _KINDS[what]
+    for unit in kind.printed:
+        amount = Ratio(value) / kind.units[unit]
+        if amount >= 1 or unit == kind.printed[-1]:
+            text = _decimal(amount)
+            if text is not None:
+                return f"{text} {unit}"
+    raise AssertionError("the base unit prints every value")
 
 
 class Duration(Quantity):
@@ -245,7 +256,7 @@ class Percentage(Quantity):
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read "1 %" (a percentage, 0 to 100)."""
-        base = _split(text, cls.what, cls.units)
+        base = _split(cls.what, text)
         if base > 10**9:
             raise UnfitError(f"{shown(text)} is more than the whole (100 %)", "write '1 %', say")
         return cls(round(base))
@@ -259,6 +270,8 @@ class Percentage(Quantity):
         return self.value / 1e9
 
 
+#: By what their errors call them.
+_KINDS: dict[str, type[Quantity]] = {kind.what: kind for kind in (Duration, Size, Rate, Percentage)}
 _QUEUE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(BDP|packets?|×\s*BDP)\s*$")
 
 

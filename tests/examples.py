@@ -25,6 +25,10 @@ def path(**more: object) -> EmulatedPath:
 
 
 def scenario(**more: object) -> Scenario:
+    return _scenario(**more) if more else _plain_scenario()
+
+
+def _scenario(**more: object) -> Scenario:
     content: dict[str, object] = {
         "name": "test/case",
         "title": "a case",
@@ -36,7 +40,15 @@ def scenario(**more: object) -> Scenario:
     return Scenario.model_validate(content)
 
 
+#: What nothing is changed of is made once: nobody can change it later.
+_plain_scenario = cache(_scenario)
+
+
 def implementation(name: str = "alpha", **more: object) -> Implementation:
+    return _implementation(name, **more) if more else _plain_implementation(name)
+
+
+def _implementation(name: str, **more: object) -> Implementation:
     content: dict[str, object] = {
         "name": name,
         "image": f"example/{name}:1",
@@ -49,6 +61,9 @@ def implementation(name: str = "alpha", **more: object) -> Implementation:
         **more,
     }
     return Implementation.model_validate(content)
+
+
+_plain_implementation = cache(_implementation)
 
 
 def images(*names: str) -> dict[str, Image]:
@@ -64,9 +79,19 @@ def cell(
     server: Implementation | None = None,
     **more: object,
 ) -> Cell:
-    client, server = client or implementation("alpha"), server or implementation("beta")
-    request = Request([one or scenario()], [client], [server], **more)  # type: ignore[arg-type]
+    if one is None and client is None and server is None and not more:
+        return _plain_cell()
+    return _cell(one or scenario(), client or implementation("alpha"), server or implementation("beta"), **more)
+
+
+def _cell(one: Scenario, client: Implementation, server: Implementation, **more: object) -> Cell:
+    request = Request([one], [client], [server], **more)  # type: ignore[arg-type]
     return cells(request, images(client.name, server.name), SIM)[0]
+
+
+@cache
+def _plain_cell() -> Cell:
+    return _cell(scenario(), implementation("alpha"), implementation("beta"))
 
 
 @cache

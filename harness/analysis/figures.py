@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import bdtr, bdtrc
 
 from harness.analysis.replay import Fate, Replay
 from harness.model import GilbertElliott
@@ -96,6 +95,9 @@ def loss_probability(lost: int, packets: int, expected: float, model: Percentage
         lost, packets = round(lost * share), round(packets * share)
     if packets <= 0:
         return 1.0
+    # It takes longer to import than everything else that measures, and most commands measure nothing.
+    from scipy.special import bdtr, bdtrc
+
     below = float(bdtr(lost, packets, expected))
     above = 1.0 if lost == 0 else float(bdtrc(lost - 1, packets, expected))
     return min(1.0, 2 * min(below, above))

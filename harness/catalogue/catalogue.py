@@ -42,10 +42,13 @@ class Catalogue:
 
     def scenario_name(self, file: Path) -> str:
         """Name of a scenario file: its path below scenarios/ without the suffix."""
-        base = (self.root / SCENARIOS).resolve()
         resolved = file.resolve()
-        name = resolved.relative_to(base) if resolved.is_relative_to(base) else Path(resolved.name)
+        name = resolved.relative_to(self._base) if resolved.is_relative_to(self._base) else Path(resolved.name)
         return str(name.with_suffix(""))
+
+    @cached_property
+    def _base(self) -> Path:
+        return (self.root / SCENARIOS).resolve()
 
     def scenario(self, file: Path) -> Scenario:
         """One scenario file, loaded once. Raises InputError; also for a name that no implementation has."""

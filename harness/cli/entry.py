@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import sys
@@ -11,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_command
 
 from harness.cli.bench import bench
 from harness.cli.cache import cache
@@ -125,11 +127,17 @@ for _name, _command in HIDDEN.items():
     cli.command(_name, hidden=True)(_command)
 
 
+@functools.cache
+def program() -> Any:
+    """All commands as one, made once: to look through what each of them takes is most of what a short one costs."""
+    return get_command(cli)
+
+
 def main() -> None:
     """Entry point: errors become one message, a hint and an exit code."""
     try:
         with ends_in_order(), whole_words():
-            cli(prog_name="harness")
+            program()(prog_name="harness")
     except HarnessError as error:
         if os.environ.get("HARNESS_DEBUG"):
             raise

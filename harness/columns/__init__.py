@@ -5,6 +5,7 @@ It holds what a folder of runs does but for their artefacts, is read like one, a
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -212,7 +213,10 @@ def write_columns(root: Path, entries: Iterable[Entry], contents: Iterable[Conte
     unfinished = {name: root / f".{name}.{os.getpid()}" for name in frames}
     try:
         for name, frame in frames.items():
-            frame.write_parquet(unfinished[name], compression="zstd", compression_level=19, statistics=False)
+            # Not to the file itself: polars has errors of its own where the disk is full.
+            content = io.BytesIO()
+            frame.write_parquet(content, compression="zstd", compression_level=19, statistics=False)
+            unfinished[name].write_bytes(content.getbuffer())
         for name, file in unfinished.items():
             file.replace(root / f"{name}.parquet")
     finally:

@@ -1,16 +1,19 @@
 """What befell the processes of a lab from outside: signals, pauses and want of memory, told apart from their own ends.
 
 An exit code does not tell. 137 is what Docker says of a container whose first process was killed (128 + SIGKILL), and
-what a shell says of itself whose child was. So three witnesses are heard:
+what a shell says of itself whose child was. So these witnesses are heard:
 
 * the daemon, of whatever was done through it: a `kill`, `oom` or `pause` that the harness did not ask for;
 * the kernel, of how a container's first process ended (PIDFD_GET_INFO, Linux 6.15, include/uapi/linux/pidfd.h): the
   first process of a PID namespace does not get a SIGKILL from within it (pid_namespaces(7)), so that one which died of
   it was killed from outside;
+* the kernel, in the same way, of how what holds the container ended (containerd's shim): without it Docker says 255;
 * the kernel's count of processes it killed for want of memory (`oom_kill` in /proc/vmstat).
 
 A process below the first one that somebody kills by its number looks like one that killed itself, and so does a first
-process on older kernels.
+process on older kernels. Programs do not end by a SIGKILL of their own; those who free memory send it (earlyoom,
+systemd-oomd), and people. So the ground is blamed, and the run made again: what happens in each of its runs is the
+program's.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ _KILLED = 128 + signal.SIGKILL
 _INFO = struct.Struct("=QQ11Ii")
 _GET_INFO = 3 << 30 | _INFO.size << 16 | 0xFF << 8 | 11
 _INFO_EXIT = 1 << 3
+_ITSELF = "by somebody on this machine, or by itself if it happens each time"
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,8 @@ class Outside:
     """Exit codes of those that ended."""
     _first: dict[str, tuple[int, int]] = field(init=False, default_factory=dict)
     """Service → (pid, pidfd) of its container's first process."""
+    _shims: dict[str, int] = field(init=False, default_factory=dict)
+    """Service → pidfd of what holds its container."""
 
     def __post_init__(self) -> None:
         self._kills_before = self.memory_kills()
@@ -113,12 +119,21 @@ class Outside:
         with contextlib.suppress(OSError):
             self._first[service] = pid, os.pidfd_open(pid)
 
+    def _watch_shim(self, service: str, container: str) -> None:
+        """Hold on to what holds a container, given by its ID."""
+        if (old := self._shims.pop(service, None)) is not None:
+            os.close(old)
+        pid = shim_of(container)
+        with contextlib.suppress(OSError):
+            if pid is not None:
+                self._shims[service] = os.pidfd_open(pid)
+
     def tell(self, *services: str) -> None:
         """The harness itself ends these."""
         self._told.update(services)
 
-    def hear(self, service: str, event: str, attributes: Mapping[str, Any]) -> None:
-        """The daemon tells an event of a container."""
+    def hear(self, service: str, event: str, attributes: Mapping[str, Any], container: str = "") -> None:
+        """The daemon tells an event of a container, whose ID is given."""
         match event:
             case "kill":
                 self._signals.setdefault(service, []).append(_name(str(attributes.get("signal", ""))))
@@ -130,6 +145,7 @@ class Outside:
                 self._codes[service] = int(attributes["exitCode"])
             case "start":
                 self._codes.pop(service, None)
+                self._watch_shim(service, container)
 
     def befell(self, service: str, container: str) -> Finding | None:
         """What befell a service's container, by its ID or name; None where nothing did that is known of."""
@@ -140,23 +156,40 @@ class Outside:
             return Finding("paused", detail)
         if service not in self._codes:
             return None
-        killed = self._was_killed(service)
-        if killed or self._codes[service] == _KILLED:
+        shim = self._shims.get(service)
+        unheld = shim is not None and bool(died_of(shim))
+        first = self._was_killed(service)
+        if unheld or first or self._codes[service] == _KILLED:
             kills = self.memory_kills() - self._kills_before
             if kills > 0 or service in self._without_memory or _without_memory(container):
                 return for_want_of_memory(service, max(1, kills))
         if service in self._signals:
             return by_somebody(service, f"Docker was asked for {', '.join(self._signals[service])}")
-        return by_somebody(service, "SIGKILL") if killed else None
+        if unheld or first:
+            return by_somebody(service, "a signal to its containerd-shim" if unheld else "SIGKILL")
+        if self._codes[service] == _KILLED:
+            return Finding("killed", f"{service} ended because a process of it was killed (SIGKILL): {_ITSELF}")
+        return None
 
     def _was_killed(self, service: str) -> bool:
         return service in self._first and died_of(self._first[service][1]) == signal.SIGKILL
 
     def close(self) -> None:
         """Let go of the processes."""
-        for _, pidfd in self._first.values():
+        for pidfd in (*self._shims.values(), *(pidfd for _, pidfd in self._first.values())):
             os.close(pidfd)
+        self._shims.clear()
         self._first.clear()
+
+
+def shim_of(container: str, processes: Path = Path("/proc")) -> int | None:
+    """The process that holds a container, by the container's ID; None where none of this machine does."""
+    for place in processes.glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            program, *words = (place / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            if container and container in words and Path(program).name.startswith("containerd-shim"):
+                return int(place.name)
+    return None
 
 
 def _name(number: str) -> str:

@@ -112,7 +112,7 @@ class Project:
                 event = json_lines(line)[0]
                 attributes = event["Actor"]["Attributes"]
                 service, what = attributes["com.docker.compose.service"], event["Action"]
-                self._outside.hear(service, what, attributes)
+                self._outside.hear(service, what, attributes, event["Actor"]["ID"])
                 if what == "die":
                     self._deaths.put(Death(service, int(attributes["exitCode"]), int(event["timeNano"])))
 

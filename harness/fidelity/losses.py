@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -80,29 +82,25 @@ def gilbert_elliott(loss: GilbertElliott, packets: int) -> LossPrediction:
     return LossPrediction(share, Prediction(length, float(np.sqrt(max(0.0, square - length**2) / runs))))
 
 
-class _Tausworthe:
-    """The generator that netem draws its losses from: LFSR113, as include/linux/prandom.h seeds it.
+#: Of the four shift registers: the bits of each that are not used.
+_UNUSED = (1, 3, 4, 7)
+
+
+def _tausworthe(seed: int) -> Iterator[int]:
+    """The numbers that netem draws its losses from, uniform over 32 bits: LFSR113, as include/linux/prandom.h seeds it.
 
     P. L'Ecuyer, Tables of Maximally-Equidistributed Combined LFSR Generators, Mathematics of Computation 68, 1999:
-    four shift registers of 31, 29, 28 and 25 bits, given here as (shift in, shift out, unused bits, step).
+    four shift registers of 31, 29, 28 and 25 bits. They are written out, since there is a million of numbers to draw.
     """
-
-    _REGISTERS = ((6, 13, 1, 18), (2, 27, 3, 2), (13, 21, 4, 7), (3, 12, 7, 13))
-
-    def __init__(self, seed: int) -> None:
-        word = (seed >> 32 ^ seed << 10 ^ seed) & _LARGEST
-        # A register may not have only its unused bits set.
-        self._state = [word + (1 << unused) * (word < 1 << unused) for _, _, unused, _ in self._REGISTERS]
-
-    def __call__(self) -> int:
-        """The next number, uniform over 32 bits."""
-        drawn = 0
-        for index, (into, out, unused, step) in enumerate(self._REGISTERS):
-            value = self._state[index]
-            feedback = (value << into & _LARGEST ^ value) >> out
-            self._state[index] = (value >> unused << unused) << step & _LARGEST ^ feedback
-            drawn ^= self._state[index]
-        return drawn
+    word = (seed >> 32 ^ seed << 10 ^ seed) & _LARGEST
+    # A register may not have only its unused bits set.
+    a, b, c, d = (word + (1 << unused) * (word < 1 << unused) for unused in _UNUSED)
+    while True:
+        a = (a & 0xFFFFFFFE) << 18 & _LARGEST ^ ((a << 6 & _LARGEST) ^ a) >> 13
+        b = (b & 0xFFFFFFF8) << 2 & _LARGEST ^ ((b << 2 & _LARGEST) ^ b) >> 27
+        c = (c & 0xFFFFFFF0) << 7 & _LARGEST ^ ((c << 13 & _LARGEST) ^ c) >> 21
+        d = (d & 0xFFFFFF80) << 13 & _LARGEST ^ ((d << 3 & _LARGEST) ^ d) >> 12
+        yield a ^ b ^ c ^ d
 
 
 def netem_losses(loss: Percentage | GilbertElliott, seed: int, packets: int) -> Booleans:
@@ -112,10 +110,10 @@ def netem_losses(loss: Percentage | GilbertElliott, seed: int, packets: int) -> 
     the model two, of which the first may move the state that the second no longer looks at. Nothing else may be
     drawn in between, so there may be no jitter.
     """
-    draw = _Tausworthe(seed)
+    numbers = _tausworthe(seed)
     if isinstance(loss, Percentage):
         threshold = round(loss.fraction * _LARGEST)
-        return np.array([threshold > 0 and draw() <= threshold for _ in range(packets)], dtype=np.bool_)
+        return np.array([threshold > 0 and number <= threshold for number in islice(numbers, packets)], dtype=np.bool_)
     leave_good, leave_bad, in_bad, in_good = (
         round(chance.fraction * _LARGEST)
         for chance in (loss.good_to_bad, loss.bad_to_good, loss.loss_in_bad, loss.loss_in_good)
@@ -123,8 +121,8 @@ def netem_losses(loss: Percentage | GilbertElliott, seed: int, packets: int) -> 
     lost = np.zeros(packets, dtype=np.bool_)
     bad = False
     for index in range(packets):
-        moves = draw() < (leave_bad if bad else leave_good)
-        fate = draw()
+        moves = next(numbers) < (leave_bad if bad else leave_good)
+        fate = next(numbers)
         lost[index] = fate > _LARGEST - in_bad if bad else fate < in_good
         bad ^= moves
     return lost

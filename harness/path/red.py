@@ -24,8 +24,10 @@ def red_log_weight(minimum: int, burst: int, average_packet: int) -> int | None:
     excess = burst + 1 - minimum / average_packet
     if excess < 1:
         return None
-    weight = 0.5
-    for log in range(1, 32):
+    # The sum below is at most one over the weight: no weight is tried that is too large for it.
+    first = max(1, (math.ceil(excess) - 1).bit_length())
+    weight = 0.5**first
+    for log in range(first, 32):
         if excess <= (1 - (1 - weight) ** burst) / weight:
             return log
         weight /= 2

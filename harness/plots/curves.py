@@ -14,6 +14,7 @@ import polars as pl
 
 from harness.analysis.series.grid import BIN
 from harness.path import slow_start_time
+from harness.plots.copied import Marks
 from harness.plots.parts import (
     brief,
     haloed,
@@ -214,7 +215,7 @@ def _bytes(curves: Sequence[Curve], received: pl.DataFrame, span: tuple[float, f
         books.setdefault(tuple(curve.textbook.rows()), curve.textbook)
     drawn = [book for book in books.values() if not book.is_empty()]
     layers: list[Panel] = [
-        alt.Chart(book)
+        Marks(book)
         .mark_line(color=SOFT, strokeDash=[4, 3], strokeWidth=1, clip=True)
         .encode(x=time_axis(span, labels=False), y=axis, detail="flow:N")
         for book in drawn
@@ -222,12 +223,12 @@ def _bytes(curves: Sequence[Curve], received: pl.DataFrame, span: tuple[float, f
     layers.append(lines(received, flows, axis, span, steps=True, labels=False))
     reached = _joined(curve.milestones for curve in curves)
     if not reached.is_empty():
-        points = alt.Chart(reached).encode(x=time_axis(span, labels=False), y=axis)
+        points = Marks(reached).encode(x=time_axis(span, labels=False), y=axis)
         layers.append(points.mark_point(filled=True, size=36, color=INK, opacity=1, clip=True))
         layers += _words(reached, span, axis) if len(curves) == 1 else []
     demanded = _demanded(curves, span)
     if not demanded.is_empty():
-        place = alt.Chart(demanded).encode(x=time_axis(span, labels=False), y=axis)
+        place = Marks(demanded).encode(x=time_axis(span, labels=False), y=axis)
         layers.append(place.mark_point(shape="triangle-left", filled=False, size=50, color=OPTIMUM, opacity=1))
     return sized(layered(*layers), _BYTES)
 
@@ -240,7 +241,7 @@ def _words(reached: pl.DataFrame, span: tuple[float, float], axis: alt.Y) -> lis
     for align, away, chosen in (("left", 1, below), ("right", -1, ~below)):
         some = reached.filter(chosen)
         if not some.is_empty():
-            place = alt.Chart(some).encode(x=time_axis(span, labels=False), y=axis, text="text:N")
+            place = Marks(some).encode(x=time_axis(span, labels=False), y=axis, text="text:N")
             looks: dict[str, Any] = {"baseline": "top" if away > 0 else "bottom", "dx": 5 * away, "dy": 3 * away}
             made += haloed(place, align=align, fontSize=10, color=INK, **looks)
     return made
@@ -301,7 +302,7 @@ def _ticks(runs: Sequence[Drawn], curves: Sequence[Curve], span: tuple[float, fl
     scale = alt.Scale(domain=[name for name, _, _ in named])
     axis = alt.Axis(ticks=False, domain=False, labelLimit=200)
     layers = [
-        alt.Chart(frame.select("t", row=pl.lit(name)))
+        Marks(frame.select("t", row=pl.lit(name)))
         .mark_tick(thickness=1, height=11, opacity=1, color=colour, clip=True)
         .encode(x=time_axis(span), y=alt.Y("row:N", scale=scale, title=None, axis=axis))
         for name, colour, frame in named

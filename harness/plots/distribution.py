@@ -9,6 +9,7 @@ import altair as alt
 import numpy as np
 import polars as pl
 
+from harness.plots.copied import Marks
 from harness.plots.parts import looks, present, sized, top
 from harness.plots.registry import plot
 from harness.plots.theme import Chart
@@ -60,7 +61,7 @@ def ecdf(run: Drawn, frame: pl.DataFrame) -> pl.DataFrame:
 def _panel(curves: pl.DataFrame, flows: Sequence[DrawnFlow], title: str) -> Any:
     scale = alt.Scale(domain=[0, top(curves["x"].max())], nice=False)
     chart = (
-        alt.Chart(curves)
+        Marks(curves)
         .mark_line(interpolate="step-after", clip=True)
         .encode(
             x=alt.X("x:Q", title=title, scale=scale, axis=alt.Axis(tickCount=6)),

@@ -7,6 +7,7 @@ from typing import cast
 import altair as alt
 import polars as pl
 
+from harness.plots.copied import Marks
 from harness.plots.parts import looks, present, sized, time_axis, top, value_axis
 from harness.plots.registry import plot
 from harness.plots.theme import FILL, INK, WIDTH, Chart
@@ -28,7 +29,7 @@ def drop_rate(run: Drawn) -> Chart | None:
         return None
     shown = rates(drops, run.end)
     area = (
-        alt.Chart(shown)
+        Marks(shown)
         .mark_area(interpolate="step-after", color=FILL, line={"color": INK, "strokeWidth": 1}, clip=True)
         .encode(x=time_axis((0.0, run.end), labels=False), y=value_axis("drops (1/s)", top(shown["value"].max())))
     )
@@ -59,5 +60,5 @@ def drop_rows(run: Drawn, span: tuple[float, float]) -> Chart:
     scale = alt.Scale(domain=[flow.name for flow in flows])
     rows = alt.Y("flow:N", scale=scale, title=None, axis=alt.Axis(ticks=False, domain=False))
     colour = looks(flows, legend=False)["color"]
-    ticks = alt.Chart(drops).mark_tick(thickness=1, height=11, opacity=1, clip=True)
+    ticks = Marks(drops).mark_tick(thickness=1, height=11, opacity=1, clip=True)
     return sized(cast(alt.Chart, ticks.encode(x=time_axis(span), y=rows, color=colour)), max(16 * len(flows), 20))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import altair as alt
 import polars as pl
 
+from harness.plots.copied import Marks
 from harness.plots.operating_point_plane import means, numbered
 from harness.plots.parts import haloed, layered, sized, top
 from harness.plots.registry import plot
@@ -67,10 +68,10 @@ def _joint(run: Drawn, trips: pl.DataFrame) -> pl.DataFrame:
 def _panel(
     run: Drawn, points: pl.DataFrame, curve: pl.DataFrame, whole: pl.DataFrame, x: alt.X, y: alt.Y
 ) -> alt.LayerChart:
-    line = alt.Chart(curve).mark_line(color=SOFT, strokeWidth=1, clip=True).encode(x=x, y=y)
-    optimum = alt.Chart(curve[[1]]).mark_point(shape=_STAR, filled=True, size=260, color=OPTIMUM, opacity=1)
-    joint = alt.Chart(whole).mark_point(shape="cross", size=130, filled=True, color=INK, opacity=1)
-    called = haloed(alt.Chart(whole).encode(x=x, y=y, text="text:N"), dy=16, fontSize=11, color=INK)
+    line = Marks(curve).mark_line(color=SOFT, strokeWidth=1, clip=True).encode(x=x, y=y)
+    optimum = Marks(curve[[1]]).mark_point(shape=_STAR, filled=True, size=260, color=OPTIMUM, opacity=1)
+    joint = Marks(whole).mark_point(shape="cross", size=130, filled=True, color=INK, opacity=1)
+    called = haloed(Marks(whole).encode(x=x, y=y, text="text:N"), dy=16, fontSize=11, color=INK)
     return layered(
         line,
         optimum.encode(x=x, y=y),

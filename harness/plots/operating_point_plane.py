@@ -9,6 +9,7 @@ from typing import Any, Literal
 import altair as alt
 import polars as pl
 
+from harness.plots.copied import Marks
 from harness.plots.parts import brief, haloed, layered, looks, present, sized, top
 from harness.plots.registry import plot
 from harness.plots.theme import INK, SHADE, SOFT, WIDTH, Chart
@@ -45,7 +46,7 @@ def operating_point_plane(run: Drawn) -> Chart | None:
     up = alt.Scale(domain=[0, top(points["y"].max(), rate * 1.05)], nice=False)
     y = alt.Y("y:Q", title="mean throughput (Mbit/s)", scale=up, axis=alt.Axis(tickCount=5))
     box = (
-        alt.Chart(pl.DataFrame({"x": [base], "x2": [full], "y": [0.0], "y2": [rate]}))
+        Marks(pl.DataFrame({"x": [base], "x2": [full], "y": [0.0], "y2": [rate]}))
         .mark_rect(color="black", opacity=SHADE)
         .encode(x=x, x2="x2:Q", y=y, y2="y2:Q")
     )
@@ -58,7 +59,7 @@ def operating_point_plane(run: Drawn) -> Chart | None:
         layer
         for place, text, align in words
         for layer in haloed(
-            alt.Chart(pl.DataFrame({"x": [place], "y": [rate], "text": [text]})).encode(x=x, y=y, text="text:N"),
+            Marks(pl.DataFrame({"x": [place], "y": [rate], "text": [text]})).encode(x=x, y=y, text="text:N"),
             align=align, baseline="bottom", dy=-3, fontSize=10, color=SOFT,
         )
     ]  # fmt: skip
@@ -71,7 +72,7 @@ def numbered(run: Drawn, points: pl.DataFrame, x: alt.X, y: alt.Y, size: tuple[i
     `size` is that of the panel, pixels; the axes have their domains.
     """
     marks = (
-        alt.Chart(points)
+        Marks(points)
         .mark_point(filled=True, size=110, opacity=1, stroke=INK, strokeWidth=0.6)
         .encode(x=x, y=y, tooltip=["flow:N", "x:Q", "y:Q"], **looks(present(run, points), points=True))
     )
@@ -87,7 +88,7 @@ def numbered(run: Drawn, points: pl.DataFrame, x: alt.X, y: alt.Y, size: tuple[i
         ],
         schema={"number": pl.String, "x": pl.Float64, "y": pl.Float64}, orient="row",
     )  # fmt: skip
-    return [marks, *haloed(alt.Chart(placed).encode(x=x, y=y, text="number:N"), fontSize=11, color=INK)]
+    return [marks, *haloed(Marks(placed).encode(x=x, y=y, text="number:N"), fontSize=11, color=INK)]
 
 
 def _domain(axis: alt.X | alt.Y) -> tuple[float, float]:

@@ -9,6 +9,7 @@ import altair as alt
 import polars as pl
 
 from harness.analysis.series.grid import BIN
+from harness.plots.copied import Layers, Marks
 from harness.plots.theme import FILL, HEIGHT, SHADE, SOFT, WIDTH, Panel
 from harness.plots.view import Drawn, DrawnFlow
 
@@ -131,7 +132,7 @@ def lines(
     Panels of one figure are given the same flows: they share one legend.
     """
     made = (
-        alt.Chart(thinned(frame, min(LINE, PANEL // max(frame["flow"].n_unique(), 1))))
+        Marks(thinned(frame, min(LINE, PANEL // max(frame["flow"].n_unique(), 1))))
         .mark_line(interpolate="step-after" if steps else "linear", clip=True, strokeJoin="round")
         .encode(
             x=time_axis(span, labels=labels),
@@ -149,7 +150,7 @@ def shaded_capacity(view: Drawn) -> alt.LayerChart:
     """Grey up to the bottleneck's rate, with the rate written beside its end."""
     steps = view.capacity
     area = (
-        alt.Chart(steps)
+        Marks(steps)
         .mark_area(interpolate="step-after", color="black", opacity=SHADE)
         .encode(x=time_axis((0.0, view.end)), y=alt.Y("value:Q", stack=False))
     )
@@ -162,7 +163,7 @@ def ruler(
 ) -> alt.LayerChart:
     """A thin horizontal line at a value, with a word beside its end."""
     line = (
-        alt.Chart(pl.DataFrame({"value": [value]}))
+        Marks(pl.DataFrame({"value": [value]}))
         .mark_rule(color=SOFT, strokeDash=list(dash) or [1, 0], strokeWidth=1)
         .encode(y=alt.Y("value:Q"))
     )
@@ -172,7 +173,7 @@ def ruler(
 def word(t: float, value: float, text: str, *, side: Side = "middle") -> alt.Chart:
     """A word on the right margin, at the height of a value; `side` is its baseline."""
     made = (
-        alt.Chart(pl.DataFrame({"t": [t], "value": [value], "text": [text]}))
+        Marks(pl.DataFrame({"t": [t], "value": [value], "text": [text]}))
         .mark_text(align="left", baseline=side, dx=5, color=SOFT, fontSize=10, lineBreak="\n", clip=False)
         .encode(x=alt.X("t:Q"), y=alt.Y("value:Q"), text=alt.Text("text:N"))
     )
@@ -187,7 +188,7 @@ def haloed(text: alt.Chart, **mark: Any) -> list[alt.Chart]:
 
 def layered(*layers: Panel) -> alt.LayerChart:
     """Charts on top of each other, the first below."""
-    return cast(alt.LayerChart, alt.layer(*layers))
+    return Layers(layer=layers)
 
 
 def sized(chart: P, height: int = HEIGHT, width: int = WIDTH) -> P:
@@ -240,7 +241,7 @@ def queue_panel(
     frame = thinned(within(view.of_bottleneck("queue_length"), span).with_columns(pl.col("value") / 1000))
     limit = view.queue_limit
     area = (
-        alt.Chart(frame)
+        Marks(frame)
         .mark_area(interpolate="step-after", color=FILL, line={"color": SOFT, "strokeWidth": 0.5}, clip=True)
         .encode(
             x=time_axis(span, labels=labels),

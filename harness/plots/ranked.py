@@ -13,6 +13,7 @@ import polars as pl
 import vl_convert
 from altair.utils.schemapi import debug_mode
 
+from harness.plots.copied import Marks
 from harness.plots.parts import layered, sized
 from harness.plots.theme import INK, SOFT, Chart, config, headed
 from harness.ranking import Ranking
@@ -56,12 +57,12 @@ def chart(ranking: Ranking) -> Chart | None:
     span = _frame(spans, "cell", "low", "high", "value")
     medians = span.filter(pl.col("value").is_finite())
     layers = [
-        alt.Chart(span).mark_rule(color=SOFT, strokeWidth=2).encode(x=low, x2="high:Q", y=y),
-        alt.Chart(_frame(runs, "cell", "value")).mark_point(color=INK, size=24, opacity=0.5).encode(x=x, y=y),
-        alt.Chart(medians).mark_tick(color=INK, thickness=2.5, size=_ROW * 0.7).encode(x=x, y=y),
+        Marks(span).mark_rule(color=SOFT, strokeWidth=2).encode(x=low, x2="high:Q", y=y),
+        Marks(_frame(runs, "cell", "value")).mark_point(color=INK, size=24, opacity=0.5).encode(x=x, y=y),
+        Marks(medians).mark_tick(color=INK, thickness=2.5, size=_ROW * 0.7).encode(x=x, y=y),
     ]
     if late:
-        words = alt.Chart(_frame(late, "cell", "value", "text"))
+        words = Marks(_frame(late, "cell", "value", "text"))
         layers.append(words.mark_text(align="right", dy=-8, fontSize=9, color=SOFT).encode(x=x, y=y, text="text:N"))
     return sized(layered(*layers), _ROW * len(cells))
 

@@ -48,10 +48,11 @@ def scenario_markdown(results: Sequence[CellResult], asked_for: Sequence[MetricN
         line([*["---:"] * len(parameters.varied), "---", "---", *["---:"] * (len(made) + 1 + goodput)]),
     ]
     lines += [_row(result, parameters, [name for name, _ in made], asked_for) for result in results]
-    for name, texts in reference_lines([result.cell for result in results], [name for name, _ in made]):
-        blank, end = [""] * len(parameters.varied), [""] if goodput else []
-        shown = [text.removeprefix("≤ ") for text in texts]
-        lines += [line([*blank, f"*{name}*", "", "", *shown, *end])] if any(texts) or not asked_for else []
+    for one in reference_lines([result.cell for result in results], [name for name, _ in made]):
+        told, name = one.placed(parameters.varied)
+        shown = [text.removeprefix("≤ ") for text in one.texts]
+        cells = [*told, f"*{name}*", "", "", *shown, *([""] if goodput else [])]
+        lines += [line(cells)] if any(one.texts) or not asked_for else []
     lines += _flows(results, parameters, asked_for)
     short = [f"{result.name}: {result.shortfall}." for result in results if "timed_out" in result.outcomes]
     for text in (*short, *footnotes(results), note(results)):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
@@ -66,16 +67,31 @@ def _bound(objectives: Sequence[Objective], metric: str) -> str:
     return "open" if found is None else f"{'≤' if found.at_most is not None else '≥'} {found.bound:g}"
 
 
-def reference_lines(cells: Sequence[Cell], asked_for: Sequence[MetricName]) -> list[tuple[str, list[str]]]:
-    """(name, one text per metric): what is demanded, what textbook slow start reaches, what the line rate allows.
+class ReferenceLine(NamedTuple):
+    """What the rows of a table are held against."""
+
+    name: str
+    told: Mapping[str, str]
+    """Parameters, with their values, that tell the cells it is for from the others of the table."""
+    texts: list[str]
+    """One per metric."""
+
+    def placed(self, varied: Sequence[str]) -> tuple[list[str], str]:
+        """What stands in the columns of the parameters that a table varies, and its name with the other ones."""
+        rest = "".join(f", {name} {value}" for name, value in self.told.items() if name not in varied)
+        return [self.told.get(name, "") for name in varied], self.name + rest
+
+
+def reference_lines(cells: Sequence[Cell], asked_for: Sequence[MetricName]) -> list[ReferenceLine]:
+    """What is demanded, what textbook slow start reaches, what the line rate allows.
 
     Slow start begins with the initial window that was asked for. Where the cells of a table differ in what the
-    lines rest on, each kind of cell has lines of its own, with the parameters in the name.
+    lines rest on, each kind of cell has lines of its own.
     """
     scenario = cells[0].scenario
     metrics = [name.text(len(scenario.flows)) for name in asked_for]
     sizes = {f"milestone_{size.label()}": size for size in scenario.milestones}
-    lines = [("objective", [_bound(scenario.objectives, metric) for metric in metrics])]
+    lines = [ReferenceLine("objective", {}, [_bound(scenario.objectives, metric) for metric in metrics])]
     models: list[tuple[str, Callable[[Cell, Size], float]]] = [
         ("textbook slow start", lambda cell, size: slow_start_time(cell.scenario.path, size, initial_bytes(cell))),
         ("ideal", lambda cell, size: ideal_time(cell.scenario.path, size)),
@@ -90,7 +106,8 @@ def reference_lines(cells: Sequence[Cell], asked_for: Sequence[MetricName]) -> l
             times = tuple(f"{model(cell, sizes[metric]):.2f}" if metric in sizes else "" for metric in metrics)
             kinds.setdefault(times, []).append(cell)
         for times, alike in kinds.items():
-            lines.append((name if len(kinds) == 1 else f"{name}{_common(alike, cells)}", list(times)))
+            told = {} if len(kinds) == 1 else _common(alike, cells)
+            lines.append(ReferenceLine(name, told, list(times)))
     return lines
 
 
@@ -116,11 +133,10 @@ def _ack_limited(cell: Cell, size: Size) -> float:
     return ack_limited_time(cell.scenario.path, size, float(cell.parameters.get(_ACK_RATIO, 2)))
 
 
-def _common(alike: Sequence[Cell], cells: Sequence[Cell]) -> str:
+def _common(alike: Sequence[Cell], cells: Sequence[Cell]) -> dict[str, str]:
     """What tells some cells of a table from the others."""
-    shared = dict(asked(alike).shared)
     everywhere = asked(cells).shared
-    return "".join(f", {name} {value}" for name, value in shared.items() if name not in everywhere)
+    return {name: str(value) for name, value in asked(alike).shared.items() if name not in everywhere}
 
 
 def _row(result: CellResult, parameters: Asked, made: Sequence[Headed], asked_for: Sequence[MetricName]) -> list[Entry]:
@@ -158,10 +174,10 @@ def scenario_table(results: Sequence[CellResult], asked_for: Sequence[MetricName
         *([Column(_unit("goodput"), right=True)] if goodput else []), Column("reason", text=SENTENCE),
     ]  # fmt: skip
     rows = [Row(_row(result, parameters, made, asked_for)) for result in results]
-    blank = len(parameters.varied)
-    for name, texts in reference_lines([result.cell for result in results], [metric for metric, _ in made]):
-        cells = [*[""] * blank, "", name, "", "", *texts, *([""] if goodput else []), ""]
-        rows += [Row(cells, reference=True)] if any(texts) else []
+    for one in reference_lines([result.cell for result in results], [metric for metric, _ in made]):
+        told, name = one.placed(parameters.varied)
+        cells = [*told, "", name, "", "", *one.texts, *([""] if goodput else []), ""]
+        rows += [Row(cells, reference=True)] if any(one.texts) else []
     return Fitted(_title(results, parameters), shown, rows)
 
 

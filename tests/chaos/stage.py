@@ -16,7 +16,8 @@ from pathlib import Path
 import yaml
 
 from harness.outcome import EngineName
-from harness.traces.files import ARCHIVE, CAPTURES, content_digest
+from harness.packing import UNFINISHED
+from harness.traces.files import ARCHIVE, CAPTURES, ZSTD, content_digest
 from harness.traces.files import as_written as written_name
 from tests.chaos import machine
 from tests.examples import ROOT
@@ -190,8 +191,15 @@ def own(file: Path) -> None:
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """Digest of the content of every file below a folder, by its place: as it was written, compressed or not."""
-    files = (file for file in sorted(folder.rglob("*")) if file.is_file() and not file.is_symlink())
+    """Digest of the content of every file below a folder, by its place: as it was written, compressed or not.
+
+    Without what somebody was compressing when he was killed: the file itself is still there, and `left_on` looks for it.
+    """
+    files = (
+        file
+        for file in sorted(folder.rglob("*"))
+        if file.is_file() and not file.is_symlink() and UNFINISHED not in file.name
+    )
     return {
         str(place.relative_to(folder)): _content_digest(place if file.name == ARCHIVE else file)
         for file in files
@@ -229,5 +237,5 @@ def shapes_below(folder: Path, depth: int) -> Iterator[str]:
 
 
 def shape(name: str) -> str:
-    """A name without its numbers and digests."""
-    return re.sub(r"[0-9a-f]{12,}|[0-9]+", "#", name)
+    """A name without its numbers and digests, and as it was written: what is small is not compressed."""
+    return re.sub(r"[0-9a-f]{12,}|[0-9]+", "#", name.removesuffix(ZSTD))

@@ -17,7 +17,7 @@ from tests.chaos.stage import Ended, Stage
 from tests.chaos.truth import Truth
 
 #: How often a fault is tried that came too late, each time at half the moment.
-ATTEMPTS = 4
+ATTEMPTS = 7
 #: How often a command is given again in real time for a link that a busy machine has spoilt.
 AGAIN = 3
 #: Seconds that what has been ended may take to go.

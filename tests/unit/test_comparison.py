@@ -7,7 +7,6 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import mannwhitneyu, rankdata
 
 from harness.comparison import ALPHA, compare, enough, holm, least_p, u_counts
 
@@ -81,6 +80,9 @@ def test_orders_are_counted(n: int, m: int) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_p_is_that_of_another_s_exact_test(seed: int) -> None:
+    # Not above: each of the processes that share the tests would wait for it.
+    from scipy.stats import mannwhitneyu
+
     chance = random.Random(seed)
     sample, base = ([chance.random() + shift for _ in range(chance.randint(2, 9))] for shift in (0, 0.2))
     assert compare(sample, base).p == pytest.approx(mannwhitneyu(sample, base, method="exact").pvalue)
@@ -88,6 +90,8 @@ def test_p_is_that_of_another_s_exact_test(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_p_of_tied_values_is_that_of_all_ways_to_deal_them(seed: int) -> None:
+    from scipy.stats import rankdata
+
     chance = random.Random(seed)
     sample, base = ([float(chance.randint(0, 3)) for _ in range(4)] for _ in range(2))
     ranks = rankdata([*sample, *base])

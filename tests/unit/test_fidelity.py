@@ -195,6 +195,20 @@ def test_netems_generator_gives_its_first_number() -> None:
     assert _fate(first - 16) == [False]
 
 
+def test_netems_generator_goes_on_as_its_registers_do() -> None:
+    """The same four registers by their table: shift in, shift out, unused bits, step (L'Ecuyer 1999, table 1)."""
+    state, expected = [1_234_567 ^ 1_234_567 << 10 & 0xFFFFFFFF] * 4, []
+    for _ in range(200):
+        for index, (into, out, unused, step) in enumerate(
+            ((6, 13, 1, 18), (2, 27, 3, 2), (13, 21, 4, 7), (3, 12, 7, 13))
+        ):
+            feedback = (state[index] << into & 0xFFFFFFFF ^ state[index]) >> out
+            state[index] = (state[index] >> unused << unused) << step & 0xFFFFFFFF ^ feedback
+        expected.append(state[0] ^ state[1] ^ state[2] ^ state[3])
+    half = Percentage.parse("50 %")
+    assert netem_losses(half, 1_234_567, 200).tolist() == [number <= 0.5 * 0xFFFFFFFF for number in expected]
+
+
 def _fate(number: int) -> list[bool]:
     """Whether the first packet is lost when the loss is as likely as a 32-bit number, to a part in 10^9."""
     found: list[bool] = netem_losses(Percentage(round(number / ((1 << 32) - 1) * 1e9) + 1), 0, 1).tolist()

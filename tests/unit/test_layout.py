@@ -18,6 +18,7 @@ from harness.parameters import PARAMETERS
 from harness.reports import flow_metrics, grid, listing, table, vocabulary
 from harness.reports.chosen import columns, compared, flow_columns, named
 from harness.reports.layout import Column, Fitted, Row
+from harness.reports.table import ReferenceLine
 from harness.results import CellResult
 from tests.comparisons import completions, result, run
 from tests.examples import implementation, scenario
@@ -255,3 +256,13 @@ def test_a_metric_that_nobody_measured_is_a_dash() -> None:
     text = _printed(table.scenario_table([one], named("timeouts", [one])), 120)
     assert re.search(r"│ +– │ no_objectives", text)
     assert isinstance(one.runs[0][1], MeasuredRun)
+
+
+# --- what rows are held against
+
+
+def test_a_reference_line_stands_in_the_columns_it_is_for() -> None:
+    told = {"path.down.rate": "10 Mbit/s", "server.initial_cwnd": "32"}
+    one = ReferenceLine("ideal", told, ["1.61"])
+    assert one.placed(["path.down.rate", "seed"]) == (["10 Mbit/s", ""], "ideal, server.initial_cwnd 32")
+    assert ReferenceLine("objective", {}, ["3"]).placed(["seed"]) == ([""], "objective")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 import pytest
 
@@ -172,8 +172,7 @@ def test_one_cell_that_cannot_be_drawn_costs_the_others_nothing(
 
 def test_a_process_that_dies_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, results = _stored(tmp_path, _bare(2))
-    # The other process finds it by its name.
-    monkeypatch.setattr(missing, "_draw", _die)
+    monkeypatch.setattr(missing, "_draw", _Deadly())
     made = Made(tuple(draw(store.root, _sheets(tmp_path, results), tmp_path, 2)), ())
     assert {item.figures for item in made.drawn} == {0}
     assert len(made.drawn) == 2
@@ -181,8 +180,11 @@ def test_a_process_that_dies_is_a_reason(tmp_path: Path, monkeypatch: pytest.Mon
     assert "BrokenProcessPool" in problem
 
 
-def _die(*words: object) -> None:
-    os._exit(9)
+class _Deadly:
+    """What another process is to do, and ends by as soon as it hears of it: before it has imported what draws."""
+
+    def __reduce__(self) -> tuple[Callable[[int], Never], tuple[int]]:
+        return os._exit, (9,)
 
 
 # --- the command

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from harness.app.stored import StoredResults, measure_again
@@ -168,6 +169,14 @@ def test_a_full_disk_says_so(tmp_path: Path) -> None:
     assert isinstance(error, EngineError)
     assert "disk is full" in error.message
     assert error.exit_code == 3
+
+
+@pytest.mark.parametrize("name", ["series.parquet", "measured.json"])
+def test_a_disk_that_is_full_for_figures_is_the_disk_s_fault(tmp_path: Path, name: str) -> None:
+    (tmp_path / f"{name}.new").symlink_to("/dev/full")
+    series = pl.DataFrame({"flow": [0], "name": ["cwnd"], "t": [0.0], "value": [1.0]})
+    with pytest.raises(EngineError, match="disk is full"):
+        Store(tmp_path).write_measured(tmp_path, MeasuredRun(version=VERSION), series)
 
 
 @pytest.mark.parametrize(

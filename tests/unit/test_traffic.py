@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy.stats
 from simulator.wire import is_version_negotiation, probe_packet
 from traffic import TrafficError, diag, tcp, udp
 from traffic.diag import Diag
@@ -47,23 +46,28 @@ def drawn(raw: dict[str, Any], seed: int = 1, seconds: float = 60.0) -> tuple[np
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_poisson_has_exponential_gaps_of_the_mean_asked_for(seed: int) -> None:
+    # Not above: each of the processes that share the tests would wait for it.
+    from scipy import stats
+
     gaps, sizes = drawn(POISSON, seed)
     # 8 Mbit/s of 1200 B are 833.3 datagrams/s.
-    assert scipy.stats.kstest(gaps, scipy.stats.expon(scale=1.2e-3).cdf).pvalue > 0.01
+    assert stats.kstest(gaps, stats.expon(scale=1.2e-3).cdf).pvalue > 0.01
     assert set(sizes) == {1200}
     # Independent of one another, and as many in 60 s as a Poisson variable of mean 50,000.
-    assert abs(scipy.stats.pearsonr(gaps[1:], gaps[:-1]).statistic) < 4 / len(gaps) ** 0.5
-    assert scipy.stats.poisson(50_000).cdf(len(gaps)) == pytest.approx(0.5, abs=0.499)
+    assert abs(stats.pearsonr(gaps[1:], gaps[:-1]).statistic) < 4 / len(gaps) ** 0.5
+    assert stats.poisson(50_000).cdf(len(gaps)) == pytest.approx(0.5, abs=0.499)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_uniform_has_uniform_gaps_and_sizes(seed: int) -> None:
+    from scipy import stats
+
     gaps, sizes = drawn(UNIFORM, seed, 600.0)
-    assert scipy.stats.kstest(gaps, scipy.stats.uniform(0.01, 0.01).cdf).pvalue > 0.01
+    assert stats.kstest(gaps, stats.uniform(0.01, 0.01).cdf).pvalue > 0.01
     assert (sizes.min(), sizes.max()) == (500, 1000)
     # 501 sizes, 40,000 datagrams.
-    assert scipy.stats.chisquare(np.bincount(sizes - 500, minlength=501)).pvalue > 0.01
-    assert abs(scipy.stats.pearsonr(gaps, sizes).statistic) < 4 / len(gaps) ** 0.5
+    assert stats.chisquare(np.bincount(sizes - 500, minlength=501)).pvalue > 0.01
+    assert abs(stats.pearsonr(gaps, sizes).statistic) < 4 / len(gaps) ** 0.5
     # 750 B every 15 ms are 400 kbit/s; the standard error of the means is 0.1 % each.
     assert sizes.sum() * 8 / gaps.sum() == pytest.approx(400e3, rel=0.006)
 
