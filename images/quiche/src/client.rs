@@ -6,7 +6,7 @@ use quic_endpoint::{Journey, Options, Result, Url, random, signal};
 use quiche::{Config, ConnectionId};
 
 use crate::fetch::Fetch;
-use crate::paths::Paths;
+use crate::paths::{ID_LENGTH, Paths};
 use crate::{STACK, config};
 
 /// BoringSSL's `ssl_early_data_accepted`.
@@ -42,7 +42,7 @@ fn fetch_over_one_connection(
 ) -> Result<Option<Vec<u8>>> {
     let peer = urls[0].resolve()?;
     let mut paths = Paths::open(peer, config::largest_payload(&options.parameters), journey)?;
-    let id = random::bytes::<16>()?;
+    let id = random::bytes::<ID_LENGTH>()?;
     let id = ConnectionId::from_ref(&id);
     let mut connection = quiche::connect(Some(&urls[0].host), &id, paths.local_addr(), peer, config)?;
     config::start_logs(&mut connection, &id, options.role)?;

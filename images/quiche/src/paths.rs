@@ -4,11 +4,14 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use quic_endpoint::{How, Journey, Result};
-use quiche::{Connection, ConnectionId, PathEvent, RecvInfo};
+use quiche::{Connection, ConnectionId, Header, PathEvent, RecvInfo};
 
 use crate::STACK;
 use crate::outbox::Outbox;
 use crate::socket::{self, Socket};
+
+/// Of the client's connection IDs.
+pub const ID_LENGTH: usize = 16;
 
 struct Open {
     socket: Socket,
@@ -64,6 +67,14 @@ impl<'a> Paths<'a> {
         for Open { socket, .. } in &mut self.open {
             let to = socket.local_addr();
             socket.receive(|packet, from| {
+                // What was under way on a path that was left may come to a connection ID that is retired by now, for
+                // which quiche would close the connection.
+                if self.moves
+                    && let Ok(header) = Header::from_slice(packet, ID_LENGTH)
+                    && !connection.source_ids().any(|id| *id == header.dcid)
+                {
+                    return;
+                }
                 if let Err(error) = connection.recv(packet, RecvInfo { from, to }) {
                     eprintln!("{}-endpoint: bad packet: {error}", STACK.name);
                 }
@@ -79,7 +90,7 @@ impl<'a> Paths<'a> {
         }
         // Without one of its own for it, the client cannot have another path.
         while connection.scids_left() > 0 {
-            let id = quic_endpoint::random::bytes::<16>()?;
+            let id = quic_endpoint::random::bytes::<ID_LENGTH>()?;
             let token = u128::from_ne_bytes(quic_endpoint::random::bytes()?);
             connection.new_scid(&ConnectionId::from_ref(&id), token, false)?;
         }
