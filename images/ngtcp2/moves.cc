@@ -38,6 +38,7 @@ double zero = -1;  // when the first datagram left, s of the monotonic clock
 bool waited, moving;
 ngtcp2_conn *connection;
 Callback theirs;
+ev_timer *expiry;  // the program's timer for what the library has to do
 
 [[noreturn]] void fail(const std::string &reason) {
   std::fprintf(stderr, "gtlsclient: MOVES: %s\n", reason.c_str());
@@ -120,6 +121,8 @@ void on_time(struct ev_loop *loop, ev_timer *timer, int events) {
   moving = true;
   theirs(loop, timer, events);
   moving = false;
+  // The program sends when something comes or its timer ends, and to an address that is gone nothing comes.
+  if (expiry) ev_feed_event(loop, expiry, EV_TIMER);
   waited = false;
   left.pop_front();
   if (!left.empty()) arm(loop, timer, zero + left.front().at - now());
@@ -158,6 +161,11 @@ void ev_timer_start(struct ev_loop *loop, ev_timer *timer) noexcept {
   // It comes here at the end of the handshake.
   waited = delay < 0;
   arm(loop, timer, delay);
+}
+
+void ev_timer_again(struct ev_loop *loop, ev_timer *timer) noexcept {
+  expiry = timer;
+  THEIRS(ev_timer_again)(loop, timer);
 }
 
 int bind(int socket, const sockaddr *address, socklen_t length) noexcept {

@@ -15,7 +15,7 @@ from tests.lab.conftest import Harness
 
 VIRTUAL = ("--engine", "virtual")
 #: A client that rebinds its socket, one that migrates, and one that knows of nothing.
-REBINDS, MIGRATES, STAYS = "quinn", "quiche", "ngtcp2"
+REBINDS, MIGRATES, STAYS = "quinn", "quic-go", "ngtcp2"
 PATHS = {
     "cellular": {
         "forward": {"rate": "20 Mbit/s", "delay": "20 ms"}, "return": {"rate": "10 Mbit/s", "delay": "20 ms"},

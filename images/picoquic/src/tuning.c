@@ -55,6 +55,9 @@ int picoquic_incoming_packet_ex(struct st_picoquic_quic_t *quic, uint8_t *bytes,
     /* What was under way to it would have picoquic probe its way back. */
     if (is_left(to))
         return 0;
+    /* Else it would send from its address on a new path through the interface that the last datagram came by. */
+    if (wanted->moves)
+        interface = 0;
     return THEIRS(picoquic_incoming_packet_ex)(quic, bytes, length, from, to, interface, ecn, first, now);
 }
 
