@@ -98,10 +98,15 @@ class Artefacts:
         return self.alone is not None or len(self.paths) == 1
 
     @property
+    def simulators(self) -> tuple[str, ...]:
+        """The names of the simulators of the paths that are looked at, the first one first."""
+        facts = self.lab.paths if self.lab is not None else ()
+        return tuple(path.simulator for path in facts) or (SIMULATOR,)
+
+    @property
     def _simulator(self) -> str:
         """The folder of the simulator of the path that is looked at, or of the first of several."""
-        facts = self.lab.paths if self.lab is not None else ()
-        return facts[0].simulator if facts else SIMULATOR
+        return self.simulators[0]
 
     def _capture(self, side: str) -> capture.Capture | None:
         facts = self.lab

@@ -13,7 +13,7 @@ from simulator import agent, world
 from simulator.agent import Agent, NotReadyError
 from simulator.plan import Plan
 from simulator.ports import Port, _wires
-from simulator.shell import CommandError, run_program
+from simulator.shell import CommandError, Prepared, run_program
 from simulator.together import Together
 
 PEERS = ["sim", "sim-campus"]
@@ -94,12 +94,15 @@ def test_what_is_due_is_not_waited_beyond() -> None:
 
 @pytest.fixture
 def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """nft and conntrack that write down what they are told."""
+    """nft and conntrack that write down what they are told; conntrack fails where FAILS says why."""
     told = tmp_path / "told"
-    for name, more in (("nft", ""), ("conntrack", '[ "$3" != ipv6 ] || { echo "$SAYS" >&2; exit 1; }\n')):
+    for name in ("nft", "conntrack"):
         program = tmp_path / "bin" / name
         program.parent.mkdir(exist_ok=True)
-        program.write_text(f'#!/bin/sh\nprintf "%s\\n" "{name}: $*" >> {told}\n{more}')
+        program.write_text(
+            f'#!/bin/sh\n{{ echo "{name} $*"; cat; }} >>{told}\n'
+            f'[ {name} = nft ] || [ -z "$FAILS" ] || {{ echo "$FAILS" >&2; exit 1; }}\n'
+        )
         program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     return told
@@ -113,20 +116,28 @@ COMMANDS = [
 ]
 
 
-def test_rules_come_into_force_together_and_before_what_was_is_forgotten(
-    tools: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SAYS", "conntrack v1.4.8 (conntrack-tools): 0 flow entries have been deleted.")
+def test_rules_come_into_force_together_and_before_what_was_is_forgotten(tools: Path) -> None:
     run_program(COMMANDS)
     assert tools.read_text() == (
-        "nft: flush chain inet nat x\nadd rule inet nat x snat\nconntrack: -D -f ipv4\nconntrack: -D -f ipv6\n"
+        "nft -f -\nflush chain inet nat x\nadd rule inet nat x snat\nconntrack -R -\n-D -f ipv4\n-D -f ipv6\n"
     )
 
 
 def test_what_cannot_be_forgotten_is_a_failure(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SAYS", "conntrack: Operation not permitted")
-    with pytest.raises(CommandError, match="not permitted"):
+    monkeypatch.setenv("FAILS", "Operation not permitted")
+    with pytest.raises(CommandError, match=r"conntrack -D -f ipv4, and 1 more: Operation not permitted"):
         run_program(COMMANDS)
+
+
+def test_what_is_prepared_waits_to_be_told(tools: Path) -> None:
+    prepared = Prepared(COMMANDS)
+    deadline = time.monotonic() + 5
+    while not tools.exists() or len(tools.read_text().splitlines()) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    assert sorted(tools.read_text().splitlines()) == ["conntrack -R -", "nft -f -"]
+    prepared.run()
+    assert tools.read_text().splitlines()[2:] == [" ".join(command[1:]) for command in COMMANDS]
 
 
 def test_names_of_interfaces_are_those_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,13 +148,23 @@ def test_names_of_interfaces_are_those_of_the_machine(tmp_path: Path, monkeypatc
 
 
 def test_what_is_due_at_the_loss_of_a_path_is_counted_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: Any = _agent(tmp_path, monkeypatch, (), 0.0)
     done: list[str] = []
-    monkeypatch.setattr("simulator.agent.run_program", lambda commands: done.append(commands[0][-1]))
+
+    class Told:
+        def __init__(self, commands: list[list[str]]) -> None:
+            self._word = commands[0][-1]
+
+        def run(self) -> None:
+            done.append(self._word)
+
+    monkeypatch.setattr("simulator.agent.Prepared", Told)
+    made: Any = _agent(tmp_path, monkeypatch, (), 0.0)
     made._sample = lambda: done.append("sample")
     made._first = time.monotonic()
-    made._change(0, (0.0, [["tc", "qdisc", "replace", "dev", "left", "root", "blackhole"]]))
-    made._change(1, (0.0, [["tc", "qdisc", "change"]]))
+    gone, changed = ["tc", "qdisc", "replace", "dev", "left", "root", "blackhole"], ["tc", "qdisc", "change"]
+    changes = enumerate([(0.0, [gone]), (0.0, [changed])])
+    while (change := made._next(changes)) is not None:
+        made._change(change)
     assert done == ["sample", "blackhole", "change"]
 
 

@@ -12,12 +12,13 @@ import selectors
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
 from simulator.plan import Plan
-from simulator.shell import CommandError, Events, run, run_program
+from simulator.shell import CommandError, Events, Prepared, run, run_program
 from simulator.together import LOOK, Together
 from simulator.wire import (
     begins_flow,
@@ -53,6 +54,18 @@ def _wait(due: float, sample: float) -> float:
 
 class NotReadyError(Exception):
     """A server did not answer in time."""
+
+
+@dataclass(frozen=True)
+class _Change:
+    """A change of the path that is to come."""
+
+    index: int
+    at: float
+    """Seconds after the first datagram."""
+    commands: Prepared
+    counted: bool
+    """The counters are read right before."""
 
 
 class Agent:
@@ -229,12 +242,13 @@ class Agent:
         selector = selectors.DefaultSelector()
         selector.register(gate, selectors.EVENT_READ)
         selector.register(sniff, selectors.EVENT_READ)
-        changes = list(enumerate(self._plan.changes))
+        changes = enumerate(self._plan.changes)
+        change = self._next(changes)
         next_sample = time.monotonic()
         while not self._stopped():
             due = next_sample
-            if self._first is not None and changes:
-                due = min(due, self._first + changes[0][1][0])
+            if self._first is not None and change is not None:
+                due = min(due, self._first + change.at)
             if self._first is None and self._together is not None:
                 due = min(due, time.monotonic() + LOOK)
                 self._learn(sniff)
@@ -244,8 +258,9 @@ class Agent:
                 else:
                     self._hear(sniff)
             now = time.monotonic()
-            if self._first is not None and changes and now >= self._first + changes[0][1][0]:
-                self._change(*changes.pop(0))
+            if self._first is not None and change is not None and now >= self._first + change.at:
+                self._change(change)
+                change = self._next(changes)
             if now >= next_sample:
                 self._sample()
                 # Skipped grid points stay skipped: a late sample must not make the next ones crowd.
@@ -291,14 +306,21 @@ class Agent:
             self._events.write("opened", address=found[0])
             self._opened(found[0])
 
-    def _change(self, index: int, change: tuple[float, list[list[str]]]) -> None:
-        at, commands = change
-        if any("blackhole" in command for command in commands):
+    def _next(self, changes: Iterator[tuple[int, tuple[float, list[list[str]]]]]) -> _Change | None:
+        """The next change, with its tools waiting."""
+        for index, (at, commands) in changes:
             # What is taken away takes its counts with it.
+            counted = any("blackhole" in command for command in commands)
+            return _Change(index, at, Prepared(self._real(commands)), counted)
+        return None
+
+    def _change(self, change: _Change) -> None:
+        if change.counted:
             self._sample()
-        run_program(self._real(commands))
+        change.commands.run()
         assert self._first is not None
-        self._events.write("change", index=index, at=at, took_effect=time.monotonic() - self._first)
+        took_effect = time.monotonic() - self._first
+        self._events.write("change", index=change.index, at=change.at, took_effect=took_effect)
 
     def _sample(self) -> None:
         assert self._tc.stdin is not None

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from itertools import groupby
 from pathlib import Path
 from typing import TextIO
 
@@ -23,46 +24,61 @@ def run(command: Iterable[str]) -> str:
     return done.stdout
 
 
+#: How tools are told to read their commands, a line each, from standard input.
+_READING = {
+    "ip": ("ip", "-batch", "-"),
+    "tc": ("tc", "-batch", "-"),
+    # All lines or none.
+    "nft": ("nft", "-f", "-"),
+    # Where there is no connection to forget that is no failure, as it is on its command line.
+    "conntrack": ("conntrack", "-R", "-"),
+}
+
+
+class _Batch:
+    """Neighbouring commands of one tool, whose process waits to be told them."""
+
+    def __init__(self, commands: list[list[str]]) -> None:
+        self._commands = commands
+        pipe = subprocess.PIPE
+        words = _READING[commands[0][0]]
+        self._process = subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+    def run(self) -> None:
+        """Run them in order. CommandError when one fails."""
+        text = "".join(" ".join(command[1:]) + "\n" for command in self._commands)
+        _, said = self._process.communicate(text)
+        if self._process.returncode == 0:
+            return
+        # "Command failed -:3" names the line.
+        number = said.rpartition("Command failed -:")[2].strip()
+        failed = self._commands[int(number) - 1] if number.isdigit() else self._commands[0]
+        others = "" if number.isdigit() or len(self._commands) == 1 else f", and {len(self._commands) - 1} more"
+        raise CommandError(f"{' '.join(failed)}{others}: {said.strip() or f'exit {self._process.returncode}'}")
+
+
+class Prepared:
+    """Commands whose tools run already, so that they take effect as soon as they are told: a process takes milliseconds
+    to start in a lab kernel in real time.
+    """
+
+    def __init__(self, commands: list[list[str]]) -> None:
+        self._batches = [_Batch(batch) for batch in _batches(commands)]
+
+    def run(self) -> None:
+        """Run them in order, once. CommandError when one fails."""
+        for batch in self._batches:
+            batch.run()
+
+
 def run_program(commands: list[list[str]]) -> None:
     """Run commands in order, neighbouring ones of one tool as a batch (a process each costs)."""
-    start = 0
-    while start < len(commands):
-        tool = commands[start][0]
-        end = start
-        while end < len(commands) and commands[end][0] == tool:
-            end += 1
-        _TOOLS.get(tool, _run_batch)(tool, commands[start:end])
-        start = end
+    for batch in _batches(commands):
+        _Batch(batch).run()
 
 
-def _run_batch(tool: str, commands: list[list[str]]) -> None:
-    text = "".join(" ".join(command[1:]) + "\n" for command in commands)
-    done = subprocess.run([tool, "-batch", "-"], input=text, capture_output=True, text=True, check=False)
-    if done.returncode == 0:
-        return
-    # "Command failed -:3" names the line.
-    number = done.stderr.rpartition("Command failed -:")[2].strip()
-    line = " ".join(commands[int(number) - 1]) if number.isdigit() else f"{len(commands)} commands"
-    raise CommandError(f"{line}: {done.stderr.strip()}")
-
-
-def _run_nft(tool: str, commands: list[list[str]]) -> None:
-    """Rules of nftables: all of them, or none."""
-    run((tool, "\n".join(" ".join(command[1:]) for command in commands)))
-
-
-def _forget(tool: str, commands: list[list[str]]) -> None:
-    """Forget connections. Where there is none there is nothing to forget, which conntrack calls a failure."""
-    for command in commands:
-        try:
-            run(command)
-        except CommandError as error:
-            if "0 flow entries have been deleted" not in str(error):
-                raise
-
-
-#: Tools that have ways of their own.
-_TOOLS: dict[str, Callable[[str, list[list[str]]], None]] = {"nft": _run_nft, "conntrack": _forget}
+def _batches(commands: list[list[str]]) -> list[list[list[str]]]:
+    return [list(group) for _, group in groupby(commands, key=lambda command: command[0])]
 
 
 class Events:
