@@ -55,7 +55,9 @@ func (t *traveller) migrate(ctx context.Context, next endpoint.Move, tell func(n
 	}
 	path, err := t.conn.AddPath(transport)
 	if err != nil {
-		return err
+		// A server may forbid it, and then the client must not (RFC 9000 §9).
+		stack.Tell("no move to %v: %v", transport.Conn.LocalAddr(), err)
+		return transport.Close()
 	}
 	tell(transport.Conn.LocalAddr())
 	if err := path.Probe(ctx); err != nil {

@@ -119,7 +119,7 @@ COMMANDS = [
 def test_rules_come_into_force_together_and_before_what_was_is_forgotten(tools: Path) -> None:
     run_program(COMMANDS)
     assert tools.read_text() == (
-        "nft -f -\nflush chain inet nat x\nadd rule inet nat x snat\nconntrack -R -\n-D -f ipv4\n-D -f ipv6\n"
+        "nft -f -\nflush chain inet nat x\nadd rule inet nat x snat\nconntrack -R /proc/self/fd/0\n-D -f ipv4\n-D -f ipv6\n"
     )
 
 
@@ -135,7 +135,7 @@ def test_what_is_prepared_waits_to_be_told(tools: Path) -> None:
     while not tools.exists() or len(tools.read_text().splitlines()) < 2:
         assert time.monotonic() < deadline
         time.sleep(0.005)
-    assert sorted(tools.read_text().splitlines()) == ["conntrack -R -", "nft -f -"]
+    assert sorted(tools.read_text().splitlines()) == ["conntrack -R /proc/self/fd/0", "nft -f -"]
     prepared.run()
     assert tools.read_text().splitlines()[2:] == [" ".join(command[1:]) for command in COMMANDS]
 

@@ -31,7 +31,7 @@ _READING = {
     # All lines or none.
     "nft": ("nft", "-f", "-"),
     # Where there is no connection to forget that is no failure, as it is on its command line.
-    "conntrack": ("conntrack", "-R", "-"),
+    "conntrack": ("conntrack", "-R", "/proc/self/fd/0"),
 }
 
 
