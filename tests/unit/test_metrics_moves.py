@@ -5,16 +5,22 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
+from harness.analysis.series import BOTTLENECK, NETWORK, RETURN_BOTTLENECK, bottleneck_number
+from harness.analysis.shared_flow import SharedFlow
 from harness.analysis.view import RunView
 from harness.metrics import measure
 from harness.outcome import LinkProof, Run
+from harness.traces.lab import MoveFacts
 from harness.traces.pcap import parse
+from tests.measurements import by_name
 from tests.unit.captures import CLIENT, CLIENT6, T0, Recipe, pcap, write_run
 
 MS = 1_000_000
@@ -153,7 +159,7 @@ def test_a_port_that_is_rewritten_unasked_is_found(tmp_path: Path) -> None:
 # --- several paths
 
 
-def test_each_of_several_paths_is_proven_and_counted_once(tmp_path: Path) -> None:
+def twofold(tmp_path: Path) -> Run:
     """The run of one path, taken for one of two: the other one's client has addresses of its own."""
     run = write_run(tmp_path, Recipe())
     shutil.copytree(tmp_path / "sim", tmp_path / "sim-campus")
@@ -170,7 +176,11 @@ def test_each_of_several_paths_is_proven_and_counted_once(tmp_path: Path) -> Non
     tell(tmp_path, both)
     path = run.cell.scenario.path
     scenario = run.cell.scenario.model_copy(update={"path_": None, "paths": {"cellular": path, "campus": path}})
-    run = run.model_copy(update={"cell": run.cell.model_copy(update={"scenario": scenario})})
+    return run.model_copy(update={"cell": run.cell.model_copy(update={"scenario": scenario})})
+
+
+def test_each_of_several_paths_is_proven_and_counted_once(tmp_path: Path) -> None:
+    run = twofold(tmp_path)
     view = RunView(tmp_path, run)
     assert view.left is not None
     alone = [view.of_path(name).left for name in ("cellular", "campus")]
@@ -192,6 +202,60 @@ def test_each_of_several_paths_is_proven_and_counted_once(tmp_path: Path) -> Non
     silent = [line.replace('"drops": ', '"drops": 0, "was": ') for line in lines]
     (tmp_path / "sim-campus/counters.jsonl").write_text("\n".join(silent))
     assert all(one.startswith("campus: to_client:") for one in proof(tmp_path, run).problems)
+
+
+def test_series_of_several_paths(tmp_path: Path) -> None:
+    alone_folder = tmp_path / "alone"
+    alone_folder.mkdir()
+    alone = RunView(alone_folder, write_run(alone_folder, Recipe())).series
+    both = RunView(tmp_path, twofold(tmp_path)).series
+    assert alone is not None and both is not None
+    numbers = [bottleneck_number(path, 2, "to_client") for path in range(2)]
+    assert len({*numbers, BOTTLENECK, NETWORK, RETURN_BOTTLENECK}) == 5
+    for number in numbers:
+        for name in ("queue_packets", "capacity", "drops", "sending_rate"):
+            one, other = both.points(number, name), alone.points(BOTTLENECK, name)
+            assert (one.t == other.t).all() and (one.value == other.value).all()
+    assert not len(both.points(BOTTLENECK, "capacity").t), "there is none that is the bottleneck"
+    # What a flow met on either path is put together.
+    assert (both.points(0, "drops").value == 2 * alone.points(0, "drops").value).all()
+    assert alone.points(0, "drops").value.any()
+    assert both.points(0, "one_way_delay").value == pytest.approx(alone.points(0, "one_way_delay").value)
+
+
+def test_a_flow_s_rate_is_that_of_the_path_its_client_is_on(tmp_path: Path) -> None:
+    view = RunView(tmp_path, twofold(tmp_path))
+    assert view.lab is not None and view.series is not None
+    facts = view.lab.flows[0].model_copy(
+        update={"path": "campus", "moves": (MoveFacts(at=1.0, how="migrate", path="cellular", addresses=()),)}
+    )
+    number = bottleneck_number(1, 2, "to_client")
+    capacity = (pl.col("flow") == number) & (pl.col("name") == "capacity")
+    frame = view.series.frame.with_columns(value=pl.when(capacity).then(77.0).otherwise("value"))
+    flow = SharedFlow(view, replace(view.series, frame=frame), facts, view.series.lifetimes[0])
+    asked = view.lab.links.to_client.rate_bps / 1e6
+    assert flow.capacity(np.array([0.5, 1.0, 1.5])).tolist() == [77.0, asked, asked]
+
+
+def test_every_simulator_counts(tmp_path: Path) -> None:
+    run = twofold(tmp_path)
+    cpu = tmp_path / "cpu.csv"
+    alone = by_name(measure(tmp_path, run)).get("cpu_sim")
+    assert alone is None, "nothing is known of one of them"
+    rows = cpu.read_text().splitlines()
+    cpu.write_text("\n".join([*rows, *(row.replace(",sim,", ",sim-campus,") for row in rows if ",sim," in row)]) + "\n")
+    transfer = run.transfers[0]
+    waits = ["t_ns,container,kind,ns"]
+    for t_ns in range(transfer.started_ns, transfer.ended_ns, 100 * MS):
+        waited = t_ns - transfer.started_ns
+        waits += [f"{t_ns},sim,longest,{waited // 100}", f"{t_ns},sim-campus,longest,{waited // 4}"]
+    (tmp_path / "waits.csv").write_text("\n".join(waits) + "\n")
+    measured = measure(tmp_path, run)
+    value = by_name(measured)
+    assert value["cpu_sim"] == pytest.approx(2 * 0.7, abs=0.4)
+    assert value["waiting_sim"] == pytest.approx(0.25, abs=0.001)
+    (starved,) = measured.starved
+    assert starved.startswith("sim-campus waited for a processor for 25% of the transfer")
 
 
 def _on_campus(head: bytes) -> bytes:
