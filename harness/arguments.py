@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from harness.model import Implementation, Protocol
+from harness.moves import told
 from harness.outcome import Cell
 from harness.parameters import PARAMETERS, ROLES, ParameterValue, Role, other, parse_parameter_name
 from harness.path import bdp_bytes, queue_bytes
@@ -61,13 +62,14 @@ def interop_testcase(cell: Cell, flow: int | None = None) -> str:
 
 
 def default_receive_window(cell: Cell) -> int:
-    """Flow-control credit that never limits the path: twice the BDP and the queue, at least 16 MiB.
+    """Flow-control credit that never limits a path: twice the BDP and the queue, at least 16 MiB.
 
     A power of two, because MsQuic takes nothing else for a stream.
     """
-    link = cell.scenario.path.to_client
-    rtt = cell.scenario.path.rtt
-    needed = 2 * (bdp_bytes(link.rate, rtt) + queue_bytes(link, rtt))
+    needed = max(
+        2 * (bdp_bytes(path.to_client.rate, path.rtt) + queue_bytes(path.to_client, path.rtt))
+        for path in cell.scenario.every_path.values()
+    )
     return max(16 * 2**20, 1 << (needed - 1).bit_length())
 
 
@@ -167,6 +169,22 @@ def endpoint_arguments(cell: Cell, flow: int | None = None) -> tuple[str, str]:
     return client, server
 
 
+def _require_moves(cell: Cell, flow: int) -> None:
+    """UnsupportedError for a client that cannot move as asked, and for an image that cannot be told several ways."""
+    client = cell.implementation("client", flow)
+    for how in dict.fromkeys(move.how for move in told(cell.scenario.flows[flow])):
+        if how not in client.moves:
+            can = f"; its moves are {', '.join(client.moves)}" if client.moves else ""
+            raise UnsupportedError("client", "move", f"{client.name} cannot be told to move by {how}{can}")
+    if len(cell.scenario.every_path) == 1:
+        return
+    for role in ROLES:
+        implementation = cell.implementation(role, flow)
+        if implementation.build is None:
+            detail = f"{implementation.name} is a published image, which knows no way but the first path"
+            raise UnsupportedError(role, "paths", detail)
+
+
 def checked(cell: Cell, flow: int) -> dict[Role, Given]:
     """What both endpoints of a flow are told.
 
@@ -177,6 +195,7 @@ def checked(cell: Cell, flow: int) -> dict[Role, Given]:
         if role not in implementation.roles:
             raise UnsupportedError(role, "role", f"{implementation.name} has no {role}")
     application_protocol(cell, flow)
+    _require_moves(cell, flow)
     given, unsupported = _given(cell, flow)
     if unsupported is not None:
         raise unsupported

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from harness.mistakes import Location, Mistake
-from harness.model import Flow, Scenario
+from harness.model import Flow, Path, Scenario
 from harness.path import ideal_time
 from harness.text import shown
 from harness.units import Duration, Size
@@ -29,20 +29,26 @@ def mistakes(scenario: Scenario) -> Iterator[Mistake]:
     yield from _twice(("milestones",), scenario.milestones)
     if not scenario.timeout.value:
         yield Mistake(("timeout",), "no transfer ends in no time", "write '120 s', say")
-    elif scenario.timeout < scenario.path.rtt:
-        text = f"a round trip alone takes {scenario.path.rtt}, longer than the timeout of {scenario.timeout}"
+    elif scenario.timeout < (longest := max(path.rtt for path in scenario.every_path.values())):
+        text = f"a round trip alone takes {longest}, longer than the timeout of {scenario.timeout}"
         yield Mistake(("timeout",), text, "is the unit of each delay the one you meant?")
     yield from _long(("timeout",), scenario.timeout)
     for index, size in enumerate(scenario.milestones):
         if not size.bytes:
             yield Mistake(("milestones", index), "nothing has arrived before anything is sent", "write '2 MB', say")
-    for index, change in enumerate(scenario.path.changes):
-        yield from _long(("path", "changes", index, "at"), change.at)
+    for name, path in scenario.every_path.items():
+        for index, change in enumerate(path.changes):
+            yield from _long((*of_path(name), "changes", index, "at"), change.at)
     for index, flow in enumerate(scenario.flows):
         yield from _flow(("flows", index), flow, scenario)
     # Of values that go in pairs one may come with several others; that no pair comes twice the sweep itself sees to.
     for name, values in scenario.vary.items() if scenario.combine == "product" else ():
         yield from _twice(("vary", name), values)
+
+
+def of_path(name: str) -> Location:
+    """Where a path stands in its file, by its name in `Scenario.every_path`."""
+    return ("paths", name) if name else ("path",)
 
 
 def one_line(where: Location, text: str) -> Iterator[Mistake]:
@@ -55,16 +61,21 @@ def _flow(where: Location, flow: Flow, scenario: Scenario) -> Iterator[Mistake]:
     for name in ("start", "stop", "repeat_after", "access_delay"):
         if (time := getattr(flow, name)) is not None:
             yield from _long((*where, name), time)
+    for number, move in enumerate(flow.moves):
+        for name in ("at", "gap", "overlap", "every"):
+            if (time := getattr(move, name)) is not None:
+                yield from _long((*where, "moves", number, name), time)
     if flow.download is None:
         return
     if not flow.download.bytes:
         yield Mistake((*where, "download"), "a flow with a size transfers something", "write '1 MB', say")
     else:
-        yield from _arrives((*where, "download"), flow.download, scenario)
+        path = scenario.every_path.get(scenario.start(flow), scenario.path)
+        yield from _arrives((*where, "download"), flow.download, path)
 
 
-def _arrives(where: Location, size: Size, scenario: Scenario) -> Iterator[Mistake]:
-    seconds = ideal_time(scenario.path, size)
+def _arrives(where: Location, size: Size, path: Path) -> Iterator[Mistake]:
+    seconds = ideal_time(path, size)
     if seconds > LONGEST.seconds:
         text = f"{size} take {seconds:.0f} s at the rate of the line, and a run lasts {LONGEST.seconds:.0f} s at most"
         yield Mistake(where, text, "write a smaller size, or a faster path")

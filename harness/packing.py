@@ -22,7 +22,7 @@ from typing import IO
 import zstandard
 
 from harness.engines.owner import lives, owner
-from harness.traces.files import ARCHIVE, CAPTURES, GZIP, ZSTD
+from harness.traces.files import ARCHIVE, CAPTURES, GZIP, ZSTD, simulators
 
 #: What stays of a run's folder whatever becomes of what was measured: its record and figures, and the lab by hand.
 STAYS = frozenset(
@@ -77,7 +77,7 @@ def strip(folder: Path, aside: Path) -> None:
 
 def is_packed(folder: Path) -> bool:
     """Whether a run's folder takes what it will take: its captures are compressed, or gone."""
-    return not any((folder / "sim" / name).exists() for name in CAPTURES.values())
+    return not any((place / name).exists() for place in simulators(folder) for name in CAPTURES.values())
 
 
 def disk_use(path: Path) -> int:
@@ -105,12 +105,15 @@ class _Work:
 
 
 def _work(folder: Path) -> Iterator[_Work]:
-    archive = folder / "sim" / ARCHIVE
-    captures = [file for name in CAPTURES.values() if _is_file(file := archive.with_name(name))]
-    if captures and (len(captures) == len(CAPTURES) or archive.is_file()):
-        yield _Work(archive, captures, _archive)
-        captures = []
-    for file in [*captures, *_large(folder)]:
+    alone: list[Path] = []
+    for place in simulators(folder):
+        archive = place / ARCHIVE
+        captures = [file for name in CAPTURES.values() if _is_file(file := archive.with_name(name))]
+        if captures and (len(captures) == len(CAPTURES) or archive.is_file()):
+            yield _Work(archive, captures, _archive)
+        else:
+            alone += captures
+    for file in [*alone, *_large(folder)]:
         yield _Work(file.with_name(file.name + ZSTD), [file], _compress)
 
 
@@ -123,7 +126,8 @@ def _is_file(file: Path) -> bool:
 
 
 def _large(folder: Path) -> Iterator[Path]:
-    """The files that were measured and are worth compressing, but for captures of the simulator."""
+    """The files that were measured and are worth compressing, but for captures of the simulators."""
+    places = simulators(folder)
     for place, names, files in os.walk(folder):
         here = Path(place)
         if here == folder:
@@ -131,7 +135,7 @@ def _large(folder: Path) -> Iterator[Path]:
         for name in files:
             file = here / name
             stays = name in (STAYS if here == folder else _AS_IT_IS)
-            capture = here == folder / "sim" and name in CAPTURES.values()
+            capture = here in places and name in CAPTURES.values()
             packed = file.suffix in (ZSTD, GZIP) or UNFINISHED in name
             if not (stays or capture or packed) and _is_file(file) and file.stat().st_size > _BLOCK:
                 yield file

@@ -12,7 +12,7 @@ from pathlib import Path
 from harness.app import App
 from harness.catalogue import json_schema
 from harness.engines.compose_file import compose_text
-from harness.lab import build_lab
+from harness.lab import build_lab, sim_plan
 from harness.model import Implementation, Scenario
 from harness.plots.pairs import beside, is_red
 from harness.plots.registry import plots
@@ -48,7 +48,7 @@ def model_pages(app: App) -> dict[Path, str]:
         root / "docs" / "plots.md": plots_page(_figures()),
         root / "docs" / "scenario.md": _scenario_page(app),
         root / "compose" / "lab.yaml": compose_text(by_hand),
-        root / "compose" / "plan" / "plan.json": json.dumps(by_hand.sim_plan(), indent=1) + "\n",
+        root / "compose" / "plan" / "plan.json": json.dumps(sim_plan(by_hand, by_hand.simulators[0]), indent=1) + "\n",
     }
 
 

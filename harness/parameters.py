@@ -195,6 +195,11 @@ _ALL = (
         "bytes sent in the first two round trips of data: the second connection's, per the first's",
     ),
     Parameter(
+        "migration_cwnd", "word", "congestion window after the client's address changed: reset (RFC 9000 §9.4), keep "
+        "or adaptive, which is max((RTT_old − RTT_new) / RTT_old · cwnd_old, initial window) (Kim and Koh)", "sender",
+        "the congestion window in qlog after the move, per that before",
+    ),
+    Parameter(
         "ecn", "switch", "datagrams marked ECN-capable (RFC 9000 §13.4)", "sender", "the IP header's ECN field",
     ),
 )  # fmt: skip

@@ -11,11 +11,12 @@ import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from harness.arguments import UnsupportedError
 from harness.errors import InputError
-from harness.lab import build_lab
-from harness.model import Implementation, Scenario
+from harness.lab import build_lab, content
+from harness.model import Flow, Implementation, Scenario
 from harness.outcome import Cell, Contestant, EngineName, Image, SimKernel
 from harness.parameters import ROLES, ParameterValue, Role
 from harness.sweep import Combine, Point, points
@@ -87,17 +88,22 @@ def compiled(cell: Cell) -> str:
         lab = build_lab(cell, 0)
     except UnsupportedError as error:
         asked = cell.scenario.model_dump(
-            mode="json", by_alias=True, include={"path", "flows", "ip_version", "protocol"}
+            mode="json", by_alias=True, include={"path_", "flows", "ip_version", "protocol"}
         )
+        asked |= _beyond(cell.scenario, {"paths", "draw"})
+        asked["flows"] = [
+            flow.model_dump(mode="json", by_alias=True, exclude={"path", "moves"}) | _beyond(flow, {"path", "moves"})
+            for flow in cell.scenario.flows
+        ]
         who = [cell.client.name, cell.server.name, error.role, error.reason, error.detail]
         return _digest({"unsupported": who, "asked": asked, "parameters": cell.parameters})
-    content = lab.model_dump(mode="json", exclude={"name", "sim_image", "effective"})
-    # What is shown to people, and names of images, whose bits are in the key by identity.
-    for flow in content["flows"]:
-        del flow["label"]
-    for host in content["hosts"]:
-        del host["image"]
-    return _digest(content)
+    # What is drawn differs between repetitions.
+    return _digest(content(lab) | _beyond(cell.scenario, {"draw"}))
+
+
+def _beyond(part: Scenario | Flow, names: set[str]) -> dict[str, Any]:
+    """Of these keys those that are used: cells without them are the same as before there were any."""
+    return part.model_dump(mode="json", include={name for name in names if getattr(part, name)})
 
 
 def _digest(content: Mapping[str, object]) -> str:

@@ -18,6 +18,7 @@ from harness.outcome import Better, Interval
 from harness.parameters import PARAMETERS, ROLES
 from harness.results import CellResult
 from harness.stats import interval
+from harness.sweep import is_of_path
 
 #: Parameters whose values say what they are of.
 _TELLING = frozenset({"congestion_control"})
@@ -158,7 +159,7 @@ def _paths(results: Sequence[CellResult]) -> list[tuple[str, list[CellResult]]]:
 
 def _of_the_path(result: CellResult) -> list[tuple[str, str]]:
     asked = sorted(result.cell.parameters.items())
-    return [(name, str(value)) for name, value in asked if name.startswith("path.")]
+    return [(name, str(value)) for name, value in asked if is_of_path(name)]
 
 
 def labels(results: Sequence[CellResult]) -> list[str]:

@@ -26,7 +26,7 @@ from harness.provenance import Provenance
 from harness.store import Store
 from harness.text import counted
 from harness.traces import pcap
-from harness.traces.files import CAPTURES
+from harness.traces.files import capture_file, capture_names
 from harness.traces.trail import trail
 
 
@@ -145,7 +145,8 @@ def _execute(
 
 def _trail(folder: Path) -> str:
     try:
-        return trail(pcap.parse((folder / "sim" / CAPTURES["left"]).read_bytes()))
+        lefts = [name for name in capture_names(folder) if name.endswith("left")]
+        return trail(pcap.together([pcap.parse(capture_file(folder, name).read_bytes()) for name in lefts]))
     except (OSError, ValueError):
         # Measuring says what the capture lacks.
         return ""

@@ -1,10 +1,10 @@
 """Sweeps: one scenario and the values to vary → the points of the sweep. Pure.
 
 A dimension is a parameter of an endpoint, in one role (`client.initial_rtt`) or in both (`initial_rtt`), or a
-property of the path (`path.forward.rate`, `path.down.loss`). `forward` leads to the terminal and `return` away
-from it; `down` leads to the client and `up` to the server, wherever the terminal is. With several flows it may also
-be one flow's own: who plays it (`flow1.server`), a parameter (`flow1.server.congestion_control`) or its access delay
-(`flow1.access_delay`).
+property of the path (`path.forward.rate`, `path.down.loss`; of one of several `paths.campus.forward.rate`). `forward`
+leads to the terminal and `return` away from it; `down` leads to the client and `up` to the server, wherever the
+terminal is. With several flows it may also be one flow's own: who plays it (`flow1.server`), a parameter
+(`flow1.server.congestion_control`) or its access delay (`flow1.access_delay`).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from harness.text import shown
 Combine = Literal["product", "zip"]
 DIRECTIONS = ("forward", "return", "down", "up")
 PROPERTIES = ("rate", "delay", "jitter", "loss", "queue", "burst")
+_PATH = re.compile(r"(?:path|paths\.([^.]*))\.([^.]*)\.([^.]*)")
 _FLOW = re.compile(r"flow([0-9]{1,4})\.(.+)")
 #: Points of one scenario: what more than that many are is a slip.
 MOST_POINTS = 1000
@@ -67,11 +68,20 @@ def dimensions() -> list[str]:
 
 
 def is_name(name: str) -> bool:
-    """Whether a name can be varied in some scenario: a dimension, or what one flow has (flow0.server).
+    """Whether a name can be varied in some scenario: a dimension, what one flow has (flow0.server), or one of several
+    paths (paths.campus.forward.rate).
 
-    Whether a scenario has such a flow, and a flow such a value, is for `points` to say.
+    Whether a scenario has such a flow or path, and a flow such a value, is for `points` to say.
     """
+    found = _PATH.fullmatch(name)
+    if found is not None:
+        return found[2] in DIRECTIONS and found[3] in PROPERTIES
     return _FLOW.fullmatch(name) is not None or name in dimensions()
+
+
+def is_of_path(name: str) -> bool:
+    """Whether a name is meant to be a property of a path: path.forward.rate, paths.campus.forward.rate."""
+    return name.startswith(("path.", "paths."))
 
 
 def points(
@@ -90,7 +100,9 @@ def points(
             raise SweepError(f"{name} is both set and varied", "leave one of the two out", name)
     combine = combine or scenario.combine
     rows = _rows(scenario.name, asked, combine)
-    bare = scenario.model_copy(update={"vary": {}, "combine": "product"})
+    # What is asked for here is not drawn.
+    drawn = {name: limits for name, limits in scenario.draw.items() if name not in fixed and name not in vary}
+    bare = scenario.model_copy(update={"vary": {}, "combine": "product", "draw": drawn})
     found: dict[tuple[object, ...], Point] = {}
     for row in rows:
         point = _point(bare, {**fixed, **row})
@@ -119,11 +131,10 @@ def _rows(name: str, asked: Mapping[str, Sequence[object]], combine: Combine) ->
 
 def _point(scenario: Scenario, row: Mapping[str, object]) -> Point:
     parameters: dict[str, ParameterValue] = dict(scenario.parameters)
-    path, flows = scenario.path, list(scenario.flows)
+    made, flows = scenario, list(scenario.flows)
     for name, value in row.items():
-        if name.startswith("path."):
-            path, text = _changed(path, name, value)
-            parameters[name] = text
+        if is_of_path(name):
+            made, parameters[name] = _with_property(made, name, value)
             continue
         if match := _FLOW.fullmatch(name):
             index = int(match[1])
@@ -131,7 +142,7 @@ def _point(scenario: Scenario, row: Mapping[str, object]) -> Point:
             continue
         for full in [f"{role}.{name}" for role in ROLES] if name in PARAMETERS else [name]:
             parameters[full] = _parameter(full, name, value)
-    return Point(scenario.model_copy(update={"path": path, "flows": tuple(flows)}), parameters)
+    return Point(made.model_copy(update={"flows": tuple(flows)}), parameters)
 
 
 def _parameter(full: str, name: str, value: object) -> ParameterValue:
@@ -173,19 +184,37 @@ def _unfit(errors: ValidationError, content: object, name: str, value: object) -
     return SweepError(first.text, first.hint, name, value)
 
 
-def _changed(path: Path, name: str, value: object) -> tuple[Path, str]:
-    """The path with one property of one direction changed, and the value as it is written in results."""
-    _, direction, prop = (*name.split("."), "", "")[:3]
-    if name.count(".") != 2 or direction not in DIRECTIONS or prop not in PROPERTIES:
+def place_of(scenario: Scenario, name: str) -> tuple[str, str, str]:
+    """(path, forward or return, property) that a name stands for. Raises SweepError.
+
+    The path by its name in `Scenario.every_path`.
+    """
+    found = _PATH.fullmatch(name)
+    if found is None or found[2] not in DIRECTIONS or found[3] not in PROPERTIES:
+        start = "paths.NAME" if scenario.paths else "path"
         raise SweepError(
             f"'{name}' is not a property of the path",
-            f"write path.DIRECTION.PROPERTY: one of {', '.join(DIRECTIONS)}, then one of {', '.join(PROPERTIES)}",
+            f"write {start}.DIRECTION.PROPERTY: one of {', '.join(DIRECTIONS)}, then one of {', '.join(PROPERTIES)}",
             name,
         )
-    key = direction
+    of, direction, prop = found[1] or "", found[2], found[3]
+    if of not in scenario.every_path or name.startswith("paths.") != bool(scenario.paths):
+        if not scenario.paths:
+            raise SweepError(f"{name}: the scenario has one path", f"write path.{direction}.{prop}", name)
+        text = f"there is no path '{of}'" if of else f"{name}: the scenario has several paths"
+        first = next(iter(scenario.paths))
+        hint = did_you_mean(of, scenario.paths) if of else f"write paths.{first}.{direction}.{prop}"
+        raise SweepError(text, hint, name)
     if direction in ("down", "up"):
-        key = "forward" if (direction == "down") == (path.terminal == "client") else "return"
-    content: dict[str, Any] = path.model_dump(mode="json", by_alias=True)
+        to_client = direction == "down"
+        direction = "forward" if to_client == (scenario.every_path[of].terminal == "client") else "return"
+    return of, direction, prop
+
+
+def _with_property(scenario: Scenario, name: str, value: object) -> tuple[Scenario, str]:
+    """The scenario with one property of a path changed, and the value as it is written in results."""
+    of, key, prop = place_of(scenario, name)
+    content: dict[str, Any] = scenario.every_path[of].model_dump(mode="json", by_alias=True)
     content[key][prop] = value
     try:
         changed = Path.model_validate(content)
@@ -196,4 +225,5 @@ def _changed(path: Path, name: str, value: object) -> tuple[Path, str]:
     link = changed.forward if key == "forward" else changed.return_
     text = getattr(link, prop)
     # Queues and loss models are written as they were given; everything else in its canonical form.
-    return changed, str(text) if prop in ("rate", "delay", "jitter", "burst") else str(value)
+    written = str(text) if prop in ("rate", "delay", "jitter", "burst") else str(value)
+    return scenario.with_paths({**scenario.every_path, of: changed}), written

@@ -13,6 +13,7 @@ from harness.model import (
     MTU,
     Bulk,
     Change,
+    ClientMove,
     ConstantRate,
     DropTail,
     Flow,
@@ -20,11 +21,13 @@ from harness.model import (
     Implementation,
     Link,
     LinkChange,
+    Move,
     Objective,
     Path,
     Poisson,
     Protocol,
     Queue,
+    Rebinding,
     Red,
     Scenario,
     Service,
@@ -135,6 +138,12 @@ def paths(draw: st.DrawFn) -> Path:
 
 
 def _valid_value(parameter: Parameter) -> st.SearchStrategy[ParameterValue]:
+    if parameter.bounds is not None:
+        least, most = (parameter.number(parameter.canonical(bound)) or 0.0 for bound in parameter.bounds)
+        if parameter.kind == "duration":
+            return st.integers(round(least * 1e9), round(most * 1e9)).map(Duration).map(str)
+        numbers = st.integers(int(least), int(most))
+        return numbers.map(Size).map(str) if parameter.kind == "size" else numbers
     kinds: dict[str, st.SearchStrategy[ParameterValue]] = {
         "word": st.sampled_from(["reno", "off", "careful-resume", "5"]),
         "switch": st.sampled_from(["on", "off"]),
@@ -175,6 +184,21 @@ GENERATED = st.one_of(
 
 
 @st.composite
+def moves(draw: st.DrawFn) -> tuple[Move, ...]:
+    """Moves in order, of any kind, each over before the next."""
+    made = []
+    for number in range(draw(st.integers(0, 2))):
+        how = draw(st.sampled_from(get_args(ClientMove) + get_args(Rebinding)))
+        content: dict[str, Any] = {"at": Duration((number + 1) * 10**9), "how": how}
+        some = st.none() | st.integers(1, 10**9 - 1).map(Duration)
+        content[{"interface": "gap", "migrate": "overlap"}.get(how, "every")] = draw(some)
+        if how in get_args(ClientMove):
+            content["to"] = draw(st.sampled_from(["a", "b-2"]))
+        made.append(Move.model_validate(content))
+    return tuple(made)
+
+
+@st.composite
 def flows(draw: st.DrawFn) -> Flow:
     """A flow of any kind: a download, a repeat, one with a stop; QUIC, TCP, UDP."""
     kind = draw(st.sampled_from(["quic", "quic", "tcp", "udp"]))
@@ -193,6 +217,8 @@ def flows(draw: st.DrawFn) -> Flow:
         content["traffic"] = draw(GENERATED)
     elif kind == "tcp":
         content["traffic"] = draw(st.just(Bulk()) | GENERATED.filter(lambda one: isinstance(one, ConstantRate)))
+    if kind == "quic" and not start.value and not content.get("repeat_after"):
+        content |= {"path": draw(st.none() | st.just("a")), "moves": draw(moves())}
     if kind != "quic":
         content["direction"] = draw(st.sampled_from(["to_client", "to_server"]))
     return Flow.model_validate(content)
@@ -202,9 +228,9 @@ BOUNDS = st.builds(Duration, st.integers(0, 10**13)) | RATES | NUMBERS
 OBJECTIVES = st.builds(Objective, metric=st.sampled_from(["completion", "goodput"]), at_most=BOUNDS) | st.builds(
     Objective, metric=st.just("jain_shared"), at_least=BOUNDS
 )
-SCENARIOS = st.builds(
-    Scenario, name=st.sampled_from(["a/b", "x.y_z-0"]), title=TEXT, description=TEXT,
-    references=st.lists(TEXT, max_size=2).map(tuple), path=paths(),
+_SCENARIOS: st.SearchStrategy[dict[str, Any]] = st.builds(
+    dict, name=st.sampled_from(["a/b", "x.y_z-0"]), title=TEXT, description=TEXT,
+    references=st.lists(TEXT, max_size=2).map(tuple),
     flows=st.lists(flows(), min_size=1, max_size=3).map(tuple), clients=st.lists(NAMES, max_size=2).map(tuple),
     servers=st.lists(NAMES, max_size=2).map(tuple), protocol=st.sampled_from(["auto", "h3", "hq-interop"]),
     ip_version=st.sampled_from([4, 6]), timeout=DURATIONS.map(lambda one: Duration(one.value + 10**7)),
@@ -214,8 +240,23 @@ SCENARIOS = st.builds(
         st.sampled_from(["server.initial_cwnd", "client.ack_ratio"]),
         st.lists(st.integers(1, 1000), min_size=1, max_size=3).map(tuple), max_size=2,
     ),
+    draw=st.dictionaries(st.just("path.forward.rate"), st.just(("1 Mbit/s", "2 Mbit/s")), max_size=1),
     combine=st.sampled_from(["product", "zip"]),
 )  # fmt: skip
+
+
+@st.composite
+def scenarios(draw: st.DrawFn) -> Scenario:
+    """A scenario with one path, or several of one MTU."""
+    one = draw(paths())
+    if not draw(st.booleans()):
+        return Scenario.model_validate({**draw(_SCENARIOS), "path": one})
+    # One whole path is drawn: of several the document would become too large.
+    other = one.model_copy(update={"terminal": draw(st.sampled_from(ROLES)), "changes": ()})
+    return Scenario.model_validate({**draw(_SCENARIOS), "paths": {"a": one, "b-2": other}})
+
+
+SCENARIOS = scenarios()
 
 
 @st.composite
@@ -235,6 +276,7 @@ def implementations(draw: st.DrawFn) -> Implementation:
             **source, "name": draw(NAMES), "title": draw(TEXT), "version": draw(TEXT), "notes": draw(TEXT),
             "build_time": draw(DURATIONS), "tested": draw(st.booleans()), "session": draw(st.booleans()),
             "protocols": draw(st.lists(st.sampled_from(get_args(Protocol)), min_size=1, max_size=2)),
+            "moves": draw(st.sampled_from([[], ["migrate"], ["interface", "migrate"]])),
             "parameters": settings, "extensions": draw(st.sampled_from([[], ["ack_frequency"]])),
         }
     )  # fmt: skip
@@ -296,7 +338,8 @@ MEASURED = st.builds(
     ).map(tuple),
     link=st.none() | st.builds(
         LinkProof, valid=st.booleans(), problems=st.lists(TEXT, max_size=2).map(tuple), kernel=TEXT,
-        to_client=DIRECTIONS, to_server=DIRECTIONS, capture_drops=COUNTS,
+        to_client=DIRECTIONS, to_server=DIRECTIONS,
+        further=st.dictionaries(st.sampled_from(["a to_client", "b-2 to_server"]), DIRECTIONS, max_size=2), capture_drops=COUNTS,
         changes_late_ms=st.lists(NUMBERS, max_size=2).map(tuple), steal=st.none() | NUMBERS, idle=st.none() | NUMBERS,
     ),
     warnings=st.lists(TEXT, max_size=2).map(tuple),

@@ -148,4 +148,4 @@ class Delivery:
     @property
     def _rate(self) -> int:
         """Rate towards the client at the start, bit/s."""
-        return self.view.run.cell.scenario.path.to_client.rate.value
+        return self.view.emulated.to_client.rate.value

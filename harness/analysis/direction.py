@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 
+from harness.analysis.cuts import Cuts, cuts_to_client, entering
 from harness.analysis.link_phases import LinkPhase, phases_of
 from harness.analysis.replay import Counted, Ints, Replay, accounted, calibrated
 from harness.artefacts.run import Artefacts
@@ -55,12 +56,17 @@ def direction_of(run: Artefacts, name: Side, passage: Passage | None) -> Directi
     asked: LinkSettings = getattr(run.lab.links, name)
     own = {flow.flow: flow.access_delay_ns for flow in run.lab.flows}
     access = np.array([own.get(flow, 0) for flow in range(max(own, default=0) + 1)], np.int64)
+    if name == "to_server":
+        passage, cuts = entering(run, passage), Cuts()
+    else:
+        cuts = cuts_to_client(run, passage)
     passage = passage.less(access[passage.entered.flow])
     phases = phases_of(run, name)
     counted = Counted(_drops(run, asked.device), _drops(run, asked.egress))
     if asked.service != "constant":
-        return Direction(name, asked, phases, passage, accounted(passage, phases, counted))
-    return Direction(name, asked, phases, passage, calibrated(passage, phases, asked.discipline == "red", counted))
+        return Direction(name, asked, phases, passage, accounted(passage, phases, counted, cuts))
+    red = asked.discipline == "red"
+    return Direction(name, asked, phases, passage, calibrated(passage, phases, red, counted, cuts))
 
 
 def _drops(run: Artefacts, device: str) -> tuple[Ints, Ints]:

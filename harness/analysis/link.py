@@ -29,12 +29,15 @@ class LinkView(Artefacts):
     ) -> matching.Passage | None:
         if ingress is None or egress is None or self.lab is None:
             return None
-        asked = self.lab.links.to_client if to_client else self.lab.links.to_server
-        return matching.match(ingress, egress, to_client, asked.delay_ns - asked.jitter_ns)
+        links = [self.lab.links] if self.is_one_path else [path.links for path in self.lab.paths]
+        asked = [each.to_client if to_client else each.to_server for each in links]
+        return matching.match(ingress, egress, to_client, min(one.delay_ns - one.jitter_ns for one in asked))
 
     @cached_property
     def directions(self) -> dict[Side, Direction]:
-        """What each direction of the link did; empty without lab.json or a capture."""
+        """What each direction of the link did; empty without lab.json or a capture, and for several links together."""
+        if not self.is_one_path:
+            return {}
         passages = {"to_client": self.to_client, "to_server": self.to_server}
         made = {side: direction_of(self, side, passages[side]) for side in SIDES}
         return {side: direction for side, direction in made.items() if direction is not None}

@@ -14,12 +14,14 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
+from harness.analysis.cuts import Cuts
 from harness.analysis.ideal_bottleneck import Bottleneck, SerialServer, TokenBucket
 from harness.analysis.link_phases import LinkPhase
 from harness.traces.matching import Passage
 
 Ints = npt.NDArray[np.int64]
 
+NO_CUTS = Cuts()
 #: A packet due this close to the end of the capture may have been under way, late, ns.
 _END = 100_000_000
 #: The way through an idle simulator takes about this long in real time (a lab kernel: 0.1 to 0.5 ms), ns.
@@ -37,6 +39,8 @@ class Fate(IntEnum):
     """Dropped behind the queue, so its bytes used the bottleneck."""
     IN_FLIGHT = 3
     """Not out when the capture ended."""
+    CUT = 4
+    """Queued, but by the time it should have left the path was gone, or had forgotten where it belongs."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +121,7 @@ class Counted:
     """At netem."""
 
 
-def replay(passage: Passage, phases: Sequence[LinkPhase], red: bool, counted: Counted) -> Replay:
+def replay(passage: Passage, phases: Sequence[LinkPhase], red: bool, counted: Counted, cuts: Cuts = NO_CUTS) -> Replay:
     """Replay one direction. `red`: the queue is RED and may drop at any length."""
     t_ns = passage.entered.t_ns
     base = int(t_ns[0]) if len(t_ns) else 0
@@ -131,7 +135,12 @@ def replay(passage: Passage, phases: Sequence[LinkPhase], red: bool, counted: Co
     for index, (now, arrived) in enumerate(zip((t_ns - base).tolist(), passage.arrived.tolist(), strict=True)):
         link.advance(now)
         if not arrived:
-            fate = _fate(link, link.lengths[index], now, ends[index], queue, loss, red)
+            leaves = link.would_leave(link.lengths[index], now)
+            if cuts.explain(index, leaves, leaves + link.phase.delay_ns, base):
+                full = red or link.full(link.lengths[index])
+                fate = Fate.QUEUE_DROP if full and queue.take(now) else Fate.CUT
+            else:
+                fate = _fate(link, link.lengths[index], now, ends[index], queue, loss, red)
             fates[index] = fate
             if fate is Fate.QUEUE_DROP:
                 continue
@@ -165,7 +174,7 @@ def _fate(link: Bottleneck, length: int, now: int, end: int, queue: _Budget, los
     return Fate.LOST if lost or left > _END else Fate.IN_FLIGHT
 
 
-def accounted(passage: Passage, phases: Sequence[LinkPhase], counted: Counted) -> Replay:
+def accounted(passage: Passage, phases: Sequence[LinkPhase], counted: Counted, cuts: Cuts = NO_CUTS) -> Replay:
     """What became of the packets of a link whose departures nobody can foretell: its service is random.
 
     The queue is first in, first out, so what entered behind the last packet that left may still have been in it. Any
@@ -177,7 +186,9 @@ def accounted(passage: Passage, phases: Sequence[LinkPhase], counted: Counted) -
     counts = counted.queue[1]
     left = int(counts[-1]) if len(counts) else len(t_ns)
     fates = np.zeros(len(t_ns), np.uint8)
-    missing = np.flatnonzero(~arrived)
+    cut = np.array([cuts.explain(row, time, time, 0) for row, time in enumerate(t_ns.tolist())], np.bool_) & ~arrived
+    fates[cut] = Fate.CUT
+    missing = np.flatnonzero(~arrived & ~cut)
     before = missing[missing < last]
     fates[missing] = Fate.IN_FLIGHT
     fates[before[:left]], fates[before[left:]] = Fate.QUEUE_DROP, Fate.LOST
@@ -204,13 +215,15 @@ def _result(
     return Replay(departure, own, due, np.array(link.limited, np.bool_), fates, phase.astype(np.int64), calm)
 
 
-def calibrated(passage: Passage, phases: Sequence[LinkPhase], red: bool, counted: Counted) -> Replay:
+def calibrated(
+    passage: Passage, phases: Sequence[LinkPhase], red: bool, counted: Counted, cuts: Cuts = NO_CUTS
+) -> Replay:
     """Replay with the moment of each change of rate moved, by at most `GUARD`, to where departures say it was.
 
     The event that reports a change is written some milliseconds from when the kernel made it. A change
     from rate a to b that is replayed x too late makes packets x·(a-b)/b late until the queue is empty again.
     """
-    result = replay(passage, phases, red, counted)
+    result = replay(passage, phases, red, counted, cuts)
     moved = list(phases)
     for index in range(1, len(phases)):
         before, after = phases[index - 1].rate_bps, phases[index].rate_bps
@@ -222,5 +235,5 @@ def calibrated(passage: Passage, phases: Sequence[LinkPhase], red: bool, counted
         shift = round(late * after / (before - after))
         if 0 < abs(shift) <= GUARD:
             moved[index] = replace(phases[index], start_ns=phases[index].start_ns - shift)
-            result = replay(passage, moved, red, counted)
+            result = replay(passage, moved, red, counted, cuts)
     return result

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.analysis.series import BOTTLENECK, RETURN_BOTTLENECK, RunSeries
+from harness.analysis.direction import Side
+from harness.analysis.series import RunSeries, bottleneck_number
 from harness.analysis.series.grid import BIN, Floats, Points
 from harness.analysis.series.lifetimes import Lifetime
 from harness.analysis.view import RunView
@@ -15,6 +16,8 @@ from harness.traces.lab import FlowAddresses
 
 #: Why a flow has no metric that only its sender could tell.
 NOT_TOLD = "neither a qlog nor tcp_info of the sender shows it"
+#: What two moments that are the same may differ by in binary, s.
+_SOON = 1e-9
 
 
 @dataclass(frozen=True)
@@ -71,10 +74,21 @@ class SharedFlow:
         return float(side.payload[during].sum()) * 8 / self.lifetime.seconds / 1e6 if self.lifetime.seconds else 0.0
 
     def capacity(self, t: Floats) -> Floats:
-        """Rate of its bottleneck at each moment, Mbit/s."""
-        link = BOTTLENECK if self.facts.sender == "server" else RETURN_BOTTLENECK
-        steps = self.series.points(link, "capacity")
-        return steps.value[np.maximum(np.searchsorted(steps.t, t + 1e-9, side="right") - 1, 0)]
+        """Rate of the bottleneck of the path that its client is on at each moment, Mbit/s."""
+        side: Side = "to_client" if self.facts.sender == "server" else "to_server"
+        paths = self.view.paths
+        found = np.zeros(len(t))
+        for since, path in self.stays:
+            place = paths.index(path) if len(paths) > 1 else 0
+            steps = self.series.points(bottleneck_number(place, len(paths), side), "capacity")
+            here = t >= since - _SOON
+            found[here] = steps.value[np.maximum(np.searchsorted(steps.t, t[here] + _SOON, side="right") - 1, 0)]
+        return found
+
+    @property
+    def stays(self) -> list[tuple[float, str]]:
+        """Since when its client is on which path, in order of time; s since time zero."""
+        return [(-np.inf, self.facts.path), *((move.at, move.path) for move in self.facts.moves)]
 
 
 def within(points: Points, lifetime: Lifetime) -> Points:

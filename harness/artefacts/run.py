@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import polars as pl
 
 from harness.artefacts import sources
 from harness.artefacts.window import Window
-from harness.model import Flow
+from harness.draw import settled
+from harness.model import Flow, Scenario
+from harness.model import Path as EmulatedPath
 from harness.outcome import Run, Transfer
 from harness.parameters import ROLES
 from harness.traces import capture, counters, cpu, events, growth, key_log, lab, qlog, tcp, waits
-from harness.traces.files import find
+from harness.traces.files import SIMULATOR, find
 
 T = TypeVar("T")
 
@@ -32,6 +34,8 @@ class Artefacts:
     run: Run
     problems: list[str] = field(default_factory=list)
     """What could not be read, in order of discovery."""
+    alone: str | None = None
+    """Of several paths the one that alone is looked at: its link, its packets. None for all that there are."""
 
     def path(self, place: str) -> Path | None:
         """The file of a place that `sources` names; None where there is none."""
@@ -50,14 +54,69 @@ class Artefacts:
 
     @cached_property
     def lab(self) -> lab.LabFacts | None:
-        """What was asked of the lab."""
-        return self._read(sources.LAB, lab.read_lab)
+        """What was asked of the lab; of all paths the first one's link."""
+        facts = self._read(sources.LAB, lab.read_lab)
+        if facts is None or (self.alone is None and len(facts.paths) != 1):
+            return facts
+        return facts.alone(self.alone if self.alone is not None else facts.paths[0].path)
+
+    @cached_property
+    def paths(self) -> tuple[str, ...]:
+        """The names of the run's paths, the first one first; '' is a path alone."""
+        return tuple(self.run.cell.scenario.every_path)
+
+    def of_path(self, path: str) -> Self:
+        """The same with one of its paths alone."""
+        if len(self.paths) == 1:
+            return self
+        if path not in self._parts:
+            self._parts[path] = replace(self, alone=path)
+        return self._parts[path]
+
+    @cached_property
+    def _parts(self) -> dict[str, Self]:
+        return {}
+
+    @property
+    def every_path(self) -> tuple[Self, ...]:
+        """The same with each of its paths alone, the first one first."""
+        return tuple(self.of_path(path) for path in self.paths)
+
+    @cached_property
+    def scenario(self) -> Scenario:
+        """What the run was asked to be, with what was drawn for it."""
+        return settled(self.run.cell.scenario, self.run.effective)
+
+    @property
+    def emulated(self) -> EmulatedPath:
+        """The path that is looked at, or the first of several."""
+        return self.scenario.path if self.alone is None else self.scenario.every_path[self.alone]
+
+    @property
+    def is_one_path(self) -> bool:
+        """Whether it is one path that is looked at, and not several together."""
+        return self.alone is not None or len(self.paths) == 1
+
+    @property
+    def simulators(self) -> tuple[str, ...]:
+        """The names of the simulators of the paths that are looked at, the first one first."""
+        facts = self.lab.paths if self.lab is not None else ()
+        return tuple(path.simulator for path in facts) or (SIMULATOR,)
+
+    @property
+    def _simulator(self) -> str:
+        """The folder of the simulator of the path that is looked at, or of the first of several."""
+        return self.simulators[0]
 
     def _capture(self, side: str) -> capture.Capture | None:
         facts = self.lab
         if facts is None:
             return None
-        return self._read(sources.CAPTURE[side], lambda path: capture.read_capture(path, facts.flows))
+        if not self.is_one_path:
+            each = [getattr(self.of_path(path), side) for path in self.paths]
+            return None if None in each else capture.together(each)
+        place = sources.of(self._simulator, sources.CAPTURE[side])
+        return self._read(place, lambda path: capture.read_capture(path, facts.flows))
 
     @cached_property
     def left(self) -> capture.Capture | None:
@@ -71,18 +130,21 @@ class Artefacts:
 
     @cached_property
     def counters(self) -> pl.DataFrame | None:
-        """Statistics of the queueing disciplines (see `traces.counters`)."""
-        return self._read(sources.COUNTERS, counters.read_counters)
+        """Statistics of the queueing disciplines (see `traces.counters`); None for several paths together."""
+        place = sources.of(self._simulator, sources.COUNTERS)
+        return self._read(place, counters.read_counters) if self.is_one_path else None
 
     @cached_property
     def events(self) -> events.Events:
-        """What the simulator said; empty when it said nothing."""
-        return self._read(sources.EVENTS, events.read_events) or events.Events()
+        """What the simulator said, of several paths the first one's; empty when it said nothing."""
+        return self._read(sources.of(self._simulator, sources.EVENTS), events.read_events) or events.Events()
 
     @cached_property
     def capture_drops(self) -> int:
         """Packets the captures missed; 0 when unknown."""
-        return self._read(sources.CAPTURED, events.read_capture_drops) or 0
+        if not self.is_one_path:
+            return sum(self.of_path(path).capture_drops for path in self.paths)
+        return self._read(sources.of(self._simulator, sources.CAPTURED), events.read_capture_drops) or 0
 
     @cached_property
     def growth(self) -> pl.DataFrame | None:

@@ -13,10 +13,19 @@ from pathlib import Path
 from harness.outcome import Run
 from harness.parameters import ROLES
 from harness.traces import qlog
-from harness.traces.files import CAPTURES, as_written, content_digest, find
+from harness.traces.files import (
+    CAPTURES,
+    SIMULATOR,
+    as_written,
+    capture_file,
+    capture_names,
+    content_digest,
+    find,
+    simulators,
+)
 
 LAB, GROWTH, CPU, WAITS = "lab.json", "growth.csv", "cpu.csv", "waits.csv"
-#: The simulator's.
+#: The simulator's; of several that of the first path (see `of`).
 COUNTERS, EVENTS, CAPTURED, SENDS = "sim/counters.jsonl", "sim/events.jsonl", "sim/capture.json", "sim/udp.json"
 #: Side → its capture.
 CAPTURE = {side: f"sim/{name}" for side, name in CAPTURES.items()}
@@ -24,6 +33,13 @@ CAPTURE = {side: f"sim/{name}" for side, name in CAPTURES.items()}
 KEYS, TCP, IPERF3, QLOG = "keys.log", "tcp.csv", "iperf3.json", "qlog"
 _OF_RUN = (LAB, GROWTH, CPU, WAITS, COUNTERS, EVENTS, CAPTURED, SENDS)
 _OF_ENDPOINT = (KEYS, TCP, IPERF3)
+#: What every simulator has.
+_OF_SIMULATOR = (COUNTERS, EVENTS, CAPTURED)
+
+
+def of(simulator: str, place: str) -> str:
+    """The same file of another simulator, by the name of its folder."""
+    return simulator + place.removeprefix(SIMULATOR)
 
 
 def endpoint(flow: int, role: str) -> str:
@@ -33,7 +49,12 @@ def endpoint(flow: int, role: str) -> str:
 
 def capture_digests(folder: Path) -> dict[str, str]:
     """SHA-256 of a run's captures as they were written, by side; nothing of one that cannot be read."""
-    return {side: digest for side, place in CAPTURE.items() if (digest := _digest(folder, place))}
+    return {name: digest for name in capture_names(folder) if (digest := _digest(folder, _captured(name)))}
+
+
+def _captured(name: str) -> str:
+    """The place of a capture: 'left', 'right'; of further simulators 'sim-NAME left'."""
+    return capture_file(Path(), name).as_posix()
 
 
 def other_digests(folder: Path, flows: int) -> dict[str, str]:
@@ -47,8 +68,8 @@ def harmed(folder: Path, run: Run) -> dict[str, str]:
     Of a run whose record has no digest but those of its captures, these alone.
     """
     flows = len(run.cell.scenario.flows)
-    known = {CAPTURE[side]: digest for side, digest in run.captures.items()} | run.artefacts
-    found = {CAPTURE[side]: digest for side, digest in capture_digests(folder).items() if side in run.captures}
+    known = {_captured(name): digest for name, digest in run.captures.items()} | run.artefacts
+    found = {_captured(name): digest for name, digest in capture_digests(folder).items() if name in run.captures}
     if run.artefacts:
         found |= other_digests(folder, flows)
     places = sorted(place for place in {*known, *found} if known.get(place) != found.get(place))
@@ -57,6 +78,8 @@ def harmed(folder: Path, run: Run) -> dict[str, str]:
 
 def _others(folder: Path, flows: int) -> Iterator[str]:
     yield from _OF_RUN
+    for simulator in simulators(folder)[1:]:
+        yield from (of(simulator.name, place) for place in _OF_SIMULATOR)
     for flow in range(flows):
         for role in ROLES:
             its = endpoint(flow, role)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from harness import feasible
+from harness import draw, feasible, moves
 from harness.catalogue.document import Positions, read_yaml
 from harness.catalogue.honoured import Honoured
 from harness.catalogue.load import error_of, modelled
@@ -15,7 +15,7 @@ from harness.errors import InputError, did_you_mean
 from harness.mistakes import Location, Mistake
 from harness.model import Implementation, Scenario
 from harness.path import inexpressible
-from harness.sweep import Combine, SweepError, points
+from harness.sweep import Combine, SweepError, is_of_path, points
 from harness.text import shown
 
 SCENARIOS, IMAGES = "scenarios", "images"
@@ -69,10 +69,13 @@ class Catalogue:
 
     def _wrong(self, scenario: Scenario) -> Iterator[Mistake]:
         """What is wrong with a scenario beyond its form."""
-        if (found := inexpressible(scenario.path)) is not None:
-            yield Mistake(("path", *found.location), found.text, found.hint)
-            return
+        for name, path in scenario.every_path.items():
+            if (found := inexpressible(path)) is not None:
+                yield Mistake((*feasible.of_path(name), *found.location), found.text, found.hint)
+                return
         yield from feasible.mistakes(scenario)
+        yield from moves.mistakes(scenario)
+        yield from draw.mistakes(scenario)
         yield from self._honoured.mistakes(scenario)
         yield from self._wrong_sweep(scenario)
         yield from self.mistakes(scenario)
@@ -100,7 +103,7 @@ class Catalogue:
         for scenario in scenarios:
             points(scenario, fixed, vary, combine)
             for name, words in {**{name: [value] for name, value in fixed.items()}, **vary}.items():
-                if name.startswith("path."):
+                if is_of_path(name):
                     continue
                 for found in self._honoured.values((), name, words, scenario):
                     raise InputError(f"{name}: {found.text}", found.hint)
@@ -213,7 +216,7 @@ def _wrong_manifest(implementation: Implementation, folder: Path) -> Iterator[Mi
     """What is wrong with a manifest beyond its form; `folder`: where it lies."""
     for name in ("title", "licence", "version", "project"):
         yield from feasible.one_line((name,), getattr(implementation, name))
-    for name in ("roles", "protocols"):
+    for name in ("roles", "protocols", "moves"):
         entries = getattr(implementation, name)
         for index, entry in enumerate(entries):
             if entry in entries[:index]:

@@ -278,6 +278,25 @@ def _bdp_seed(role: Role, tried: Sequence[Tried]) -> Told:
     return "; ".join(wrong), "; ".join(shown)
 
 
+#: The congestion window after a move to a path of half the round trip, per that before: at least, at most.
+#: A window that starts again may have doubled before it is looked at.
+_AFTER_A_MOVE = {"reset": (0.0, 0.25), "adaptive": (0.35, 0.65), "keep": (0.9, 1.1)}
+
+
+def _migration_cwnd(role: Role, tried: Sequence[Tried]) -> Told:
+    """The window that the rule of each word leaves, where the round trip is half as long as before."""
+    wrong, shown = [], []
+    for value, found in _by_value(role, tried, "migration_cwnd").items():
+        if not found:
+            wrong.append(f"nothing seen with {value}")
+            continue
+        shown.append(f"{value}: {_text(found[0])}")
+        least, most = _AFTER_A_MOVE.get(value, (0.0, 0.0))
+        if not least <= float(found[0].value) <= most:
+            wrong.append(f"{value} leaves {_text(found[0])}, not {least:g} to {most:g}")
+    return "; ".join(wrong), "; ".join(shown)
+
+
 #: A server may hold no more of a stream than its window: that would hide what else limits it.
 _AMPLE: Mapping[str, ParameterValue] = {"stream_window": "16 MiB"}
 #: How each parameter is tried. One that is not here cannot be claimed by an image that is built here.
@@ -312,6 +331,8 @@ TRIALS: Mapping[str, Trial] = {
     "zero_rtt": Trial(
         "check/resumed", (), _switch("zero_rtt", lambda count: count > 0, lambda count: count == 0, "client")
     ),
+    # quic-go as a client migrates.
+    "migration_cwnd": Trial("check/moved", (), _migration_cwnd, peer="quic-go", beside=_AMPLE),
     "bdp_seed": Trial("check/learnt", (), _bdp_seed, peer="quic-go", beside=_AMPLE, with_itself=True),
     "ecn": Trial("check/short", (), _switch("ecn", lambda share: share > 0.5, lambda share: share == 0), beside=_AMPLE),
 }

@@ -100,7 +100,7 @@ def _values(name: str) -> list[str]:
     if name.startswith("flow") and last in ROLES:
         return _implementations()
     parameter = PARAMETERS.get(last)
-    if parameter is None or name.startswith("path."):
+    if parameter is None or name.startswith(("path.", "paths.")):
         return []
     if parameter.kind == "switch":
         return ["on", "off"]

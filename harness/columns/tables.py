@@ -43,7 +43,7 @@ _OUTCOME = Sheet(Outcome)
 #: There are no artefacts that digests could be of.
 _RUN = Sheet(Run, without=("cell", "outcome", "transfers", "artefacts"))
 _MEASURED = Sheet(MeasuredRun, without=("measurements", "observed", "link"))
-_LINK = Sheet(LinkProof, without=("to_client", "to_server"))
+_LINK = Sheet(LinkProof, without=("to_client", "to_server", "further"))
 _DIRECTION = Sheet(DirectionProof)
 _TRANSFER, _MEASUREMENT, _OBSERVATION = Sheet(Transfer), Sheet(Measurement), Sheet(Observation)
 _KEY = {"key": pl.String(), "repetition": pl.Int64()}
@@ -110,8 +110,9 @@ class Rows:
             self.others["measurements"] += [place | _MEASUREMENT.row(one) for one in measured.measurements]
             self.others["observations"] += [place | _OBSERVATION.row(one) for one in measured.observed]
             if measured.link is not None:
+                directions = {name: getattr(measured.link, name) for name in _DIRECTIONS} | measured.link.further
                 self.others["links"] += [
-                    place | {"direction": name} | _DIRECTION.row(getattr(measured.link, name)) for name in _DIRECTIONS
+                    place | {"direction": name} | _DIRECTION.row(one) for name, one in directions.items()
                 ]
 
     def _cell(self, cell: Cell) -> Row:
@@ -207,8 +208,10 @@ def read_measured(
         return None
     content = _MEASURED.fields(_stripped(_OF_MEASURED, row))
     if row["link"]:
-        directions = {one["direction"]: _DIRECTION.record(one) for one in links}
-        content["link"] = LinkProof.model_validate({**_LINK.fields(_stripped(_OF_LINK, row)), **directions})
+        every = {one["direction"]: _DIRECTION.record(one) for one in links}
+        directions = {name: every.pop(name) for name in _DIRECTIONS if name in every}
+        link = {**_LINK.fields(_stripped(_OF_LINK, row)), **directions, "further": every}
+        content["link"] = LinkProof.model_validate(link)
     content["measurements"] = [_MEASUREMENT.fields(one) for one in measurements]
     content["observed"] = tuple(_OBSERVATION.record(one) for one in observations)
     return MeasuredRun.model_validate(former.measured({**content, "schema": content.pop("schema_", 1)}))

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from harness.engines.docker import OWNER_LABEL
-from harness.lab import Host, Lab, Network
+from harness.lab import Host, Interface, Lab, Network, Simulator
 from harness.model import MTU
 
 #: What the file leaves open, and cell.env answers: where served files, certificates and output are.
@@ -16,6 +16,8 @@ VARIABLES = ("LAB_WWW", "LAB_CERTS", "LAB_OUT", "LAB_PLAN", "LAB_OWNER")
 #: Processor time of an endpoint against what else the daemon runs, which has 1024; the most is 262,144.
 SHARES = 32768
 
+#: Folder, below the run's, in which simulators of one lab tell each other when it begins.
+CLOCK = "clock"
 _LOGGING = {"driver": "json-file", "options": {"max-size": "8m", "max-file": "1"}}
 
 
@@ -24,7 +26,6 @@ def _variable(name: str) -> str:
 
 
 def _endpoint(host: Host) -> dict[str, Any]:
-    side = "left" if host.role == "client" else "right"
     out = _variable("LAB_OUT")
     volumes = [f"{out}/flow{host.flow}/{host.role}:/logs", f"{_variable('LAB_CERTS')}:/certs:ro"]
     if host.role == "server":
@@ -40,7 +41,7 @@ def _endpoint(host: Host) -> dict[str, Any]:
         "volumes": volumes,
         "extra_hosts": [f"{name}:{address}" for name, addresses in host.hosts.items() for address in addresses],
         **({"sysctls": dict(sorted(host.sysctls.items()))} if host.sysctls else {}),
-        "networks": {side: {"ipv4_address": host.ipv4, "ipv6_address": host.ipv6}},
+        "networks": _places(*host.interfaces),
         "labels": {OWNER_LABEL: _variable("LAB_OWNER")},
         "logging": _LOGGING,
         # The engine ends the endpoints; time to write the last of a log, for those that heed SIGTERM.
@@ -48,7 +49,15 @@ def _endpoint(host: Host) -> dict[str, Any]:
     }
 
 
-def _simulator(lab: Lab) -> dict[str, Any]:
+def _places(*interfaces: Interface) -> dict[str, Any]:
+    return {one.network: {"ipv4_address": one.ipv4, "ipv6_address": one.ipv6} for one in interfaces}
+
+
+def _simulator(lab: Lab, simulator: Simulator) -> dict[str, Any]:
+    plan = _variable("LAB_PLAN")
+    if simulator is not lab.simulators[0]:
+        plan += f"/{simulator.name}"
+    clock = [f"{_variable('LAB_OUT')}/{CLOCK}:/clock"] if len(lab.simulators) > 1 else []
     servers = [host for host in lab.hosts if host.role == "server"]
     return {
         "image": lab.sim_image,
@@ -64,13 +73,10 @@ def _simulator(lab: Lab) -> dict[str, Any]:
             "net.ipv6.conf.all.disable_ipv6": "0",
             "net.ipv6.conf.all.forwarding": "1",
         },
-        "tmpfs": [f"/run/lab:exec,size={lab.memory_mib + 64}m"],
-        "volumes": [f"{_variable('LAB_OUT')}/sim:/logs", f"{_variable('LAB_PLAN')}:/sim:ro"],
+        "tmpfs": [f"/run/lab:exec,size={simulator.memory_mib + 64}m"],
+        "volumes": [f"{_variable('LAB_OUT')}/{simulator.name}:/logs", f"{plan}:/sim:ro", *clock],
         "extra_hosts": [f"server:{servers[0].ipv4}"],
-        "networks": {
-            side: {"ipv4_address": network.sim_ipv4, "ipv6_address": network.sim_ipv6}
-            for side, network in lab.networks.items()
-        },
+        "networks": _places(simulator.left, simulator.right),
         "labels": {OWNER_LABEL: _variable("LAB_OWNER")},
         "logging": _LOGGING,
         "stop_grace_period": "10s",
@@ -94,8 +100,11 @@ def _network(network: Network, mtu: int) -> dict[str, Any]:
 def compose_document(lab: Lab) -> dict[str, Any]:
     """The Compose file of a lab, as plain data."""
     return {
-        "services": {"sim": _simulator(lab), **{host.name: _endpoint(host) for host in lab.hosts}},
-        "networks": {side: _network(network, lab.mtu) for side, network in lab.networks.items()},
+        "services": {
+            **{simulator.name: _simulator(lab, simulator) for simulator in lab.simulators},
+            **{host.name: _endpoint(host) for host in lab.hosts},
+        },
+        "networks": {name: _network(network, lab.mtu) for name, network in lab.networks.items()},
     }
 
 

@@ -10,7 +10,7 @@ import ipaddress
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from simulator.lifecycle import Action, CutOff, Ended, Enter, Flow, Lifecycle, Start, TimedOut
 
@@ -102,11 +102,12 @@ class Conductor:
         self._clients = {
             str(ipaddress.ip_address(address)): flow.client
             for flow in lab.flows
-            for address in (lab.host(flow.client).ipv4, lab.host(flow.client).ipv6)
+            for address in lab.host(flow.client).addresses
         }
         self._ready = False
-        self._heard = 0
-        """Events of the simulator's that are known."""
+        self._simulators = [simulator.name for simulator in lab.simulators]
+        self._heard = dict.fromkeys(self._simulators, 0)
+        """Events of each simulator's that are known."""
         self._held: list[str] = []
         """Clients whose time has come, and whose shell does not listen yet."""
         self._started_ns: dict[str, int] = {}
@@ -142,10 +143,10 @@ class Conductor:
 
     def _from_outside(self) -> Outcome | None:
         """What befell the containers themselves comes before what they did because of it."""
-        for name in ("sim", *(host.name for host in self._lab.hosts)):
+        for name in (*self._simulators, *(host.name for host in self._lab.hosts)):
             if (found := self._containers.befell(name)) is not None:
                 self.blamed = name
-                return conclusion.of_outside("sim" if name == "sim" else self._lab.host(name).role, found)
+                return conclusion.of_outside("sim" if name in self._simulators else self._lab.host(name).role, found)
         return None
 
     def _over(self) -> bool:
@@ -159,7 +160,8 @@ class Conductor:
     # --- what happens
 
     def _look_for_ready(self, now: float, begun: float) -> None:
-        if any(event["event"] == "ready" for event in diary(self._folder)):
+        diaries = (diary(self._folder, simulator=name) for name in self._simulators)
+        if all(any(event["event"] == "ready" for event in each) for each in diaries):
             self._ready = True
             self._perform(self._lifecycle.ready(now))
         elif now - begun > _READY_WAIT:
@@ -167,8 +169,11 @@ class Conductor:
 
     def _look_for_openings(self) -> None:
         """Of each transfer the first datagram, which the simulator tells of: from there on its time counts."""
-        events = diary(self._folder)
-        news, self._heard = events[self._heard :], len(events)
+        news: list[dict[str, Any]] = []
+        for name in self._simulators:
+            events = diary(self._folder, simulator=name)
+            news += events[self._heard[name] :]
+            self._heard[name] = len(events)
         for event in news:
             if event["event"] == "opened" and (client := self._clients.get(event["address"])) is not None:
                 ago = self._clock.time_ns() / 1e9 - event["t"]
@@ -198,7 +203,7 @@ class Conductor:
         """Wait for a container's end, and take all that have come."""
         death = self._containers.next_death(timeout)
         while death is not None and not self._over():
-            if death.service == "sim":
+            if death.service in self._simulators:
                 self._decide(*self._sim_died(death))
                 return
             ago = (self._clock.time_ns() - death.at_ns) / 1e9
@@ -207,13 +212,14 @@ class Conductor:
             death = self._containers.next_death(0)
 
     def _sim_died(self, death: Death) -> tuple[str, Outcome]:
-        said = next((event for event in reversed(diary(self._folder)) if event["event"] == "failed"), None)
+        events = diary(self._folder, simulator=death.service)
+        said = next((event for event in reversed(events) if event["event"] == "failed"), None)
         if said is None:
             message = f"the simulator ended with exit code {death.exit_code}"
-            return "sim", conclusion.of_simulator("", message, death.exit_code)
+            return death.service, conclusion.of_simulator("", message, death.exit_code)
         outcome = conclusion.of_simulator(said["reason"], said["message"], death.exit_code)
         # Of the servers the first, where one did not answer.
-        return next((host.name for host in self._lab.hosts if host.role == outcome.role), "sim"), outcome
+        return next((host.name for host in self._lab.hosts if host.role == outcome.role), death.service), outcome
 
     # --- what is done
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.engines.certificates import certificates
-from harness.engines.compose_file import compose_text
+from harness.engines.compose_file import CLOCK, compose_text
 from harness.engines.docker import json_lines
-from harness.lab import Lab
+from harness.lab import Lab, Simulator, sim_plan, summary
 from harness.outcome import Cpu, RandomBytes
 
 _PARTS = ("client", "server", "downloads")
@@ -18,13 +18,19 @@ _PARTS = ("client", "server", "downloads")
 
 def prepare_folder(lab: Lab, folder: Path, cache: Path) -> dict[str, str]:
     """Write a lab's files (Compose file, plan, summary) into its run's folder; the variables they leave open."""
-    for name in ("sim", "plan", *(f"flow{flow.flow}/{part}" for flow in lab.flows for part in _PARTS)):
+    together = (CLOCK,) if len(lab.simulators) > 1 else ()
+    simulators = (simulator.name for simulator in lab.simulators)
+    flows = (f"flow{flow.flow}/{part}" for flow in lab.flows for part in _PARTS)
+    for name in (*simulators, "plan", *together, *flows):
         place = folder / name
         place.mkdir(parents=True, exist_ok=True)
         # Whatever user an image runs as may write its logs.
         place.chmod(0o777)
-    (folder / "plan" / "plan.json").write_text(json.dumps(lab.sim_plan()))
-    (folder / "lab.json").write_text(json.dumps(lab.summary(), indent=1))
+    for simulator in lab.simulators:
+        plan = folder / plan_of(lab, simulator)
+        plan.parent.mkdir(exist_ok=True)
+        plan.write_text(json.dumps(sim_plan(lab, simulator)))
+    (folder / "lab.json").write_text(json.dumps(summary(lab), indent=1))
     (folder / "compose.yaml").write_text(compose_text(lab))
     variables = {
         "LAB_WWW": str(cache / "www"),
@@ -37,16 +43,21 @@ def prepare_folder(lab: Lab, folder: Path, cache: Path) -> dict[str, str]:
     return variables
 
 
+def plan_of(lab: Lab, simulator: Simulator) -> str:
+    """A simulator's plan in a run's folder: that of the first as where there is one alone, the others' beside it."""
+    return "plan/plan.json" if simulator is lab.simulators[0] else f"plan/{simulator.name}/plan.json"
+
+
 def file_digest(file: Path) -> str:
     """SHA-256 of a file, hexadecimal. Raises OSError."""
     with file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
-def diary(folder: Path, name: str = "events.jsonl") -> list[dict[str, Any]]:
-    """A diary of the simulator's in a run's folder so far; a line that is still being written is left out."""
+def diary(folder: Path, name: str = "events.jsonl", simulator: str = "sim") -> list[dict[str, Any]]:
+    """A diary of a simulator's in a run's folder so far; a line that is still being written is left out."""
     try:
-        text = (folder / "sim" / name).read_text()
+        text = (folder / simulator / name).read_text()
     except OSError:
         return []
     return json_lines(text[: text.rfind("\n") + 1])

@@ -13,7 +13,7 @@ from harness.engines.docker import PREFIX
 from harness.engines.folder import diary, prepare_folder
 from harness.engines.project import compose
 from harness.errors import EngineError
-from harness.lab import Lab
+from harness.lab import Lab, sim_plan
 
 READY_SECONDS = 30.0
 
@@ -26,7 +26,7 @@ class StandingLab:
         self._folder = folder.resolve()
         self._project = f"{PREFIX}-standing-{os.getpid()}"
         self._variables = prepare_folder(lab, self._folder, cache.resolve())
-        plan = lab.sim_plan()
+        plan = sim_plan(lab, lab.simulators[0])
         # Idle endpoints answer no probe.
         plan["wait_for"] = []
         (self._folder / "plan" / "plan.json").write_text(json.dumps(plan))

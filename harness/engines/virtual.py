@@ -197,7 +197,7 @@ class VirtualEngine:
                 said += "; the endpoints used more than a lab has: --engine compose gives them this machine's"
             detail = f"the lab kernel ended {end.clock:.1f} s into the lab: {said}"
             return Outcome(status="infrastructure", role="sim", reason="kernel_ended", detail=detail), ""
-        return outcome_of(lab, events, diary(folder))
+        return outcome_of(lab, events, [event for one in lab.simulators for event in diary(folder, simulator=one.name)])
 
 
 def _wordless(end: GuestEnd) -> str:

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from harness.engines.folder import plan_of
 from harness.engines.guest import seen
 from harness.engines.rootfs import RootFs
 from harness.lab import CLIENT_END, Host, Lab
@@ -31,7 +32,8 @@ def guest_memory_mib(lab: Lab, images: Mapping[str, RootFs]) -> int:
             held += 2 * flow.size * (1 if flow.repeat_after is None else 2)
     buffers = sum(int(text.split()[-1]) for host in lab.hosts for text in host.sysctls.values())
     kept = (held + TCP_SHARE * buffers) // 2**20
-    return lab.memory_mib + BASE_MEMORY + ENDPOINT_MEMORY * len(lab.hosts) + kept
+    simulators = sum(one.memory_mib for one in lab.simulators)
+    return simulators + BASE_MEMORY + ENDPOINT_MEMORY * len(lab.hosts) + kept
 
 
 def _as_root(image: RootFs) -> bool:
@@ -58,6 +60,23 @@ def world_document(lab: Lab, images: dict[str, RootFs], log_limit: int) -> dict[
         "sample_ns": sample_ns(lab),
         "mtu": lab.mtu,
         "hosts": [_host(lab, host, images[host.name], roots) for host in lab.hosts],
+        **_simulators(lab),
+    }
+
+
+def _simulators(lab: Lab) -> dict[str, Any]:
+    """The simulators of a lab that has several, and the networks they are in; one alone is where its plan says."""
+    if len(lab.simulators) == 1:
+        return {}
+    return {
+        "simulators": [
+            {
+                "name": one.name,
+                "plan": plan_of(lab, one),
+                "networks": {side: interface.network for side, interface in one.interfaces.items()},
+            }
+            for one in lab.simulators
+        ]
     }
 
 
@@ -67,8 +86,12 @@ def sample_ns(lab: Lab) -> int:
     A file cannot grow faster than its frames come, and every sample costs wall time.
     """
     rate = max(
-        [lab.program.links["to_client"].rate_bps]
-        + [change.to_client.rate_bps or 0 for change in lab.program.timeline if change.to_client is not None]
+        rate
+        for program in lab.programs
+        for rate in (
+            program.links["to_client"].rate_bps,
+            *(change.to_client.rate_bps or 0 for change in program.timeline if change.to_client is not None),
+        )
     )
     return min(max(4 * FRAME * 8 * 10**9 // rate, 2_000_000), 10_000_000)
 
@@ -77,11 +100,14 @@ def _host(lab: Lab, host: Host, image: RootFs, roots: Mapping[str, str]) -> dict
     flow = lab.flows[host.flow]
     described = asdict(image) | {"rootfs": roots[image.rootfs]}
     del described["id"], described["identity"]
+    several = len(lab.simulators) > 1
+    networks = {"networks": {one.network: one.prefixed for one in host.interfaces}} if several else {}
     return {
         "name": host.name,
         "role": host.role,
         "flow": host.flow,
-        "addresses": [f"{host.ipv4}/24", f"{host.ipv6}/64"],
+        "addresses": [address for interface in host.interfaces for address in interface.prefixed],
+        **networks,
         "hosts": {name: list(addresses) for name, addresses in host.hosts.items()},
         "environment": host.environment,
         **({"sysctls": host.sysctls} if host.sysctls else {}),

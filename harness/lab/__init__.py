@@ -6,7 +6,20 @@ there. A second lab on the same machine takes another slot, with the third byte 
 """
 
 from harness.lab.build import SERVERS, build_lab, flow_label, run_seed
-from harness.lab.spec import CLIENT_END, CLIENT_START, SERVER_PORT, SERVER_WAIT, Host, Lab, LabFlow, Network
+from harness.lab.documents import content, sim_plan, summary
+from harness.lab.spec import (
+    CLIENT_END,
+    CLIENT_START,
+    SERVER_PORT,
+    SERVER_WAIT,
+    Host,
+    Interface,
+    Lab,
+    LabFlow,
+    LabMove,
+    Network,
+    Simulator,
+)
 
 __all__ = [
     "CLIENT_END",
@@ -15,10 +28,16 @@ __all__ = [
     "SERVER_PORT",
     "SERVER_WAIT",
     "Host",
+    "Interface",
     "Lab",
     "LabFlow",
+    "LabMove",
     "Network",
+    "Simulator",
     "build_lab",
+    "content",
     "flow_label",
     "run_seed",
+    "sim_plan",
+    "summary",
 ]

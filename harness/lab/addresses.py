@@ -1,4 +1,8 @@
-"""The addresses of a lab: the interop runner's networks, shifted by slot where several labs are up at once."""
+"""The addresses of a lab: the interop runner's networks, shifted by slot where several labs are up at once.
+
+Each path has a network of clients; the servers' network is shared. Those of further paths lie so far from the first
+one's that slots have room between them.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +11,26 @@ from typing import Literal
 Side = Literal["left", "right"]
 """left: clients, right: servers."""
 
-#: Host part of the simulator's addresses, and of those of the first flow's endpoints: further flows count up.
-SIMULATOR, FIRST = 2, 100
+#: Host part of the first simulator's addresses, behind which the others count up on the servers' side; of those of the
+#: first flow's endpoints, behind which further flows do; and of those that clients seem to have behind a path that
+#: rewrites theirs.
+SIMULATOR, FIRST, MAPPED = 2, 100, 150
+#: Addresses that a path has for rewriting, before they come round again.
+MAPPED_COUNT = 100
+#: From one path's network of clients to the next, in the third byte; slots lie between.
+_PATH = 25
 
 
-def network(side: Side, slot: int) -> tuple[str, str]:
-    """A side's network, IPv4 and IPv6."""
-    return f"193.167.{_third(side, slot)}.0/24", f"fd00:cafe:cafe:{_third(side, slot)}::/64"
+def network(side: Side, slot: int, path: int = 0) -> tuple[str, str]:
+    """A side's network, IPv4 and IPv6; that of the clients of a path by its number."""
+    return f"193.167.{_third(side, slot, path)}.0/24", f"fd00:cafe:cafe:{_third(side, slot, path)}::/64"
 
 
-def address(side: Side, slot: int, host: int) -> tuple[str, str]:
+def address(side: Side, slot: int, host: int, path: int = 0) -> tuple[str, str]:
     """A host's addresses on a side, IPv4 and IPv6."""
-    return f"193.167.{_third(side, slot)}.{host}", f"fd00:cafe:cafe:{_third(side, slot)}::{host}"
+    third = _third(side, slot, path)
+    return f"193.167.{third}.{host}", f"fd00:cafe:cafe:{third}::{host}"
 
 
-def _third(side: Side, slot: int) -> int:
-    return slot if side == "left" else 100 + slot
+def _third(side: Side, slot: int, path: int) -> int:
+    return slot + _PATH * path if side == "left" else 100 + slot

@@ -6,9 +6,11 @@ import math
 from typing import get_args
 
 from harness.arguments import checked, effective_parameters
+from harness.draw import drawn, settled
 from harness.lab.addresses import FIRST, SIMULATOR, Side, address, network
-from harness.lab.endpoints import pair, served_name, served_size
-from harness.lab.spec import Lab, LabFlow, Network
+from harness.lab.endpoints import client_network, pair, served_name, served_size, ways_of
+from harness.lab.moves import Moving, moving, outages
+from harness.lab.spec import Interface, Lab, LabFlow, LabMove, Network, Simulator
 from harness.model import Scenario
 from harness.outcome import Cell, EngineName
 from harness.parameters import ROLES, ParameterValue
@@ -19,11 +21,41 @@ from harness.units import Duration
 SERVERS: dict[EngineName, Server] = {"compose": "bucket", "virtual": "serial"}
 
 
-def _networks(slot: int) -> dict[Side, Network]:
-    made: dict[Side, Network] = {}
-    for side in get_args(Side):
-        (ipv4, ipv6), (sim_ipv4, sim_ipv6) = network(side, slot), address(side, slot, SIMULATOR)
-        made[side] = Network(side=side, ipv4=ipv4, ipv6=ipv6, sim_ipv4=sim_ipv4, sim_ipv6=sim_ipv6)
+#: Seeds of paths lie so far apart: each has several, of its directions and what delays in them.
+_PATH_SEED = 1000
+
+
+def _networks(scenario: Scenario, slot: int) -> dict[str, Network]:
+    made = {}
+    for number, name in enumerate(scenario.every_path):
+        ipv4, ipv6 = network("left", slot, number)
+        made[client_network(name, number)] = Network(side="left", ipv4=ipv4, ipv6=ipv6)
+    ipv4, ipv6 = network("right", slot)
+    return {**made, "right": Network(side="right", ipv4=ipv4, ipv6=ipv6)}
+
+
+def _simulators(scenario: Scenario, server: Server, seed: int, slot: int, moved: list[Moving]) -> list[Simulator]:
+    gone, made = outages(scenario), []
+    for number, (name, path) in enumerate(scenario.every_path.items()):
+        mappings = [mapping for flow in moved for mapping in flow.mappings.get(name, ())]
+        program = compile_path(
+            path, server, seed + _PATH_SEED * number, _access(scenario, slot, number), gone.get(name, ()),
+            sorted(mappings, key=lambda mapping: mapping.at_ns),
+        )  # fmt: skip
+        (left, left6), (right, right6) = (
+            address("left", slot, SIMULATOR, number),
+            address("right", slot, SIMULATOR + number),
+        )
+        made.append(
+            Simulator(
+                name=f"sim-{name}" if number else "sim",
+                path=name,
+                left=Interface(network=client_network(name, number), ipv4=left, ipv6=left6),
+                right=Interface(network="right", ipv4=right, ipv6=right6),
+                program=program,
+                memory_mib=_guest_memory(program),
+            )
+        )
     return made
 
 
@@ -56,29 +88,33 @@ def run_seed(cell: Cell, repetition: int) -> int:
 
 def build_lab(cell: Cell, repetition: int, slot: int = 0) -> Lab:
     """The lab of one run. UnsupportedError when an implementation does not offer what it needs."""
-    scenario, seed = cell.scenario, run_seed(cell, repetition)
+    seed = run_seed(cell, repetition)
+    values = drawn(cell.scenario, seed)
+    scenario = settled(cell.scenario, values)
+    cell = cell.model_copy(update={"scenario": scenario})
     given = [checked(cell, index) for index in range(len(scenario.flows))]
-    program = compile_path(scenario.path, SERVERS[cell.engine], seed, _access(scenario, slot))
-    hosts = [host for index, told in enumerate(given) for host in pair(cell, told, index, slot, seed)]
+    moved = moving(scenario, slot)
+    hosts = [
+        host for index, told in enumerate(given) for host in pair(cell, told, index, slot, seed, moved[index].words)
+    ]
     return Lab(
         name=f"{scenario.name} {cell.client.name}→{cell.server.name}",
-        networks=_networks(slot),
+        networks=_networks(scenario, slot),
+        simulators=tuple(_simulators(scenario, SERVERS[cell.engine], seed, slot, moved)),
         hosts=tuple(hosts),
-        flows=tuple(_flow(cell, index) for index in range(len(scenario.flows))),
+        flows=tuple(_flow(cell, index, moved[index].moves) for index in range(len(scenario.flows))),
         sim_image=cell.sim_image.reference,
         sim_kernel=cell.sim_kernel,
-        program=program,
         mtu=scenario.path.mtu,
-        memory_mib=_guest_memory(program),
         seed=seed,
         host_cpu=cell.host_cpu,
         timeout=scenario.timeout.seconds,
-        effective=_effective(cell),
+        effective=_effective(cell) | values,
     )
 
 
-def _flow(cell: Cell, index: int) -> LabFlow:
-    flow, path = cell.scenario.flows[index], cell.scenario.path
+def _flow(cell: Cell, index: int, moves: tuple[LabMove, ...]) -> LabFlow:
+    scenario, flow = cell.scenario, cell.scenario.flows[index]
     serves = flow.kind == "quic"
     return LabFlow(
         flow=index,
@@ -86,24 +122,26 @@ def _flow(cell: Cell, index: int) -> LabFlow:
         server=f"server{index}",
         kind=flow.kind,
         label=flow_label(cell, index),
-        file=served_name(flow, path) if serves else "",
-        size=served_size(flow, path).bytes if serves else 0,
+        file=served_name(flow, *ways_of(scenario, flow)) if serves else "",
+        size=served_size(flow, *ways_of(scenario, flow)).bytes if serves else 0,
         start=flow.start.seconds,
         stop=None if flow.stop is None else flow.stop.seconds,
         repeat_after=None if flow.repeat_after is None else flow.repeat_after.seconds,
         sender=flow.sender,
         access_delay_ns=flow.access_delay.value,
+        path=scenario.start(flow),
+        moves=moves,
     )
 
 
-def _access(scenario: Scenario, slot: int) -> dict[str, Duration]:
+def _access(scenario: Scenario, slot: int, path: int) -> dict[str, Duration]:
     """Addresses of flows with an access delay of their own, both ends and IP versions → the delay."""
     return {
         one: flow.access_delay
         for index, flow in enumerate(scenario.flows)
         if flow.access_delay.value
         for side in get_args(Side)
-        for one in address(side, slot, FIRST + index)
+        for one in address(side, slot, FIRST + index, path)
     }
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, get_args
+from typing import Any
 
 from harness.arguments import Given, interop_testcase
-from harness.lab.addresses import FIRST, SIMULATOR, Side, address
-from harness.lab.spec import SERVER_PORT, Host
-from harness.model import ConstantRate, Flow, Path, Poisson, Traffic, UniformGaps
+from harness.lab.addresses import FIRST, SIMULATOR, address, network
+from harness.lab.spec import SERVER_PORT, Host, Interface
+from harness.model import ConstantRate, Flow, Path, Poisson, Scenario, Traffic, UniformGaps
+from harness.moves import paths_of
 from harness.outcome import Cell
 from harness.parameters import Role
 from harness.units import Size
@@ -50,7 +51,7 @@ def _environment(cell: Cell, role: Role, index: int, given: dict[Role, Given], s
     host = "server6" if cell.scenario.ip_version == 6 else "server4"
     environment = {"ROLE": role, "TESTCASE": interop_testcase(cell, index)}
     if flow.kind == "quic":
-        file = served_name(flow, cell.scenario.path)
+        file = served_name(flow, *ways_of(cell.scenario, flow))
         environment |= {
             "REQUESTS": f"https://{host}:{SERVER_PORT}/{file}" if role == "client" else "",
             "PROTOCOLS": "",
@@ -66,13 +67,18 @@ def _environment(cell: Cell, role: Role, index: int, given: dict[Role, Given], s
     return environment
 
 
-def served_size(flow: Flow, path: Path) -> Size:
+def ways_of(scenario: Scenario, flow: Flow) -> list[Path]:
+    """The paths that a flow's client is on at some time."""
+    return [scenario.every_path[name] for name in paths_of(scenario, flow)]
+
+
+def served_size(flow: Flow, *paths: Path) -> Size:
     """What a server holds ready for a QUIC flow: the file, or more than can pass before the flow is cut off."""
     if flow.download is not None:
         return flow.download
     assert flow.stop is not None
     seconds = flow.stop.seconds - flow.start.seconds
-    fastest = max(rate.value for _, rate in path.rates_to_client)
+    fastest = max(rate.value for path in paths for _, rate in path.rates_to_client)
     return _round_size(fastest * seconds / 8 + 10**6)
 
 
@@ -82,26 +88,62 @@ def _round_size(least: float) -> Size:
     return Size(next(step * decade for step in (1, 2, 5, 10) if step * decade >= least))
 
 
-def served_name(flow: Flow, path: Path) -> str:
+def served_name(flow: Flow, *paths: Path) -> str:
     """The name of the file a QUIC flow downloads."""
-    return f"{served_size(flow, path).label()}.bin"
+    return f"{served_size(flow, *paths).label()}.bin"
 
 
-def pair(cell: Cell, given: dict[Role, Given], index: int, slot: int, seed: int) -> tuple[Host, Host]:
-    """Client and server of a flow."""
-    (left, left6), (right, right6) = (address(side, slot, FIRST + index) for side in get_args(Side))
+def interfaces_of(scenario: Scenario, index: int, slot: int) -> tuple[Interface, ...]:
+    """Where a flow's client is: a network for each path it is on at some time, that of the first one first."""
+    paths = list(scenario.every_path)
+    made = []
+    for name in paths_of(scenario, scenario.flows[index]):
+        number = paths.index(name)
+        ipv4, ipv6 = address("left", slot, FIRST + index, number)
+        made.append(Interface(network=client_network(name, number), ipv4=ipv4, ipv6=ipv6))
+    return tuple(made)
+
+
+def client_network(name: str, number: int) -> str:
+    """What the network of a path's clients is called."""
+    return f"left-{name}" if number else "left"
+
+
+def _routes(scenario: Scenario, slot: int) -> str:
+    """ROUTES of a server: each further path's network of clients, and which simulator leads there."""
+    routes = []
+    for number in range(1, len(scenario.every_path)):
+        ways = zip(network("left", slot, number), address("right", slot, SIMULATOR + number), strict=True)
+        routes += [f"{clients},{way}" for clients, way in ways]
+    return ";".join(routes)
+
+
+def pair(
+    cell: Cell, given: dict[Role, Given], index: int, slot: int, seed: int, moves: str = ""
+) -> tuple[Host, Host]:  # fmt: skip
+    """Client and server of a flow. `moves`: MOVES of the client."""
+    scenario = cell.scenario
+    interfaces = interfaces_of(scenario, index, slot)
+    left, left6 = interfaces[0].addresses
+    right, right6 = address("right", slot, FIRST + index)
     servers = {"server4": (right,), "server6": (right6,), "server46": (right, right6)}
     clients = {"client4": (left,), "client6": (left6,), "client46": (left, left6)}
+    started = list(scenario.every_path).index(scenario.start(scenario.flows[index]))
+    own = {"ADDRESSES": ";".join(",".join(one.addresses) for one in interfaces)} if len(interfaces) > 1 else {}
+    told = {"MOVES": moves} if moves else {}
+    ways = {"ROUTES": routes} if (routes := _routes(scenario, slot)) else {}
     client = Host(
         name=f"client{index}", role="client", flow=index, image=cell.image("client", index).reference,
-        ipv4=left, ipv6=left6,
-        hosts={"sim": address("left", slot, SIMULATOR)[:1], **servers},
-        environment=_environment(cell, "client", index, given, seed), sysctls=given["client"].sysctls,
+        interfaces=interfaces,
+        hosts={"sim": address("left", slot, SIMULATOR, started)[:1], **servers},
+        environment=_environment(cell, "client", index, given, seed) | own | told,
+        sysctls=given["client"].sysctls,
     )  # fmt: skip
     server = Host(
         name=f"server{index}", role="server", flow=index, image=cell.image("server", index).reference,
-        ipv4=right, ipv6=right6,
+        interfaces=(Interface(network="right", ipv4=right, ipv6=right6),),
         hosts={"sim": address("right", slot, SIMULATOR)[:1], **servers, **clients},
-        environment=_environment(cell, "server", index, given, seed), sysctls=given["server"].sysctls,
+        environment=_environment(cell, "server", index, given, seed) | ways,
+        sysctls=given["server"].sysctls,
     )  # fmt: skip
     return client, server

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
-
 from pydantic import BaseModel, ConfigDict
 
-from harness.model import MTU, FlowKind
+from harness.lab.addresses import Side
+from harness.model import MTU, FlowKind, MoveKind
 from harness.parameters import ParameterValue, Role
 from harness.path import PathProgram
 
@@ -31,6 +30,24 @@ class Spec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class Interface(Spec):
+    """A place in a network."""
+
+    network: str
+    ipv4: str
+    ipv6: str
+
+    @property
+    def addresses(self) -> tuple[str, str]:
+        """IPv4 and IPv6."""
+        return self.ipv4, self.ipv6
+
+    @property
+    def prefixed(self) -> list[str]:
+        """The addresses with the lengths of their networks' prefixes."""
+        return [f"{self.ipv4}/24", f"{self.ipv6}/64"]
+
+
 class Host(Spec):
     """One endpoint: what a container, or a namespace with that image as its root, is given."""
 
@@ -39,23 +56,71 @@ class Host(Spec):
     role: Role
     flow: int
     image: str
-    ipv4: str
-    ipv6: str
+    interfaces: tuple[Interface, ...]
+    """A client has one for each path it is on at some time, that of the first one first."""
     hosts: dict[str, tuple[str, ...]]
     """Entries of /etc/hosts: name → addresses."""
     environment: dict[str, str]
     sysctls: dict[str, str] = {}
     """Settings of the kernel in its network namespace: name → value."""
 
+    @property
+    def ipv4(self) -> str:
+        """Of its first interface."""
+        return self.interfaces[0].ipv4
+
+    @property
+    def ipv6(self) -> str:
+        """Of its first interface."""
+        return self.interfaces[0].ipv6
+
+    @property
+    def addresses(self) -> list[str]:
+        """Of all its interfaces, IPv4 and IPv6."""
+        return [address for interface in self.interfaces for address in interface.addresses]
+
 
 class Network(Spec):
-    """One side of the simulator."""
+    """A network of clients, on one path; or that of the servers."""
 
-    side: Literal["left", "right"]
+    side: Side
     ipv4: str
     ipv6: str
-    sim_ipv4: str
-    sim_ipv6: str
+
+
+class Simulator(Spec):
+    """A path between its clients' network and the servers'."""
+
+    name: str
+    """sim; of the further ones sim-NAME, by the path. Its artefacts are in a folder of that name."""
+    path: str
+    """Its name in the scenario; '' where it has none."""
+    left: Interface
+    right: Interface
+    program: PathProgram
+    memory_mib: int
+    """Of its own kernel, where it has one."""
+
+    @property
+    def interfaces(self) -> dict[Side, Interface]:
+        """By side."""
+        return {"left": self.left, "right": self.right}
+
+
+class LabMove(Spec):
+    """A client's address changes."""
+
+    at: float
+    """Seconds after the first datagram of the run."""
+    how: MoveKind
+    path: str
+    """That the client is on from then on."""
+    gap: float = 0.0
+    """Seconds until the client itself does something."""
+    addresses: tuple[str, str]
+    """The client's, IPv4 and IPv6, as the server sees them from then on."""
+    port: int | None = None
+    """Its source port; None where the client or the path chooses it."""
 
 
 class LabFlow(Spec):
@@ -79,6 +144,11 @@ class LabFlow(Spec):
     access_delay_ns: int = 0
     """One-way delay of this flow alone, in both directions, on top of the link's."""
 
+    path: str = ""
+    """That its client starts on."""
+    moves: tuple[LabMove, ...] = ()
+    """In order of time; those that come again each time."""
+
     @property
     def cut_off(self) -> bool:
         """Whether it is the engine that ends it, at its stop; a generator ends by itself."""
@@ -89,15 +159,16 @@ class Lab(Spec):
     """Everything an engine needs to bring a cell up."""
 
     name: str
-    networks: dict[Literal["left", "right"], Network]
+    networks: dict[str, Network]
+    """left, right; left-NAME of further paths."""
+    simulators: tuple[Simulator, ...]
+    """One for each path, that which flows start on first."""
     hosts: tuple[Host, ...]
     flows: tuple[LabFlow, ...]
     sim_image: str
     sim_kernel: str
-    program: PathProgram
     mtu: int = MTU
     """IP MTU of every interface, bytes."""
-    memory_mib: int
     seed: int
     """What chance in the lab depends on: netem's loss, and the random numbers of a kernel in virtual time."""
     host_cpu: bool = False
@@ -118,52 +189,11 @@ class Lab(Spec):
         """Seconds from a client's start to its first datagram; 0 where the datagrams do not tell, as in plain UDP."""
         return 0.0 if flow.kind == "udp" else CLIENT_START
 
-    def sim_plan(self) -> dict[str, Any]:
-        """The simulator's plan (see images/sim/simulator/plan.py), as plain data."""
-        return {
-            "schema": 1,
-            "kernel": self.sim_kernel,
-            "addresses": {
-                side: [f"{network.sim_ipv4}/24", f"{network.sim_ipv6}/64"] for side, network in self.networks.items()
-            },
-            # Containers that start late are resolved when they come, behind the emulated delay.
-            "neighbours": [
-                {
-                    "side": "left" if host.role == "client" else "right",
-                    "address": address,
-                    "late": host.role == "client" and self.flows[host.flow].start > 0,
-                }
-                for host in self.hosts
-                for address in (host.ipv4, host.ipv6)
-            ],
-            "setup": [list(command) for command in self.program.setup],
-            "changes": [change.model_dump(mode="json") for change in self.program.changes],
-            "wait_for": [[host.ipv4, SERVER_PORT] for host in self.hosts if host.role == "server"],
-            "wait_seconds": SERVER_WAIT,
-            "port": SERVER_PORT,
-            "sample_seconds": SAMPLE,
-            "memory_mib": self.memory_mib,
-        }
+    def simulator(self, path: str) -> Simulator:
+        """The simulator of a path, by its name."""
+        return next(one for one in self.simulators if one.path == path)
 
-    def summary(self) -> dict[str, Any]:
-        """lab.json: addresses and link figures, for whoever reads the run's artefacts."""
-        return {
-            "schema": 1,
-            "flows": [
-                {
-                    "flow": flow.flow,
-                    "client": {"addresses": [self.host(flow.client).ipv4, self.host(flow.client).ipv6]},
-                    "server": {"addresses": [self.host(flow.server).ipv4, self.host(flow.server).ipv6]},
-                    "kind": flow.kind,
-                    "label": flow.label,
-                    "sender": flow.sender,
-                    "start": flow.start,
-                    "stop": flow.stop,
-                    "access_delay_ns": flow.access_delay_ns,
-                }
-                for flow in self.flows
-            ],
-            "mtu": self.mtu,
-            "links": {name: link.model_dump(mode="json") for name, link in self.program.links.items()},
-            "changes": [change.model_dump(mode="json") for change in self.program.timeline],
-        }
+    @property
+    def programs(self) -> tuple[PathProgram, ...]:
+        """Of every path."""
+        return tuple(one.program for one in self.simulators)

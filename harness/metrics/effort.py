@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from harness.analysis.view import RunView
 from harness.metrics.kinds import of_transfer
 from harness.metrics.registry import Finding, declare, measures
+from harness.metrics.waiting import containers
 from harness.traces.cpu import spent
 
 CPU = {
@@ -26,16 +27,15 @@ RECEIVE_DROPS = declare(
 
 @measures
 def cpu_time(view: RunView) -> Iterator[Finding]:
-    """Yield CPU time of each container. The simulator serves all flows; its time stands with the first flow."""
+    """Yield CPU time of each endpoint, and of all simulators together."""
     if view.cpu is None:
         return
     for window in view.windows:
-        flow = window.transfer.flow
-        names = {"client": f"client{flow}", "server": f"server{flow}", **({} if flow else {"sim": "sim"})}
-        for role, container in names.items():
-            used = spent(view.cpu, container, "cpu_ns", window.start_ns, window.transfer.ended_ns)
-            if used is not None:
-                yield of_transfer(CPU[role], window, used / 1e9, "cgroup")
+        for role, names in containers(view, window).items():
+            used = [spent(view.cpu, name, "cpu_ns", window.start_ns, window.transfer.ended_ns) for name in names]
+            known = [one for one in used if one is not None]
+            if len(known) == len(names):
+                yield of_transfer(CPU[role], window, sum(known) / 1e9, "cgroup")
 
 
 @measures

@@ -6,7 +6,7 @@ against the kernel's counters. Outside a tolerance the run is worth nothing, and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -47,24 +47,32 @@ _FOREVER = 2**62
 def prove(view: RunView) -> tuple[LinkProof, tuple[str, ...]]:
     """The proof, and cautions that do not make it invalid."""
     kernel = view.run.sim_kernel or view.events.kernel
-    directions = [view.directions.get(side) for side in SIDES]
-    if view.lab is None or directions[0] is None or directions[1] is None:
+    parts = view.every_path
+    if any(part.directions.get(side) is None for part in parts for side in SIDES):
         missing = "; ".join(view.problems) or "no captures"
         return LinkProof(valid=False, problems=(f"the path cannot be proven: {missing}",), kernel=kernel), ()
-    proofs, problems, cautions = [], _emptiness(view), []
-    for direction in directions:
-        assert direction is not None
-        figures = _proof(view, direction)
-        proofs.append(figures)
-        problems += _problems(view, direction, figures)
-        cautions += _cautions(view, direction, figures)
-    late, change_problems = _changes(view)
-    problems += change_problems
+    proofs: dict[str, DirectionProof] = {}
+    problems, cautions = _emptiness(view), list[str]()
+    late: list[float] = []
+    for part in parts:
+        of = f"{part.alone}: " if part.alone else ""
+        found, warned = [], []
+        for side in SIDES:
+            direction = part.directions[side]
+            figures = _proof(part, direction)
+            proofs[f"{part.alone} {side}" if part is not parts[0] else side] = figures
+            found += _problems(part, direction, figures)
+            warned += _cautions(part, direction, figures)
+        late_there, wrong = _changes(part, view)
+        late += late_there
+        problems += [of + one for one in (*found, *wrong)]
+        cautions += [of + one for one in warned]
     if view.capture_drops:
         cautions.append(f"the captures missed {view.capture_drops} packets: counts of drops are upper bounds")
+    first = {side: proofs.pop(side) for side in SIDES}
     proof = LinkProof(
-        valid=not problems, problems=tuple(problems), kernel=kernel, to_client=proofs[0], to_server=proofs[1],
-        capture_drops=view.capture_drops, changes_late_ms=late,
+        valid=not problems, problems=tuple(problems), kernel=kernel, **first, further=proofs,
+        capture_drops=view.capture_drops, changes_late_ms=tuple(late),
         steal=_share(view, "steal"), idle=_share(view, "idle"),
     )  # fmt: skip
     return proof, tuple(cautions)
@@ -209,7 +217,7 @@ def _lateness_problems(view: RunView, direction: Direction) -> list[str]:
 
 def _allowed_lateness(view: RunView, phases: Sequence[LinkPhase]) -> float:
     slowest = min(phase.rate_bps for phase in phases)
-    share = LATENESS_SHARE * view.run.cell.scenario.path.rtt.seconds * 1e3 if view.run.cell.engine == "compose" else 0.0
+    share = LATENESS_SHARE * view.emulated.rtt.seconds * 1e3 if view.run.cell.engine == "compose" else 0.0
     return max(LATENESS[view.run.cell.engine], share, 2 * FRAME * 8e3 / slowest)
 
 
@@ -229,30 +237,41 @@ def _loss_problems(view: RunView, direction: Direction, proof: DirectionProof) -
     ]
 
 
-def _changes(view: RunView) -> tuple[tuple[float, ...], list[str]]:
-    """How late each change took effect, ms, and what is wrong with that."""
-    assert view.lab is not None
-    start = min([w.zero_ns for w in view.windows if w.zero_ns is not None], default=view.events.first_datagram_ns)
+def _changes(part: RunView, whole: RunView) -> tuple[tuple[float, ...], list[str]]:
+    """How late each change of a path took effect, ms, and what is wrong with that, from the zero of the whole run."""
+    start = min([w.zero_ns for w in whole.windows if w.zero_ns is not None], default=part.events.first_datagram_ns)
     if start is None:
         return (), []
-    ends = [passage.end_ns for passage in (view.to_client, view.to_server) if passage is not None]
-    end = view.events.stop_ns or max(ends, default=0)
+    ends = [passage.end_ns for passage in (part.to_client, part.to_server) if passage is not None]
+    end = part.events.stop_ns or max(ends, default=0)
     late, problems = [], []
-    for index, change in enumerate(view.lab.changes):
-        if change.to_client is None and change.to_server is None:
-            continue  # to what it was already
-        applied = view.events.applied(index, change.at)
+    for index, at, what in _scheduled(part):
+        applied = part.events.applied(index, at)
         if applied is None:
-            if end - start > (change.at + CHANGE_MISSED) * 1e9:
-                problems.append(f"change {index} was due at {change.at:.3f} s and never took effect")
+            if end - start > (at + CHANGE_MISSED) * 1e9:
+                problems.append(f"{what} was due at {at:.3f} s and never took effect")
             continue
-        late.append((applied - start) / 1e6 - change.at * 1e3)
+        late.append((applied - start) / 1e6 - at * 1e3)
         if abs(late[-1]) > CHANGE_LATE:
             problems.append(
-                f"change {index} was due at {change.at:.3f} s and took effect {late[-1]:.0f} ms later "
-                f"(tolerance {CHANGE_LATE:.0f} ms)"
+                f"{what} was due at {at:.3f} s and took effect {late[-1]:.0f} ms later (tolerance {CHANGE_LATE:.0f} ms)"
             )
     return tuple(late), problems
+
+
+def _scheduled(part: RunView) -> Iterator[tuple[int, float, str]]:
+    """What was to change of a path: (number of its change, or -1; when, s; what)."""
+    lab = part.lab
+    assert lab is not None
+    for index, change in enumerate(lab.changes):
+        if change.to_client is not None or change.to_server is not None:  # else to what it was already
+            yield index, change.at, f"change {index}"
+    for outage in lab.outages:
+        yield -1, outage.from_ns / 1e9, "the loss of the path"
+        if outage.until_ns is not None:
+            yield -1, outage.until_ns / 1e9, "the return of the path"
+    for mapping in lab.mappings:
+        yield -1, mapping.at_ns / 1e9, "the rewriting of an address"
 
 
 def _cautions(view: RunView, direction: Direction, proof: DirectionProof) -> list[str]:
@@ -263,7 +282,7 @@ def _cautions(view: RunView, direction: Direction, proof: DirectionProof) -> lis
         cautions.append(f"{direction.name}: packets left {late:.1f} ms late at the 99th percentile")
     link = _link(view, direction)
     if proof.burst_bytes is not None and link.burst is None and not direction.served_at_random:
-        share = bucket_share(link, proof.burst_bytes, view.run.cell.scenario.path.rtt)
+        share = bucket_share(link, proof.burst_bytes, view.emulated.rtt)
         if share >= BUCKET_CAUTION:
             cautions.append(
                 f"{direction.name}: a token bucket of {proof.burst_bytes:,} B lets bursts through that "
@@ -278,7 +297,7 @@ def _cautions(view: RunView, direction: Direction, proof: DirectionProof) -> lis
 
 def _link(view: RunView, direction: Direction) -> Link:
     """One direction as the scenario has it."""
-    path = view.run.cell.scenario.path
+    path = view.emulated
     return path.to_client if direction.name == "to_client" else path.to_server
 
 

@@ -6,15 +6,18 @@ from collections.abc import Iterator
 from typing import get_args
 
 import numpy as np
+import numpy.typing as npt
 
 from harness.analysis.direction import SIDES
 from harness.analysis.view import RunView
+from harness.artefacts.window import Window
 from harness.metric_names import TransferName
 from harness.metrics.kinds import of_transfer
 from harness.metrics.registry import Caution, Finding, declare, measures
 from harness.model import Red
-from harness.traces.capture import NOT_ECT, ecn
+from harness.traces.capture import NOT_ECT, Capture, ecn
 from harness.traces.counters import total
+from harness.traces.lab import LinkSettings
 
 _TO = ("to_client", "to_server")
 DROPS = {
@@ -58,26 +61,33 @@ QUEUE_DELAY = {
 
 @measures
 def drops(view: RunView) -> Iterator[Finding]:
-    """Yield drops of the queue and of random loss, per direction."""
-    counters, lab = view.counters, view.lab
-    if counters is None or lab is None:
-        return
+    """Yield drops of the queue and of random loss, per direction; of several paths together."""
+    links = [(part.counters, part.lab) for part in view.every_path]
     for index, transfer in enumerate(get_args(TransferName)):
         span = view.span(index)
         if span is None:
             continue
         for direction in SIDES:
-            asked = getattr(lab.links, direction)
-            for kind, device in (("queue", asked.device), ("loss", asked.egress)):
-                count = total(counters, device, "drops", *span)
-                if count is not None:
-                    yield DROPS[f"{kind}_drops_{direction}"].of(count, "counters", transfer=transfer)
+            for kind in ("queue", "loss"):
+                counts = [
+                    None if counters is None or lab is None
+                    else total(counters, _device(getattr(lab.links, direction), kind), "drops", *span)
+                    for counters, lab in links
+                ]  # fmt: skip
+                known = [count for count in counts if count is not None]
+                if len(known) == len(links):
+                    yield DROPS[f"{kind}_drops_{direction}"].of(sum(known), "counters", transfer=transfer)
+
+
+def _device(asked: LinkSettings, kind: str) -> str:
+    """Whose discipline drops: the bottleneck's queue, or netem on the way out."""
+    return asked.device if kind == "queue" else asked.egress
 
 
 @measures
 def marks(view: RunView) -> Iterator[Finding]:
     """Yield CE marks per direction whose queue may mark; and a caution where nobody let it."""
-    path = view.run.cell.scenario.path
+    path = view.emulated
     for to, link in (("to_client", path.to_client), ("to_server", path.to_server)):
         passage = getattr(view, to)
         if passage is None or not isinstance(link.queue, Red) or not link.queue.ecn:
@@ -96,18 +106,25 @@ def marks(view: RunView) -> Iterator[Finding]:
 
 @measures
 def queue_delay(view: RunView) -> Iterator[Finding]:
-    """Yield median, 95th percentile and longest wait."""
-    direction = view.directions.get("to_client")
-    if direction is None:
-        return
-    arrived = direction.passage.arrived
-    entered = direction.passage.entered.where(arrived)
-    wait_ms = (direction.departures_ns()[arrived] - entered.t_ns) / 1e6
+    """Yield median, 95th percentile and longest wait, on whichever path."""
+    waits = []
+    for part in view.every_path:
+        direction = part.directions.get("to_client")
+        if direction is None:
+            return
+        arrived = direction.passage.arrived
+        entered = direction.passage.entered.where(arrived)
+        waits.append((entered, (direction.departures_ns()[arrived] - entered.t_ns) / 1e6))
     for window in view.windows:
-        mine = (entered.flow == window.transfer.flow) & (entered.t_ns >= window.start_ns)
-        mine &= entered.t_ns < window.end_ns
-        if not mine.any():
+        wait_ms = np.concatenate([each[_within(window, entered)] for entered, each in waits])
+        if not len(wait_ms):
             continue
-        p50, p95, longest = np.percentile(wait_ms[mine], [50, 95, 100])
+        p50, p95, longest = np.percentile(wait_ms, [50, 95, 100])
         for label, value in (("p50", p50), ("p95", p95), ("max", longest)):
             yield of_transfer(QUEUE_DELAY[label], window, value, "both captures")
+
+
+def _within(window: Window, entered: Capture) -> npt.NDArray[np.bool_]:
+    """Which packets are a transfer's."""
+    mine = (entered.flow == window.transfer.flow) & (entered.t_ns >= window.start_ns) & (entered.t_ns < window.end_ns)
+    return np.asarray(mine, np.bool_)

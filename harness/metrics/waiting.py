@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from harness.analysis.view import RunView
 from harness.artefacts.window import Window
 from harness.metrics.kinds import of_transfer
 from harness.metrics.registry import Finding, declare, measures
 from harness.outcome import Absence
+from harness.parameters import ROLES
 from harness.traces.waits import MACHINE, Kind, Waited, waited
 
 #: Share of a transfer from which on whoever waited that long for a processor was starved, and the run shows the
@@ -23,7 +25,7 @@ SPANNED = 0.5
 _HINT = "end what else runs on this machine, or use --engine virtual, where nobody waits"
 #: What a container is judged by: the first of these that there is.
 _WAITS: tuple[Kind, ...] = ("longest", "pressure")
-_ROLES = {"client": "client", "server": "server", "sim": "simulator, which serves all flows,"}
+_CALLED = {"client": "client", "server": "server", "sim": "simulator, which serves all flows,"}
 _SOURCE = "run_delay of /proc/TID/schedstat (Documentation/scheduler/sched-stats.rst), every 0.1 s"
 _PRESSURE_SOURCE = "cpu.pressure of the control group (Documentation/accounting/psi.rst), every 0.1 s"
 WAITING = {
@@ -34,7 +36,7 @@ WAITING = {
         "other count once, those that come and go between two samples not at all; without what the hypervisor took",
         source=_SOURCE,
     )
-    for role, what in _ROLES.items()
+    for role, what in _CALLED.items()
 }  # fmt: skip
 PRESSURE = {
     role: declare(
@@ -43,7 +45,7 @@ PRESSURE = {
         formula="growth of the total of \"some\" / time sampled, where the control group has it (v2)",
         source=_PRESSURE_SOURCE,
     )
-    for role, what in _ROLES.items()
+    for role, what in _CALLED.items()
 }  # fmt: skip
 STEAL = declare(
     "steal", layer="flow", unit="1", better="lower",
@@ -62,20 +64,22 @@ class Starvation:
 
 @measures
 def waiting(view: RunView) -> Iterator[Finding]:
-    """Yield waiting and pressure of each container, and steal. The simulator's stand with the first flow."""
+    """Yield waiting and pressure, of several simulators those of the one that waited most, and steal."""
     if view.waits is None:
         return
     for window in view.windows:
-        for role, container in _containers(window).items():
-            found = _waited(view, window, container, "longest")
-            if found is None:
+        for role, names in containers(view, window).items():
+            found = [_waited(view, window, name, "longest") for name in names]
+            known = [one.share for one in found if one is not None]
+            if len(known) < len(names):
                 why = "samples of who waits for a processor span too little of the transfer"
                 yield Absence(metric=WAITING[role].name, flows=(window.transfer.flow,), transfer=window.name, why=why)
                 continue
-            yield of_transfer(WAITING[role], window, found.share, "schedstat")
-            pressure = _waited(view, window, container, "pressure")
-            if pressure is not None:
-                yield of_transfer(PRESSURE[role], window, pressure.share, "cgroup")
+            yield of_transfer(WAITING[role], window, max(known), "schedstat")
+            pressed = [_waited(view, window, name, "pressure") for name in names]
+            pressure = [one.share for one in pressed if one is not None]
+            if pressure:
+                yield of_transfer(PRESSURE[role], window, max(pressure), "cgroup")
         stolen = _steal(view, window)
         if stolen is not None:
             yield of_transfer(STEAL, window, stolen, "/proc/stat")
@@ -94,7 +98,7 @@ def starvation(view: RunView) -> Starvation:
 def _kept_from_running(view: RunView, window: Window) -> Iterator[tuple[float, str]]:
     """(share of a transfer, who was kept from running so long, and by what)."""
     during = f"of {_called(window)}"
-    for container in _containers(window).values():
+    for container in chain.from_iterable(containers(view, window).values()):
         waits = (one for kind in _WAITS if (one := _waited(view, window, container, kind)) is not None)
         if (waited_most := next(waits, None)) is not None:
             yield waited_most.share, f"{container} waited for a processor for {waited_most.share:.0%} {during}"
@@ -119,10 +123,11 @@ def _steal(view: RunView, window: Window) -> float | None:
     return found.share / processors if found is not None and isinstance(processors, int) else None
 
 
-def _containers(window: Window) -> dict[str, str]:
-    """Role → container, of those that a transfer's figures stand for."""
+def containers(view: RunView, window: Window) -> dict[str, tuple[str, ...]]:
+    """Role → the containers that a transfer's figures stand for. The simulators serve all flows: the first has them."""
     flow = window.transfer.flow
-    return {"client": f"client{flow}", "server": f"server{flow}", **({} if flow else {"sim": "sim"})}
+    ends: dict[str, tuple[str, ...]] = {role: (f"{role}{flow}",) for role in ROLES}
+    return ends if flow else {**ends, "sim": view.simulators}
 
 
 def _called(window: Window) -> str:

@@ -8,11 +8,19 @@ from harness.model.flow import GENERATOR, Flow, FlowKind
 from harness.model.frame import FRAME_HEADER, MTU
 from harness.model.implementation import Implementation, Protocol
 from harness.model.loss import GilbertElliott
+from harness.model.move import ClientMove, Move, MoveKind, Rebinding
 from harness.model.objective import Objective
-from harness.model.part import FORMS, NAME, Part
+from harness.model.part import FORMS, NAME, PATH_NAME, Part
 from harness.model.path import Change, Link, LinkChange, Path, Service
 from harness.model.queue import DropTail, Queue, Red
-from harness.model.scenario import MAXIMUM_ACCESS_DELAYS, MAXIMUM_FLOWS, MAXIMUM_REPETITIONS, Scenario
+from harness.model.scenario import (
+    MAXIMUM_ACCESS_DELAYS,
+    MAXIMUM_DRAWN,
+    MAXIMUM_FLOWS,
+    MAXIMUM_PATHS,
+    MAXIMUM_REPETITIONS,
+    Scenario,
+)
 from harness.model.traffic import GENERATOR_LIMIT, Bulk, ConstantRate, Poisson, Traffic, UniformGaps
 
 __all__ = [
@@ -21,12 +29,16 @@ __all__ = [
     "GENERATOR",
     "GENERATOR_LIMIT",
     "MAXIMUM_ACCESS_DELAYS",
+    "MAXIMUM_DRAWN",
     "MAXIMUM_FLOWS",
+    "MAXIMUM_PATHS",
     "MAXIMUM_REPETITIONS",
     "MTU",
     "NAME",
+    "PATH_NAME",
     "Bulk",
     "Change",
+    "ClientMove",
     "ConstantRate",
     "DropTail",
     "Flow",
@@ -35,12 +47,15 @@ __all__ = [
     "Implementation",
     "Link",
     "LinkChange",
+    "Move",
+    "MoveKind",
     "Objective",
     "Part",
     "Path",
     "Poisson",
     "Protocol",
     "Queue",
+    "Rebinding",
     "Red",
     "Scenario",
     "Service",

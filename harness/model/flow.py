@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from harness.errors import UnfitError
 from harness.model.frame import MTU
-from harness.model.part import NAME, Part, short_or
+from harness.model.move import Move
+from harness.model.part import NAME, PATH_NAME, Part, short_or
 from harness.model.traffic import GENERATOR_LIMIT, Bulk, ConstantRate, Poisson, Traffic, UniformGaps
 from harness.parameters import ParameterValue, Role, WrittenValue, canonical_value
 from harness.text import shown
@@ -42,6 +44,10 @@ class Flow(Part):
     """The implementation at the server, instead of the matrix's."""
     access_delay: Duration = Duration(0)
     """Further one-way delay of this flow alone, in both directions, beyond the bottleneck."""
+    path: Annotated[str, Field(pattern=PATH_NAME)] | None = None
+    """The path its client starts on, where the scenario has several; by default the first."""
+    moves: tuple[Move, ...] = ()
+    """How its client's address changes under the transfer, in order of time."""
     parameters: dict[str, WrittenValue] = {}
     """Endpoint parameters of this flow alone, as client.NAME or server.NAME."""
 
@@ -96,6 +102,37 @@ class Flow(Part):
             )
         else:
             self._within_the_generator(self.traffic)
+        return self
+
+    @model_validator(mode="after")
+    def _moves_in_order(self) -> Self:
+        if not self.moves:
+            return self
+        if self.kind != "quic":
+            raise UnfitError(
+                f"a flow of {self.kind} stays where it is: QUIC connections alone outlive their address",
+                "leave out moves, or write kind: quic",
+            )
+        if self.repeat_after is not None:
+            raise UnfitError(
+                "moves are told to one connection: a flow that moves is not repeated", "leave out moves or repeat_after"
+            )
+        if self.start.value:
+            raise UnfitError(
+                "moves count from the first datagram of the run: a flow that moves starts with it", "leave out start"
+            )
+        for before, after in pairwise(self.moves):
+            if after.at.value == before.at.value:
+                raise UnfitError(f"two moves at once, at {after.at}", "give each a time of its own")
+            if after.at.value < before.at.value:
+                raise UnfitError(
+                    f"moves must be in order of time: {after.at} stands behind {before.at}", "put the earlier one first"
+                )
+            if before.acts.value >= after.at.value:
+                raise UnfitError(
+                    f"the gap of the move at {before.at} lasts beyond the next one, at {after.at}",
+                    "write a shorter gap, or a later move",
+                )
         return self
 
     def _within_the_generator(self, traffic: ConstantRate | Poisson | UniformGaps) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from harness.errors import UnfitError
+from harness.model.move import ClientMove
 from harness.model.part import COLOUR, IMAGE, NAME, WEB_ADDRESS, Part
 from harness.parameters import ROLES, Role
 from harness.setting import ParameterName, RoleSettings, Setting
@@ -56,6 +57,8 @@ class Implementation(Part):
     """Its marker in every plot."""
     session: bool = False
     """Whether its client keeps session tickets in SESSION_DIR and resumes from them."""
+    moves: tuple[ClientMove, ...] = ()
+    """How its client can change its address when MOVES tells it to; none by default."""
     parameters: dict[ParameterName, RoleSettings] = {}
     """Normalised parameters: per role how they are set, which values it takes, and the default in force."""
     extensions: tuple[Literal["ack_frequency"], ...] = ()

@@ -11,6 +11,8 @@ from pydantic import BaseModel, ConfigDict
 NAME = r"^[a-z0-9][a-z0-9._-]*$"
 #: Of a scenario: its folder and file.
 SCENARIO_NAME = r"^[A-Za-z0-9_][A-Za-z0-9._/-]*$"
+#: Of a path among several: it is part of the names of a container, a network and a namespace.
+PATH_NAME = r"^[a-z][a-z0-9-]{0,15}$"
 COLOUR = r"^#[0-9a-fA-F]{6}$"
 #: A reference to an image, as Docker reads it (distribution/reference, without its uncommon forms).
 IMAGE = (
@@ -22,6 +24,7 @@ WEB_ADDRESS = r"^https?://[^\s/]+(/\S*)?$"
 FORMS = {
     NAME: "a name of lowercase letters, digits, '.', '_' and '-'; quic-go",
     SCENARIO_NAME: "a name of letters, digits, '.', '_', '-' and '/': it is that of the file; satellite/medium",
+    PATH_NAME: "the name of a path: lowercase letters, digits and '-', 16 at most, a letter first; campus",
     COLOUR: "a colour, '#' and six hexadecimal digits; \"#4e79a7\"",
     IMAGE: "the name of an image; registry.example/mine:1.2",
     WEB_ADDRESS: "a web address; https://example.org/mine",

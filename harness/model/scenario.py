@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -10,7 +11,7 @@ from harness.errors import UnfitError
 from harness.metric_names import MetricName
 from harness.model.flow import Flow
 from harness.model.objective import Objective
-from harness.model.part import NAME, SCENARIO_NAME, Part
+from harness.model.part import NAME, PATH_NAME, SCENARIO_NAME, Part
 from harness.model.path import Path
 from harness.parameters import ROLES, ParameterValue, Role, WrittenNumber, WrittenValue, canonical_value
 from harness.units import Duration, Size
@@ -21,6 +22,15 @@ MAXIMUM_FLOWS = 50
 MAXIMUM_REPETITIONS = 1000
 #: Different access delays among the flows of a scenario: the classes of sch_prio, less that of everyone else.
 MAXIMUM_ACCESS_DELAYS = 14
+
+
+#: Paths of a scenario: each has a simulator of its own, and this is what addresses are laid out for.
+MAXIMUM_PATHS = 4
+#: Values of one path that are drawn: every corner of their ranges must be a path that can be had.
+MAXIMUM_DRAWN = 6
+
+PathName = Annotated[str, Field(pattern=PATH_NAME)]
+Range = tuple[WrittenNumber, WrittenNumber]
 
 
 class Scenario(Part):
@@ -36,8 +46,10 @@ class Scenario(Part):
     """What the case stands for, and what was chosen where its source is silent."""
     references: tuple[str, ...] = ()
     """Where the case and its numbers come from."""
-    path: Path
-    """The emulated path."""
+    path_: Annotated[Path | None, Field(alias="path")] = None
+    """The emulated path, where there is one."""
+    paths: Annotated[dict[PathName, Path], Field(max_length=MAXIMUM_PATHS)] = {}
+    """Several, by name, instead of `path`: each between its own clients and all servers. Flows start on the first."""
     flows: Annotated[tuple[Flow, ...], Field(min_length=1, max_length=MAXIMUM_FLOWS)]
     """The clients, each with its server; all share the path."""
     clients: tuple[Annotated[str, Field(pattern=NAME)], ...] = ()
@@ -60,6 +72,9 @@ class Scenario(Part):
     """Endpoint parameters, as client.NAME or server.NAME."""
     vary: dict[str, tuple[WrittenNumber, ...]] = {}
     """A sweep: NAME → values. NAME is client.X, server.X, X alone for both roles, or path.forward.rate and its like."""
+    draw: dict[str, Range] = {}
+    """NAME → [least, most]: a value drawn evenly from the range, anew for each repetition, by the seed of its run. NAME
+    is path.forward.rate and its like."""
     combine: Literal["product", "zip"] = "product"
     """How several sweeps go together: every value with every other, or the first with the first and so on."""
 
@@ -67,6 +82,17 @@ class Scenario(Part):
     @classmethod
     def _canonical(cls, value: dict[str, ParameterValue]) -> dict[str, ParameterValue]:
         return {name: canonical_value(name, item) for name, item in value.items()}
+
+    @model_validator(mode="after")
+    def _some_path(self) -> Self:
+        if (self.path_ is None) == (not self.paths):
+            raise UnfitError(
+                "give exactly one of path (one path) and paths (several, by name)", "leave one of the two out"
+            )
+        first, *others = self.every_path.values()
+        if any(other.mtu != first.mtu for other in others):
+            raise UnfitError("the paths share the servers' network, and with it their MTU", "give all the same mtu")
+        return self
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -95,6 +121,28 @@ class Scenario(Part):
                     "write a longer timeout",
                 )
         return self
+
+    @property
+    def every_path(self) -> dict[str, Path]:
+        """The paths by name, the one that flows start on first; a path alone has the name ''."""
+        if self.path_ is not None:
+            return {"": self.path_}
+        return self.paths
+
+    @property
+    def path(self) -> Path:
+        """The path that flows start on unless they say another."""
+        return next(iter(self.every_path.values()))
+
+    def with_paths(self, paths: Mapping[str, Path]) -> Scenario:
+        """The same with other paths, by the names of `every_path`."""
+        if self.path_ is not None:
+            return self.model_copy(update={"path_": paths[""]})
+        return self.model_copy(update={"paths": {name: paths[name] for name in self.paths}})
+
+    def start(self, flow: Flow) -> str:
+        """The name of the path that a flow starts on."""
+        return flow.path if flow.path is not None else next(iter(self.every_path))
 
     def milestones_within(self) -> list[Size]:
         """The milestones that the largest of the flows' amounts has."""

@@ -98,6 +98,8 @@ class LinkProof(Fact):
     kernel: str = ""
     to_client: DirectionProof = DirectionProof()
     to_server: DirectionProof = DirectionProof()
+    further: dict[str, DirectionProof] = {}
+    """Those of the paths behind the first: 'NAME to_client', 'NAME to_server'."""
     capture_drops: int = 0
     """Packets the captures missed; above 0 the drop counts are upper bounds."""
     changes_late_ms: tuple[float, ...] = ()

@@ -28,11 +28,13 @@ from harness.path.arithmetic import (
 )
 from harness.path.compile import compile_path
 from harness.path.limits import inexpressible
-from harness.path.program import Command, LinkProgram, PathProgram, TimedCommands
+from harness.path.program import Command, LinkProgram, Mapping, Outage, PathProgram, TimedCommands
 
 __all__ = [
     "Command",
     "LinkProgram",
+    "Mapping",
+    "Outage",
     "PathProgram",
     "Server",
     "TimedCommands",

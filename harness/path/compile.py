@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from harness.model import MTU, DropTail, Link, LinkChange, Path
 from harness.path.arithmetic import Server, burst_bytes, queue_bytes
 from harness.path.bottleneck import bottleneck, cold_starts, curve, redirect, tbf
 from harness.path.egress import Access, egress_of, egress_room, is_serial, netem, netem_places, transmission
-from harness.path.program import Command, LinkProgram, LinkState, PathChange, PathProgram, Side, TimedCommands
+from harness.path.nat import nat_commands, nat_setup
+from harness.path.outage import PRIORITIES, outage_commands
+from harness.path.program import (
+    Command,
+    LinkProgram,
+    LinkState,
+    Mapping,
+    Outage,
+    PathChange,
+    PathProgram,
+    Side,
+    TimedCommands,
+)
 from harness.units import Duration
 
 #: Seeds of service processes lie so far from those of the netems behind them.
@@ -90,11 +103,19 @@ _DIRECTIONS: tuple[tuple[Literal["to_client", "to_server"], Side, Side], ...] = 
 )
 
 
-def compile_path(path: Path, server: Server, seed: int = 1, access: Access | None = None) -> PathProgram:
+def compile_path(
+    path: Path,
+    server: Server,
+    seed: int = 1,
+    access: Access | None = None,
+    outages: Sequence[Outage] = (),
+    mappings: Sequence[Mapping] = (),
+) -> PathProgram:
     """The program of a path. `seed` makes netem's loss and service times repeat, packet for packet.
 
     `server`: what serves a queue at a constant rate where the path asks for no token bucket (`burst`) of its own.
-    `access`: addresses of endpoints with an access delay of their own. ValueError for a queue that tc cannot express.
+    `access`: addresses of endpoints with an access delay of their own. `outages`: when it forwards nothing; such a path
+    has no changes. `mappings`: what it makes of clients' addresses. ValueError for a queue that tc cannot express.
     """
     rtt, access = path.rtt, access or {}
     links = {"to_client": path.to_client, "to_server": path.to_server}
@@ -109,9 +130,13 @@ def compile_path(path: Path, server: Server, seed: int = 1, access: Access | Non
     timed: list[tuple[int, Command]] = []
     for name, ingress, egress in _DIRECTIONS:
         link = links[name]
-        setup.extend(redirect(ingress, name))
+        spare = len(PRIORITIES) if outages and ingress == "left" else 0
+        setup.extend(redirect(ingress, name, spare))
         setup.extend(bottleneck(link, name, rtt, path.mtu, seeds[name] + _SLOT_SEED, server))
-        setup.extend(egress_of(link, egress, access, seeds[name], rooms[name], is_serial(link, server)))
+        way_out = egress_of(link, egress, access, seeds[name], rooms[name], is_serial(link, server))
+        setup.extend(way_out)
+        if egress == "left":
+            timed.extend(outage_commands(outages, way_out))
         timed.extend(cold_starts(link, name, path.mtu, seeds[name] + _SLOT_SEED))
     figures = {name: _figures(links[name], name, ingress, egress, rtt, server) for name, ingress, egress in _DIRECTIONS}
     timeline = []
@@ -125,7 +150,12 @@ def compile_path(path: Path, server: Server, seed: int = 1, access: Access | Non
             timed.extend((change.at.value, command) for command in commands)
             new[name] = _state(before, after, server)
         timeline.append(PathChange(at=change.at.seconds, to_client=new["to_client"], to_server=new["to_server"]))
-    return PathProgram(setup=tuple(setup), changes=_together(timed), links=figures, timeline=tuple(timeline))
+    setup.extend(nat_setup(mappings))
+    timed.extend(nat_commands(mappings))
+    return PathProgram(
+        setup=tuple(setup), changes=_together(timed), links=figures, timeline=tuple(timeline), outages=tuple(outages),
+        mappings=tuple(mappings),
+    )  # fmt: skip
 
 
 def _states(path: Path, name: str) -> list[Link]:

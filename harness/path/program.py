@@ -60,6 +60,26 @@ class PathChange(Record):
     to_server: LinkState | None
 
 
+class Outage(Record):
+    """When a path forwards nothing, ns after the client's first datagram."""
+
+    from_ns: int
+    until_ns: int | None
+    """None where it never does again."""
+
+
+class Mapping(Record):
+    """What a path makes of a client's address from a moment on (RFC 4787's address and port mapping)."""
+
+    at_ns: int
+    inner: tuple[str, str]
+    """The client's own addresses, IPv4 and IPv6."""
+    outer: tuple[str, str]
+    """What its datagrams carry behind the path."""
+    port: int | None
+    """Their source port; None where it stays the client's."""
+
+
 class PathProgram(Record):
     """The commands, and the figures they stand for."""
 
@@ -68,6 +88,8 @@ class PathProgram(Record):
     changes: tuple[TimedCommands, ...]
     links: dict[Literal["to_client", "to_server"], LinkProgram]
     timeline: tuple[PathChange, ...] = ()
+    outages: tuple[Outage, ...] = ()
+    mappings: tuple[Mapping, ...] = ()
 
     def lines(self) -> list[str]:
         """The program as a person would type it."""

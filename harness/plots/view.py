@@ -11,6 +11,7 @@ import polars as pl
 
 from harness.analysis.series import BOTTLENECK
 from harness.analysis.series.grid import BIN
+from harness.draw import settled
 from harness.lab import flow_label
 from harness.model import FRAME_HEADER, DropTail, Link, Red
 from harness.model import Path as EmulatedPath
@@ -55,7 +56,7 @@ class Drawn:
     @property
     def path(self) -> EmulatedPath:
         """The emulated path."""
-        return self.run.cell.scenario.path
+        return settled(self.run.cell.scenario, self.run.effective).path
 
     @property
     def link(self) -> Link:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from harness.lab import SERVERS
-from harness.model import GilbertElliott, Link, LinkChange, Red, Scenario, Service
+from harness.lab.moves import moving, outages
+from harness.model import GilbertElliott, Link, LinkChange, Move, Path, Red, Scenario, Service
 from harness.outcome import EngineName
 from harness.path import (
     Server,
@@ -118,18 +119,58 @@ def _sizes(scenario: Scenario) -> list[Size]:
     return sorted({*scenario.milestones_within(), *(flow.amount for flow in scenario.flows if flow.amount)})
 
 
-def explain(scenario: Scenario, engine: EngineName) -> str:
-    """The scenario, its path's figures, reference times for each size, objectives, and the program under an engine."""
-    path, server = scenario.path, SERVERS[engine]
-    lines = [f"{scenario.name}: {scenario.title}", ""]
-    lines += [f"  source: {text}" for text in scenario.references]
-    lines += [f"path (RTT {path.rtt}, terminal at the {path.terminal}'s end)"]
+def _named(what: str, name: str) -> str:
+    """What is said of a path, with its name where it has one."""
+    return f"{what} {name}".rstrip()
+
+
+def _path(name: str, path: Path, server: Server) -> list[str]:
+    lines = [f"{_named('path', name)} (RTT {path.rtt}, terminal at the {path.terminal}'s end)"]
     lines += _link("forward (to the terminal)", path.forward, path.rtt, server)
     lines += _link("return (from the terminal)", path.return_, path.rtt, server)
     for change in path.changes:
         for name, new in (("forward", change.forward), ("return", change.return_)):
             if new is not None:
                 lines.append(f"  after {change.at}: {name} {', '.join(_changed(new))}")
+    return lines
+
+
+def _move(move: Move) -> str:
+    """A move in a sentence."""
+    often = "" if move.every is None else f", and again every {move.every}"
+    ways = {
+        "migrate": f"it probes {move.to}, and goes there once that is validated",
+        "interface": f"its path is gone, and it goes to {move.to} without probing",
+        "nat-port": f"its path gives it another port{often}",
+        "nat-address": f"its path gives it another address{often}",
+    }
+    gap = "" if move.gap is None else f", {move.gap} later"
+    overlap = "" if move.overlap is None else f"; its old path is gone {move.overlap} later"
+    return f"at {move.at} {ways[move.how]}{gap}{overlap}"
+
+
+def _flows(scenario: Scenario) -> list[str]:
+    """Where clients are, and where they go."""
+    lines = []
+    for index, flow in enumerate(scenario.flows):
+        if scenario.paths:
+            lines.append(f"the client of flow {index} starts on {scenario.start(flow)}")
+        lines += [f"  {_move(move)}" for move in flow.moves]
+    return lines
+
+
+def explain(scenario: Scenario, engine: EngineName) -> str:
+    """The scenario, its paths' figures, reference times for each size, objectives, and the programs under an engine.
+
+    Where something is drawn the figures are those that the file gives; reference times are of the first path.
+    """
+    path, server = scenario.path, SERVERS[engine]
+    lines = [f"{scenario.name}: {scenario.title}", ""]
+    lines += [f"  source: {text}" for text in scenario.references]
+    for name, one in scenario.every_path.items():
+        lines += _path(name, one, server)
+    drawn = (f"{name}: drawn from {least} to {most}" for name, (least, most) in scenario.draw.items())
+    lines += [*drawn, *_flows(scenario)]
     lines += ["", "times from the first datagram, seconds (no headers, loss or overshoot)"]
     lines += ["  size       textbook slow start      ideal  objective"]
     bounds = {item.metric: f"{item.bound:g}" for item in scenario.objectives}
@@ -138,6 +179,11 @@ def explain(scenario: Scenario, engine: EngineName) -> str:
         lines.append(
             f"  {size.label():8} {slow_start_time(path, size):21.2f} {ideal_time(path, size):10.2f}  {objective}"
         )
-    lines += ["", f"path program, engine {engine} (left: the clients' interface, right: the servers')"]
-    lines += [f"  {line}" for line in compile_path(path, server).lines()]
+    moved = [mapping for flow in moving(scenario, 0) for mapping in flow.mappings.items()]
+    for name, one in scenario.every_path.items():
+        head = f"path program{f' of {name}' if name else ''}, engine {engine}"
+        lines += ["", f"{head} (left: the clients' interface, right: the servers')"]
+        mappings = [mapping for on, each in moved for mapping in each if on == name]
+        program = compile_path(one, server, outages=outages(scenario).get(name, ()), mappings=mappings)
+        lines += [f"  {line}" for line in program.lines()]
     return "\n".join(lines) + "\n"

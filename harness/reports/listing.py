@@ -45,14 +45,14 @@ class Entry:
 def _parameters(entry: Entry) -> str:
     """What can be set, by role: names that both roles set stand once."""
     lists = {role: entry.settable(role) for role in entry.implementation.roles}
+    told = [f"moves {' and '.join(entry.implementation.moves)}"] if entry.implementation.moves else []
     if len(lists) == 2:
         both = [name for name in lists["client"] if name in lists["server"]]
         parts = [("", both)] + [(role, [name for name in names if name not in both]) for role, names in lists.items()]
     else:
         parts = [("", names) for names in lists.values()]
-    return (
-        "; ".join(f"{role}: {', '.join(names)}" if role else ", ".join(names) for role, names in parts if names) or "–"
-    )
+    named = [f"{role}: {', '.join(names)}" if role else ", ".join(names) for role, names in parts if names]
+    return "; ".join([*named, *told]) or "–"
 
 
 def show(scenarios: Sequence[Scenario], entries: Sequence[Entry], console: Console) -> None:

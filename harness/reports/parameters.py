@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from harness.outcome import Cell
 from harness.parameters import PARAMETERS, ROLES, ParameterValue
+from harness.sweep import is_of_path
 from harness.units import Duration, Percentage, QueueSize, Rate, Size
 
 
@@ -63,7 +64,7 @@ def _joined(parameters: Mapping[str, ParameterValue]) -> dict[str, ParameterValu
 
 def _order(name: str) -> tuple[int, str]:
     """The path first, then the endpoints."""
-    return (0 if name.startswith("path.") else 1, name)
+    return (0 if is_of_path(name) else 1, name)
 
 
 def _size(value: ParameterValue) -> tuple[str, float]:

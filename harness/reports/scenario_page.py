@@ -55,8 +55,9 @@ def scenario_page(files: Mapping[str, str], scenarios: Mapping[str, Scenario]) -
     """
     examples: Examples = {}
     for name, text in files.items():
-        if why := inexpressible(scenarios[name].path):
-            raise InputError(f"{name}: path: {why}")
+        for path in scenarios[name].every_path.values():
+            if why := inexpressible(path):
+                raise InputError(f"{name}: path: {why}")
         _collect(scenarios[name], yaml.safe_load(text), examples)
     lines = [_HEAD + "\n".join(_values())]
     for model in _models(Scenario):
@@ -79,7 +80,8 @@ def _values() -> Iterator[str]:
     yield (
         "MB are 10⁶ bytes, MiB 2²⁰. Rates count frames with their Ethernet header. What `vary` and `--vary` may name: "
         f"`client.X`, `server.X`, or `X` alone for both, X being one of {', '.join(sorted(PARAMETERS))}; "
-        f"`path.DIRECTION.PROPERTY`, of {', '.join(DIRECTIONS)} and {', '.join(PROPERTIES)}; and of one flow "
+        f"`path.DIRECTION.PROPERTY`, of {', '.join(DIRECTIONS)} and {', '.join(PROPERTIES)}, or of one of several "
+        "paths `paths.NAME.DIRECTION.PROPERTY`, which `draw` may name, too, but for queues; and of one flow "
         "`flow1.client`, `flow1.server`, `flow1.access_delay`, `flow1.server.X`."
     )
 

@@ -13,7 +13,7 @@ import polars as pl
 
 from harness.traces import pcap, quic
 from harness.traces.files import read_bytes
-from harness.traces.lab import FlowAddresses
+from harness.traces.lab import Endpoint, FlowAddresses
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
@@ -46,6 +46,8 @@ class Capture:
     to_client: Flags
     """Direction: server to client, else client to server."""
     flow: Ints
+    client_address: Ints
+    """Which of the addresses of its flow's client (`traces.lab.Endpoint`) it came from, or goes to."""
     ip: Ints
     """IP version."""
     protocol: Bytes
@@ -109,6 +111,17 @@ class Capture:
         return head[6 : 6 + head[5]]
 
 
+def together(captures: Sequence[Capture]) -> Capture:
+    """Captures of one side of several paths, in order of time."""
+    order = np.argsort(np.concatenate([one.t_ns for one in captures]), kind="stable")
+    columns = {
+        f.name: np.concatenate([getattr(one, f.name) for one in captures])[order]
+        for f in fields(captures[0])
+        if f.name != "truncated"
+    }
+    return Capture(**columns, truncated=any(one.truncated for one in captures))
+
+
 def read_capture(path: Path, flows: Sequence[FlowAddresses]) -> Capture:
     """Read a pcap, compressed or not. Raises OSError; ValueError where it is no Ethernet pcap.
 
@@ -117,11 +130,11 @@ def read_capture(path: Path, flows: Sequence[FlowAddresses]) -> Capture:
     """
     records = pcap.parse(read_bytes(path))
     ip, protocol = _transport(records.heads)
-    flow, to_client = _flows(records.heads, ip, protocol, flows)
+    flow, to_client, client_address = _flows(records.heads, ip, protocol, flows)
     chosen = np.flatnonzero(flow >= 0)
     chosen = chosen[np.argsort(records.t_ns[chosen], kind="stable")]
     heads, ip, protocol = records.heads[chosen], ip[chosen], protocol[chosen]
-    flow, to_client = flow[chosen], to_client[chosen]
+    flow, to_client, client_address = flow[chosen], to_client[chosen], client_address[chosen]
     udp, visible = _udp(heads, ip, protocol)
     segments = _segments(heads, ip, protocol)
     payload = np.where(protocol == TCP, segments.payload, udp[:, 2] - 8)
@@ -129,12 +142,14 @@ def read_capture(path: Path, flows: Sequence[FlowAddresses]) -> Capture:
     form = np.where(over_quic, quic.forms(visible), quic.Form.NONE).astype(np.uint8)
     seen = _seen(np.minimum(records.captured[chosen], pcap.HEAD), ip, protocol, payload)
     one_rtt, after_initial = _coalesced(visible, form, payload, seen)
+    key = _keys(flow, to_client, ip, _lasting(udp, flow, to_client, flows), visible, segments)
     return Capture(
-        t_ns=records.t_ns[chosen], to_client=to_client, flow=flow, ip=ip, protocol=protocol,
+        t_ns=records.t_ns[chosen], to_client=to_client, flow=flow, client_address=client_address, ip=ip,
+        protocol=protocol,
         traffic_class=_traffic_class(heads, ip), source_port=udp[:, 0], destination_port=udp[:, 1],
         length=records.length[chosen], payload=payload, sequence=segments.sequence,
         acknowledgement=segments.acknowledgement, flags=segments.flags, form=form, one_rtt=one_rtt,
-        after_initial=after_initial, key=_keys(flow, to_client, ip, udp, visible, segments), visible=visible,
+        after_initial=after_initial, key=key, visible=visible,
         seen=seen, truncated=records.truncated,
     )  # fmt: skip
 
@@ -158,9 +173,12 @@ def _traffic_class(heads: Bytes, ip: Ints) -> Bytes:
     return np.where(ip == 6, heads[:, 14] << 4 | heads[:, 15] >> 4, heads[:, 15])
 
 
-def _flows(heads: Bytes, ip: Ints, protocol: Bytes, flows: Sequence[FlowAddresses]) -> tuple[Ints, Flags]:
-    """Flow of each frame (-1: none, as for what is not of its flow's transport), and whether it goes to the client."""
+def _flows(heads: Bytes, ip: Ints, protocol: Bytes, flows: Sequence[FlowAddresses]) -> tuple[Ints, Flags, Ints]:
+    """Flow of each frame (-1: none, as for what is not of its flow's transport), whether it goes to the client, and
+    which of the client's addresses it has.
+    """
     flow = np.full(len(heads), -1, np.int64)
+    place = np.zeros(len(heads), np.int64)
     to_client = np.zeros(len(heads), np.bool_)
     for version in (4, 6):
         rows = np.flatnonzero(ip == version)
@@ -173,7 +191,27 @@ def _flows(heads: Bytes, ip: Ints, protocol: Bytes, flows: Sequence[FlowAddresse
             up = its & _any(source, client) & _any(destination, server)
             flow[rows[up | down]] = entry.flow
             to_client[rows[down]] = True
-    return flow, to_client
+            for address in client:
+                own = up | down
+                if len(client) > 1:
+                    own = (down & _any(destination, [address])) | (up & _any(source, [address]))
+                place[rows[own]] = _place(entry.client, address)
+    return flow, to_client, place
+
+
+def _place(client: Endpoint, packed: bytes) -> int:
+    return next(client.place(text) for text in client.addresses if ipaddress.ip_address(text).packed == packed)
+
+
+def _lasting(udp: Ints, flow: Ints, to_client: Flags, flows: Sequence[FlowAddresses]) -> Ints:
+    """Ports and length, without the client's port where a path rewrites it."""
+    rewritten = np.isin(flow, [item.flow for item in flows if item.is_rebound])
+    if not rewritten.any():
+        return udp
+    lasting = udp.copy()
+    lasting[rewritten & ~to_client, 0] = 0
+    lasting[rewritten & to_client, 1] = 0
+    return lasting
 
 
 def _packed(addresses: Sequence[str], version: int) -> list[bytes]:

@@ -36,6 +36,9 @@ def _rows(t_ns: int, disciplines: list[dict[str, Any]]) -> list[tuple[object, ..
     red = {item.get("dev"): item for item in disciplines if item.get("kind") == "red"}
     rows: list[tuple[object, ...]] = []
     for item in disciplines:
+        # A path that is gone has a discipline that drops everything, which is no loss.
+        if item.get("kind") == "blackhole":
+            continue
         if item.get("root") is True and isinstance(item.get("dev"), str):
             early = red.get(item["dev"], {})
             values = [(early if name in ("early", "pdrop", "marked") else item).get(name) for name in _COUNTS]

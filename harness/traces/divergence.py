@@ -12,7 +12,7 @@ import numpy as np
 from harness.outcome import RandomBytes, Run
 from harness.traces import pcap, quic
 from harness.traces.calls import CallDivergence
-from harness.traces.files import CAPTURES, find, read_bytes
+from harness.traces.files import capture_file, find, read_bytes
 from harness.traces.lab import LabFacts, read_lab
 
 SIDES = ("left", "right")
@@ -87,11 +87,11 @@ def compare_runs(
     `start_ns`: when the labs' clocks started, ns since the epoch; None where they are the hosts'.
     """
     found, unseen = [], []
-    for side in SIDES:
+    for side in dict.fromkeys([*SIDES, *one.captures, *other.captures]):
         digests = [run.captures.get(side) for run in (one, other)]
         if None not in digests and digests[0] == digests[1]:
             continue
-        files = [find(folder / "sim" / CAPTURES[side]) for folder in folders]
+        files = [find(capture_file(folder, side)) for folder in folders]
         if files[0] is None or files[1] is None:
             if None in digests:
                 raise ValueError(f"there is neither a {side} capture of both runs nor its digest")

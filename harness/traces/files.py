@@ -22,6 +22,7 @@ import zstandard
 ZSTD, GZIP = ".zst", ".gz"
 #: The captures of a run, in the folder of its simulator, and the archive that holds both.
 CAPTURES = {side: f"trace_node_{side}.pcap" for side in ("left", "right")}
+SIMULATOR = "sim"
 ARCHIVE = f"captures.tar{ZSTD}"
 
 _GZIP_MAGIC, _ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
@@ -112,6 +113,23 @@ def find(path: Path) -> Path | None:
             return file
     archive = path.with_name(ARCHIVE)
     return archive / path.name if path.name in CAPTURES.values() and archive.is_file() else None
+
+
+def simulators(folder: Path) -> list[Path]:
+    """The folders of a run's simulators, the first one's first; those of further paths are called sim-NAME."""
+    return [folder / SIMULATOR, *sorted(one for one in folder.glob(f"{SIMULATOR}-*") if one.is_dir())]
+
+
+def capture_file(folder: Path, name: str) -> Path:
+    """Where a capture of a run was written: 'left', 'right'; of further simulators 'sim-NAME left'."""
+    simulator, _, side = name.rpartition(" ")
+    return folder / (simulator or SIMULATOR) / CAPTURES[side]
+
+
+def capture_names(folder: Path) -> list[str]:
+    """What `capture_file` calls the captures that a run may have."""
+    prefixes = ("" if place.name == SIMULATOR else f"{place.name} " for place in simulators(folder))
+    return [prefix + side for prefix in prefixes for side in CAPTURES]
 
 
 def as_written(path: Path) -> Path:

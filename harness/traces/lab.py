@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ipaddress
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from harness.traces.files import read_bytes
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class _Asked(BaseModel):
@@ -18,6 +22,29 @@ class Endpoint(_Asked):
     """One end of a flow."""
 
     addresses: tuple[str, ...]
+    among: tuple[str, ...] = ()
+    """All that it has, where these are those of one path."""
+
+    def place(self, address: str) -> int:
+        """Which of all its addresses one is, counted from 0."""
+        return (self.among or self.addresses).index(address)
+
+
+class MoveFacts(_Asked):
+    """A change of a client's address."""
+
+    at: float
+    """Seconds after the first datagram of the run."""
+    how: str
+    """migrate, interface, nat-port or nat-address."""
+    path: str
+    """That its client is on from then on."""
+    gap: float = 0.0
+    """Seconds until the client itself does something."""
+    addresses: tuple[str, ...]
+    """The client's as the server sees them from then on."""
+    port: int | None = None
+    """Its port as the server sees it; None where that is the client's own choice."""
 
 
 class FlowAddresses(_Asked):
@@ -37,6 +64,20 @@ class FlowAddresses(_Asked):
     """When it is cut off, on the same clock; None where its size ends it."""
     access_delay_ns: int = 0
     """Its own one-way delay on top of the link's."""
+    path: str = ""
+    """That its client starts on, of several."""
+    moves: tuple[MoveFacts, ...] = ()
+    """In order of time."""
+
+    @property
+    def is_rebound(self) -> bool:
+        """Whether a path rewrites its client's address or port at some time."""
+        return any(move.how.startswith("nat-") for move in self.moves)
+
+    def within(self, networks: Sequence[Network]) -> FlowAddresses:
+        """The same with those of its client's addresses that are in some networks."""
+        own = [text for text in self.client.addresses if any(ipaddress.ip_address(text) in net for net in networks)]
+        return self.model_copy(update={"client": Endpoint(addresses=tuple(own), among=self.client.addresses)})
 
 
 class LinkSettings(_Asked):
@@ -85,14 +126,62 @@ class Links(_Asked):
     to_server: LinkSettings
 
 
+class OutageFacts(_Asked):
+    """When a path was to be gone, ns after the first datagram of the run; None where it does not come back."""
+
+    from_ns: int
+    until_ns: int | None = None
+
+
+class MappingFacts(_Asked):
+    """What a path was to make of a client's address from a moment on, ns after the first datagram of the run."""
+
+    at_ns: int
+    inner: tuple[str, str]
+    """The client's own addresses."""
+    outer: tuple[str, str]
+    """What the server sees."""
+    port: int | None = None
+    """What the server sees of its port; None where that is the client's own."""
+
+
+class PathFacts(_Asked):
+    """One of several paths."""
+
+    path: str
+    simulator: str
+    """The folder of its simulator."""
+    networks: tuple[str, ...]
+    """Those of its clients."""
+    links: Links
+    changes: tuple[ScheduledChange, ...] = ()
+    outages: tuple[OutageFacts, ...] = ()
+    mappings: tuple[MappingFacts, ...] = ()
+
+
 class LabFacts(_Asked):
     """lab.json: what the run's lab was asked to be."""
 
     flows: tuple[FlowAddresses, ...]
     links: Links
+    """Of the path, or of the first of several, as are the changes."""
     changes: tuple[ScheduledChange, ...] = ()
     mtu: int = 1500
     """IP MTU of every interface, bytes."""
+    paths: tuple[PathFacts, ...] = ()
+    """All of them, where there are several or clients move."""
+    outages: tuple[OutageFacts, ...] = ()
+    """Of the path that is looked at."""
+    mappings: tuple[MappingFacts, ...] = ()
+    """Of the path that is looked at."""
+
+    def alone(self, path: str) -> LabFacts:
+        """One of the paths, with the flows' addresses that belong to it."""
+        (one,) = (facts for facts in self.paths if facts.path == path)
+        networks = [ipaddress.ip_network(network) for network in one.networks]
+        flows = tuple(flow.within(networks) for flow in self.flows)
+        found = {name: getattr(one, name) for name in ("links", "changes", "outages", "mappings")}
+        return self.model_copy(update={**found, "flows": flows, "paths": (one,)})
 
 
 def read_lab(path: Path) -> LabFacts:

@@ -47,6 +47,13 @@ class Passage:
             return self
         return replace(self, out_ns=np.where(self.arrived, self.out_ns - access_ns, -1), access_ns=access_ns)
 
+    def where(self, chosen: npt.NDArray[np.bool_]) -> Passage:
+        """The packets chosen by a mask of shape (n,)."""
+        access = None if self.access_ns is None else self.access_ns[chosen]
+        out_class = None if self.out_class is None else self.out_class[chosen]
+        entered, out_ns = self.entered.where(chosen), self.out_ns[chosen]
+        return replace(self, entered=entered, out_ns=out_ns, access_ns=access, out_class=out_class)
+
 
 def match(ingress: Capture, egress: Capture, to_client: bool, at_least_ns: int = 0) -> Passage:
     """Match one direction of two captures.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,6 +40,18 @@ class Records:
     """Bytes on the wire, Ethernet header included, shape (n,)."""
     truncated: bool
     """The file ends inside a record."""
+
+
+def together(captures: Sequence[Records]) -> Records:
+    """Frames of several captures, in order of time."""
+    if len(captures) == 1:
+        return captures[0]
+    order = np.argsort(np.concatenate([one.t_ns for one in captures]), kind="stable")
+    t_ns, heads, captured, length = (
+        np.concatenate([getattr(one, name) for one in captures])[order]
+        for name in ("t_ns", "heads", "captured", "length")
+    )
+    return Records(t_ns, heads, captured, length, any(one.truncated for one in captures))
 
 
 def parse(data: bytes) -> Records:

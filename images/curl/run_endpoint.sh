@@ -10,6 +10,10 @@ if [ "${ROLE:-}" != client ]; then
   echo "curl is a client only, not \"${ROLE:-}\"" >&2
   exit 127
 fi
+if [ -n "${MOVES:-}" ]; then
+  echo "curl keeps its address: MOVES=$MOVES" >&2
+  exit 1
+fi
 if [ -z "${REQUESTS:-}" ]; then
   echo 'REQUESTS names no file to fetch' >&2
   exit 1

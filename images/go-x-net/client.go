@@ -27,6 +27,10 @@ func runClient(ctx context.Context, o *options, logs *logs) error {
 	if err != nil {
 		return err
 	}
+	// Of which there are none: golang.org/x/net changes no address.
+	if _, err := stack.OpenJourney(); err != nil {
+		return err
+	}
 	tlsConfig := &tls.Config{InsecureSkipVerify: true}
 	if sessions != nil {
 		tlsConfig.ClientSessionCache = sessions

@@ -3,9 +3,9 @@
 Each change names what it hooks into; when a later kernel has changed there, the build says so and stops. The
 changes: a static executable, a seeded random generator (lab_random.c), one processor for every guest (lab_cpu.c,
 lab_host_cpu.c), testimony of what was handed out and called (lab_witness.c, lab_trace.c), clocks that are read
-without a system call (lab_clock.h, lab_vdso.c), two futex calls less where the other side is known to run or to
-wait, the host's files in an order and with a block size that are the same everywhere, and links that let go of
-their senders' sockets.
+without a system call (lab_clock.h, lab_vdso.c), in real time the host's clock, two futex calls less where the other
+side is known to run or to wait, the host's files in an order and with a block size that are the same everywhere, and
+links that let go of their senders' sockets.
 """
 
 import re
@@ -128,6 +128,25 @@ unsigned long long lab_time(unsigned long long ns)
 		time_travel_update_time_rel(ns);
 	return time_travel_time;
 }
+""",
+)
+# Between the host's time, read early in the boot, and a clock that goes on from there some ms are lost. In real time
+# what happens in this kernel is held against what its host captures, and against other simulators.
+put(time, r"#include <linux/delay\.h>\n", behind="#include <linux/timekeeping.h>\n")
+put(
+    time,
+    r"^void __init time_init\(void\)\n",
+    ahead="""static int __init lab_set_clock(void)
+{
+	struct timespec64 now;
+
+	if (time_travel_mode != TT_MODE_OFF)
+		return 0;
+	read_persistent_clock64(&now);
+	return do_settimeofday64(&now);
+}
+late_initcall(lab_set_clock);
+
 """,
 )
 process = UM / "os-Linux/skas/process.c"

@@ -15,8 +15,9 @@ if [ -n "${QLOGDIR:-}" ]; then
 fi
 
 # The programs end in good order on SIGINT and, as the first process of a container, would not hear SIGTERM.
+preloaded=/usr/local/lib/random_device.so
 run() {
-  LD_PRELOAD=/usr/local/lib/random_device.so "$@" &
+  LD_PRELOAD=$preloaded "$@" &
   local child=$!
   trap 'kill -INT "$child" 2>/dev/null' TERM INT
   wait "$child"
@@ -49,6 +50,11 @@ client() {
     options+=(--initial-pkt-num=0)
     # A resumed connection may bring no further ticket (s2n-tls sends none): the one at hand has to do.
     [ -s "$SESSION_DIR/session.pem" ] || options+=(--wait-for-ticket)
+  fi
+  if [ -n "${MOVES:-}" ]; then
+    preloaded+=:/usr/local/lib/moves.so
+    # The mark by which moves.so knows its timer.
+    options+=(--change-local-addr=7777777s)
   fi
   # CLIENT_PARAMS and REQUESTS are lists of words. The program exits with 0 whatever happens; what went wrong
   # stands in its messages.

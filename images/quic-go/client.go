@@ -25,6 +25,7 @@ type client struct {
 	logs      *logs
 	transport *quic.Transport
 	sessions  *endpoint.SessionStore // nil if no session is to be kept
+	journey   *endpoint.Journey
 }
 
 func runClient(ctx context.Context, o *options, logs *logs) error {
@@ -38,6 +39,10 @@ func runClient(ctx context.Context, o *options, logs *logs) error {
 	if c.sessions, err = o.OpenSessions(); err != nil {
 		return err
 	}
+	if c.journey, err = stack.OpenJourney(); err != nil {
+		return err
+	}
+	defer c.journey.End()
 	return o.Fetch(func(urls []*url.URL, earlyData bool) error {
 		return c.fetch(ctx, urls, earlyData && o.zeroRTT)
 	})
@@ -45,7 +50,7 @@ func runClient(ctx context.Context, o *options, logs *logs) error {
 
 // fetch gets the files over one connection, asking again if the server turns early data down.
 func (c *client) fetch(ctx context.Context, urls []*url.URL, earlyData bool) error {
-	conn, err := c.dial(ctx, urls[0], earlyData)
+	conn, arrive, err := c.dial(ctx, urls[0], earlyData)
 	if err != nil {
 		return err
 	}
@@ -66,6 +71,9 @@ func (c *client) fetch(ctx context.Context, urls []*url.URL, earlyData bool) err
 	if err == nil && c.sessions != nil {
 		c.sessions.Await(ticketPatience)
 	}
+	if failure := arrive(); failure != nil {
+		err = failure
+	}
 	state, stats := conn.ConnectionState(), conn.ConnectionStats()
 	stack.Tell("resumed=%t early_data=%t received=%d sent=%d lost=%d",
 		state.TLS.DidResume, state.Used0RTT, stats.PacketsReceived, stats.PacketsSent, stats.PacketsLost)
@@ -76,10 +84,21 @@ func (c *client) fetch(ctx context.Context, urls []*url.URL, earlyData bool) err
 	return errors.Join(err, conn.CloseWithError(noError[c.options.protocol], ""))
 }
 
-func (c *client) dial(ctx context.Context, u *url.URL, earlyData bool) (*quic.Conn, error) {
+// dial makes a connection, which moves until the function that is returned is called.
+func (c *client) dial(ctx context.Context, u *url.URL, earlyData bool) (*quic.Conn, func() error, error) {
 	address, err := net.ResolveUDPAddr("udp", endpoint.Address(u))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	begun, err := c.journey.Address(address)
+	if err != nil {
+		return nil, nil, err
+	}
+	transport := c.transport
+	if begun != nil {
+		if transport, err = openTransport(begun); err != nil {
+			return nil, nil, err
+		}
 	}
 	tlsConfig := &tls.Config{
 		ServerName:         u.Hostname(),
@@ -90,10 +109,16 @@ func (c *client) dial(ctx context.Context, u *url.URL, earlyData bool) (*quic.Co
 	if c.sessions != nil {
 		tlsConfig.ClientSessionCache = c.sessions
 	}
+	dial := transport.Dial
 	if earlyData {
-		return c.transport.DialEarly(ctx, address, tlsConfig, c.options.quicConfig(c.logs))
+		dial = transport.DialEarly
 	}
-	return c.transport.Dial(ctx, address, tlsConfig, c.options.quicConfig(c.logs))
+	c.journey.Begin()
+	conn, err := dial(ctx, address, tlsConfig, c.options.quicConfig(c.logs))
+	if err != nil {
+		return nil, nil, err
+	}
+	return conn, travel(ctx, c.journey, conn, address), nil
 }
 
 func (c *client) fetchAll(ctx context.Context, conn *quic.Conn, urls []*url.URL, earlyData bool) error {

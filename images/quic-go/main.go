@@ -11,7 +11,7 @@ import (
 	"quic-lab/endpoint"
 )
 
-var stack = endpoint.Stack{Name: "quic-go", EarlyData: true}
+var stack = endpoint.Stack{Name: "quic-go", EarlyData: true, Moves: []string{endpoint.Migrate}}
 
 // The ALPN identifier of HTTP/3.
 const protocolHTTP3 = "h3"

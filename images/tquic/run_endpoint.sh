@@ -106,6 +106,10 @@ case ${ROLE:-} in
       echo 'REQUESTS names no file to fetch' >&2
       exit 1
     fi
+    if [ -n "${MOVES:-}" ]; then
+      echo "a client of tquic keeps its address: MOVES=$MOVES" >&2
+      exit 1
+    fi
     translate ${CLIENT_PARAMS:-} || exit 1
     /setup.sh || exit 1
     /wait-for-sim || exit 1

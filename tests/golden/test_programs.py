@@ -9,7 +9,9 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from harness.engines.compose_file import compose_text
-from harness.lab import build_lab
+from harness.engines.rootfs import RootFs
+from harness.engines.world import world_document
+from harness.lab import build_lab, sim_plan, summary
 from harness.model import Flow, Scenario
 from harness.path import Server, compile_path
 from harness.reports.by_hand import open_cell
@@ -87,8 +89,24 @@ def test_the_lab_by_hand_is_in_step() -> None:
     cell_ = open_cell(catalogue().find_scenarios(["satellite/medium"])[0])
     lab = build_lab(cell_, 0)
     assert (ROOT / "compose/lab.yaml").read_text() == compose_text(lab), "run 'make generate'"
-    assert json.loads((ROOT / "compose/plan/plan.json").read_text()) == lab.sim_plan(), "run 'make generate'"
+    assert json.loads((ROOT / "compose/plan/plan.json").read_text()) == sim_plan(lab, lab.simulators[0]), (
+        "run 'make generate'"
+    )
+
+
+def test_a_lab_whose_client_moves(snapshot: SnapshotAssertion) -> None:
+    """Compose file, plans, world and summary of a client on two paths, one of which rewrites its port."""
+    moving = catalogue().scenario(ROOT / "docs/scenarios/handover.yaml").model_copy(update={"draw": {}})
+    client = implementation("alpha", image=None, build=".", moves=["migrate", "interface"])
+    lab = build_lab(cell(moving, client, implementation("beta", image=None, build=".")), 0)
+    image = RootFs("alpha:1", "sha256:1", "sha256:1", "/exported/alpha", ["/run"], [], "/", "", 15)
+    world = world_document(lab, {host.name: image for host in lab.hosts}, 1000)
+    assert compose_text(lab) == snapshot(name="compose")
+    assert [sim_plan(lab, one) for one in lab.simulators] == snapshot(name="plans")
+    assert world == snapshot(name="world")
+    assert summary(lab) == snapshot(name="summary")
 
 
 def test_simulator_plan(snapshot: SnapshotAssertion) -> None:
-    assert build_lab(cell(), 0).sim_plan() == snapshot
+    lab = build_lab(cell(), 0)
+    assert sim_plan(lab, lab.simulators[0]) == snapshot

@@ -76,7 +76,7 @@ class Harness:
             **more,
         }
         file = self.folder / f"{name}.yaml"
-        file.write_text(yaml.safe_dump(content))
+        file.write_text(yaml.safe_dump(content, sort_keys=False))
         return str(file)
 
     def command(self, *words: str) -> list[str]:

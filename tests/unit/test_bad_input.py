@@ -24,6 +24,7 @@ from harness.results import CellResult
 from harness.store import Store
 from tests.bad_commands import COMMANDS, VARIABLES, BadCommand
 from tests.bad_files import CONTENTS, MANIFEST, MANIFESTS, RAW, SCENARIO, SCENARIOS, Bad
+from tests.bad_moves import MOVES, MOVING
 from tests.examples import ROOT, catalogue, cell, implementation, scenario
 
 
@@ -43,14 +44,16 @@ def _refused(file: Path, read: Any) -> InputError:
 
 
 def test_the_table_is_large_and_names_every_case_once() -> None:
-    assert len(SCENARIOS) + len(CONTENTS) + len(MANIFESTS) + len(COMMANDS) >= 250
-    for cases in (SCENARIOS, MANIFESTS):
+    assert len(SCENARIOS) + len(MOVES) + len(CONTENTS) + len(MANIFESTS) + len(COMMANDS) >= 250
+    for cases in (SCENARIOS, MOVES, MANIFESTS):
         assert len(set(cases)) == len(cases)
 
 
 def test_what_the_bad_files_are_made_of_is_good(tmp_path: Path) -> None:
     (tmp_path / "case.yaml").write_text(SCENARIO)
     assert catalogue().scenario(tmp_path / "case.yaml").title == "A case"
+    (tmp_path / "moving.yaml").write_text(MOVING)
+    assert catalogue().scenario(tmp_path / "moving.yaml").title == "A handover"
     (tmp_path / "image.yaml").write_text(MANIFEST)
     assert catalogue().manifest(tmp_path / "image.yaml")[0].name == "mine"
 
@@ -64,6 +67,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("bad", SCENARIOS, ids=lambda bad: bad.new[:60])
 def test_a_bad_scenario(folder: Path, bad: Bad) -> None:
     _check(folder / "case.yaml", bad, SCENARIO, catalogue().scenario)
+
+
+@pytest.mark.parametrize("bad", MOVES, ids=lambda bad: bad.new[:60])
+def test_a_bad_move(folder: Path, bad: Bad) -> None:
+    _check(folder / "case.yaml", bad, MOVING, catalogue().scenario)
 
 
 @pytest.mark.parametrize("bad", MANIFESTS, ids=lambda bad: bad.new[:60])

@@ -139,6 +139,19 @@ def test_what_is_learnt_shows_in_the_second_connection(
         assert (wrong("bdp_seed", role, *tried) == "") is holds
 
 
+@pytest.mark.parametrize(
+    ("shares", "holds"),
+    [((0.06, 0.5, 1.0), True), ((0.5, 0.5, 1.0), False), ((0.06, 0.06, 1.0), False), ((0.06, 0.5, 0.5), False)],
+)
+def test_the_window_after_a_move_is_the_rule_s(shares: tuple[float, ...], holds: bool) -> None:
+    tried = [
+        (word, run(("server", "migration_cwnd", share)))
+        for word, share in zip(("reset", "adaptive", "keep"), shares, strict=True)
+    ]
+    assert (wrong("migration_cwnd", "server", *tried) == "") is holds
+    assert "nothing seen" in wrong("migration_cwnd", "server", ("keep", run()))
+
+
 def test_values_are_those_the_image_takes() -> None:
     trial = TRIALS["initial_cwnd"]
     assert values(Setting(flag="{value}"), "initial_cwnd", trial) == [6, 40]

@@ -415,7 +415,7 @@ def _acted(case: Case, folder: Path, unit: float) -> tuple[Outcome, str, list[tu
         timer = threading.Timer(READY * unit, lambda: os.write(writer, b"ready\n"))
         timer.start()
         try:
-            conducted.run(-1, reader)
+            conducted.run([(-1, reader)])
         finally:
             conducted.stop()
             timer.join()

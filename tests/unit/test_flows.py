@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from harness.arguments import UnsupportedError
 from harness.engines.compose_file import compose_document
 from harness.errors import InputError
-from harness.lab import Lab, build_lab
+from harness.lab import Lab, build_lab, summary
 from harness.lab.endpoints import served_size
 from harness.model import Flow, Implementation, Scenario
 from harness.outcome import Cell
@@ -168,7 +168,7 @@ def test_a_flow_of_tcp_may_have_a_size() -> None:
     assert [(item.get("size"), item.get("seconds")) for item in told] == [(10**7, None), (65536, None), (None, 4)]
     assert [item["sender"] for item in told] == ["server", "client", "server"]
     assert told[1]["traffic"]["rate"] == 1_000_000
-    assert [(flow["start"], flow["stop"]) for flow in one.summary()["flows"]] == [
+    assert [(flow["start"], flow["stop"]) for flow in summary(one)["flows"]] == [
         (0, None),
         (2, None),
         (0, None),

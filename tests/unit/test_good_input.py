@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from harness.arguments import UnsupportedError
 from harness.errors import InputError
-from harness.lab import build_lab
+from harness.lab import build_lab, sim_plan
 from harness.model import MAXIMUM_REPETITIONS, MTU, Implementation, Scenario
 from harness.outcome import Image
 from harness.parameters import PARAMETERS, ROLES
@@ -50,7 +50,8 @@ def _runs(scenario: Scenario) -> None:
             compile_path(point.scenario.path, server)
     for cell in cells(request, images, SIM, others)[:2]:
         try:
-            build_lab(cell, 0).sim_plan()
+            lab = build_lab(cell, 0)
+            assert [sim_plan(lab, one) for one in lab.simulators]
         except UnsupportedError:
             continue
     assert explain(scenario, "virtual")

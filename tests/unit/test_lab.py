@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from harness.arguments import UnsupportedError, default_receive_window, effective_parameters
 from harness.errors import InputError
-from harness.lab import build_lab, run_seed
+from harness.lab import build_lab, run_seed, sim_plan
 from harness.model import Flow
 from harness.units import Duration, Size
 from tests.examples import cell, implementation, link, path, scenario
@@ -22,7 +22,7 @@ def test_addresses_are_those_of_the_published_simulator() -> None:
     client, server = lab.host("client0"), lab.host("server0")
     assert (client.ipv4, client.ipv6) == ("193.167.0.100", "fd00:cafe:cafe:0::100")
     assert (server.ipv4, server.ipv6) == ("193.167.100.100", "fd00:cafe:cafe:100::100")
-    assert lab.networks["left"].sim_ipv4 == "193.167.0.2"
+    assert lab.simulators[0].left.ipv4 == "193.167.0.2"
     assert client.hosts["sim"] == ("193.167.0.2",)
     assert client.hosts["server46"] == (server.ipv4, server.ipv6)
 
@@ -55,7 +55,7 @@ def test_n_flows_share_the_path_and_nothing_else() -> None:
         assert ipaddress.ip_address(host.ipv4) in ipaddress.ip_network(network.ipv4)
         assert ipaddress.ip_address(host.ipv6) in ipaddress.ip_network(network.ipv6)
     assert [flow.start for flow in lab.flows] == [0, 1, 2, 3, 4]
-    early = {item["address"] for item in lab.sim_plan()["neighbours"] if not item["late"]}
+    early = {item["address"] for item in sim_plan(lab, lab.simulators[0])["neighbours"] if not item["late"]}
     assert lab.host("client0").ipv4 in early
     assert lab.host("client1").ipv4 not in early
 

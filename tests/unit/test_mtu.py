@@ -36,5 +36,5 @@ def test_both_endpoints_in_virtual_time_have_it(mtu: int) -> None:
 
 def test_the_simulators_interfaces_have_it() -> None:
     for mtu, expected in ((1280, ["left", "right"]), (1500, [])):
-        setup = lab(mtu).program.setup
+        setup = lab(mtu).simulators[0].program.setup
         assert [command[4] for command in setup if command[5:] == ("mtu", str(mtu))] == expected

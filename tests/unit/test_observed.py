@@ -13,9 +13,11 @@ from harness.analysis.view import RunView
 from harness.metrics import measure
 from harness.metrics.observed import observe
 from harness.metrics.observed.flight import longest_burst
+from harness.model import Move
 from harness.outcome import MeasuredRun, Observation, Run, Transfer
 from harness.traces.capture import read_capture
 from harness.traces.lab import Endpoint, FlowAddresses
+from harness.units import Duration
 from tests.unit.captures import (
     CLIENT,
     CLIENT6,
@@ -500,6 +502,41 @@ def test_the_answer_to_loss(tmp_path: Path) -> None:
     (tmp_path / "b/sim/trace_node_left.pcap").unlink()
     blind = RunView(tmp_path / "b", lossy.run)
     assert [o.value for o in observe(blind) if o.parameter == "congestion_reaction"] == [0.7]
+
+
+# A move of the client
+
+#: The server's trace begins half a round trip after the client's first datagram, so that this is 150 ms in it.
+MOVE = Move(at=Duration.parse("200 ms"), how="migrate", to="near")
+
+
+def moving(view: RunView) -> RunView:
+    """The same of a client that is told to move."""
+    cell = view.run.cell
+    flow = cell.scenario.flows[0].model_copy(update={"moves": (MOVE,)})
+    scenario = cell.scenario.model_copy(update={"flows": (flow,)})
+    return RunView(view.folder, view.run.model_copy(update={"cell": cell.model_copy(update={"scenario": scenario})}))
+
+
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [
+        # Starts again, and doubles in the first round trip.
+        (((151, 40_000), (190, 60_000), (225, 80_000), (240, 160_000)), 0.08),
+        # Starts again, and knows the new round trip a moment later.
+        (((160, 40_000), (185, 500_000), (300, 700_000)), 0.5),
+        # Stays; a loss long after is not the move's.
+        (((160, 1_000_000), (330, 1_010_000), (600, 700_000)), 1.0),
+    ],
+)
+def test_the_window_after_a_move(tmp_path: Path, after: tuple[tuple[float, int], ...], expected: float) -> None:
+    view = small(tmp_path)
+    before = ((0, 40_000), (100, 500_000), (140, 1_000_000))
+    write_qlog(view, "server", *(metrics(at, congestion_window=window) for at, window in (*before, *after)))
+    assert value(view, "migration_cwnd") is None, "nobody moves"
+    found = only(moving(view), "migration_cwnd")
+    assert found is not None and (found.value, found.unit) == (expected, "of the window before")
+    assert found.source.startswith("srv's qlog: 1,000,000 B before the move, ")
 
 
 # The kernel's counters, and what is missing

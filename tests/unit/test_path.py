@@ -205,7 +205,7 @@ def test_a_process_slower_than_netem_can_be_is_refused() -> None:
 def test_access_delays_hold_for_both_ends_of_a_flow_and_both_ip_versions() -> None:
     far = Flow(download=Size.parse("1 MB"), access_delay=Duration.parse("20 ms"))
     flows = [Flow(download=Size.parse("1 MB")), far]
-    setup = build_lab(cell(scenario(flows=flows, objectives=[])), 0, slot=2).program.setup
+    setup = build_lab(cell(scenario(flows=flows, objectives=[])), 0, slot=2).simulators[0].program.setup
     for side in ("left", "right"):
         rules = [
             command for command in setup if command[:5] == ("tc", "filter", "add", "dev", side) and "flowid" in command

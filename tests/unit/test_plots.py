@@ -283,7 +283,7 @@ def test_capacity_follows_the_changes_asked_for_where_no_series_has_it() -> None
             ],
         }
     )
-    run = Drawn(run_of(one.model_copy(update={"path": changed})), None, None)
+    run = Drawn(run_of(one.model_copy(update={"path_": changed})), None, None)
     assert run.capacity.rows() == [(0.0, 10.0), (10.0, 4.0), (50.0, 4.0)]
     assert link_sharing_run(50.0).capacity.rows() == [(0.0, 10.0), (50.0, 10.0)]
 

@@ -70,7 +70,9 @@ def _others(one: Cell) -> dict[str, Cell]:
     path = scenario.path.model_copy(update={"forward": scenario.path.return_})
     return {
         "the engine's code": keyed(one.model_copy(update={"engine_code": "old"})),
-        "the lab it amounts to": keyed(one.model_copy(update={"scenario": scenario.model_copy(update={"path": path})})),
+        "the lab it amounts to": keyed(
+            one.model_copy(update={"scenario": scenario.model_copy(update={"path_": path})})
+        ),
         "no scenario is called": keyed(
             one.model_copy(update={"scenario": scenario.model_copy(update={"name": "gone/long"}), "seed": 2})
         ),

@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from harness.analysis.direction import Side
 from harness.analysis.link import LinkView
 from harness.analysis.series.bottleneck import bottleneck_series
 from harness.analysis.series.file import file_series
@@ -25,10 +26,21 @@ from harness.analysis.series.sender import sender_series, sender_states
 from harness.analysis.series.wire import wire_series
 
 #: Instead of a flow's number: the bottleneck towards the clients, all flows together, the bottleneck the other way
-#: (only where a flow sends that way).
+#: (only where a flow sends that way). Those of several paths have numbers below (`bottleneck_number`).
 BOTTLENECK: Final = -1
 NETWORK: Final = -2
 RETURN_BOTTLENECK: Final = -3
+
+
+def bottleneck_number(path: int, paths: int, side: Side) -> int:
+    """Instead of a flow's number: that of a path's bottleneck, by the path's place among so many.
+
+    A path alone has the two above. Of several none has them: who asks for the bottleneck would get one of many.
+    """
+    if paths == 1:
+        return BOTTLENECK if side == "to_client" else RETURN_BOTTLENECK
+    return RETURN_BOTTLENECK - 1 - 2 * path - (side == "to_server")
+
 
 SCHEMA = {"flow": pl.Int16, "name": pl.String, "t": pl.Float64, "value": pl.Float64}
 
@@ -137,12 +149,13 @@ def series_of(view: LinkView) -> RunSeries | None:
             made |= sender_series(told)
         for name, points in made.items():
             found[flow.flow, name] = points
-    for number, side in ((BOTTLENECK, "to_client"), (RETURN_BOTTLENECK, "to_server")):
-        sender = "server" if side == "to_client" else "client"
-        direction = view.directions.get(side)  # type: ignore[call-overload]
-        if direction is not None and (number == BOTTLENECK or any(f.sender == sender for f in view.lab.flows)):
-            for name, points in bottleneck_series(direction, zero_ns).items():
-                found[number, name] = points
+    parts = view.every_path
+    for place, part in enumerate(parts):
+        for side, direction in part.directions.items():
+            sender = "server" if side == "to_client" else "client"
+            if side == "to_client" or any(flow.sender == sender for flow in view.lab.flows):
+                for name, points in bottleneck_series(direction, zero_ns).items():
+                    found[bottleneck_number(place, len(parts), side), name] = points
     responsive = {flow.flow for flow in view.lab.flows if flow.kind != "udp"}
     for name, points in network_series(found, lifetimes, responsive).items():
         found[NETWORK, name] = points

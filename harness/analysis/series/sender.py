@@ -148,10 +148,10 @@ def usual_frame(sent: Capture) -> int:
 
 
 def base_rtt_ms(view: Artefacts, flow: FlowAddresses) -> float | None:
-    """The round trip that was asked for, without any queue."""
+    """The round trip that was asked for, without any queue; of several paths on the one that the client starts on."""
     if view.lab is None:
         return None
-    links = view.lab.links
+    links = next((path.links for path in view.lab.paths if path.path == flow.path), view.lab.links)
     return sum(link.delay_ns - link.jitter_ns for link in (links.to_client, links.to_server)) / 1e6 + (
         2 * flow.access_delay_ns / 1e6
     )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.analysis.direction import Direction
+from harness.analysis.direction import Direction, Side
 from harness.analysis.link import LinkView
 from harness.analysis.replay import Fate
-from harness.analysis.series.grid import NOTHING, Points, beginnings, bin_of, rates, sums
+from harness.analysis.series.grid import NOTHING, Floats, Ints, Points, beginnings, bin_of, rates, sums
 from harness.analysis.series.lifetimes import Lifetime
 from harness.traces.lab import FlowAddresses
 
@@ -21,28 +21,38 @@ def wire_series(view: LinkView, flow: FlowAddresses, lifetime: Lifetime) -> dict
         "throughput": rates(received.t_ns - lifetime.zero_ns, received.payload, first, last),
         "sending_rate": rates(sent.t_ns - lifetime.zero_ns, sent.payload, first, last),
     }
-    direction = view.directions.get("to_client" if flow.sender == "server" else "to_server")
-    if direction is not None:
-        found["one_way_delay"] = _delays(direction, lifetime, first, last)
-        found["drops"] = _drops(direction, lifetime, first, last)
+    side: Side = "to_client" if flow.sender == "server" else "to_server"
+    directions = [part.directions[side] for part in view.every_path if side in part.directions]
+    if len(directions) == len(view.paths):
+        found["one_way_delay"] = _delays(directions, lifetime, first, last)
+        found["drops"] = _drops(directions, lifetime, first, last)
     return found
 
 
-def _delays(direction: Direction, lifetime: Lifetime, first: int, last: int) -> Points:
-    passage = direction.passage
-    mine = np.flatnonzero((passage.entered.flow == lifetime.flow) & passage.arrived)
-    if not len(mine):
+def _delays(directions: list[Direction], lifetime: Lifetime, first: int, last: int) -> Points:
+    parts = [_delay(direction, lifetime.flow) for direction in directions]
+    out_ns, delay_ms = (np.concatenate(each) for each in zip(*parts, strict=True))
+    if not len(out_ns):
         return NOTHING
-    access = 0 if passage.access_ns is None else passage.access_ns[mine]
-    out_ns = passage.out_ns[mine] + access
-    delay_ms = (out_ns - passage.entered.t_ns[mine]) / 1e6
     counts = sums(out_ns - lifetime.zero_ns, 1, first, last)
     some = counts > 0
     totals = sums(out_ns - lifetime.zero_ns, delay_ms, first, last)
     return Points(beginnings(first, last)[some], totals[some] / counts[some])
 
 
-def _drops(direction: Direction, lifetime: Lifetime, first: int, last: int) -> Points:
-    entered = direction.passage.entered
-    dropped = (direction.replayed.fate == Fate.QUEUE_DROP) & (entered.flow == lifetime.flow)
-    return Points(beginnings(first, last), sums(entered.t_ns[dropped] - lifetime.zero_ns, 1, first, last))
+def _delay(direction: Direction, flow: int) -> tuple[Ints, Floats]:
+    """When each packet of a flow came out, ns since the epoch, and how long it took, ms."""
+    passage = direction.passage
+    mine = np.flatnonzero((passage.entered.flow == flow) & passage.arrived)
+    access = 0 if passage.access_ns is None else passage.access_ns[mine]
+    out_ns = passage.out_ns[mine] + access
+    return out_ns, (out_ns - passage.entered.t_ns[mine]) / 1e6
+
+
+def _drops(directions: list[Direction], lifetime: Lifetime, first: int, last: int) -> Points:
+    when = []
+    for direction in directions:
+        entered = direction.passage.entered
+        dropped = (direction.replayed.fate == Fate.QUEUE_DROP) & (entered.flow == lifetime.flow)
+        when.append(entered.t_ns[dropped])
+    return Points(beginnings(first, last), sums(np.concatenate(when) - lifetime.zero_ns, 1, first, last))

@@ -107,10 +107,10 @@ def utilisation_bdp(flow: SharedFlow) -> Told:
 
 
 def shares_of_bdp(flow: SharedFlow) -> Floats:
-    """in_flight at each of its points as a share of the path's BDP; empty without lab.json."""
+    """in_flight at each of its points as a share of the path's BDP; empty without lab.json, and on several paths."""
     rtt_ms = base_rtt_ms(flow.view, flow.facts)
     in_flight = flow.points("in_flight")
-    if rtt_ms is None or not len(in_flight.t):
+    if rtt_ms is None or not len(in_flight.t) or len({path for _, path in flow.stays}) > 1:
         return np.zeros(0)
     bdp = flow.capacity(in_flight.t) * 1e6 / 8 * rtt_ms / 1e3
     return np.asarray(in_flight.value * usual_frame(flow.lifetime.sent) / bdp)

@@ -64,6 +64,8 @@ def agg_utilisation_bandwidth(flows: Sequence[SharedFlow]) -> Told:
     first, total = _summed_rate(flows, "throughput")
     if not len(total) or len({flow.facts.sender for flow in flows}) != 1:
         return None
+    if len(flows[0].view.paths) > 1:
+        return Absent("there are several paths, and no rate is that of all flows together")
     capacity = flows[0].capacity(beginnings(first, first + len(total) - 1))
     return Figure((total / capacity).mean(), _CAPTURES)
 

@@ -17,6 +17,7 @@ from aioquic.quic.connection import QuicConnection
 from aioquic.quic.events import ConnectionTerminated, HandshakeCompleted, QuicEvent, StreamReset
 
 from endpoint.logs import Logs
+from endpoint.moves import Journey, Move
 from endpoint.options import Options
 from endpoint.session import SessionStore
 from endpoint.stack import NO_ERROR, Http, adapt, configuration, fix_window, http
@@ -64,6 +65,38 @@ class _Client(QuicConnectionProtocol):
         self._http.send_headers(stream, [(name.encode(), value.encode()) for name, value in headers.items()], True)
         return download.done
 
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the handshake is, of which there is no event."""
+        return self._quic._handshake_confirmed
+
+    async def move(self, address: str) -> str:
+        """Bind to another address of this machine, leave the one before, and return the new one with its port."""
+        old = self._transport
+        assert old is not None
+        # Which hands its transport to this protocol.
+        new, _ = await asyncio.get_running_loop().create_datagram_endpoint(lambda: self, local_addr=(address, 0))
+        _enlarge(new)
+        old.close()
+        # It takes one that is left, and something to send, for the server to see the move at once.
+        self._quic.change_connection_id()
+        self._quic.send_ping(0)
+        self.transmit()
+        host, port = new.get_extra_info("sockname")[:2]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    def end_with(self, moving: asyncio.Task[None]) -> None:
+        """Give the downloads up where a move failed."""
+        failure = None if moving.cancelled() else moving.exception()
+        if failure is not None:
+            for stream in list(self._downloads):
+                self._end(stream, str(failure))
+
+    def leave(self) -> None:
+        """Close the socket."""
+        if self._transport is not None:
+            self._transport.close()
+
     def quic_event_received(self, event: QuicEvent) -> None:
         """Follow the connection's fate and its streams."""
         if isinstance(event, HandshakeCompleted):
@@ -95,7 +128,15 @@ class _Client(QuicConnectionProtocol):
             download.end(failure)
 
 
-async def _fetch(options: Options, logs: Logs, sessions: SessionStore | None, urls: Sequence[SplitResult]) -> None:
+def _enlarge(transport: asyncio.DatagramTransport) -> None:
+    for option in (socket.SO_RCVBUF, SO_RCVBUFFORCE):
+        with contextlib.suppress(PermissionError):
+            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, option, KERNEL_BUFFER)
+
+
+async def _fetch(
+    options: Options, logs: Logs, sessions: SessionStore | None, journey: Journey, urls: Sequence[SplitResult]
+) -> None:
     """Get files over one connection."""
     host, port = urls[0].hostname, urls[0].port or 443
     settings = configuration(options, logs)
@@ -111,15 +152,22 @@ async def _fetch(options: Options, logs: Logs, sessions: SessionStore | None, ur
     loop = asyncio.get_running_loop()
     family, *_, address = (await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM))[0]
     transport, client = await loop.create_datagram_endpoint(
-        lambda: _Client(quic, options), local_addr=("::" if family == socket.AF_INET6 else "0.0.0.0", 0)
+        lambda: _Client(quic, options), local_addr=(journey.address(family), 0)
     )
-    for option in (socket.SO_RCVBUF, SO_RCVBUFFORCE):
-        with contextlib.suppress(PermissionError):
-            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, option, KERNEL_BUFFER)
+    _enlarge(transport)
+
+    async def move(to: Move) -> str:
+        return await client.move(to.address(family))
+
+    moving: asyncio.Task[None] | None = None
     try:
         client.connect(address, transmit=False)
         downloads = [client.get(url) for url in urls]
+        journey.begin()
         client.transmit()
+        if journey.is_open:
+            moving = asyncio.create_task(journey.travel(lambda: client.is_confirmed, move))
+            moving.add_done_callback(client.end_with)
         for failure in await asyncio.gather(*downloads, return_exceptions=True):
             if failure is not None:
                 raise failure
@@ -127,9 +175,11 @@ async def _fetch(options: Options, logs: Logs, sessions: SessionStore | None, ur
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(sessions.ticket_arrived.wait(), TICKET_PATIENCE)
     finally:
+        if moving is not None:
+            moving.cancel()
         # aioquic would not answer any more during the closing period, so there is nothing to wait for.
         client.close(NO_ERROR[options.protocol])
-        transport.close()
+        client.leave()
         print(f"aioquic-endpoint: {client.outcome}", file=sys.stderr)
 
 
@@ -144,10 +194,12 @@ async def run_client(options: Options, logs: Logs) -> None:
     if resuming and len(options.urls) < 2:
         raise OSError("this test needs two URLs")
     sessions = SessionStore(options.session_dir) if resuming or options.session_dir else None
+    journey = Journey()
     groups = [options.urls]
     if options.plan == "each":
         groups = [(url,) for url in options.urls]
     elif resuming:
         groups = [options.urls[:1], options.urls[1:]]
     for urls in groups:
-        await _fetch(options, logs, sessions, urls)
+        await _fetch(options, logs, sessions, journey, urls)
+    journey.end()

@@ -1,5 +1,5 @@
 // Package endpoint is what the lab's own QUIC endpoints in Go share, whatever stack they are built on: the command
-// line, plans, files on either side, HTTP/0.9 requests, sessions kept, logs. Nothing here knows a QUIC library.
+// line, plans, files on either side, HTTP/0.9 requests, sessions kept, moves, logs. Nothing here knows a QUIC library.
 package endpoint
 
 import (
@@ -12,8 +12,9 @@ import (
 
 // Stack is a stack as the shared part sees it.
 type Stack struct {
-	Name      string // its program is NAME-endpoint
-	EarlyData bool   // whether its client can send early data
+	Name      string   // its program is NAME-endpoint
+	EarlyData bool     // whether its client can send early data
+	Moves     []string // how its client can change its address
 }
 
 // Main is the program: it runs until it is told to end, and says what went wrong.

@@ -1,15 +1,16 @@
 //! The client: one or more connections, each fetching its share of the files.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use msquic::{Configuration, Registration, RegistrationConfig};
-use quic_endpoint::{Options, Result, Url};
+use quic_endpoint::{Journey, Options, Result, Url, alarm, moves};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::connection::Connection;
-use crate::{config, fetch, metrics};
+use crate::{STACK, config, fetch, metrics};
 
 /// How long a resumed connection waits for its requests before it starts, should the server have allowed fewer.
 const HEAD_START: Duration = Duration::from_millis(20);
@@ -31,9 +32,11 @@ pub async fn run(options: Options) -> Result<()> {
     let configuration = config::configuration(&registration, &options)?;
     let ticket = options.session_dir.as_ref().and_then(|directory| directory.load(&file_name(&options)));
     let mut client = Client { options: Arc::new(options), ticket, configuration, registration };
+    let mut journey = Journey::new(&STACK, &client.options.moves);
     for urls in client.options.clone().connections()? {
-        client.fetch_over_one_connection(urls).await?;
+        client.fetch_over_one_connection(urls, &mut journey).await?;
     }
+    journey.end();
     Ok(())
 }
 
@@ -43,12 +46,22 @@ fn file_name(options: &Options) -> String {
 }
 
 impl Client {
-    async fn fetch_over_one_connection(&mut self, urls: &[Url]) -> Result<()> {
+    async fn fetch_over_one_connection(&mut self, urls: &[Url], journey: &mut Journey) -> Result<()> {
         let options = &self.options;
         let ticket = self.ticket.as_deref().filter(|_| options.resumes());
-        let connection = Connection::prepare(&self.registration, urls[0].resolve()?, ticket, options.early_data())?;
+        let peer = urls[0].resolve()?;
+        let connection = Connection::prepare(&self.registration, peer, ticket, options.early_data())?;
+        if let Some(address) = journey.address(peer, Instant::now())? {
+            connection.bind(address)?;
+        }
+        // Before the connection starts, which it does at once.
+        journey.begin(Instant::now());
         let mut recorder = JoinSet::new();
-        let outcome = self.fetch(&connection, urls, &mut recorder).await;
+        let outcome = tokio::select! {
+            biased;
+            outcome = self.fetch(&connection, urls, &mut recorder) => outcome,
+            Err(error) = travel(journey, &connection, peer) => Err(error),
+        };
         if outcome.is_ok() && options.resumes() {
             // What does not come leaves the next connection without a session.
             let _ = timeout(TICKET_PATIENCE, connection.ticket_received()).await;
@@ -94,5 +107,17 @@ impl Client {
         };
         tokio::try_join!(fetch::all(connection, options, urls), start_with_requests)?;
         Ok(())
+    }
+}
+
+/// Makes the moves as their time comes.
+async fn travel(journey: &mut Journey, connection: &Connection, peer: SocketAddr) -> Result<()> {
+    loop {
+        let next = journey.wait(|| true).await?;
+        while !connection.bind(next.address(peer)?)? {
+            journey.hold();
+            alarm::until(Instant::now() + moves::LOOK).await?;
+        }
+        journey.made(connection.local_address()?);
     }
 }

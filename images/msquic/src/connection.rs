@@ -3,16 +3,17 @@
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::future::poll_fn;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 
 use msquic::ffi::{
-    QUIC_PARAM_CONN_ORIG_DEST_CID, QUIC_PARAM_CONN_REMOTE_ADDRESS, QUIC_PARAM_CONN_RESUMPTION_TICKET,
-    QUIC_STATISTICS_V2,
+    QUIC_PARAM_CONN_LOCAL_ADDRESS, QUIC_PARAM_CONN_ORIG_DEST_CID, QUIC_PARAM_CONN_REMOTE_ADDRESS,
+    QUIC_PARAM_CONN_RESUMPTION_TICKET, QUIC_STATISTICS_V2,
 };
 use msquic::{
-    Addr, Api, Configuration, ConnectionEvent, ConnectionShutdownFlags, Registration, Status, StreamOpenFlags,
+    Addr, Api, Configuration, ConnectionEvent, ConnectionShutdownFlags, Registration, Status, StatusCode,
+    StreamOpenFlags,
 };
 use quic_endpoint::Result;
 use tokio::sync::Semaphore;
@@ -97,6 +98,30 @@ impl Connection {
 
     pub fn start(&self, configuration: &Configuration, host: &str, port: u16) -> std::result::Result<(), Status> {
         self.0.handle.start(configuration, host, port)
+    }
+
+    /// Binds it to an address of this machine, at a port of the system's choice, from its start on or from now on. False
+    /// if that cannot be yet: MsQuic does it before the connection starts, and once the handshake is confirmed.
+    pub fn bind(&self, address: IpAddr) -> Result<bool> {
+        let address = Addr::from(SocketAddr::from((address, 0)));
+        // SAFETY: MsQuic copies the address.
+        let bound = unsafe {
+            let handle = self.0.handle.as_raw();
+            let length = size_of_val(&address) as u32;
+            Api::set_param(handle, QUIC_PARAM_CONN_LOCAL_ADDRESS, length, (&raw const address).cast())
+        };
+        match bound {
+            Ok(()) => Ok(true),
+            Err(status) if matches!(status.try_as_status_code(), Ok(StatusCode::QUIC_STATUS_INVALID_STATE)) => {
+                Ok(false)
+            }
+            Err(status) => Err(status.into()),
+        }
+    }
+
+    /// The address of this end of a connection that has been bound.
+    pub fn local_address(&self) -> Result<SocketAddr> {
+        Ok(self.0.handle.get_local_addr()?.as_socket().ok_or("MsQuic has no local address")?)
     }
 
     /// Takes a connection that a listener tells of, in the listener's callback.

@@ -14,7 +14,7 @@ mod wakers;
 
 use std::process::ExitCode;
 
-use quic_endpoint::{Options, Result, Role, Stack};
+use quic_endpoint::{How, Options, Result, Role, Stack};
 
 const STACK: Stack = Stack {
     name: "msquic",
@@ -34,6 +34,7 @@ const STACK: Stack = Stack {
     // A server of MsQuic that resumes sessions takes early data (with OpenSSL below it).
     client: &["zero-rtt"],
     server: &[],
+    moves: &[How::Interface],
 };
 
 fn main() -> ExitCode {

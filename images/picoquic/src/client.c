@@ -206,11 +206,15 @@ static bool begin_connection(void)
     }
     last = end_of_connection(first);
     is_asked = false;
-    connection = picoquic_create_cnx(quic, picoquic_null_connection_id, picoquic_null_connection_id, found->ai_addr,
-                                     picoquic_current_time(), 0, url->host, fetching->http3 ? "h3" : "hq-interop", 1);
+    uint64_t now = picoquic_current_time();
+    connection = picoquic_create_cnx(quic, picoquic_null_connection_id, picoquic_null_connection_id, found->ai_addr, now,
+                                     0, url->host, fetching->http3 ? "h3" : "hq-interop", 1);
+    if (connection)
+        start_from_moved(connection, found->ai_addr, now);
     freeaddrinfo(found);
     if (!connection)
         return false;
+    begin_moves(now);
     session = NULL;
     if (fetching->http3) {
         session = h3zero_callback_create_context(NULL);
@@ -230,11 +234,26 @@ static bool begin_connection(void)
     return true;
 }
 
+/* What the loop tells of its sockets, where there are moves. */
+static void note_ports(int mode, void *argument)
+{
+    if (mode == picoquic_packet_loop_ready)
+        ((struct st_picoquic_packet_loop_options_t *)argument)->provide_alt_port = 1;
+    else if (mode == picoquic_packet_loop_port_update)
+        set_port(false, ((struct sockaddr_in *)argument)->sin_port); /* of either family, in the host's byte order */
+    else if (mode == picoquic_packet_loop_alt_port)
+        set_port(true, *(uint16_t *)argument);
+}
+
 static int step(struct st_picoquic_quic_t *context, int mode, void *unused, void *argument)
 {
-    (void)context, (void)unused, (void)argument;
+    (void)context, (void)unused;
+    if (fetching->moves)
+        note_ports(mode, argument);
     if (is_hopeless)
         return PICOQUIC_NO_ERROR_TERMINATE_PACKET_LOOP;
+    if (connection)
+        make_moves(connection, picoquic_current_time());
     /* Once CONNECTION_CLOSE is on its way there is nothing to wait for. */
     if (connection && done == last && picoquic_get_cnx_state(connection) > picoquic_state_closing)
         on_end(connection);
@@ -277,6 +296,7 @@ int fetch(const struct options *options, struct st_picoquic_quic_config_t *confi
         picoquic_save_retry_tokens(quic, config->token_file_name);
     }
     picoquic_free(quic);
+    end_moves();
     if (error)
         fail("the packet loop ended with error 0x%x", error);
     return has_failed || done < options->url_count;

@@ -17,10 +17,32 @@ void tune(const struct options *);
 void set_initial_window(struct st_picoquic_cnx_t *);
 /* Leaves the connection of a client without 0-RTT packets: to be called once it has begun. */
 void forget_early_keys(struct st_picoquic_cnx_t *);
+/* Has the connection go on from another local address, without probing, and with another connection ID. 0, or picoquic's
+ * error. */
+int rebind(struct st_picoquic_cnx_t *, const struct sockaddr_storage *local);
 /* Leaves picoquic X25519 and P-256, in this order. It begins with X25519MLKEM768, which not every peer answers; and a
  * peer that prefers it to what was sent (Go's) would cost every new connection a HelloRetryRequest. To be called once
  * there is a context. */
 void offer_classic_groups(void);
+
+/* --- moves.c */
+
+/* Reads the client's moves from the environment; false if there are none. Ends the process where something in it is wrong. */
+bool read_moves(void);
+/* One of the two ports of the loop's sockets: that of the start, or the other. */
+void set_port(bool is_other, uint16_t port);
+/* To be called when a connection's first datagram leaves. The first one's starts the clock. */
+void begin_moves(uint64_t now);
+/* To be called when a connection begins: it does so where the last move led to. */
+void start_from_moved(struct st_picoquic_cnx_t *, const struct sockaddr *peer, uint64_t now);
+/* When the next one is due, µs of picoquic's clock; never if it waits for the handshake, whose datagrams wake the loop. */
+uint64_t next_move(void);
+/* Makes the next one if it is due. Ends the process where that fails. */
+void make_moves(struct st_picoquic_cnx_t *, uint64_t now);
+/* Whether an address of this machine went with its interface, so that nothing comes to it any more. */
+bool is_left(const struct sockaddr *);
+/* Tells of those that were not made. */
+void end_moves(void);
 
 /* --- loop.c */
 

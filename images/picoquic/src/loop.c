@@ -22,11 +22,17 @@ static void stop(int signal)
 int poll(struct pollfd *sockets, nfds_t count, int milliseconds)
 {
     struct timespec wait = {milliseconds / 1000, (milliseconds % 1000) * 1000000L};
+    uint64_t now = picoquic_current_time(), due = next_move();
     if (milliseconds == 0 && running) {
-        int64_t left = picoquic_get_next_wake_delay(running, picoquic_current_time(), 1000);
+        int64_t left = picoquic_get_next_wake_delay(running, now, 1000);
         /* A longer one than picoquic would have rounded to 0 is none of a spinning loop. */
         if (left > 0 && left <= 500)
             wait.tv_nsec = left * 1000;
+    }
+    /* picoquic knows nothing of the moves. */
+    if (due != UINT64_MAX && milliseconds && now + (uint64_t)milliseconds * 1000 > due) {
+        uint64_t left = due > now ? due - now : 0;
+        wait = (struct timespec){(time_t)(left / 1000000), (long)(left % 1000000) * 1000L};
     }
     int ready = ppoll(sockets, count, milliseconds < 0 ? NULL : &wait, NULL);
     return ready < 0 && errno == EINTR ? 0 : ready;
@@ -48,6 +54,7 @@ int run_loop(struct st_picoquic_quic_t *quic, const struct options *options, pic
     struct st_picoquic_packet_loop_param_t parameters = {
         .local_port = options->is_server ? (uint16_t)options->port : 0,
         .do_not_use_gso = !options->gso,
+        .extra_socket_required = options->moves,
     };
     running = quic;
     step_of = step_of_role;

@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "options.h"
+#include "endpoint.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -159,6 +160,7 @@ struct options parse_options(int count, char **words)
     }
     for (; i < count; i++)
         o.urls[o.url_count++] = parse_url(words[i], o.downloads);
+    o.moves = !o.is_server && read_moves();
     if (o.is_server != !o.url_count)
         fail(o.is_server ? "a server takes no URL" : "no URL");
     return o;

@@ -41,6 +41,7 @@ struct options {
     bool path_mtu_discovery, gso, ecn, zero_rtt, ack_frequency;
     enum bdp_seed bdp_seed;
 
+    bool moves; /* of a client: there are some */
     struct url *urls;
     int url_count;
 };

@@ -69,6 +69,11 @@ struct st_picoquic_packet_loop_param_t {
     struct sockaddr_storage local_addr[2];
 };
 
+/* What the loop's callback may ask for when the loop is ready. */
+struct st_picoquic_packet_loop_options_t {
+    unsigned do_time_check : 1, do_system_call_duration : 1, provide_alt_port : 1;
+};
+
 /* Transport parameters (RFC 9000 §18.2); delays in µs, except max_idle_timeout (ms). */
 struct st_picoquic_tp_t {
     uint64_t initial_max_stream_data_bidi_local, initial_max_stream_data_bidi_remote, initial_max_stream_data_uni,
@@ -111,8 +116,16 @@ struct st_picohttp_server_parameters_t {
 
 struct st_picoquic_quic_t;
 
+struct st_picoquic_tuple_t {
+    uint8_t unused_before_local[144];
+    struct sockaddr_storage local_addr;
+    uint8_t unused_after_local[288];
+};
+
 struct st_picoquic_path_t {
-    uint8_t unused_before_rtt[736];
+    uint8_t unused_before_tuple[544];
+    struct st_picoquic_tuple_t *first_tuple; /* the addresses in use */
+    uint8_t unused_before_rtt[184];
     uint64_t smoothed_rtt, rtt_variant, retransmit_timer; /* µs */
     uint8_t unused_before_mtu[96];
     size_t send_mtu; /* bytes of UDP payload */
@@ -179,11 +192,15 @@ enum picoquic_packet_loop_cb {
     picoquic_packet_loop_ready,
     picoquic_packet_loop_after_receive,
     picoquic_packet_loop_after_send,
+    picoquic_packet_loop_port_update,  /* with an address of the first socket */
+    picoquic_packet_loop_alt_port = 7, /* with the port of the extra sockets */
 };
 
 enum {
     /* What a loop's callback returns to end it. */
     PICOQUIC_NO_ERROR_TERMINATE_PACKET_LOOP = 0x42f,
+    /* The handshake is confirmed. */
+    picoquic_state_ready = 14,
     /* The last state in which a connection has something to say; then it is draining or gone. */
     picoquic_state_closing = 15,
     PICOQUIC_PMTUD_BLOCKED = 3,
@@ -231,6 +248,12 @@ struct st_picoquic_cnx_t *picoquic_create_cnx(struct st_picoquic_quic_t *,
                                               uint64_t now, uint32_t version, const char *server_name,
                                               const char *alpn, char is_client);
 int picoquic_start_client_cnx(struct st_picoquic_cnx_t *);
+int picoquic_set_local_addr(struct st_picoquic_cnx_t *, struct sockaddr *);
+void picoquic_get_peer_addr(struct st_picoquic_cnx_t *, struct sockaddr **);
+/* Probes the path between two addresses and, once it is validated, switches to it. */
+int picoquic_probe_new_path_ex(struct st_picoquic_cnx_t *, const struct sockaddr *peer, const struct sockaddr *local,
+                               int interface, uint64_t now, int is_to_preferred_address);
+int picoquic_renew_connection_id(struct st_picoquic_cnx_t *, int path);
 void picoquic_set_callback(struct st_picoquic_cnx_t *, picoquic_stream_data_cb, void *context);
 int picoquic_close(struct st_picoquic_cnx_t *, uint64_t error);
 int picoquic_get_cnx_state(struct st_picoquic_cnx_t *);
@@ -250,6 +273,9 @@ int picoquic_reset_stream(struct st_picoquic_cnx_t *, uint64_t stream_id, uint64
 /* Those that picoquic calls through its procedure linkage table, so that ours come first (tuning.c). */
 int picoquic_create_path(struct st_picoquic_cnx_t *, uint64_t now, const struct sockaddr *local,
                          const struct sockaddr *peer, int interface, uint64_t path_id);
+int picoquic_incoming_packet_ex(struct st_picoquic_quic_t *, uint8_t *bytes, size_t length, struct sockaddr *from,
+                                struct sockaddr *to, int interface, unsigned char ecn,
+                                struct st_picoquic_cnx_t **first, uint64_t now);
 uint64_t picoquic_ack_gap_override_if_needed(struct st_picoquic_cnx_t *, int path);
 void picoquic_seed_bandwidth(struct st_picoquic_cnx_t *, uint64_t rtt_min, uint64_t cwin, const uint8_t *address,
                              uint8_t address_length);

@@ -41,6 +41,26 @@ void forget_early_keys(struct st_picoquic_cnx_t *cnx)
     picoquic_crypto_context_free(&cnx->crypto_context[PICOQUIC_EPOCH_0RTT]);
 }
 
+int rebind(struct st_picoquic_cnx_t *cnx, const struct sockaddr_storage *local)
+{
+    /* Its own way is to probe, or, to test servers, to change the port. */
+    cnx->path[0]->first_tuple->local_addr = *local;
+    return picoquic_renew_connection_id(cnx, 0);
+}
+
+int picoquic_incoming_packet_ex(struct st_picoquic_quic_t *quic, uint8_t *bytes, size_t length, struct sockaddr *from,
+                                struct sockaddr *to, int interface, unsigned char ecn,
+                                struct st_picoquic_cnx_t **first, uint64_t now)
+{
+    /* What was under way to it would have picoquic probe its way back. */
+    if (is_left(to))
+        return 0;
+    /* Else it would send from its address on a new path through the interface that the last datagram came by. */
+    if (wanted->moves)
+        interface = 0;
+    return THEIRS(picoquic_incoming_packet_ex)(quic, bytes, length, from, to, interface, ecn, first, now);
+}
+
 void offer_classic_groups(void)
 {
     /* TLS groups (RFC 8446 §4.2.7): x25519, secp256r1. */

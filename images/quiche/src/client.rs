@@ -2,13 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use quic_endpoint::{Options, Result, Url, random, signal};
+use quic_endpoint::{Journey, Options, Result, Url, random, signal};
 use quiche::{Config, ConnectionId};
 
-use crate::config;
 use crate::fetch::Fetch;
-use crate::outbox::Outbox;
-use crate::socket::Socket;
+use crate::paths::{ID_LENGTH, Paths};
+use crate::{STACK, config};
 
 /// BoringSSL's `ssl_early_data_accepted`.
 const EARLY_DATA_ACCEPTED: u32 = 2;
@@ -21,13 +20,15 @@ pub fn run(options: &Options) -> Result<()> {
     let mut config = config::transport(options)?;
     let stored = options.session_dir.as_ref();
     let mut session = stored.and_then(|directory| directory.load(SESSION));
+    let mut journey = Journey::new(&STACK, &options.moves);
     for urls in options.connections()? {
         let offered = session.filter(|_| options.resumes());
-        session = fetch_over_one_connection(options, &mut config, urls, offered)?;
+        session = fetch_over_one_connection(options, &mut config, &mut journey, urls, offered)?;
         if let (Some(directory), Some(session)) = (stored, &session) {
             directory.store(SESSION, session)?;
         }
     }
+    journey.end();
     Ok(())
 }
 
@@ -35,15 +36,15 @@ pub fn run(options: &Options) -> Result<()> {
 fn fetch_over_one_connection(
     options: &Options,
     config: &mut Config,
+    journey: &mut Journey,
     urls: &[Url],
     offered: Option<Vec<u8>>,
 ) -> Result<Option<Vec<u8>>> {
     let peer = urls[0].resolve()?;
-    let mut socket = Socket::towards(peer, config::largest_payload(&options.parameters))?;
-    let local = socket.local_addr();
-    let id = random::bytes::<16>()?;
+    let mut paths = Paths::open(peer, config::largest_payload(&options.parameters), journey)?;
+    let id = random::bytes::<ID_LENGTH>()?;
     let id = ConnectionId::from_ref(&id);
-    let mut connection = quiche::connect(Some(&urls[0].host), &id, local, peer, config)?;
+    let mut connection = quiche::connect(Some(&urls[0].host), &id, paths.local_addr(), peer, config)?;
     config::start_logs(&mut connection, &id, options.role)?;
     if let Some(ticket) = &offered {
         // A ticket that cannot be used costs a full handshake, nothing more.
@@ -52,11 +53,10 @@ fn fetch_over_one_connection(
         }
     }
 
-    let mut outbox = Outbox::default();
     let mut fetch = Fetch::new(options, urls);
     let mut finished_at = None;
     // The first packet carries the TLS hello, after which early data may follow.
-    outbox.send(&mut connection, &mut socket)?;
+    paths.send(&mut connection)?;
     let mut used_early_data = false;
     loop {
         if connection.is_in_early_data() || connection.is_established() {
@@ -70,15 +70,11 @@ fn fetch_over_one_connection(
                 }
             }
         }
-        let next_packet = outbox.send(&mut connection, &mut socket)?;
+        paths.advance(&mut connection)?;
+        let next_packet = paths.send(&mut connection)?;
         let deadlines = [connection.timeout_instant(), next_packet, finished_at.map(|at| at + TICKET_PATIENCE)];
-        socket.wait(deadlines.into_iter().flatten().min())?;
-        socket.receive(|packet, from| {
-            let info = quiche::RecvInfo { from, to: local };
-            if let Err(error) = connection.recv(packet, info) {
-                eprintln!("quiche-endpoint: bad packet: {error}");
-            }
-        })?;
+        paths.wait(deadlines.into_iter().flatten().min())?;
+        paths.receive(&mut connection)?;
         connection.on_timeout();
         if connection.is_closed() || connection.is_draining() || signal::terminated() {
             break;
@@ -87,7 +83,7 @@ fn fetch_over_one_connection(
 
     let no_error = options.protocol.no_error().into();
     connection.close(true, no_error, b"").ok();
-    outbox.send(&mut connection, &mut socket)?;
+    paths.send(&mut connection)?;
     let stats = connection.stats();
     eprintln!(
         "quiche-endpoint: resumed={} early_data={} received={} sent={} lost={}",

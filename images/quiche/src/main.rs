@@ -4,13 +4,14 @@ mod client;
 mod config;
 mod fetch;
 mod outbox;
+mod paths;
 mod serve;
 mod server;
 mod socket;
 
 use std::process::ExitCode;
 
-use quic_endpoint::{Options, Result, Role, Stack, signal};
+use quic_endpoint::{How, Options, Result, Role, Stack, signal};
 
 const STACK: Stack = Stack {
     name: "quiche",
@@ -29,6 +30,7 @@ const STACK: Stack = Stack {
     ],
     client: &[],
     server: &[],
+    moves: &[How::Migrate, How::Interface],
 };
 
 fn main() -> ExitCode {

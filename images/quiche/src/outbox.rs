@@ -24,8 +24,14 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Sends what is due, at most one batch, and says when to come back for more.
-    pub fn send(&mut self, connection: &mut Connection, socket: &mut Socket) -> io::Result<Option<Instant>> {
+    /// Sends what is due, at most one batch, and says when to come back for more. Of a connection with several local
+    /// addresses, `from` is the socket's.
+    pub fn send(
+        &mut self,
+        connection: &mut Connection,
+        socket: &mut Socket,
+        from: Option<SocketAddr>,
+    ) -> io::Result<Option<Instant>> {
         let now = Instant::now();
         if let Some(held) = self.held.take() {
             if held.at > now + EARLY {
@@ -38,7 +44,7 @@ impl Outbox {
         }
         for _ in 0..BATCH {
             let slot = socket.next_slot();
-            let (length, info) = match connection.send(slot) {
+            let (length, info) = match connection.send_on_path(slot, from, None) {
                 Ok(packet) => packet,
                 Err(quiche::Error::Done) => {
                     socket.flush()?;

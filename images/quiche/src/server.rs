@@ -77,7 +77,7 @@ impl Client {
             eprintln!("quiche-endpoint: {error}");
             self.connection.close(true, 0x102, b"").ok();
         }
-        Ok(self.outbox.send(&mut self.connection, socket)?)
+        Ok(self.outbox.send(&mut self.connection, socket, None)?)
     }
 }
 

@@ -5,12 +5,14 @@ use std::mem::{self, MaybeUninit};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::ptr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use quic_endpoint::{signal, udp};
 
 /// Datagrams per system call.
 pub const BATCH: usize = 64;
+/// How long a full socket is waited for at a time.
+const PATIENCE: Duration = Duration::from_millis(10);
 
 pub struct Socket {
     udp: UdpSocket,
@@ -19,7 +21,6 @@ pub struct Socket {
     incoming: Vec<u8>,
     outgoing: Vec<u8>,
     queued: Vec<(usize, SocketAddr)>,
-    open_mask: libc::sigset_t,
 }
 
 impl Socket {
@@ -28,9 +29,8 @@ impl Socket {
         Self::new(udp::listen(port)?, max_payload)
     }
 
-    /// A client's socket, bound to the address from which `peer` is reached.
-    pub fn towards(peer: SocketAddr, max_payload: usize) -> io::Result<Self> {
-        let udp = udp::towards(peer)?;
+    /// A client's socket, bound to the address from which `peer` is reached unless it is bound already.
+    pub fn connect(udp: UdpSocket, peer: SocketAddr, max_payload: usize) -> io::Result<Self> {
         udp.connect(peer)?;
         Self::new(udp, max_payload)
     }
@@ -46,7 +46,6 @@ impl Socket {
             incoming: vec![0; slot * BATCH],
             outgoing: vec![0; slot * BATCH],
             queued: Vec::with_capacity(BATCH),
-            open_mask: signal::open_mask(),
         })
     }
 
@@ -56,25 +55,11 @@ impl Socket {
 
     /// Waits until a datagram is there, the deadline has passed, or a signal has come.
     pub fn wait(&self, deadline: Option<Instant>) -> io::Result<()> {
-        let timeout = deadline.map(|deadline| {
-            let left = deadline.saturating_duration_since(Instant::now());
-            libc::timespec {
-                tv_sec: left.as_secs().try_into().unwrap_or(libc::time_t::MAX),
-                tv_nsec: left.subsec_nanos().into(),
-            }
-        });
-        self.poll(libc::POLLIN, timeout.as_ref())
+        wait([self], deadline)
     }
 
-    fn poll(&self, events: libc::c_short, timeout: Option<&libc::timespec>) -> io::Result<()> {
-        let mut descriptor = libc::pollfd { fd: self.udp.as_raw_fd(), events, revents: 0 };
-        let timeout = timeout.map_or(ptr::null(), ptr::from_ref);
-        // SAFETY: one descriptor is passed and the count says one; the other pointers are valid or null.
-        let ready = unsafe { libc::ppoll(&mut descriptor, 1, timeout, &self.open_mask) };
-        match ready {
-            -1 => interrupted_is_fine(io::Error::last_os_error()),
-            _ => Ok(()),
-        }
+    fn awaited(&self, events: libc::c_short) -> libc::pollfd {
+        libc::pollfd { fd: self.udp.as_raw_fd(), events, revents: 0 }
     }
 
     /// Hands every datagram of one batch to `handle` and returns how many there were.
@@ -166,7 +151,7 @@ impl Socket {
                 Ok(sent) => sent,
                 Err(_) => match io::Error::last_os_error().kind() {
                     io::ErrorKind::WouldBlock => {
-                        self.poll(libc::POLLOUT, Some(&libc::timespec { tv_sec: 0, tv_nsec: 10_000_000 }))?;
+                        poll(&mut [self.awaited(libc::POLLOUT)], Some(PATIENCE))?;
                         if signal::terminated() { rest.len() } else { 0 }
                     }
                     io::ErrorKind::Interrupted => 0,
@@ -177,6 +162,27 @@ impl Socket {
         }
         self.queued.clear();
         Ok(())
+    }
+}
+
+/// Waits until a datagram is there at one of the sockets, the deadline has passed, or a signal has come.
+pub fn wait<'a>(sockets: impl IntoIterator<Item = &'a Socket>, deadline: Option<Instant>) -> io::Result<()> {
+    let mut awaited: Vec<_> = sockets.into_iter().map(|socket| socket.awaited(libc::POLLIN)).collect();
+    poll(&mut awaited, deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())))
+}
+
+fn poll(awaited: &mut [libc::pollfd], patience: Option<Duration>) -> io::Result<()> {
+    let timeout = patience.map(|left| libc::timespec {
+        tv_sec: left.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+        tv_nsec: left.subsec_nanos().into(),
+    });
+    let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
+    let mask = signal::open_mask();
+    // SAFETY: as many descriptors are passed as the count says; the other pointers are valid or null.
+    let ready = unsafe { libc::ppoll(awaited.as_mut_ptr(), awaited.len() as libc::nfds_t, timeout, &raw const mask) };
+    match ready {
+        -1 => interrupted_is_fine(io::Error::last_os_error()),
+        _ => Ok(()),
     }
 }
 

@@ -1,14 +1,15 @@
 //! The client: one or more connections, each fetching its share of the files.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use quic_endpoint::{Options, Result, SessionDir, Url, random, udp};
+use quic_endpoint::{Journey, Options, Result, SessionDir, Url, random};
 use quinn::crypto::rustls::QuicClientConfig;
-use quinn::{ClientConfig, ConnectionId, Endpoint, EndpointConfig, TokioRuntime, crypto};
+use quinn::{ClientConfig, Connection, ConnectionId, Endpoint, EndpointConfig, TokioRuntime, crypto};
 
 use crate::session::{self, Sessions, Tokens};
-use crate::{config, fetch};
+use crate::{STACK, config, fetch};
 
 /// How long a client that has all its files waits for a session ticket it wants.
 const TICKET_PATIENCE: Duration = Duration::from_secs(3);
@@ -45,11 +46,13 @@ pub async fn run(options: Options) -> Result<()> {
     }
     let tokens = stored.clone().map(|directory| Arc::new(Tokens(directory)));
     let client = Client { options: Arc::new(options), tls, sessions, tokens };
+    let mut journey = Journey::new(&STACK, &client.options.moves);
     for urls in client.options.connections()? {
         // Each attempt uses up a ticket, and without one there are no early data to be rejected.
-        while client.fetch_over_one_connection(urls).await? == Attempt::Rejected {}
+        while client.fetch_over_one_connection(urls, &mut journey).await? == Attempt::Rejected {}
         client.keep_session(stored.as_ref())?;
     }
+    journey.end();
     Ok(())
 }
 
@@ -61,9 +64,10 @@ enum Attempt {
 }
 
 impl Client {
-    async fn fetch_over_one_connection(&self, urls: &[Url]) -> Result<Attempt> {
+    async fn fetch_over_one_connection(&self, urls: &[Url], journey: &mut Journey) -> Result<Attempt> {
         let peer = urls[0].resolve()?;
-        let endpoint = Endpoint::new(EndpointConfig::default(), None, udp::towards(peer)?, Arc::new(TokioRuntime))?;
+        let socket = journey.socket(peer, Instant::now())?;
+        let endpoint = Endpoint::new(EndpointConfig::default(), None, socket, Arc::new(TokioRuntime))?;
         let id = ConnectionId::new(&random::bytes::<16>()?);
         let mut config = ClientConfig::new(self.tls.clone());
         config.transport_config(config::transport(&self.options, &id)?);
@@ -73,11 +77,16 @@ impl Client {
         }
 
         let connecting = endpoint.connect_with(config, peer, &urls[0].host)?;
+        journey.begin(Instant::now());
         let (connection, early_data) = match connecting.into_0rtt() {
             Ok((connection, accepted)) => (connection, Some(accepted)),
             Err(connecting) => (connecting.await?, None),
         };
-        let outcome = fetch::all(&connection, &self.options, urls).await;
+        let outcome = tokio::select! {
+            biased;
+            outcome = fetch::all(&connection, &self.options, urls) => outcome,
+            Err(error) = travel(journey, &endpoint, &connection, peer) => Err(error),
+        };
         let accepted = match early_data {
             Some(accepted) => Some(accepted.await),
             None => None,
@@ -110,5 +119,16 @@ impl Client {
             },
             _ => Ok(()),
         }
+    }
+}
+
+/// Makes the moves as their time comes.
+async fn travel(journey: &mut Journey, endpoint: &Endpoint, connection: &Connection, peer: SocketAddr) -> Result<()> {
+    loop {
+        let next = journey.wait(|| connection.stats().frame_rx.handshake_done > 0).await?;
+        let socket = next.socket(peer)?;
+        let local = socket.local_addr()?;
+        endpoint.rebind(socket)?;
+        journey.made(local);
     }
 }

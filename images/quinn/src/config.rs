@@ -13,6 +13,11 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, Error, KeyLogFile, SignatureScheme};
 
+use crate::handover;
+use crate::rule::Rule;
+
+/// Our own option: what the server's congestion window is after a migration.
+pub const MIGRATION_CWND: &str = "migration-cwnd";
 /// Of UDP payloads, before discovery has found more (RFC 9000 §14.1).
 const SMALLEST_PAYLOAD: u16 = 1200;
 /// Long enough for any path under test to come back.
@@ -43,7 +48,7 @@ pub fn transport(options: &Options, id: &ConnectionId) -> Result<Arc<TransportCo
         transport.ack_frequency_config(Some(ask));
     }
     let payload = set_payload(&mut transport, parameters);
-    transport.congestion_controller_factory(congestion_control(parameters, payload)?);
+    transport.congestion_controller_factory(congestion_control(options, payload)?);
     transport.qlog_stream(qlog(options, id)?);
     Ok(Arc::new(transport))
 }
@@ -72,10 +77,18 @@ fn set_payload(transport: &mut TransportConfig, parameters: &Parameters) -> u16 
     }
 }
 
-fn congestion_control(
-    parameters: &Parameters,
-    payload: u16,
-) -> Result<Arc<dyn ControllerFactory + Send + Sync + 'static>> {
+fn congestion_control(options: &Options, payload: u16) -> Result<Arc<dyn ControllerFactory + Send + Sync + 'static>> {
+    let parameters = &options.parameters;
+    let algorithm = parameters.congestion_control.as_deref().unwrap_or("cubic");
+    if let Some(name) = options.own.get(MIGRATION_CWND) {
+        let rule =
+            Rule::parse(name).ok_or_else(|| format!("--{MIGRATION_CWND} is reset, keep or adaptive, not {name}"))?;
+        if algorithm != "cubic" {
+            return Err(format!("--{MIGRATION_CWND} is for cubic, not {algorithm}").into());
+        }
+        let packets = parameters.initial_cwnd.unwrap_or(handover::INITIAL_PACKETS);
+        return Ok(Arc::new(handover::Factory::new(rule, u64::from(packets) * u64::from(payload))));
+    }
     let initial_window = parameters.initial_cwnd.map(|packets| u64::from(packets) * u64::from(payload));
     macro_rules! controller {
         ($config:ident) => {{
@@ -86,7 +99,7 @@ fn congestion_control(
             Ok(Arc::new(config))
         }};
     }
-    match parameters.congestion_control.as_deref().unwrap_or("cubic") {
+    match algorithm {
         "reno" => controller!(NewRenoConfig),
         "cubic" => controller!(CubicConfig),
         "bbr" => controller!(BbrConfig),

@@ -3,13 +3,15 @@
 mod client;
 mod config;
 mod fetch;
+mod handover;
+mod rule;
 mod serve;
 mod server;
 mod session;
 
 use std::process::ExitCode;
 
-use quic_endpoint::{Options, Result, Role, Stack};
+use quic_endpoint::{How, Options, Result, Role, Stack};
 
 const STACK: Stack = Stack {
     name: "quinn",
@@ -26,7 +28,9 @@ const STACK: Stack = Stack {
         "zero-rtt",
     ],
     client: &[],
-    server: &[],
+    server: &[config::MIGRATION_CWND],
+    // quinn probes no path from an address that it does not use.
+    moves: &[How::Interface],
 };
 
 fn main() -> ExitCode {

@@ -1,4 +1,4 @@
-//! The server: one socket, any number of connections.
+//! The server: a socket for each address family, any number of connections.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,26 +18,34 @@ pub async fn run(options: Options) -> Result<()> {
     let mut interrupted = signal(SignalKind::interrupt())?;
     let crypto = QuicServerConfig::try_from(config::server_tls(&options)?)?;
     let config = ServerConfig::with_crypto(Arc::new(crypto));
-    let endpoint = Endpoint::new(
-        EndpointConfig::default(),
-        Some(config.clone()),
-        udp::listen(options.port)?,
-        Arc::new(TokioRuntime),
-    )?;
     let options = Arc::new(options);
-    loop {
-        tokio::select! {
-            incoming = endpoint.accept() => match incoming {
-                Some(incoming) => accept(incoming, &options, config.clone()),
-                None => break,
-            },
-            _ = terminated.recv() => break,
-            _ = interrupted.recv() => break,
-        }
+    let mut endpoints = Vec::new();
+    // With IPv4 addresses in the form of IPv6, quinn would not know a change of the port alone, over which it keeps a
+    // path's congestion window and RTT.
+    for socket in udp::listen_apart(options.port)? {
+        let (config, runtime) = (Some(config.clone()), Arc::new(TokioRuntime));
+        endpoints.push(Endpoint::new(EndpointConfig::default(), config, socket, runtime)?);
     }
-    endpoint.close(options.protocol.no_error().into(), b"");
-    let _ = tokio::time::timeout(FAREWELL, endpoint.wait_idle()).await;
+    for endpoint in &endpoints {
+        tokio::spawn(accept_all(endpoint.clone(), options.clone(), config.clone()));
+    }
+    tokio::select! {
+        _ = terminated.recv() => (),
+        _ = interrupted.recv() => (),
+    }
+    for endpoint in &endpoints {
+        endpoint.close(options.protocol.no_error().into(), b"");
+    }
+    for endpoint in &endpoints {
+        let _ = tokio::time::timeout(FAREWELL, endpoint.wait_idle()).await;
+    }
     Ok(())
+}
+
+async fn accept_all(endpoint: Endpoint, options: Arc<Options>, config: ServerConfig) {
+    while let Some(incoming) = endpoint.accept().await {
+        accept(incoming, &options, config.clone());
+    }
 }
 
 /// Leaves a connection to a task of its own.

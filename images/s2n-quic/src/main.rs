@@ -29,6 +29,7 @@ pub const STACK: Stack = Stack {
     ],
     client: &[],
     server: &[],
+    moves: &[],
 };
 
 fn run(options: Options) -> Result<()> {

@@ -21,6 +21,8 @@ from simulator.wire import ETH_P_ALL
 PLAN = Path("/sim/plan.json")
 LOGS = Path("/logs")
 SCRATCH = Path("/run/lab")
+#: Where the simulators of a lab with several tell each other what they must.
+SHARED = Path("/clock")
 STOP = SCRATCH / "stop"
 LAB_KERNEL = Path("/opt/lab/linux")
 #: Frames a vector interface hands over at once (NAPI's weight is 64 at most).
@@ -53,7 +55,7 @@ def choose_kernel(plan: Plan, events: Events) -> str:
     """'host' or 'lab': as forced, else what a probe of the host kernel says."""
     lacking = None
     if plan.kernel in ("auto", "host"):
-        lacking = probe.missing()
+        lacking = probe.missing(nat=any(command[0] == "nft" for command in plan.setup))
         if lacking is None:
             events.write("kernel", kernel="host", release=os.uname().release)
             return "host"
@@ -142,7 +144,7 @@ def outcome_of_guest(returncode: int) -> int:
 
 def run_host(plan: Plan, interfaces: dict[str, str]) -> int:
     """Run the path on the kernel this container shares."""
-    agent = Agent(plan, interfaces, LOGS, STOP)
+    agent = Agent(plan, interfaces, LOGS, STOP, shared=SHARED)
     try:
         agent.run()
     except (CommandError, NotReadyError) as error:

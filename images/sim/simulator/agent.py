@@ -12,12 +12,14 @@ import selectors
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
 from simulator.plan import Plan
-from simulator.shell import CommandError, Events, run, run_program
+from simulator.shell import CommandError, Events, Prepared, run, run_program
+from simulator.together import LOOK, Together
 from simulator.wire import (
     begins_flow,
     is_version_negotiation,
@@ -32,10 +34,38 @@ from simulator.wire import (
 )
 
 SIDES = ("left", "right")
+#: What epoll counts in, seconds.
+_EPOLL = 0.001
+
+
+def _wait(due: float, sample: float) -> float:
+    """Seconds to wait for what is due. epoll counts whole milliseconds, upwards: the last part of one is slept through.
+
+    `sample`: when the next sample is due, which may be late.
+    """
+    left = max(0.0, due - time.monotonic())
+    if due == sample or left == 0:
+        return left
+    if left < _EPOLL:
+        time.sleep(left)
+        return 0.0
+    return left - left % _EPOLL
 
 
 class NotReadyError(Exception):
     """A server did not answer in time."""
+
+
+@dataclass(frozen=True)
+class _Change:
+    """A change of the path that is to come."""
+
+    index: int
+    at: float
+    """Seconds after the first datagram."""
+    commands: Prepared
+    counted: bool
+    """The counters are read right before."""
 
 
 class Agent:
@@ -51,12 +81,15 @@ class Agent:
         *,
         opened: Callable[[str], object] = lambda address: None,
         everyone: bool = False,
+        shared: Path | None = None,
     ) -> None:
         """`interfaces`: side → the interface's name; `ready` is called once the path is up.
 
         `opened` is called with a client's address when it sends the first datagram of a connection. `everyone`:
-        endpoints that start late have their addresses from the beginning.
+        endpoints that start late have their addresses from the beginning. `shared`: where simulators of one lab tell
+        each other what they must; of no account where there is one.
         """
+        self._together = Together(shared, plan.name, list(plan.peers)) if shared is not None and plan.peers else None
         self._plan = plan
         self._interfaces = interfaces
         self._names = {real: side for side, real in interfaces.items()}
@@ -81,6 +114,7 @@ class Agent:
         self._resolve()
         self._await_servers()
         run_program(self._real(self._plan.setup))
+        self._await_peers()
         with listener() as gate, sniffer(self._interfaces["left"]) as sniff:
             self._events.write("ready")
             self._ready()
@@ -145,7 +179,7 @@ class Agent:
     def _real(self, commands: list[list[str]]) -> list[list[str]]:
         """Commands with the interfaces' real names; the program says left and right."""
         return [
-            [self._interfaces.get(word, word) if before == "dev" else word
+            [self._interfaces.get(word, word) if before in ("dev", "iifname") else word
              for before, word in zip(["", *command], command, strict=False)]
             for command in commands
         ]  # fmt: skip
@@ -174,6 +208,17 @@ class Agent:
                     del waiting[name]
             time.sleep(0.02 if waiting else 0)
 
+    def _await_peers(self) -> None:
+        """Open no gate before every path is up."""
+        if self._together is None:
+            return
+        self._together.ready()
+        deadline = time.monotonic() + 2 * self._plan.wait_seconds
+        while missing := self._together.missing():
+            if self._stopped() or time.monotonic() > deadline:
+                raise NotReadyError(f"the other simulators were not ready: {', '.join(missing)}")
+            time.sleep(LOOK)
+
     @staticmethod
     def _answered(probe: socket.socket) -> bool:
         try:
@@ -197,20 +242,25 @@ class Agent:
         selector = selectors.DefaultSelector()
         selector.register(gate, selectors.EVENT_READ)
         selector.register(sniff, selectors.EVENT_READ)
-        changes = list(enumerate(self._plan.changes))
+        changes = enumerate(self._plan.changes)
+        change = self._next(changes)
         next_sample = time.monotonic()
         while not self._stopped():
             due = next_sample
-            if self._first is not None and changes:
-                due = min(due, self._first + changes[0][1][0])
-            for key, _ in selector.select(max(0.0, due - time.monotonic())):
+            if self._first is not None and change is not None:
+                due = min(due, self._first + change.at)
+            if self._first is None and self._together is not None:
+                due = min(due, time.monotonic() + LOOK)
+                self._learn(sniff)
+            for key, _ in selector.select(_wait(due, next_sample)):
                 if key.fileobj is gate:
                     self._greet(gate)
                 else:
                     self._hear(sniff)
             now = time.monotonic()
-            if self._first is not None and changes and now >= self._first + changes[0][1][0]:
-                self._change(*changes.pop(0))
+            if self._first is not None and change is not None and now >= self._first + change.at:
+                self._change(change)
+                change = self._next(changes)
             if now >= next_sample:
                 self._sample()
                 # Skipped grid points stay skipped: a late sample must not make the next ones crowd.
@@ -232,11 +282,22 @@ class Agent:
                 if address[2] == socket.PACKET_OUTGOING:
                     continue
                 if self._first is None and begins_flow(frame, self._plan.port):
-                    self._first = time.monotonic()
-                    self._events.write("first_datagram")
-                    # Of what follows only handshakes matter.
-                    let_through(sniff, opening_filter(self._plan.port))
+                    self._begin(sniff, time.time() if self._together is None else self._together.begin())
                 self._tell_opening(frame)
+
+    def _learn(self, sniff: socket.socket) -> None:
+        """Another path may have had the first datagram."""
+        assert self._together is not None
+        began = self._together.began()
+        if began is not None:
+            self._begin(sniff, began)
+
+    def _begin(self, sniff: socket.socket, at: float) -> None:
+        """The lab began, at so many seconds since the epoch."""
+        self._first = time.monotonic() - (time.time() - at)
+        self._events.write("first_datagram", t=at)
+        # Of what follows only handshakes matter.
+        let_through(sniff, opening_filter(self._plan.port))
 
     def _tell_opening(self, frame: bytes) -> None:
         found = opening(frame, self._plan.port)
@@ -245,11 +306,21 @@ class Agent:
             self._events.write("opened", address=found[0])
             self._opened(found[0])
 
-    def _change(self, index: int, change: tuple[float, list[list[str]]]) -> None:
-        at, commands = change
-        run_program(self._real(commands))
+    def _next(self, changes: Iterator[tuple[int, tuple[float, list[list[str]]]]]) -> _Change | None:
+        """The next change, with its tools waiting."""
+        for index, (at, commands) in changes:
+            # What is taken away takes its counts with it.
+            counted = any("blackhole" in command for command in commands)
+            return _Change(index, at, Prepared(self._real(commands)), counted)
+        return None
+
+    def _change(self, change: _Change) -> None:
+        if change.counted:
+            self._sample()
+        change.commands.run()
         assert self._first is not None
-        self._events.write("change", index=index, at=at, took_effect=time.monotonic() - self._first)
+        took_effect = time.monotonic() - self._first
+        self._events.write("change", index=change.index, at=change.at, took_effect=took_effect)
 
     def _sample(self) -> None:
         assert self._tc.stdin is not None

@@ -80,8 +80,12 @@ class Conductor:
 
     def __post_init__(self) -> None:
         self._lifecycle = Lifecycle(self.flows, self._is_whole)
-        self._heard = b""
-        """What the agent has told that is no whole line yet."""
+        self._agents: dict[int, int] = {}
+        """The simulators' processes → the pipes of what they tell."""
+        self._unready = 0
+        """Paths that are not up yet."""
+        self._heard: dict[int, bytes] = {}
+        """Pipe → what came by it that is no whole line yet."""
         self._by_name = {endpoint.name: endpoint for endpoint in self.endpoints}
         self._diary = (self.out / "sim" / "endpoints.jsonl").open("a", buffering=1)
         self._cpu = (self.out / "cpu.csv").open("a", buffering=1)
@@ -94,9 +98,11 @@ class Conductor:
         signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
-    def run(self, agent: int, told: int) -> None:
-        """Start everything and return when the lab is over. `agent`: its process; `told`: the pipe of what it tells."""
-        self._agent = agent
+    def run(self, agents: list[tuple[int, int]]) -> None:
+        """Start everything and return when the lab is over. `agents`: of each its process and the pipe it tells by."""
+        self._agents = dict(agents)
+        self._unready = len(agents)
+        self._heard = dict.fromkeys(self._agents.values(), b"")
         next_pulse = time.monotonic()
         self._perform(self._lifecycle.begin(next_pulse))
         while not self._over():
@@ -109,30 +115,33 @@ class Conductor:
             if not self._over():
                 wake = self._lifecycle.wake
                 until = next_pulse if wake is None else min(next_pulse, wake)
-                self._sleep(max(0.0, until - time.monotonic()), told)
+                self._sleep(max(0.0, until - time.monotonic()))
                 self._reap()
 
     def _over(self) -> bool:
         return self._broken or self._lifecycle.over
 
-    def _sleep(self, seconds: float, told: int) -> None:
-        """Wait for a child's end, what the agent tells, or the time that is due."""
+    def _sleep(self, seconds: float) -> None:
+        """Wait for a child's end, what an agent tells, or the time that is due."""
         seconds *= 1 - EARLY if seconds > SHORT else 1
-        readable, _, _ = select.select([self._wake.fileno(), *([told] if self._agent else [])], [], [], seconds)
+        readable, _, _ = select.select([self._wake.fileno(), *self._agents.values()], [], [], seconds)
         if self._wake.fileno() in readable:
             self._wake.recv(4096)
-        if told in readable:
-            self._hear(os.read(told, 4096))
+        for agent, told in list(self._agents.items()):
+            if told in readable:
+                self._hear(agent, told, os.read(told, 4096))
 
-    def _hear(self, news: bytes) -> None:
-        """The agent tells that the path is up, or that a client opened a connection."""
-        *lines, self._heard = (self._heard + news).split(b"\n")
+    def _hear(self, agent: int, told: int, news: bytes) -> None:
+        """An agent tells that its path is up, or that a client opened a connection."""
+        *lines, self._heard[told] = (self._heard[told] + news).split(b"\n")
         if not news:
             # It has ended; so says its process, too.
-            self._agent_ended()
+            self._agent_ended(agent)
         for line in lines:
             word, _, address = line.decode().partition(" ")
             if word == "ready":
+                self._unready -= 1
+            if word == "ready" and not self._unready:
                 self._perform(self._lifecycle.ready(time.monotonic()))
             for client in self.endpoints:
                 if address in client.addresses and not self._over():
@@ -233,8 +242,8 @@ class Conductor:
                 return
             if process == 0:
                 return
-            if process == self._agent:
-                self._agent_ended()
+            if process in self._agents:
+                self._agent_ended(process)
             endpoint = next((item for item in self.endpoints if item.waited == process), None)
             if endpoint is not None:
                 endpoint.waited = endpoint.first = 0
@@ -243,9 +252,9 @@ class Conductor:
                     code = os.waitstatus_to_exitcode(status)
                     self._perform(self._lifecycle.ended(endpoint.name, code, time.monotonic()))
 
-    def _agent_ended(self) -> None:
+    def _agent_ended(self, agent: int) -> None:
         # It never ends by itself but in failure, and said why in its own diary.
-        self._agent = 0
+        self._agents.pop(agent, None)
         self._broken = True
 
     def stop(self) -> None:

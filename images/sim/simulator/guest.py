@@ -33,7 +33,7 @@ def main() -> None:
         run(("mount", "-t", "sysfs", "sys", "/sys"))
         plan = read_plan(plan_file)
         configure(plan)
-        agent = Agent(plan, {"left": "left", "right": "right"}, logs, stop_file)
+        agent = Agent(plan, {"left": "left", "right": "right"}, logs, stop_file, shared=Path("/clock"))
         agent.run()
     except Exception as error:
         if agent is not None:

@@ -39,6 +39,9 @@ class Plan:
     sample_seconds: float
     memory_mib: int
     """Memory of the lab kernel."""
+    name: str = "sim"
+    peers: tuple[str, ...] = ()
+    """The names of all simulators of the lab; none where there is one."""
 
 
 def read_plan(path: Path) -> Plan:
@@ -57,4 +60,6 @@ def read_plan(path: Path) -> Plan:
         port=raw["port"],
         sample_seconds=raw["sample_seconds"],
         memory_mib=raw["memory_mib"],
+        name=raw.get("name", "sim"),
+        peers=tuple(raw.get("peers", ())),
     )

@@ -1,4 +1,4 @@
-"""The network of a lab inside one kernel: a namespace per endpoint, one for the simulator, a bridge per side."""
+"""The networks of a lab inside one kernel: a namespace per endpoint and simulator, a wire or a bridge per network."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import ipaddress
 import os
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from simulator.shell import run_program
@@ -39,24 +40,37 @@ def mac(addresses: list[str]) -> str:
     return "02:42:" + ":".join(f"{byte:02x}" for byte in packed)
 
 
-def _wires(side: str, addresses: list[str], hosts: Mapping[str, list[str]]) -> list[list[str]]:
-    """One side of the simulator: a direct wire to a lone endpoint, a bridge where there are several."""
-    if len(hosts) == 1:
-        ((name, own),) = hosts.items()
+@dataclass(frozen=True)
+class Port:
+    """A device of somebody's in a network."""
+
+    owner: str
+    """The namespace."""
+    device: str
+    addresses: list[str]
+    """With the lengths of their prefixes."""
+    simulator: bool = False
+
+
+def _wires(network: str, ports: list[Port]) -> list[list[str]]:
+    """A network: a direct wire between two, a bridge where there are more."""
+    if len(ports) == 2:
+        one, other = ports
         return [
-            ["ip", "link", "add", side, "netns", SIM, "address", mac(addresses), "type", "veth",
-             "peer", "name", "eth0", "netns", name, "address", mac(own)],
+            ["ip", "link", "add", one.device, "netns", one.owner, "address", mac(one.addresses), "type", "veth",
+             "peer", "name", other.device, "netns", other.owner, "address", mac(other.addresses)],
         ]  # fmt: skip
-    bridge = f"br-{side}"
+    bridge = f"br-{network}"
     commands = [
         ["ip", "link", "add", bridge, "type", "bridge", "forward_delay", "0", "mcast_snooping", "0"],
         ["ip", "link", "set", "dev", bridge, "up"],
     ]
-    ends = {f"sim-{side}": (SIM, side, addresses), **{name: (name, "eth0", own) for name, own in hosts.items()}}
-    for port, (namespace, device, own) in ends.items():
-        peer = ["peer", "name", device, "netns", namespace, "address", mac(own)]
-        commands.append(["ip", "link", "add", port, "type", "veth", *peer])
-        commands.append(["ip", "link", "set", "dev", port, "master", bridge, "up"])
+    for number, port in enumerate(ports):
+        # What is plugged into the bridge; 15 characters at most.
+        plug = f"sim{number or ''}-{network}" if port.simulator else f"{port.owner}{port.device.removeprefix('eth0')}"
+        peer = ["peer", "name", port.device, "netns", port.owner, "address", mac(port.addresses)]
+        commands.append(["ip", "link", "add", plug, "type", "veth", *peer])
+        commands.append(["ip", "link", "set", "dev", plug, "master", bridge, "up"])
     return commands
 
 
@@ -76,29 +90,56 @@ def _own(devices: Mapping[str, list[str]], mtu: int) -> list[list[str]]:
 def connect(
     simulator: Mapping[str, list[str]], hosts: Mapping[str, tuple[str, list[str]]], mtu: int = ETHERNET_MTU
 ) -> None:
-    """Make the network. `simulator`: side → addresses; `hosts`: name → (side, addresses). CommandError if refused.
+    """Make the network of one simulator. `simulator`: side → addresses; `hosts`: name → (side, addresses)."""
+    connect_all(
+        {SIM: {side: (side, addresses) for side, addresses in simulator.items()}},
+        {name: {side: addresses} for name, (side, addresses) in hosts.items()},
+        mtu,
+    )
 
-    Returns when its interfaces have fallen silent, which costs no wall time where time is virtual.
+
+def connect_all(
+    simulators: Mapping[str, Mapping[str, tuple[str, list[str]]]],
+    hosts: Mapping[str, Mapping[str, list[str]]],
+    mtu: int = ETHERNET_MTU,
+) -> None:
+    """Make the networks of a lab. CommandError if refused.
+
+    `simulators`: name → side → (network, addresses); `hosts`: name → network → addresses, whose devices are eth0, eth1
+    and so on in that order. Returns when the interfaces have fallen silent, which costs no wall time where time is
+    virtual.
     `mtu` is that of every interface with an address; the bridges between them carry more.
     """
-    commands = [["ip", "netns", "add", name] for name in (SIM, *hosts)]
-    for side, addresses in simulator.items():
-        here = {name: own for name, (where, own) in hosts.items() if where == side}
-        commands += _wires(side, addresses, here)
+    networks: dict[str, list[Port]] = {}
+    for name, sides in simulators.items():
+        for side, (network, addresses) in sides.items():
+            networks.setdefault(network, []).append(Port(name, side, addresses, simulator=True))
+    for name, places in hosts.items():
+        for number, (network, addresses) in enumerate(places.items()):
+            networks[network].append(Port(name, f"eth{number}", addresses))
+    commands = [["ip", "netns", "add", name] for name in (*simulators, *hosts)]
+    for number, (network, ports) in enumerate(networks.items()):
+        commands += _wires(network if network in ("left", "right") else f"left{number}", ports)
     run_program(commands)
-    for name, devices in {
-        SIM: simulator,
-        **{name: {"eth0": addresses} for name, (_, addresses) in hosts.items()},
-    }.items():
+    every = [port for ports in networks.values() for port in ports]
+    for name in (*simulators, *hosts):
         with inside(name):
-            run_program(_own(devices, mtu))
-    for name, (side, _) in hosts.items():
-        # Nobody asks again whether the simulator is still there: that would pass the path, too.
-        known = ["lladdr", mac(simulator[side]), "dev", "eth0", "nud", "permanent"]
+            run_program(_own({port.device: port.addresses for port in every if port.owner == name}, mtu))
+    for name in hosts:
+        # Nobody asks again whether a simulator is still there: that would pass the path, too.
+        known = [
+            ["ip", "neigh", "replace", own.partition("/")[0], "lladdr", mac(there.addresses), "dev", here.device,
+             "nud", "permanent"]
+            for ports in networks.values()
+            for here in ports if here.owner == name
+            for there in ports if there.simulator
+            for own in there.addresses
+        ]  # fmt: skip
         with inside(name):
-            run_program([["ip", "neigh", "replace", own.partition("/")[0], *known] for own in simulator[side]])
-    with inside(SIM):
-        # What the agent sets, too: a router joins groups of its own, and reports them.
-        for name in ("net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"):
-            write_sysctl(name, "1")
+            run_program(known)
+    for name in simulators:
+        with inside(name):
+            # What the agent sets, too: a router joins groups of its own, and reports them.
+            for setting in ("net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"):
+                write_sysctl(setting, "1")
     time.sleep(QUIET)

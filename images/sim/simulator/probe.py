@@ -28,10 +28,23 @@ _PROBES: tuple[tuple[str, ...], ...] = (
 )  # fmt: skip
 
 
-def missing() -> str | None:
-    """What this kernel lacks, as the failing command and its message; None when it has everything."""
+#: What a path needs that rewrites addresses.
+_NAT: tuple[tuple[str, ...], ...] = (
+    ("nft", "add table inet probe; add chain inet probe out { type nat hook postrouting priority srcnat; }; "
+     "add rule inet probe out meta nfproto ipv6 meta l4proto udp snat ip6 to [fd00::1]:1; "
+     "add chain inet probe through { type filter hook forward priority filter; }; "
+     "add rule inet probe through ct state new drop; delete table inet probe"),
+    ("conntrack", "-L"),
+)  # fmt: skip
+
+
+def missing(nat: bool = False) -> str | None:
+    """What this kernel lacks, as the failing command and its message; None when it has everything.
+
+    `nat`: whether addresses are to be rewritten.
+    """
     try:
-        for command in _PROBES:
+        for command in (*_PROBES, *(_NAT if nat else ())):
             run(command)
     except CommandError as error:
         return str(error)

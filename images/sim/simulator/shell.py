@@ -6,6 +6,7 @@ import json
 import subprocess
 import time
 from collections.abc import Iterable, Mapping
+from itertools import groupby
 from pathlib import Path
 from typing import TextIO
 
@@ -23,27 +24,61 @@ def run(command: Iterable[str]) -> str:
     return done.stdout
 
 
+#: How tools are told to read their commands, a line each, from standard input.
+_READING = {
+    "ip": ("ip", "-batch", "-"),
+    "tc": ("tc", "-batch", "-"),
+    # All lines or none.
+    "nft": ("nft", "-f", "-"),
+    # Where there is no connection to forget that is no failure, as it is on its command line.
+    "conntrack": ("conntrack", "-R", "/proc/self/fd/0"),
+}
+
+
+class _Batch:
+    """Neighbouring commands of one tool, whose process waits to be told them."""
+
+    def __init__(self, commands: list[list[str]]) -> None:
+        self._commands = commands
+        pipe = subprocess.PIPE
+        words = _READING[commands[0][0]]
+        self._process = subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+    def run(self) -> None:
+        """Run them in order. CommandError when one fails."""
+        text = "".join(" ".join(command[1:]) + "\n" for command in self._commands)
+        _, said = self._process.communicate(text)
+        if self._process.returncode == 0:
+            return
+        # "Command failed -:3" names the line.
+        number = said.rpartition("Command failed -:")[2].strip()
+        failed = self._commands[int(number) - 1] if number.isdigit() else self._commands[0]
+        others = "" if number.isdigit() or len(self._commands) == 1 else f", and {len(self._commands) - 1} more"
+        raise CommandError(f"{' '.join(failed)}{others}: {said.strip() or f'exit {self._process.returncode}'}")
+
+
+class Prepared:
+    """Commands whose tools run already, so that they take effect as soon as they are told: a process takes milliseconds
+    to start in a lab kernel in real time.
+    """
+
+    def __init__(self, commands: list[list[str]]) -> None:
+        self._batches = [_Batch(batch) for batch in _batches(commands)]
+
+    def run(self) -> None:
+        """Run them in order, once. CommandError when one fails."""
+        for batch in self._batches:
+            batch.run()
+
+
 def run_program(commands: list[list[str]]) -> None:
-    """Run `ip` and `tc` commands in order, neighbouring ones of one tool as a batch (a process each costs)."""
-    start = 0
-    while start < len(commands):
-        tool = commands[start][0]
-        end = start
-        while end < len(commands) and commands[end][0] == tool:
-            end += 1
-        _run_batch(tool, commands[start:end])
-        start = end
+    """Run commands in order, neighbouring ones of one tool as a batch (a process each costs)."""
+    for batch in _batches(commands):
+        _Batch(batch).run()
 
 
-def _run_batch(tool: str, commands: list[list[str]]) -> None:
-    text = "".join(" ".join(command[1:]) + "\n" for command in commands)
-    done = subprocess.run([tool, "-batch", "-"], input=text, capture_output=True, text=True, check=False)
-    if done.returncode == 0:
-        return
-    # "Command failed -:3" names the line.
-    number = done.stderr.rpartition("Command failed -:")[2].strip()
-    line = " ".join(commands[int(number) - 1]) if number.isdigit() else f"{len(commands)} commands"
-    raise CommandError(f"{line}: {done.stderr.strip()}")
+def _batches(commands: list[list[str]]) -> list[list[list[str]]]:
+    return [list(group) for _, group in groupby(commands, key=lambda command: command[0])]
 
 
 class Events:
@@ -53,6 +88,6 @@ class Events:
         self._file: TextIO = path.open("a", buffering=1)
 
     def write(self, event: str, **fields: object) -> None:
-        """Add one event with the time it happened (seconds since the epoch)."""
+        """Add one event with the time it happened (`t`, seconds since the epoch): now, unless the fields say when."""
         record: Mapping[str, object] = {"event": event, "t": time.time(), **fields}
         self._file.write(json.dumps(record) + "\n")

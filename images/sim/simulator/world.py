@@ -14,6 +14,7 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,15 @@ from simulator.conductor import Conductor, Endpoint
 from simulator.container import Container, Image, Mount, mount, mount_host
 from simulator.init import then_off
 from simulator.lifecycle import Flow
-from simulator.plan import read_plan
-from simulator.ports import SIM, connect, inside
+from simulator.plan import Plan, read_plan
+from simulator.ports import SIM, connect_all, inside
 from simulator.shell import CommandError, Events
 
 LAB = Path("/run/lab")
 OUT = LAB / "out"
 STOP = LAB / "stop"
+#: What simulators tell each other.
+SHARED = LAB / "shared"
 #: Folders of endpoints that are not root, in memory until the end.
 KEPT = LAB / "kept"
 #: What the kernel is told before anything runs. A lab that runs out of memory must end, not lose an endpoint;
@@ -165,8 +168,34 @@ def random_drawn(text: str) -> dict[str, dict[str, Any]]:
     return {name: {"bytes": int(count), "digest": digest} for name, count, digest in rows}
 
 
-def start_agent() -> tuple[int, int]:
-    """Start the simulator's agent in its namespace. (its process, a pipe of what it tells the conductor).
+@dataclass(frozen=True)
+class Simulator:
+    """One of the lab's simulators: a namespace, and a folder of its name."""
+
+    name: str
+    plan: Plan
+    networks: Mapping[str, str]
+    """Side → the network it is in there."""
+
+
+def simulators(world: Mapping[str, Any]) -> list[Simulator]:
+    """The lab's simulators; a world that names none has one."""
+    alone = {"name": SIM, "plan": "plan/plan.json", "networks": {"left": "left", "right": "right"}}
+    return [
+        Simulator(one["name"], read_plan(OUT / one["plan"]), one["networks"])
+        for one in world.get("simulators", [alone])
+    ]
+
+
+def places(host: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Network → the host's addresses there; a host that says nothing of networks is where its role puts it."""
+    alone = {"left" if host["role"] == "client" else "right": host["addresses"]}
+    found: dict[str, list[str]] = host.get("networks", alone)
+    return found
+
+
+def start_agent(simulator: Simulator) -> tuple[int, int]:
+    """Start a simulator's agent in its namespace. (its process, a pipe of what it tells the conductor).
 
     That is a line each: `ready`, once the path is up; `opened ADDRESS`, when a client opens a connection.
     """
@@ -176,11 +205,12 @@ def start_agent() -> tuple[int, int]:
         os.close(writer)
         return process, reader
     try:
-        with inside(SIM):
+        with inside(simulator.name):
             agent = Agent(
-                read_plan(OUT / "plan" / "plan.json"), {"left": "left", "right": "right"}, OUT / "sim", STOP,
+                simulator.plan, {"left": "left", "right": "right"}, OUT / simulator.name, STOP,
                 lambda: os.write(writer, b"ready\n"),
                 opened=lambda address: os.write(writer, f"opened {address}\n".encode()), everyone=True,
+                shared=SHARED,
             )  # fmt: skip
             try:
                 agent.run()
@@ -194,6 +224,15 @@ def start_agent() -> tuple[int, int]:
     os._exit(0)
 
 
+def captured(simulator: str) -> list[Capture]:
+    """The captures on both sides of a simulator, which listen by now."""
+    with inside(simulator):
+        captures = [Capture(side, side, OUT / simulator, virtual=True) for side in ("left", "right")]
+        for capture in captures:
+            capture.await_start()
+    return captures
+
+
 def run(folder: str) -> None:
     """Run the lab whose files are in a folder of the host machine."""
     mount_host(folder, OUT, read_only=False)
@@ -201,29 +240,30 @@ def run(folder: str) -> None:
     events.write("start")
     cpu = seen_cpu()
     events.write("kernel", kernel="lab", release=os.uname().release, virtual=True, cpu=cpu)
-    plan = read_plan(OUT / "plan" / "plan.json")
     world = json.loads((OUT / "plan" / "world.json").read_text())
     if world["schema"] != 1:
         raise ValueError(f"world.json: schema {world['schema']} is not 1")
-    connect(
-        plan.addresses,
-        {host["name"]: ("left" if host["role"] == "client" else "right", host["addresses"]) for host in world["hosts"]},
+    sims = simulators(world)
+    connect_all(
+        {
+            sim.name: {side: (sim.networks[side], addresses) for side, addresses in sim.plan.addresses.items()}
+            for sim in sims
+        },
+        {host["name"]: places(host) for host in world["hosts"]},
         world["mtu"],
     )
     for host in world["hosts"]:
         with inside(host["name"]):
             set_kernel(host.get("sysctls", {}))
     endpoints = containers(world["hosts"], world["folders"], cpu)
-    with inside(SIM):
-        captures = [Capture(side, side, OUT / "sim", virtual=True) for side in ("left", "right")]
-        for capture in captures:
-            capture.await_start()
+    captures = {sim.name: captured(sim.name) for sim in sims}
     say("ready")
-    agent, told = start_agent()
+    SHARED.mkdir()
+    agents = [start_agent(sim) for sim in sims]
     given = flows(world["hosts"], world["client_end"])
     conductor = Conductor(endpoints, given, OUT, world["log_limit"], world["sample_ns"], say)
     try:
-        conductor.run(agent, told)
+        conductor.run(agents)
     finally:
         say("collect")
         conductor.stop()
@@ -233,8 +273,9 @@ def run(folder: str) -> None:
                 shutil.copytree(endpoint.folder, OUT / f"flow{endpoint.flow}", dirs_exist_ok=True)
         # The captures' last block, and the agent's last sample.
         time.sleep(HELD_BACK + 0.2)
-        counts = {capture.side: capture.stop() for capture in captures}
-        (OUT / "sim" / "capture.json").write_text(json.dumps(counts))
+        for name, sides in captures.items():
+            counts = {capture.side: capture.stop() for capture in sides}
+            (OUT / name / "capture.json").write_text(json.dumps(counts))
         names = {endpoint.name for endpoint in endpoints}
         drawn = {name: value for name, value in random_drawn(_RANDOM.read_text()).items() if name in names}
         (OUT / "sim" / "random.json").write_text(json.dumps(drawn) + "\n")

@@ -1,12 +1,16 @@
 //! What the lab's own QUIC endpoints share, whatever stack they are built on and whether or not they are
-//! asynchronous: the command line, files on either side, HTTP/0.9 requests, sessions kept, logs, sockets, signals; with
-//! feature `h3`, what there is to do over the crate of that name. Nothing here knows a QUIC library.
+//! asynchronous: the command line, files on either side, HTTP/0.9 requests, sessions kept, moves, logs, sockets, signals;
+//! with feature `h3`, what there is to do over the crate of that name; with feature `tokio`, waiting to the microsecond.
+//! Nothing here knows a QUIC library.
 
+#[cfg(feature = "tokio")]
+pub mod alarm;
 pub mod download;
 pub mod hq;
 #[cfg(feature = "h3")]
 pub mod http3;
 pub mod logs;
+pub mod moves;
 pub mod options;
 pub mod random;
 pub mod served;
@@ -18,6 +22,7 @@ pub mod url;
 use std::process::ExitCode;
 
 pub use download::Download;
+pub use moves::{How, Journey, Move};
 pub use options::{Options, Parameters, Plan, Protocol, Role, Stack};
 pub use served::Served;
 pub use session::SessionDir;
@@ -29,7 +34,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// The program: parses the command line, runs, and tells on stderr what went wrong.
 pub fn main(stack: &Stack, run: impl FnOnce(Options) -> Result<()>) -> ExitCode {
-    match Options::parse(stack, std::env::args().skip(1)).and_then(run) {
+    match Options::parse(stack, std::env::args().skip(1)).and_then(|options| options.moving(stack)).and_then(run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{}-endpoint: {error}", stack.name);

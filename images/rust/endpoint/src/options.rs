@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::moves::{self, How, Move};
 use crate::{Result, SessionDir, Url};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +74,8 @@ pub struct Stack {
     pub client: &'static [&'static str],
     /// Those that only its server honours.
     pub server: &'static [&'static str],
+    /// How its client can change its address.
+    pub moves: &'static [How],
 }
 
 impl Stack {
@@ -154,6 +157,8 @@ pub struct Options {
     /// Values of the stack's own options, by name without the dashes.
     pub own: BTreeMap<String, String>,
     pub urls: Vec<Url>,
+    /// Of the client, in order of time.
+    pub moves: Vec<Move>,
 }
 
 impl Options {
@@ -172,7 +177,18 @@ impl Options {
             parameters: Parameters::default(),
             own: BTreeMap::new(),
             urls: Vec::new(),
+            moves: Vec::new(),
         }
+    }
+
+    /// With the moves that the environment tells a client to make.
+    pub(crate) fn moving(mut self, stack: &Stack) -> Result<Self> {
+        if let (Role::Client, Ok(text)) = (self.role, std::env::var("MOVES"))
+            && !text.is_empty()
+        {
+            self.moves = moves::parse(&text, stack.moves)?;
+        }
+        Ok(self)
     }
 
     /// Options from the words after the program's name.
@@ -283,7 +299,8 @@ pub fn on_or_off(name: &str, value: &str) -> Result<bool> {
 mod tests {
     use super::*;
 
-    const STACK: Stack = Stack { name: "s", both: &["initial-rtt", "knob"], client: &[], server: &["pacing"] };
+    const STACK: Stack =
+        Stack { name: "s", both: &["initial-rtt", "knob"], client: &[], server: &["pacing"], moves: &[] };
 
     fn parse(words: &str) -> Result<Options> {
         Options::parse(&STACK, words.split(' ').map(str::to_owned))

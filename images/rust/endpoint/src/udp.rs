@@ -1,8 +1,9 @@
 //! Sockets with room for a window's worth of datagrams, which leave whole or not at all.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::os::fd::AsRawFd;
+use std::mem;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::ptr;
 
 /// Kernel buffer asked for in either direction: a window's worth on a long fat path.
@@ -15,13 +16,41 @@ pub fn listen(port: u16) -> io::Result<UdpSocket> {
     prepare(socket)
 }
 
+/// A server's sockets, one for each address family that the system has, for stacks that tell IPv4 by an address's form;
+/// not blocking.
+pub fn listen_apart(port: u16) -> io::Result<Vec<UdpSocket>> {
+    let mut sockets = vec![prepare(UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port))?)?];
+    // SAFETY: the call takes no pointer.
+    let descriptor = unsafe { libc::socket(libc::AF_INET6, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    if descriptor < 0 {
+        return Ok(sockets);
+    }
+    // SAFETY: the descriptor is new, and nobody else has it.
+    let socket = unsafe { UdpSocket::from_raw_fd(descriptor) };
+    set(&socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1);
+    // SAFETY: all zeros is a valid address, that of any interface.
+    let mut any: libc::sockaddr_in6 = unsafe { mem::zeroed() };
+    any.sin6_family = libc::AF_INET6 as libc::sa_family_t;
+    any.sin6_port = port.to_be();
+    // SAFETY: the address is as long as is said.
+    let bound = unsafe { libc::bind(descriptor, ptr::from_ref(&any).cast(), size_of_val(&any) as libc::socklen_t) };
+    if bound == 0 {
+        sockets.push(prepare(socket)?);
+    }
+    Ok(sockets)
+}
+
 /// A client's socket of the family of `peer`, not connected; not blocking.
 pub fn towards(peer: SocketAddr) -> io::Result<UdpSocket> {
-    let unspecified = match peer {
-        SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
-        SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
-    };
-    prepare(UdpSocket::bind(unspecified)?)
+    bind(match peer {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    })
+}
+
+/// A socket at an address, at a port of the system's choice, not connected; not blocking.
+pub fn bind(address: IpAddr) -> io::Result<UdpSocket> {
+    prepare(UdpSocket::bind((address, 0))?)
 }
 
 fn prepare(socket: UdpSocket) -> io::Result<UdpSocket> {

@@ -1,0 +1,131 @@
+"""Values that are drawn anew for each repetition: a scenario with ranges, and the seed of a run → one without. Pure.
+
+What was drawn is kept with the run, under the names that the scenario gives its ranges.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from harness.mistakes import Location, Mistake, mistakes_in
+from harness.model import FORMS, MAXIMUM_DRAWN, Path, Scenario
+from harness.parameters import ParameterValue
+from harness.path import inexpressible
+from harness.sweep import SweepError, place_of
+from harness.units import Duration, Percentage, Quantity, Rate, Size
+
+#: What can be drawn, and what it is.
+_KINDS: dict[str, type[Quantity]] = {
+    "rate": Rate, "delay": Duration, "jitter": Duration, "loss": Percentage, "burst": Size,
+}  # fmt: skip
+#: What is drawn is a multiple of this above the least, in the base unit: 1 kbit/s, 1 µs, 0.0001 %, 1 B.
+_GRAIN: dict[type[Quantity], int] = {Rate: 1000, Duration: 1000, Percentage: 1000, Size: 1}
+
+
+def drawn(scenario: Scenario, seed: int) -> dict[str, str]:
+    """The values of a run with that seed, by name, as they are written. ValueError for a range that is none."""
+    return {name: _drawn(name, limits, seed) for name, limits in scenario.draw.items()}
+
+
+def _drawn(name: str, limits: tuple[object, object], seed: int) -> str:
+    kind, least, most = _limits(name, limits)
+    grain = _GRAIN[kind]
+    # Of a text's seed and of random() alone Python promises that they stay as they are.
+    share = random.Random(f"{seed} {name}").random()
+    return str(kind(least + grain * int(share * ((most - least) // grain + 1))))
+
+
+def _limits(name: str, limits: tuple[object, object]) -> tuple[type[Quantity], int, int]:
+    kind = _KINDS[name.rpartition(".")[2]]
+    least, most = (kind.parse(str(limit)).value for limit in limits)
+    return kind, least, most
+
+
+def settled(scenario: Scenario, values: Mapping[str, ParameterValue]) -> Scenario:
+    """The scenario of one run: instead of each range the value that was drawn. Raises ValidationError."""
+    if not scenario.draw:
+        return scenario
+    contents = _contents(scenario, {name: values[name] for name in scenario.draw})
+    made = {name: Path.model_validate(content) for name, content in contents.items()}
+    return scenario.with_paths({**scenario.every_path, **made}).model_copy(update={"draw": {}})
+
+
+def _contents(scenario: Scenario, values: Mapping[str, ParameterValue]) -> dict[str, dict[str, Any]]:
+    """The paths of which something is drawn, as plain data with the values in place."""
+    made: dict[str, dict[str, Any]] = {}
+    for name, value in values.items():
+        of, key, prop = place_of(scenario, name)
+        made.setdefault(of, scenario.every_path[of].model_dump(mode="json", by_alias=True))[key][prop] = value
+    return made
+
+
+def mistakes(scenario: Scenario) -> Iterator[Mistake]:
+    """What is wrong with the ranges of a scenario: names, values, order, and corners that are no path."""
+    wrong = list(itertools.chain.from_iterable(_wrong(scenario, name) for name in scenario.draw))
+    yield from wrong
+    if wrong:
+        return
+    by_path: dict[str, list[str]] = {}
+    places: dict[tuple[str, str, str], str] = {}
+    for name in scenario.draw:
+        place = place_of(scenario, name)
+        if (other := places.setdefault(place, name)) != name:
+            yield Mistake(("draw", name), f"that is {other} by another name", "leave one of the two out", of_key=True)
+        if any(_same(scenario, name, varied) for varied in scenario.vary):
+            yield Mistake(("draw", name), f"{name} is both drawn and varied", "leave one of the two out", of_key=True)
+        by_path.setdefault(place[0], []).append(name)
+    for names in by_path.values():
+        yield from _corners(scenario, names)
+
+
+def _wrong(scenario: Scenario, name: str) -> Iterator[Mistake]:
+    where: Location = ("draw", name)
+    prop = name.rpartition(".")[2]
+    try:
+        place_of(scenario, name)
+    except SweepError as error:
+        yield Mistake(where, error.reason, error.hint, of_key=True)
+        return
+    if prop not in _KINDS:
+        text = f"a {prop} is not drawn: it is no single number"
+        yield Mistake(where, text, f"draw one of {', '.join(_KINDS)}", of_key=True)
+        return
+    kind = _KINDS[prop]
+    for index, limit in enumerate(scenario.draw[name]):
+        try:
+            kind.parse(str(limit))
+        except ValueError as error:
+            yield Mistake((*where, index), str(error), getattr(error, "hint", ""))
+            return
+    _, least, most = _limits(name, scenario.draw[name])
+    if least > most:
+        yield Mistake(where, "a range goes from the least to the most", "exchange the two")
+
+
+def _same(scenario: Scenario, name: str, other: str) -> bool:
+    try:
+        return place_of(scenario, name) == place_of(scenario, other)
+    except SweepError:
+        return False
+
+
+def _corners(scenario: Scenario, names: list[str]) -> Iterator[Mistake]:
+    """Every combination of the ends of one path's ranges must be a path that can be had."""
+    if len(names) > MAXIMUM_DRAWN:
+        text = f"{len(names)} values of one path are drawn, and {MAXIMUM_DRAWN} are the most"
+        yield Mistake(("draw", names[MAXIMUM_DRAWN]), text, "leave some out", of_key=True)
+        return
+    for chosen in itertools.product(*(scenario.draw[name] for name in names)):
+        ((_, content),) = _contents(scenario, dict(zip(names, map(str, chosen), strict=True))).items()
+        try:
+            found = inexpressible(Path.model_validate(content))
+        except ValidationError as errors:
+            found = mistakes_in(errors, content, forms=FORMS)[0]
+        if found is not None:
+            yield Mistake(("draw", names[0]), f"with {', '.join(map(str, chosen))}: {found.text}", found.hint)
+            return

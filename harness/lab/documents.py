@@ -1,0 +1,143 @@
+"""A lab as documents: what its simulators are told, what readers of its artefacts find, what its digest is of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness.lab.spec import SAMPLE, SERVER_PORT, SERVER_WAIT, Host, Lab, LabFlow, Simulator
+
+
+def sim_plan(lab: Lab, simulator: Simulator) -> dict[str, Any]:
+    """A simulator's plan (see images/sim/simulator/plan.py), as plain data."""
+    first = simulator is lab.simulators[0]
+    together = {} if len(lab.simulators) == 1 else {"name": simulator.name, "peers": _names(lab)}
+    return {
+        "schema": 1,
+        "kernel": lab.sim_kernel,
+        "addresses": {side: interface.prefixed for side, interface in simulator.interfaces.items()},
+        # Containers that start late are resolved when they come, behind the emulated delay.
+        "neighbours": [
+            {
+                "side": side,
+                "address": address,
+                "late": host.role == "client" and lab.flows[host.flow].start > 0,
+            }
+            for host in lab.hosts
+            for interface in host.interfaces
+            for side, own in simulator.interfaces.items()
+            if interface.network == own.network
+            for address in interface.addresses
+        ],
+        "setup": [list(command) for command in simulator.program.setup],
+        "changes": [change.model_dump(mode="json") for change in simulator.program.changes],
+        # The other simulators wait for the first.
+        "wait_for": [[host.ipv4, SERVER_PORT] for host in lab.hosts if host.role == "server"] if first else [],
+        "wait_seconds": SERVER_WAIT,
+        "port": SERVER_PORT,
+        "sample_seconds": SAMPLE,
+        "memory_mib": simulator.memory_mib,
+        **together,
+    }
+
+
+def _names(lab: Lab) -> list[str]:
+    return [simulator.name for simulator in lab.simulators]
+
+
+def summary(lab: Lab) -> dict[str, Any]:
+    """lab.json: addresses and link figures, for whoever reads the run's artefacts."""
+    first = lab.simulators[0]
+    several = len(lab.simulators) > 1 or any(flow.moves for flow in lab.flows)
+    return {
+        "schema": 1,
+        "flows": [_flow(lab, flow) for flow in lab.flows],
+        "mtu": lab.mtu,
+        **_figures(first),
+        **({"paths": [_path(lab, simulator) for simulator in lab.simulators]} if several else {}),
+    }
+
+
+def _figures(simulator: Simulator) -> dict[str, Any]:
+    program = simulator.program
+    return {
+        "links": {name: link.model_dump(mode="json") for name, link in program.links.items()},
+        "changes": [change.model_dump(mode="json") for change in program.timeline],
+    }
+
+
+def _path(lab: Lab, simulator: Simulator) -> dict[str, Any]:
+    network = lab.networks[simulator.left.network]
+    return {
+        "path": simulator.path,
+        "simulator": simulator.name,
+        "networks": [network.ipv4, network.ipv6],
+        **_figures(simulator),
+        "outages": [outage.model_dump(mode="json") for outage in simulator.program.outages],
+        "mappings": [mapping.model_dump(mode="json") for mapping in simulator.program.mappings],
+    }
+
+
+def _flow(lab: Lab, flow: LabFlow) -> dict[str, Any]:
+    client, server = lab.host(flow.client), lab.host(flow.server)
+    # Those of a client as either side of a path sees them.
+    seen = dict.fromkeys([*client.addresses, *(address for move in flow.moves for address in move.addresses)])
+    moves = {
+        "path": flow.path,
+        "moves": [move.model_dump(mode="json") for move in flow.moves],
+    } if flow.path or flow.moves else {}  # fmt: skip
+    return {
+        "flow": flow.flow,
+        "client": {"addresses": list(seen)},
+        "server": {"addresses": server.addresses},
+        "kind": flow.kind,
+        "label": flow.label,
+        "sender": flow.sender,
+        "start": flow.start,
+        "stop": flow.stop,
+        "access_delay_ns": flow.access_delay_ns,
+        **moves,
+    }
+
+
+def content(lab: Lab) -> dict[str, Any]:
+    """What a cell's digest is of: all that a lab's runs depend on but the images' bits, and nothing for people alone.
+
+    Of a lab with one path and nobody who moves it has the form that it had before there were others: stored runs keep
+    their cells' keys.
+    """
+    made: dict[str, Any] = lab.model_dump(
+        mode="json", include={"sim_kernel", "mtu", "seed", "host_cpu", "timeout"}
+    )  # fmt: skip
+    made["flows"] = [_asked(flow) for flow in lab.flows]
+    made["hosts"] = [_told(host) for host in lab.hosts]
+    first, *others = lab.simulators
+    made["networks"] = {
+        side: lab.networks[interface.network].model_dump(mode="json")
+        | {"sim_ipv4": interface.ipv4, "sim_ipv6": interface.ipv6}
+        for side, interface in first.interfaces.items()
+    }
+    made |= {"program": _program(first), "memory_mib": first.memory_mib}
+    if others:
+        made["others"] = [
+            simulator.model_dump(mode="json", exclude={"program"}) | {"program": _program(simulator)}
+            for simulator in others
+        ]
+    return made
+
+
+def _asked(flow: LabFlow) -> dict[str, Any]:
+    unused = {name for name in ("path", "moves") if not getattr(flow, name)}
+    return flow.model_dump(mode="json", exclude={"label", *unused})
+
+
+def _told(host: Host) -> dict[str, Any]:
+    made = host.model_dump(mode="json", exclude={"image", "interfaces"}) | {"ipv4": host.ipv4, "ipv6": host.ipv6}
+    others = [interface.model_dump(mode="json") for interface in host.interfaces[1:]]
+    if others or host.interfaces[0].network not in ("left", "right"):
+        made["interfaces"] = [interface.model_dump(mode="json") for interface in host.interfaces]
+    return made
+
+
+def _program(simulator: Simulator) -> dict[str, Any]:
+    unused = {name for name in ("outages", "mappings") if not getattr(simulator.program, name)}
+    return simulator.program.model_dump(mode="json", exclude=unused)

@@ -1,0 +1,84 @@
+"""What moves make of a lab: the addresses clients have, what their paths do to them, what they are told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Dictionary
+from dataclasses import dataclass
+from decimal import Decimal
+
+from harness.lab.addresses import FIRST, MAPPED, MAPPED_COUNT, address
+from harness.lab.spec import LabMove
+from harness.model import Move, Scenario
+from harness.moves import Rebound, losses, rebounds, told
+from harness.path import Mapping, Outage
+from harness.units import Duration
+
+#: Source ports of the mappings of a flow count up from here, below those that systems choose.
+_FIRST_PORT = 10_000
+#: ADDRESS4 and ADDRESS6.
+Addresses = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Moving:
+    """What one flow's moves amount to."""
+
+    moves: tuple[LabMove, ...]
+    mappings: Dictionary[str, tuple[Mapping, ...]]
+    """Path → what it makes of the client's address, in order of time."""
+    words: str
+    """MOVES of the client; empty where it does nothing itself."""
+
+
+def moving(scenario: Scenario, slot: int) -> list[Moving]:
+    """What the moves of each flow amount to."""
+    paths = list(scenario.every_path)
+    used = dict.fromkeys(paths, 0)
+    return [_moving(scenario, index, slot, paths, used) for index in range(len(scenario.flows))]
+
+
+def _moving(scenario: Scenario, index: int, slot: int, paths: list[str], used: dict[str, int]) -> Moving:
+    """`used`: of each path the addresses for mappings that were handed out so far."""
+    flow = scenario.flows[index]
+    own = {path: address("left", slot, FIRST + index, number) for number, path in enumerate(paths)}
+    seen: dict[str, tuple[Addresses, int | None]] = {path: (addresses, None) for path, addresses in own.items()}
+    mappings: dict[str, list[Mapping]] = {}
+    made: list[LabMove] = []
+    on, port = scenario.start(flow), _FIRST_PORT
+    steps: list[Move | Rebound] = [*told(flow), *rebounds(scenario, flow)]
+    for step in sorted(steps, key=_time):
+        if isinstance(step, Rebound):
+            outer, source = seen[on]
+            if step.how == "nat-port":
+                source, port = port, port + 1
+            else:
+                outer = address("left", slot, MAPPED + used[on] % MAPPED_COUNT, paths.index(on))
+                used[on] += 1
+            seen[on] = outer, source
+            mappings.setdefault(on, []).append(Mapping(at_ns=step.at_ns, inner=own[on], outer=outer, port=source))
+            made.append(LabMove(at=step.at_ns / 1e9, how=step.how, path=on, addresses=outer, port=source))
+            continue
+        on = step.path_to
+        gap = (step.gap or Duration(0)).seconds
+        outer, source = seen[on]
+        made.append(LabMove(at=step.at.seconds, how=step.how, path=on, gap=gap, addresses=outer, port=source))
+    words = (",".join([_seconds(move.acts), move.how, *own[move.path_to]]) for move in told(flow))
+    return Moving(tuple(made), {path: tuple(each) for path, each in mappings.items()}, ";".join(words))
+
+
+def _time(step: Move | Rebound) -> int:
+    return step.at_ns if isinstance(step, Rebound) else step.at.value
+
+
+def _seconds(time: Duration) -> str:
+    """Seconds with all their decimals: '0.2'."""
+    return f"{Decimal(time.value).scaleb(-9).normalize():f}"
+
+
+def outages(scenario: Scenario) -> dict[str, tuple[Outage, ...]]:
+    """Path → when it forwards nothing, in order of time."""
+    found: dict[str, dict[int, Outage]] = {}
+    for lost in losses(scenario):
+        # Of several clients that lose it together it is one outage.
+        found.setdefault(lost.path, {})[lost.at_ns] = Outage(from_ns=lost.at_ns, until_ns=lost.until_ns)
+    return {path: tuple(each[at] for at in sorted(each)) for path, each in found.items()}

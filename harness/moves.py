@@ -1,0 +1,167 @@
+"""Where each flow's client is when, and what its moves ask of the paths. Pure.
+
+Times are ns after the first datagram of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from harness.errors import did_you_mean
+from harness.mistakes import Location, Mistake
+from harness.model import Flow, Move, Rebinding, Scenario
+from harness.text import shown
+
+#: Rebindings of one flow: each takes a port of its own.
+MOST_REBINDINGS = 1000
+_FOREVER = 1 << 62
+
+
+@dataclass(frozen=True)
+class Stay:
+    """A client on one path."""
+
+    path: str
+    since_ns: int
+    until_ns: int
+    """When it goes to the next path; beyond any run where it does not."""
+
+
+@dataclass(frozen=True)
+class Rebound:
+    """One rewriting of a client's address or port by the path it is on."""
+
+    at_ns: int
+    path: str
+    how: Rebinding
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A path that a client leaves is gone for it."""
+
+    path: str
+    at_ns: int
+    until_ns: int | None
+    """When a client comes to the path again; None where none does."""
+    where: Location
+    """Of the move that loses it."""
+
+
+def stays(scenario: Scenario, flow: Flow) -> list[Stay]:
+    """Where a flow's client is, in order of time."""
+    steps = [(0, scenario.start(flow))]
+    steps += [(move.at.value, move.to) for move in flow.moves if move.to is not None]
+    return [
+        Stay(path, since, until) for (since, path), (until, _) in pairwise([*steps, (_FOREVER, "")])
+    ]  # fmt: skip
+
+
+def paths_of(scenario: Scenario, flow: Flow) -> list[str]:
+    """The paths that a flow's client is on at some time, each once, the one that it starts on first."""
+    return list(dict.fromkeys(stay.path for stay in stays(scenario, flow)))
+
+
+def told(flow: Flow) -> list[Move]:
+    """The moves that a flow's client does itself."""
+    return [move for move in flow.moves if move.to is not None]
+
+
+def rebounds(scenario: Scenario, flow: Flow) -> list[Rebound]:
+    """What the paths do to a flow's client without its knowledge, in order of time."""
+    found = []
+    on = scenario.start(flow)
+    for number, move in enumerate(flow.moves):
+        if move.how in ("migrate", "interface"):
+            on = move.path_to
+        elif move.how == "nat-port" or move.how == "nat-address":
+            found += [Rebound(at, on, move.how) for at in _times(scenario, flow, number)]
+    return found
+
+
+def _times(scenario: Scenario, flow: Flow, number: int) -> range:
+    """When a rebinding is done: once, or every so often until the flow's next move or its end."""
+    move, later = flow.moves[number], flow.moves[number + 1 :]
+    if move.every is None:
+        return range(move.at.value, move.at.value + 1)
+    end = (flow.stop or scenario.timeout).value
+    return range(move.at.value, max(move.at.value + 1, later[0].at.value if later else end), move.every.value)
+
+
+def losses(scenario: Scenario) -> list[Lost]:
+    """The paths that clients lose, and from when to when; in order of flows and of time."""
+    arrivals = {
+        name: sorted(stay.since_ns for flow in scenario.flows for stay in stays(scenario, flow) if stay.path == name)
+        for name in scenario.every_path
+    }
+    found = []
+    for index, flow in enumerate(scenario.flows):
+        on = scenario.start(flow)
+        for number, move in enumerate(flow.moves):
+            if move.to is None:
+                continue
+            if (loses := move.loses) is not None:
+                again = next((at for at in arrivals[on] if at > loses.value), None)
+                found.append(Lost(on, loses.value, again, ("flows", index, "moves", number)))
+            on = move.to
+    return found
+
+
+def mistakes(scenario: Scenario) -> Iterator[Mistake]:
+    """What is wrong with where flows start and move to."""
+    unknown = [one for index, flow in enumerate(scenario.flows) for one in _unknown(scenario, index, flow)]
+    yield from unknown
+    if unknown:
+        return
+    for index, flow in enumerate(scenario.flows):
+        for number, move in enumerate(flow.moves):
+            count = len(_times(scenario, flow, number))
+            if count > MOST_REBINDINGS:
+                text = f"every {move.every} makes {count} moves, and a flow has room for {MOST_REBINDINGS}"
+                yield Mistake(("flows", index, "moves", number, "every"), text, "write a longer time")
+    for lost in losses(scenario):
+        yield from _wrong_loss(scenario, lost)
+
+
+def _unknown(scenario: Scenario, index: int, flow: Flow) -> Iterator[Mistake]:
+    """Paths that are none, and moves to where the client is."""
+    where: Location = ("flows", index)
+    names = scenario.paths
+    alone = "the scenario has one path, which has no name"
+    if flow.path is not None and flow.path not in names:
+        text = f"there is no path {shown(flow.path)}" if names else alone
+        yield Mistake((*where, "path"), text, did_you_mean(flow.path, names) if names else "leave it out")
+        return
+    on = scenario.start(flow)
+    for number, move in enumerate(flow.moves):
+        if move.to is None:
+            continue
+        place = (*where, "moves", number, "to")
+        if move.to not in names:
+            text = f"there is no path {shown(move.to)}" if names else f"{alone}: there is none to move to"
+            yield Mistake(place, text, did_you_mean(move.to, names) if names else "write paths: {NAME: …}")
+            return
+        if move.to == on:
+            yield Mistake(place, f"the client is on {on} already", "name another path")
+        on = move.to
+
+
+def _wrong_loss(scenario: Scenario, lost: Lost) -> Iterator[Mistake]:
+    """Why a path cannot be gone for a client: somebody is on it, or it changes of itself."""
+    until = _FOREVER if lost.until_ns is None else lost.until_ns
+    for index, flow in enumerate(scenario.flows):
+        for stay in stays(scenario, flow):
+            if stay.path == lost.path and stay.since_ns < until and stay.until_ns > lost.at_ns:
+                text = f"{lost.path} is gone at {lost.at_ns / 1e9:g} s, and flow {index} is on it"
+                yield Mistake(lost.where, text, "move that flow first, or give it a path of its own")
+                return
+    path = scenario.paths[lost.path]
+    if path.changes:
+        text = f"a client loses this path at {lost.at_ns / 1e9:g} s: its figures stay as they are"
+        yield Mistake(("paths", lost.path, "changes"), text, "leave out changes, or how: interface and overlap")
+    for name, link in (("forward", path.forward), ("return", path.return_)):
+        if link.service is not None:
+            text = f"a client loses this path at {lost.at_ns / 1e9:g} s, and a service process goes on for ever"
+            yield Mistake(("paths", lost.path, name, "service"), text, "leave out service, or how: interface")

@@ -1,0 +1,133 @@
+"""Clients that change their address under a transfer, on two paths and behind address translation."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.analysis.view import RunView
+from harness.records import read_run
+from harness.traces.capture import Capture
+from tests.lab.conftest import ATTEMPTS, STOLEN, Harness
+
+VIRTUAL = ("--engine", "virtual")
+#: A client that rebinds its socket, one that migrates, and one that knows of nothing.
+REBINDS, MIGRATES, STAYS = "quinn", "quic-go", "ngtcp2"
+PATHS = {
+    "cellular": {
+        "forward": {"rate": "20 Mbit/s", "delay": "20 ms"}, "return": {"rate": "10 Mbit/s", "delay": "20 ms"},
+    },
+    "campus": {"forward": {"rate": "20 Mbit/s", "delay": "5 ms"}, "return": {"rate": "10 Mbit/s", "delay": "5 ms"}},
+}  # fmt: skip
+AT = 0.3
+#: How late a move may be, s.
+LATE = {"virtual": 0.001, "compose": 0.02}
+
+
+def _run(harness: Harness, name: str, moves: list[dict[str, str]], client: str, *words: str, **more: Any) -> RunView:
+    """A run of 2 MB, which has completed over links that are proven."""
+    flows = [{"download": "2 MB", "moves": moves}]
+    content: dict[str, Any] = {"flows": flows, "milestones": ["2 MB"], **({"path": None, "paths": PATHS} | more)}
+    case = harness.scenario(name, **content)
+    cell = harness.cell(case, "--clients", client, "--servers", "quinn", "--repeat", "1", *words)
+    assert cell["outcomes"] == {"completed": 1}, cell["sentence"]
+    assert cell["link"]["valid"], cell["link"]["problems"]
+    assert "virtual" not in words or all(0 <= late <= 1 for late in cell["link"]["changes_late_ms"])
+    folder = Path(cell["evidence"][0])
+    return RunView(folder, read_run((folder / "run.json").read_bytes()))
+
+
+def _apart(harness: Harness, number: int) -> Harness:
+    """With a store of its own, in which nothing is yet."""
+    folder = harness.folder / str(number)
+    folder.mkdir()
+    return Harness(folder)
+
+
+def _capture(view: RunView, path: str, side: str) -> Capture:
+    found: Capture | None = getattr(view.of_path(path), side)
+    assert found is not None
+    return found
+
+
+def _zero(view: RunView) -> int:
+    zero = view.windows[0].zero_ns
+    assert zero is not None
+    return zero
+
+
+def _first(capture: Capture, zero: int, *, to_client: bool = False) -> float:
+    """When the first packet of a direction came, s after the run's first datagram."""
+    return float(capture.t_ns[capture.to_client == to_client][0] - zero) / 1e9
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_a_client_loses_its_path_and_goes_on_over_another(harness: Harness, version: int) -> None:
+    moves = [{"at": f"{AT} s", "to": "campus", "how": "interface"}]
+    view = _run(harness, f"lost{version}", moves, REBINDS, *VIRTUAL, ip_version=version)
+    zero, old, new = _zero(view), _capture(view, "cellular", "left"), _capture(view, "campus", "left")
+    assert 0 <= _first(new, zero) - AT <= LATE["virtual"]
+    assert (old.t_ns[-1] - zero) / 1e9 <= AT + LATE["virtual"]
+    assert (new.ip == version).all()
+
+
+def test_a_gap_keeps_the_client_silent(harness: Harness) -> None:
+    moves = [{"at": f"{AT} s", "to": "campus", "how": "interface", "gap": "50 ms"}]
+    view = _run(harness, "gap", moves, REBINDS, *VIRTUAL)
+    assert 0.05 <= _first(_capture(view, "campus", "left"), _zero(view)) - AT <= 0.05 + LATE["virtual"]
+
+
+def test_a_client_migrates_and_comes_back_to_a_path_that_was_gone(harness: Harness) -> None:
+    moves = [
+        {"at": f"{AT} s", "to": "campus", "how": "migrate", "overlap": "100 ms"},
+        {"at": "0.8 s", "to": "cellular", "how": "migrate"},
+    ]
+    view = _run(harness, "migrate", moves, MIGRATES, *VIRTUAL)
+    zero, old = _zero(view), _capture(view, "cellular", "left")
+    assert 0 <= _first(_capture(view, "campus", "left"), zero) - AT <= LATE["virtual"]
+    seconds = (old.t_ns - zero) / 1e9
+    silent = (seconds > AT + 0.1 + LATE["virtual"]) & (seconds < 0.8) & old.to_client
+    assert not silent.any()
+    assert (seconds[old.to_client] > 0.8).any()
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_a_path_rewrites_port_and_address(harness: Harness, version: int) -> None:
+    moves = [{"at": f"{AT} s", "how": "nat-port"}, {"at": "0.6 s", "how": "nat-address"}]
+    view = _run(harness, f"nat{version}", moves, STAYS, *VIRTUAL, paths={}, path=PATHS["cellular"], ip_version=version)
+    zero, left, right = _zero(view), _capture(view, "", "left"), _capture(view, "", "right")
+    sent = right.where(~right.to_client)
+    seconds = (sent.t_ns - zero) / 1e9
+    assert set(left.source_port[~left.to_client]) == {int(sent.source_port[0])}
+    moved = seconds > AT + 0.02 + 0.01
+    assert set(sent.source_port[moved]) == {10000}
+    assert sent.source_port[~moved][0] != 10000
+    places = sent.client_address[np.flatnonzero(seconds > 0.6 + 0.02 + 0.01)]
+    assert len(set(places)) == 1 and places[0] != sent.client_address[0]
+
+
+def test_the_same_seed_gives_the_same_captures(harness: Harness) -> None:
+    moves = [{"at": f"{AT} s", "to": "campus", "how": "interface"}, {"at": "0.6 s", "how": "nat-port"}]
+    one, other = (_run(_apart(harness, number), "same", moves, REBINDS, *VIRTUAL) for number in range(2))
+    assert len(one.run.captures) == 4
+    assert one.run.captures == other.run.captures
+
+
+def test_a_client_moves_in_real_time(harness: Harness) -> None:
+    moves = [{"at": f"{AT} s", "to": "campus", "how": "interface"}, {"at": "0.7 s", "how": "nat-port"}]
+    for attempt in range(ATTEMPTS):
+        view = _run(_apart(harness, attempt), "real", moves, REBINDS)
+        measured = json.loads((view.folder / "measured.json").read_text())
+        late = [one / 1e3 for one in measured["link"]["changes_late_ms"]]
+        late.append(_first(_capture(view, "campus", "left"), _zero(view)) - AT)
+        if max(late) <= LATE["compose"]:
+            break
+    if max(late) > LATE["compose"] and measured["link"]["steal"] >= STOLEN:
+        pytest.skip(f"no real time to be had: the hypervisor took {measured['link']['steal']:.0%} of the processor's")
+    assert len(late) == 3
+    assert all(0 <= one <= LATE["compose"] for one in late), late
+    assert 10000 in set(_capture(view, "campus", "right").source_port)

@@ -1,0 +1,141 @@
+"""Labs with several simulators: ready when all are, ended by any of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from simulator import conductor as inside
+
+from harness.engines.conductor import Conductor
+from harness.engines.folder import plan_of, prepare_folder
+from harness.engines.outside import Finding
+from harness.engines.project import Death
+from harness.engines.sampler import Sampler
+from harness.engines.virtual import outcome_of
+from harness.lab import Lab
+from tests.unit.test_moves import GO, lab
+
+EPOCH_NS = 1_700_000_000 * 10**9
+
+
+class Stage:
+    """Containers that do nothing until they die."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.now = 0.0
+        self.befallen: dict[str, Finding] = {}
+        self.dies: dict[float, Death] = {}
+        for name in ("sim", "sim-campus"):
+            (folder / name).mkdir()
+
+    def says(self, simulator: str, **event: object) -> None:
+        with (self.folder / simulator / "events.jsonl").open("a") as diary:
+            diary.write(json.dumps(event) + "\n")
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time_ns(self) -> int:
+        return EPOCH_NS + round(self.now * 1e9)
+
+    def next_death(self, timeout: float) -> Death | None:
+        self.now += timeout
+        at = next((at for at in self.dies if at <= self.now), None)
+        return None if at is None else self.dies.pop(at)
+
+    def befell(self, service: str) -> Finding | None:
+        return self.befallen.get(service)
+
+
+def _conductor(stage: Stage, one: Lab) -> tuple[Any, list[str]]:
+    phases: list[str] = []
+    made = Conductor(
+        one, stage.folder, cast(Any, stage), Sampler(stage.folder, 1 << 30), phases.append, cast(Any, stage)
+    )
+    made.begin()
+    return made, phases
+
+
+def test_a_lab_is_ready_when_every_path_is(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    made, _ = _conductor(stage, lab(GO))
+    stage.says("sim", event="ready")
+    made._look_for_ready(1.0, 0.0)
+    assert not made._ready
+    stage.says("sim-campus", event="ready")
+    made._look_for_ready(1.0, 0.0)
+    assert made._ready
+
+
+def test_a_client_may_open_its_connection_on_any_path(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    one = lab(flows=[{"download": "1 MB", "path": "campus"}])
+    made, _ = _conductor(stage, one)
+    for name in ("sim", "sim-campus"):
+        stage.says(name, event="ready", t=EPOCH_NS / 1e9)
+    made._look_for_ready(1.0, 0.0)
+    assert made._lifecycle.awaited
+    stage.says("sim-campus", event="opened", t=EPOCH_NS / 1e9, address=one.host("client0").ipv4)
+    made._look_for_openings()
+    assert not made._lifecycle.awaited
+
+
+def test_any_simulator_that_ends_ends_the_run(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    made, _ = _conductor(stage, lab(GO))
+    stage.says("sim-campus", event="failed", reason="CommandError", message="tc: no such thing")
+    stage.dies[0.1] = Death("sim-campus", 1, EPOCH_NS)
+    outcome = made.watch()
+    assert (outcome.status, outcome.role, outcome.detail) == ("infrastructure", "sim", "tc: no such thing")
+    assert made.blamed == "sim-campus"
+
+
+def test_what_befell_any_simulator_is_nobody_s_fault(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    made, _ = _conductor(stage, lab(GO))
+    stage.befallen["sim-campus"] = Finding("killed", "sim-campus was ended from outside")
+    stage.dies[0.1] = Death("sim-campus", 137, EPOCH_NS)
+    outcome = made.watch()
+    assert (outcome.role, outcome.reason, made.blamed) == ("sim", "killed", "sim-campus")
+
+
+def test_in_virtual_time_any_simulator_s_word_counts() -> None:
+    failed = {"event": "failed", "reason": "CommandError", "message": "nft: no such thing"}
+    outcome, _ = outcome_of(lab(GO), [], [{"event": "ready"}, failed])
+    assert (outcome.status, outcome.detail) == ("infrastructure", "nft: no such thing")
+
+
+def test_inside_the_lab_all_must_be_ready_and_none_may_end() -> None:
+    made: Any = SimpleNamespace(
+        endpoints=[], _agents={11: 3, 12: 4}, _unready=2, _heard={3: b"", 4: b""}, _broken=False
+    )
+    ready: list[float] = []
+    made._lifecycle = SimpleNamespace(ready=lambda now: now)
+    made._perform = ready.append
+    made._agent_ended = lambda agent: inside.Conductor._agent_ended(made, agent)
+    hear = inside.Conductor._hear
+    hear(made, 11, 3, b"rea")
+    hear(made, 12, 4, b"ready\n")
+    assert not ready
+    hear(made, 11, 3, b"dy\n")
+    assert len(ready) == 1
+    hear(made, 12, 4, b"")
+    assert made._broken and made._agents == {11: 3}
+    inside.Conductor._agent_ended(made, 12)
+
+
+@pytest.mark.parametrize("one", [lab(GO), lab(paths={"alone": {"forward": {"rate": "1 Mbit/s", "delay": "1 ms"},
+                                                              "return": {"rate": "1 Mbit/s", "delay": "1 ms"}}})])  # fmt: skip
+def test_a_folder_has_what_every_simulator_needs(one: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.engines.folder.certificates", lambda cache: cache)
+    prepare_folder(one, tmp_path, tmp_path / "cache")
+    for simulator in one.simulators:
+        assert (tmp_path / simulator.name).is_dir()
+        plan = json.loads((tmp_path / plan_of(one, simulator)).read_text())
+        assert plan.get("name", "sim") == simulator.name
+    assert (tmp_path / "clock").is_dir() == (len(one.simulators) > 1)
