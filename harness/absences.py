@@ -9,14 +9,17 @@ from harness.metric_names import MetricName
 from harness.outcome import Absence, MeasuredRun, Run
 from harness.text import flows_named
 
+#: So many metrics that are absent for one reason are named.
+_MOST = 4
+
 
 def sentences(absent: Iterable[Absence], flows: int) -> list[str]:
     """A sentence each, in a run of so many flows; metrics that share one are named together in it."""
     together: dict[tuple[object, ...], list[Absence]] = {}
     for one in absent:
         # What is of one flow, and of it alone, has a sentence of its own unless it lacks the same samples.
-        own = one.metric if one.flows and one.samples is None else ""
-        together.setdefault((own, one.flows, one.transfer, one.samples, one.why), []).append(one)
+        own = one.metric if one.flows and one.samples is None and one.move is None else ""
+        together.setdefault((own, one.flows, one.transfer, one.move, one.samples, one.why), []).append(one)
     return [_sentence(alike, flows) for alike in together.values()]
 
 
@@ -31,8 +34,13 @@ def _sentence(alike: Sequence[Absence], flows: int) -> str:
     return f"{' and '.join(one.metric for one in alike)}{whose}: left out, {first.why}"
 
 
-def _written(alike: Iterable[Absence], flows: int) -> str:
-    names = [MetricName(one.metric, one.flows[0] if one.flows else None, one.transfer).text(flows) for one in alike]
+def _written(alike: Sequence[Absence], flows: int) -> str:
+    names = [
+        MetricName(one.metric, one.flows[0] if one.flows else None, one.transfer, move=one.move).text(flows)
+        for one in alike
+    ]
+    if len(names) > _MOST:
+        return f"{names[0]} and {len(names) - 1} more metrics"
     return " and ".join(names)
 
 

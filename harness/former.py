@@ -49,7 +49,13 @@ def measured(content: dict[str, Any]) -> dict[str, Any]:
 def _name(text: str) -> dict[str, Any]:
     """The fields that a name of schema 1 held."""
     found = _resolved(text)
-    return {"name": found.metric, "flow": found.flow, "transfer": found.transfer, "phase": found.phase}
+    return {
+        "name": found.metric,
+        "flow": found.flow,
+        "transfer": found.transfer,
+        "phase": found.phase,
+        "move": found.move,
+    }
 
 
 def _resolved(text: str) -> MetricName:

@@ -30,6 +30,7 @@ from harness.reports.readme import (
 from harness.reports.scenario_page import scenario_page
 from harness.results import CellResult
 from harness.studies.registry import claims, figures, study_pages
+from harness.studies.registry import drawings as study_drawings
 
 
 def pages(app: App) -> dict[Path, str]:
@@ -94,11 +95,17 @@ def behind_figures(results: Sequence[CellResult]) -> set[str]:
 
 def drawings(app: App) -> Iterator[tuple[Path, str]]:
     """The studies' figures, one after the other: file, SVG."""
+    import vl_convert
+
     from harness.plots.render import figures as figures_of
     from harness.plots.render import svg
     from harness.plots.stored import find_drawings
 
     folder = app.places.root / "docs" / "figures"
+    every = app.results.find(lambda cell: True)
+    for whole in study_drawings():
+        if (specification := whole.draw(every)) is not None:
+            yield folder / whole.file, str(vl_convert.vegalite_to_svg(specification))
     shown = figures()
     results = app.results.find(lambda cell: cell.scenario.name in {one.scenario for one in shown})
     for one in shown:

@@ -61,7 +61,7 @@ def unreached(run: Run, name: MetricName) -> float | None:
     known: some are left out as too vague (`harness.metrics.times`).
     """
     flows, number = run.cell.scenario.flows, name.flow or 0
-    if run.outcome.status != "timed_out" or name.phase is not None or number >= len(flows):
+    if run.outcome.status != "timed_out" or (name.phase, name.move) != (None, None) or number >= len(flows):
         return None
     flow, again = flows[number], name.transfer == "repeat"
     if flow.amount is None or (again and flow.repeat_after is None):
@@ -117,10 +117,11 @@ class CellResult:
         return {name.key: [one.value for one in found] for name, found in self.measurements.items()}
 
     def values(
-        self, metric: str, flow: int | None = None, transfer: TransferName | None = None, phase: int | None = None
-    ) -> list[float]:
+        self, metric: str, flow: int | None = None, transfer: TransferName | None = None, phase: int | None = None,
+        move: int | None = None,
+    ) -> list[float]:  # fmt: skip
         """What was measured of just that (see `MetricName`), a value a run; infinite where its time was over before."""
-        name = MetricName(metric, flow, transfer, phase)
+        name = MetricName(metric, flow, transfer, phase, move)
         return [*self._values.get(name.key, []), *self.unreached(name)]
 
     def unreached(self, name: MetricName) -> list[float]:
@@ -140,10 +141,11 @@ class CellResult:
         ]
 
     def interval(
-        self, metric: str, flow: int | None = None, transfer: TransferName | None = None, phase: int | None = None
-    ) -> Interval | None:
+        self, metric: str, flow: int | None = None, transfer: TransferName | None = None, phase: int | None = None,
+        move: int | None = None,
+    ) -> Interval | None:  # fmt: skip
         """Median and interval of just that, or None where it was not measured."""
-        values = self.values(metric, flow, transfer, phase)
+        values = self.values(metric, flow, transfer, phase, move)
         return interval(values) if values else None
 
     @property

@@ -74,7 +74,7 @@ class SharedFlow:
         return float(side.payload[during].sum()) * 8 / self.lifetime.seconds / 1e6 if self.lifetime.seconds else 0.0
 
     def capacity(self, t: Floats) -> Floats:
-        """Rate of the bottleneck of the path that its client is on at each moment, Mbit/s."""
+        """Rate of the bottleneck of the path that its client is on at each moment, Mbit/s; 0 of one never used."""
         side: Side = "to_client" if self.facts.sender == "server" else "to_server"
         paths = self.view.paths
         found = np.zeros(len(t))
@@ -82,6 +82,9 @@ class SharedFlow:
             place = paths.index(path) if len(paths) > 1 else 0
             steps = self.series.points(bottleneck_number(place, len(paths), side), "capacity")
             here = t >= since - _SOON
+            if not len(steps.t):  # a path that nothing went by has no series
+                found[here] = 0.0
+                continue
             found[here] = steps.value[np.maximum(np.searchsorted(steps.t, t[here] + _SOON, side="right") - 1, 0)]
         return found
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self, TypeVar, cast
 
 from harness.analysis.link import LinkView
 from harness.analysis.series import RunSeries, series_of
 from harness.artefacts.window import Window
 from harness.traces import connections, key_log
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -39,11 +43,21 @@ class RunView(LinkView):
             inside = (self.left.t_ns >= window.start_ns) & (self.left.t_ns < window.end_ns)
             packets = self.left.where(inside & (self.left.flow == window.transfer.flow))
             secrets = self.secrets(window.transfer.flow)
-            found = (
-                connections.open_packets(packets, each, sender, secrets) for each in connections.connections(packets)
-            )
+            seen = connections.connections(packets)
+            alone = len(seen) == 1
+            found = (connections.open_packets(packets, each, sender, secrets, alone=alone) for each in seen)
             self._opened[key] = tuple(opened for opened in found if opened is not None)
         return self._opened.get(key, ())
+
+    def once(self, make: Callable[[Self], T]) -> T:
+        """What a function makes of this run, made once."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        return cast(T, self._made[make])
+
+    @cached_property
+    def _made(self) -> dict[Callable[..., object], object]:
+        return {}
 
     @cached_property
     def _opened(self) -> dict[tuple[int, int, str], tuple[connections.Opened, ...]]:

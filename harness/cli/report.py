@@ -98,6 +98,30 @@ def metrics(
         flow_metrics.show(results, paper())
 
 
+@reports.command("moves")
+def moves(
+    scenarios: StoredScenarios = None,
+    clients: Clients = "all",
+    servers: Servers = "all",
+    store: StoreFolder = None,
+    every: Every = False,
+    markdown: AsMarkdown = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print what servers do when a client moves, with the evidence, beside RFC 9000 §9.4 and a published survey."""
+    from harness.reports import moves as view
+
+    with json_all_the_same(as_json, lambda: view.report([])):
+        results = stored_cells(open_app(store), scenarios, clients, servers, every=every)
+    moved = view.moved(results)
+    if as_json:
+        print_json(view.report(moved))
+    elif markdown:
+        print_text(view.markdown(moved))
+    else:
+        view.show(moved, paper())
+
+
 @reports.command("parameters")
 def parameters(markdown: AsMarkdown = False, as_json: AsJson = False) -> None:
     """Print the vocabulary of parameters."""

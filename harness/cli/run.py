@@ -35,7 +35,7 @@ def run(asking: Asking) -> None:
     """
     from harness.app import Options
     from harness.progress import Talk
-    from harness.reports import json_report, table
+    from harness.reports import json_report, moves, table
     from harness.unbuilt import UnbuiltError
 
     app = open_app(asking.store, asking.manifest)
@@ -60,6 +60,8 @@ def run(asking: Asking) -> None:
         print_json(json_report.report(results))
     else:
         table.show(results, paper())
+        if handovers := moves.moved(results):
+            moves.show(handovers, paper())
     if asking.draw:
         draw_comparisons(results, app.places.store / "figures")
         _draw_figures(app, results, asking.jobs or cores(), talk)

@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from harness.analysis.view import RunView
+from harness.metrics.moves import handovers
 from harness.metrics.observed import observe
 from harness.metrics.proof import prove
 from harness.metrics.registry import Caution, measuring
@@ -55,12 +56,18 @@ def measure_with_series(folder: Path, run: Run) -> tuple[MeasuredRun, pl.DataFra
         waits = starvation(view)
     except Exception as error:
         waits = Starvation(cautions=(f"starvation cannot be judged: {type(error).__name__}: {error}",))
+    try:
+        moves = handovers(view)
+    except Exception as error:
+        moves = ()
+        warnings.append(f"the clients' moves cannot be told: {type(error).__name__}: {error}")
     observed = observe(view)
     series = view.series
     measured = MeasuredRun(
         version=VERSION,
         measurements=tuple(measurements),
         absent=tuple(dict.fromkeys(absent)),
+        moves=moves,
         observed=observed,
         link=link,
         starved=waits.starved,

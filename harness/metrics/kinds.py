@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from harness.analysis.handover import SeenMove, seen_moves
 from harness.analysis.shared_bottleneck import SharedBottleneck, shared_bottleneck
 from harness.analysis.shared_flow import SharedFlow, flows_of
 from harness.analysis.view import RunView
@@ -40,6 +41,7 @@ class Absent:
 Told = Figure | Absent | None
 OfFlow = Callable[[SharedFlow], Told]
 OfLink = Callable[[SharedBottleneck], Told]
+OfMove = Callable[[SeenMove], Told]
 OfFlows = Callable[[Sequence[SharedFlow]], Told]
 
 
@@ -94,6 +96,27 @@ def network_metric(
             flows = flows_of(view)
             if len(flows) >= least:
                 yield from _of_the_run(one, function(flows))
+
+        _register(function, measured)
+        return function
+
+    return mark
+
+
+def move_metric(*, unit: str, better: Better, title: str, formula: str, source: str) -> Callable[[OfMove], OfMove]:
+    """A metric of each move of a flow's client."""
+
+    def mark(function: OfMove) -> OfMove:
+        one = _declare("move", function, unit, better, title, formula, source)
+
+        def measured(view: RunView) -> Iterator[Finding]:
+            for moved in seen_moves(view):
+                flow, transfer, move = moved.facts.flow, moved.window.name, moved.number
+                told = Absent(moved.why_not) if moved.why_not else function(moved)
+                if isinstance(told, Absent):
+                    yield Absence(metric=one.name, flows=(flow,), transfer=transfer, move=move, why=told.why)
+                elif told is not None:
+                    yield one.of(told.value, told.vantage, flow=flow, transfer=transfer, move=move, better=told.better)
 
         _register(function, measured)
         return function

@@ -9,6 +9,7 @@ from harness.errors import did_you_mean
 from harness.metric_names import MetricName
 from harness.metrics.registry import Metric, declared, find
 from harness.model import Objective, Scenario
+from harness.moves import rebounds, told
 
 #: Units of one dimension: (from, to) → what one of the first is in the second.
 _SCALES = {("ms", "s"): 1e-3, ("s", "ms"): 1e3}
@@ -34,7 +35,7 @@ def mistakes(scenario: Scenario) -> Iterator[Mistake]:
             known = {one.name.replace("*", size) for one in declared().values() for size in _sizes(scenario, one)}
             yield Mistake((*at, "metric"), f"there is no metric '{name.metric}'", did_you_mean(name.metric, known))
             continue
-        if wrong := _whose(name, metric, len(scenario.flows)):
+        if wrong := _whose(name, metric, len(scenario.flows)) or _which_move(name, metric, scenario):
             yield Mistake((*at, "metric"), *wrong)
         if converted(0.0, metric.unit, objective.unit) is None:
             bound = "at_most" if objective.at_most is not None else "at_least"
@@ -48,7 +49,7 @@ def _sizes(scenario: Scenario, metric: Metric) -> list[str]:
 
 def _whose(name: MetricName, metric: Metric, flows: int) -> tuple[str, str] | None:
     """What is wrong with the flow that an objective names or does not, and a hint."""
-    if metric.layer != "flow":
+    if metric.layer not in ("flow", "move"):
         return None if name.flow is None else (f"{name.metric} is not a flow's", f"write '{name.metric}'")
     if name.flow is None and flows > 1:
         return f"each of {flows} flows has its own {name.metric}", f"write '{name._replace(flow=0).text(flows)}'"
@@ -56,6 +57,23 @@ def _whose(name: MetricName, metric: Metric, flows: int) -> tuple[str, str] | No
         return f"there is no flow {name.flow}", f"the last one is flow{flows - 1}"
     if name.flow is not None and flows == 1:
         return "the only flow is not named", f"write '{name._replace(flow=None).text(flows)}'"
+    return None
+
+
+def _which_move(name: MetricName, metric: Metric, scenario: Scenario) -> tuple[str, str] | None:
+    """What is wrong with the move that an objective names or does not, and a hint. Its flow is one there is."""
+    count = len(scenario.flows)
+    if metric.layer != "move":
+        bare = name._replace(move=None).text(count)
+        return None if name.move is None else (f"{name.metric} is not a move's", f"write '{bare}'")
+    flow = scenario.flows[name.flow or 0]
+    moves = len(told(flow)) + len(rebounds(scenario, flow))
+    if not moves:
+        return f"no client moves, so there is no {name.metric}", "give the flow moves"
+    if name.move is None:
+        return f"each move has its own {name.metric}", f"write '{name._replace(move=1).text(count)}'"
+    if not 1 <= name.move <= moves:
+        return f"there is no move {name.move}", f"the first one is move1, the last one move{moves}"
     return None
 
 

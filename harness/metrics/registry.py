@@ -20,8 +20,8 @@ from harness.analysis.view import RunView
 from harness.metric_names import TransferName
 from harness.outcome import Absence, Better, Measurement
 
-Layer = Literal["flow", "link", "network"]
-"""What a metric is of: a flow or one of its transfers, the emulated link, all flows together."""
+Layer = Literal["flow", "move", "link", "network"]
+"""What a metric is of: a flow or one of its transfers, a move of its client, the emulated link, all flows together."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,13 @@ class Metric:
 
     def of(
         self, value: float, vantage: str, *, flow: int | None = None, transfer: TransferName | None = None,
-        phase: int | None = None, better: Better | None = None, flows: int = 0, star: str = "",
+        phase: int | None = None, move: int | None = None, better: Better | None = None, flows: int = 0, star: str = "",
     ) -> Measurement:  # fmt: skip
         """A measurement of it. `better`: where this run's is another; `flows`: the n of its unit."""
         return Measurement(
             name=self.name.replace("*", star), value=float(value), unit=self.unit.replace("^n", f"^{flows}"),
             direction=better or self.better, vantage=vantage, flow=flow, transfer=transfer, phase=phase,
+            move=move,
         )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ Only completed runs are judged, and a failure of the ground is never an implemen
 
 from harness.outcome.cell import Cell, Contestant, Cpu, EngineName, Image, SimKernel
 from harness.outcome.fact import Fact
+from harness.outcome.handover import Handover, RttReaction, WindowReaction
 from harness.outcome.measured import (
     Absence,
     Better,
@@ -28,6 +29,7 @@ __all__ = [
     "DirectionProof",
     "EngineName",
     "Fact",
+    "Handover",
     "Image",
     "Interval",
     "LinkProof",
@@ -37,11 +39,13 @@ __all__ = [
     "Observation",
     "Outcome",
     "RandomBytes",
+    "RttReaction",
     "Run",
     "SimKernel",
     "Status",
     "Transfer",
     "Verdict",
     "VerdictStatus",
+    "WindowReaction",
     "proven_outcome",
 ]

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from harness.metric_names import MetricName, TransferName
 from harness.outcome.fact import Fact
+from harness.outcome.handover import Handover
 from harness.outcome.run import Outcome, Run
 from harness.parameters import Role
 
@@ -30,11 +31,13 @@ class Measurement(Fact):
     """None: of no single transfer."""
     phase: int | None = None
     """From 1; None: of no single phase."""
+    move: int | None = None
+    """From 1, in order of time; None: of no move of the flow's client."""
 
     @property
     def named(self) -> MetricName:
         """The metric with what it is of."""
-        return MetricName(self.name, self.flow, self.transfer, self.phase)
+        return MetricName(self.name, self.flow, self.transfer, self.phase, self.move)
 
 
 class Absence(Fact):
@@ -47,6 +50,8 @@ class Absence(Fact):
     """Whose it would be; empty for one of the run or the link as a whole."""
     transfer: TransferName | None = None
     """Which of their transfers; None where it is of no single one."""
+    move: int | None = None
+    """Which of their client's moves; None where it is of none."""
     samples: tuple[int, int] | None = None
     """(left out, of so many): the metric is there, and is a mean over fewer samples; None where it is not there."""
 
@@ -119,6 +124,8 @@ class MeasuredRun(Fact):
     measurements: tuple[Measurement, ...] = ()
     absent: tuple[Absence, ...] = ()
     """What is not among them that one might look for."""
+    moves: tuple[Handover, ...] = ()
+    """What each move of a client was, and what its server's stack did, in order of flows and of time."""
     observed: tuple[Observation, ...] = ()
     """What the endpoints' parameters were, by the evidence of this run."""
     link: LinkProof | None = None
@@ -127,10 +134,11 @@ class MeasuredRun(Fact):
     warnings: tuple[str, ...] = ()
 
     def value(
-        self, metric: str, flow: int | None = None, transfer: TransferName | None = None, phase: int | None = None
-    ) -> float | None:
+        self, metric: str, flow: int | None = None, transfer: TransferName | None = None, phase: int | None = None,
+        move: int | None = None,
+    ) -> float | None:  # fmt: skip
         """The value of a metric of just that (see `MetricName`), or None where it was not measured."""
-        asked = MetricName(metric, flow, transfer, phase).key
+        asked = MetricName(metric, flow, transfer, phase, move).key
         return next((one.value for one in self.measurements if one.named.key == asked), None)
 
     def written(self, text: str, flows: int) -> Measurement | None:

@@ -84,7 +84,7 @@ def _of_cells(name: MetricName, scenario: Scenario) -> list[MetricName]:
 def _each(name: MetricName) -> bool:
     """Whether a name stands for a metric of each flow."""
     metric = find(name.metric)
-    return metric is not None and metric.layer == "flow" and name.flow is None
+    return metric is not None and metric.layer in ("flow", "move") and name.flow is None
 
 
 def _headed(name: MetricName, scenario: Scenario) -> Headed:
@@ -130,7 +130,7 @@ def _named(word: str, results: Sequence[CellResult]) -> MetricName:
 
 def _whose(name: MetricName, metric: Metric, scenarios: Sequence[Scenario]) -> tuple[str, str] | None:
     """What is wrong with what a name says its metric is of, and a hint."""
-    if metric.layer != "flow" and (name.flow is not None or name.transfer is not None):
+    if metric.layer not in ("flow", "move") and (name.flow is not None or name.transfer is not None):
         return f"{name.metric} is not a flow's", f"write '{name.metric}'"
     if not scenarios:
         return None

@@ -13,6 +13,13 @@ _SECTIONS: tuple[tuple[Layer, str, str], ...] = (
         "run of several flows each has its own: `flow1_mean_srtt`. `throughput` is of a phase: "
         "`phase2_flow0_throughput`.",
     ),
+    (
+        "move",
+        "Moves of clients",
+        "A flow's moves have each their own, numbered from 1 in order of time, the repetitions of `every` among them: "
+        "`move1_handover_throughput`, `flow1_move2_delivery_gap`. The server's stack's answer to each is in "
+        "`measured.json` as data (`moves`) and in the table of `harness report moves`.",
+    ),
     ("link", "The link", "Over all flows."),
     ("network", "All flows together", "In runs of several flows. `jain` is of a phase: `phase2_jain`."),
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from harness.reports.parameters import sort_key
 from harness.results import CellResult
@@ -47,6 +48,17 @@ class Figure:
 
 
 @dataclass(frozen=True)
+class Drawing:
+    """A figure on the page that is drawn from all runs of a study."""
+
+    file: str
+    """Below docs/figures."""
+    caption: str
+    draw: Callable[[Sequence[CellResult]], dict[str, Any] | None]
+    """From all stored results to Vega-Lite; None where there is nothing to draw."""
+
+
+@dataclass(frozen=True)
 class Study:
     """One source beside the runs that try what it says."""
 
@@ -62,6 +74,8 @@ class Study:
     """Its page, a file below docs/."""
     figures: tuple[Figure, ...] = ()
     """What is drawn below the text."""
+    drawings: tuple[Drawing, ...] = ()
+    """And below that."""
     claim: Callable[[Sequence[CellResult]], str] | None = None
     """From all stored results to a paragraph for the page of results: the main claim, and what the runs say to it."""
 

@@ -9,7 +9,7 @@ from functools import cache
 
 from harness.results import CellResult
 from harness.standing import note
-from harness.studies import SHARED, Figure, Study
+from harness.studies import SHARED, Drawing, Figure, Study
 
 _HEAD = (
     "# What the documents report, and what this lab measures\n\n"
@@ -27,6 +27,11 @@ def studies() -> dict[str, Study]:
     return dict(sorted(found.items(), key=lambda item: (item[1].place, item[0])))
 
 
+def drawings() -> list[Drawing]:
+    """What studies draw from all their runs."""
+    return [drawing for study in studies().values() for drawing in study.drawings]
+
+
 def figures() -> list[Figure]:
     """The figures of all studies."""
     return [figure for study in studies().values() for figure in study.figures]
@@ -42,7 +47,9 @@ def study_pages(results: Sequence[CellResult], there: Collection[str]) -> dict[s
     """File below docs/ → its text. `there`: the files of figures that have been drawn."""
     parts: dict[str, list[str]] = {SHARED: [_HEAD]}
     for study in studies().values():
-        shown = [f"![{one.caption}](figures/{one.file})\n" for one in study.figures if one.file in there]
+        files = [(one.caption, one.file) for one in study.figures]
+        files += [(one.caption, one.file) for one in study.drawings]
+        shown = [f"![{caption}](figures/{file})\n" for caption, file in files if file in there]
         drawn = "\n".join(shown) + "\n" if shown else ""
         older = note([result for result in results if study.rests_on(result)])
         below = f"{drawn}{older}\n\n" if older else drawn

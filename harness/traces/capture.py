@@ -18,6 +18,7 @@ from harness.traces.lab import Endpoint, FlowAddresses
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
+Keys = npt.NDArray[np.uint64]
 
 #: IP protocol numbers.
 TCP, UDP = 6, 17
@@ -72,7 +73,7 @@ class Capture:
     """A 1-RTT packet is visible: first in the datagram, or behind a Handshake packet."""
     after_initial: Flags
     """Something follows the datagram's Initial packet."""
-    key: npt.NDArray[np.uint64]
+    key: Keys
     """Equal at both interfaces for one packet; differs between packets, retransmitted ones too."""
     visible: Bytes
     """First bytes of the UDP payload, zero beyond what was captured and for segments, shape (n, 54)."""

@@ -8,7 +8,7 @@ from itertools import islice
 
 import numpy as np
 
-from harness.traces.capture import Capture, Ints
+from harness.traces.capture import Capture, Ints, Keys
 from harness.traces.frames import FrameError, Frames, read_frames
 from harness.traces.key_log import Secret, Sender
 from harness.traces.one_rtt import Heads, Packets, Protection, decrypt
@@ -53,6 +53,8 @@ class Opened:
     aead: Aead
     t_ns: Ints
     """Time of capture, shape (n,)."""
+    key: Keys
+    """The capture's keys, equal at both interfaces, shape (n,)."""
     packets: Packets
     """Their numbers, key phases and payloads."""
     frames: tuple[Frames, ...]
@@ -88,8 +90,13 @@ def _ids(head: bytes) -> tuple[bytes, bytes]:
     return head[6:at], head[at + 1 : at + 1 + head[at]] if at < len(head) else b""
 
 
-def open_packets(capture: Capture, connection: Connection, sender: Sender, secrets: Sequence[Secret]) -> Opened | None:
+def open_packets(
+    capture: Capture, connection: Connection, sender: Sender, secrets: Sequence[Secret], *, alone: bool = False
+) -> Opened | None:
     """The 1-RTT packets that one endpoint of a connection sent; None where no secret opens them.
+
+    `alone`: whether the capture has no other connection, so that a client that goes on from a new address and by a new
+    connection ID (RFC 9000 §9) is found there too.
 
     Tags are not checked, since they were not captured. A secret fits when it opens nine of ten of the first packets.
     What a wrong one makes of a packet has reserved bits of 0 once in four times, then a number near those before in
@@ -98,12 +105,12 @@ def open_packets(capture: Capture, connection: Connection, sender: Sender, secre
     A few stacks (ngtcp2) count from a random number, which only their first packet has as a whole. Where that one was
     not captured, the peer's acknowledgements say what it was.
     """
-    rows = _rows(capture, connection, sender)
+    rows = _rows(capture, connection, sender, alone)
     opened = _open(capture, connection, sender, secrets, rows, _BEFORE_FIRST)
     if opened is not None:
         return opened
     peer: Sender = "client" if sender == "server" else "server"
-    other = _open(capture, connection, peer, secrets, _rows(capture, connection, peer), _BEFORE_FIRST)
+    other = _open(capture, connection, peer, secrets, _rows(capture, connection, peer, alone), _BEFORE_FIRST)
     if other is None:
         return None
     acknowledged = (frames.acknowledged for frames in other.frames if frames.acknowledged is not None)
@@ -128,7 +135,8 @@ def _open(
                 continue
             packets, frames = _readable(decrypt(heads, protection))
             return Opened(
-                connection, sender, secret, aead, capture.t_ns[rows[packets.row]], packets, frames,
+                connection, sender, secret, aead, capture.t_ns[rows[packets.row]], capture.key[rows[packets.row]],
+                packets, frames,
                 closed=len(rows) - len(packets), coalesced_ns=_coalesced(capture, connection, sender),
             )  # fmt: skip
     return None
@@ -155,7 +163,7 @@ def _readable(packets: Packets) -> tuple[Packets, tuple[Frames, ...]]:
     return packets.where(np.array(kept, np.int64)), tuple(read)
 
 
-def _rows(capture: Capture, connection: Connection, sender: Sender) -> Ints:
+def _rows(capture: Capture, connection: Connection, sender: Sender, alone: bool) -> Ints:
     """Rows of the short headers that go an endpoint's way: by the client's port, or by a connection ID seen before.
 
     The client's port may change on the way (RFC 9000 §9.3), the connection ID by either's choice (§5.1.1).
@@ -163,7 +171,7 @@ def _rows(capture: Capture, connection: Connection, sender: Sender) -> Ints:
     to_client = sender == "server"
     port = capture.destination_port if to_client else capture.source_port
     known = connection.client_id if to_client else connection.server_id
-    mine = port == connection.port
+    mine = np.full(len(port), alone) | (port == connection.port)
     if known:
         mine |= (capture.visible[:, 1 : 1 + len(known)] == np.frombuffer(known, np.uint8)).all(axis=1)
     return np.flatnonzero(mine & (capture.to_client == to_client) & (capture.form == Form.SHORT))

@@ -33,13 +33,17 @@ class Frames:
     """Largest packet number that it acknowledges; None without an ACK frame."""
     hidden: int
     """Bytes of payload behind what could be read, in which there may be more frames."""
+    challenges: tuple[bytes, ...] = ()
+    """What PATH_CHALLENGE frames ask (§19.17), 8 bytes each."""
+    responses: tuple[bytes, ...] = ()
+    """What PATH_RESPONSE frames answer (§19.18)."""
 
 
 class FrameError(ValueError):
     """The bytes are no frames: the packet was not decrypted, or is damaged."""
 
 
-_PADDING = 0x00
+PADDING = 0x00
 #: Type → how many variable-length integers follow it, where nothing else does.
 _INTEGERS = {
     0x01: 0,  # PING
@@ -65,8 +69,9 @@ _PREFIXED = {
     0x1D: 1,  # CONNECTION_CLOSE by the application
     0x31: 0,  # DATAGRAM with a length (RFC 9221 §4)
 }
-#: Type → how many bytes follow it.
-_FIXED = {0x1A: 8, 0x1B: 8}  # PATH_CHALLENGE, PATH_RESPONSE
+PATH_CHALLENGE, PATH_RESPONSE = 0x1A, 0x1B
+#: Bytes that follow either.
+_PROBE = 8
 _ACK, _ACK_ECN, _NEW_CONNECTION_ID, _DATAGRAM = 0x02, 0x03, 0x18, 0x30
 _STREAM, _STREAM_LAST = 0x08, 0x0F
 _FIN, _LEN, _OFF = 0x01, 0x02, 0x04
@@ -112,6 +117,14 @@ class _Reader:
         if self.position > self.size:
             raise FrameError(f"a frame needs {self.position} B of a payload of {self.size} B")
 
+    def bytes(self, count: int) -> bytes:
+        """Bytes that have to be captured."""
+        data, at = self.data, self.position
+        if at + count > len(data):
+            self._end(at + count)
+        self.position = at + count
+        return data[at : at + count]
+
 
 def read_frames(data: bytes, size: int) -> Frames:
     """The frames of a payload of `size` bytes (without its tag), of which `data` holds the first.
@@ -121,6 +134,7 @@ def read_frames(data: bytes, size: int) -> Frames:
     reader = _Reader(data, size)
     streams: list[StreamFrame] = []
     types: list[int] = []
+    probes: dict[int, list[bytes]] = {PATH_CHALLENGE: [], PATH_RESPONSE: []}
     acknowledged: int | None = None
     readable = 0
     try:
@@ -132,12 +146,15 @@ def read_frames(data: bytes, size: int) -> Frames:
             elif kind in (_ACK, _ACK_ECN):
                 acknowledged = reader.integer()
                 _acknowledgement(reader, kind, acknowledged)
+            elif kind in probes:
+                probes[kind].append(reader.bytes(_PROBE))
             else:
                 _pass_over(reader, kind)
             readable = reader.position
     except _CutError:
         pass
-    return Frames(tuple(streams), tuple(types), acknowledged, size - readable)
+    asked, answered = (tuple(found) for found in probes.values())
+    return Frames(tuple(streams), tuple(types), acknowledged, size - readable, asked, answered)
 
 
 def _stream(reader: _Reader, kind: int) -> StreamFrame:
@@ -152,9 +169,9 @@ def _stream(reader: _Reader, kind: int) -> StreamFrame:
 
 
 def _pass_over(reader: _Reader, kind: int) -> None:
-    if kind == _PADDING:
+    if kind == PADDING:
         data = reader.data
-        while reader.position < len(data) and data[reader.position] == _PADDING:
+        while reader.position < len(data) and data[reader.position] == PADDING:
             reader.position += 1
     elif kind in _INTEGERS:
         for _ in range(_INTEGERS[kind]):
@@ -163,8 +180,6 @@ def _pass_over(reader: _Reader, kind: int) -> None:
         for _ in range(_PREFIXED[kind]):
             reader.integer()
         reader.skip(reader.integer())
-    elif kind in _FIXED:
-        reader.skip(_FIXED[kind])
     elif kind == _DATAGRAM:
         reader.skip(reader.size - reader.position)
     elif kind == _NEW_CONNECTION_ID:

@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from harness.traces.capture import CE, Bytes, Capture, Ints, ecn
-
-Keys = npt.NDArray[np.uint64]
+from harness.traces.capture import CE, Bytes, Capture, Ints, Keys, ecn
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.analysis.view import RunView
+from harness.metric_names import MetricName
 from harness.metrics import VERSION, measure
 from harness.metrics.kinds import of_transfer
 from harness.metrics.registry import declared, measuring
@@ -204,7 +205,7 @@ def test_names_of_further_flows(tmp_path: Path) -> None:
     names = [window.called("goodput") for window in view.windows]
     assert names == ["flow0_goodput", "flow0_repeat_goodput", "flow1_goodput", "flow1_repeat_goodput"]
     made = of_transfer(declared()["goodput"], view.windows[3], 1, "client file")
-    assert made.named == ("goodput", 1, "repeat", None)
+    assert made.named == MetricName("goodput", 1, "repeat")
     assert (made.unit, made.direction) == ("Mbit/s", "higher")
     alone = RunView(tmp_path, run.model_copy(update={"transfers": tuple(more[:2])}))
     assert [window.called("goodput") for window in alone.windows] == ["goodput", "repeat_goodput"]

@@ -11,7 +11,7 @@ from harness.errors import InputError
 from harness.judge import judge
 from harness.metrics.objectives import mistakes
 from harness.model import Scenario
-from harness.outcome import LinkProof, MeasuredRun
+from harness.outcome import LinkProof, MeasuredRun, Measurement
 from tests.examples import ROOT
 from tests.measurements import measurement
 from tests.unit.captures import SCENARIO, make_run
@@ -97,3 +97,33 @@ def test_a_stored_objective_in_another_unit_is_neither_met_nor_missed() -> None:
     verdict = judge(scenario, [(make_run(), found)])
     assert (verdict.status, verdict.reason) == ("inconclusive", "unit_mismatch")
     assert verdict.sentence == "goodput ≥ 3 s is in a unit that goodput does not convert to."
+
+
+NAT = "{download: 10 MB, moves: [{at: 1 s, how: nat-port, every: 50 s}]}"
+
+
+@pytest.mark.parametrize(
+    ("metric", "flows", "text", "hint"),
+    [
+        ("move1_completion", NAT, "completion is not a move's", "write 'completion'"),
+        ("delivery_gap", NAT, "each move has its own delivery_gap", "write 'move1_delivery_gap'"),
+        ("move4_delivery_gap", NAT, "there is no move 4", "the last one move3"),
+        ("move0_delivery_gap", NAT, "there is no move 0", "the first one is move1"),
+        ("move1_delivery_gap", "{download: 10 MB}", "no client moves", "give the flow moves"),
+        ("move1_delivery_gap", f"{NAT}, {NAT}", "each of 2 flows has its own delivery_gap", "flow0_move1_delivery_gap"),
+    ],
+)
+def test_an_objective_names_the_move_it_is_on(metric: str, flows: str, text: str, hint: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        load(tmp_path, metric, "at_most: 50 ms", flows)
+    assert text in str(caught.value) and hint in caught.value.hint
+
+
+def test_an_objective_on_a_move_that_did_not_come_is_not_observed(tmp_path: Path) -> None:
+    scenario = load(tmp_path, "move2_delivery_gap", "at_most: 50 ms", NAT)
+    run = make_run(scenario={"flows": [{"download": "3 MB"}]})
+    late = MeasuredRun(version=1, link=LinkProof(valid=True))
+    verdict = judge(scenario, [(run, late)])
+    assert (verdict.status, verdict.reason) == ("inconclusive", "not_observed")
+    gap = Measurement(name="delivery_gap", value=20.0, unit="ms", flow=0, transfer="first", move=2)
+    assert judge(scenario, [(run, late.model_copy(update={"measurements": (gap,)}))]).status == "pass"

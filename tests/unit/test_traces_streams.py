@@ -46,7 +46,7 @@ def opened(*packets: tuple[int, bytes], captured: int = 40, coalesced: Sequence[
     sizes = np.array([len(payload) for _, payload in packets], np.int64)
     return Opened(
         Connection(50_000, 1, b"client", b"server"), "server", Secret(bytes(32), "server", bytes(32)), Aead.AES_128_GCM,
-        np.array([t for t, _ in packets], np.int64),
+        np.array([t for t, _ in packets], np.int64), np.arange(count, dtype=np.uint64),
         Packets(numbers, numbers, np.zeros(count, np.int64), none, np.minimum(sizes, captured), sizes),
         tuple(read_frames(payload[:captured], len(payload)) for _, payload in packets),
         closed=0, coalesced_ns=np.array(coalesced, np.int64),

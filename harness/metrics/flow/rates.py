@@ -139,4 +139,7 @@ def cov_throughput(flow: SharedFlow) -> Told:
 def utilisation_bandwidth(flow: SharedFlow) -> Told:
     """The throughput is payload, the rate that of frames: a full packet's headers keep this below 1."""
     samples = flow.samples("throughput")
-    return Figure((samples.value / flow.capacity(samples.t)).mean(), flow.at_receiver) if len(samples.t) else None
+    capacity = flow.capacity(samples.t)
+    if not capacity.all():
+        return Absent("nothing went by a path that its client was to be on")
+    return Figure((samples.value / capacity).mean(), flow.at_receiver) if len(samples.t) else None

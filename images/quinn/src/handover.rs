@@ -21,6 +21,21 @@ pub const INITIAL_PACKETS: u32 = 32;
 struct Left {
     cubic: Cubic,
     rtt: Duration,
+    /// When that was so first.
+    at: Instant,
+    /// What was so before.
+    before: Option<Box<Left>>,
+}
+
+impl Left {
+    /// What was left when a path began: without what the first packet from the client's new address did. Its
+    /// acknowledgement, which is handled before the migration, took the new path, and overtook others on the old one.
+    fn when(self, begun: Instant) -> Self {
+        match self.before {
+            Some(before) if self.at == begun => *before,
+            _ => self,
+        }
+    }
 }
 
 /// Of one connection.
@@ -39,7 +54,7 @@ impl Factory {
 
 impl ControllerFactory for Factory {
     fn build(self: Arc<Self>, now: Instant, current_mtu: u16) -> Box<dyn Controller> {
-        let old = self.left.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let old = self.left.lock().unwrap_or_else(PoisonError::into_inner).clone().map(|left| left.when(now));
         let mut config = CubicConfig::default();
         config.initial_window(self.initial_window);
         let config = Arc::new(config);
@@ -97,17 +112,21 @@ impl Handover {
     }
 
     /// For the path after this one. A path that nothing was heard of leaves what the one before did.
-    fn leave(&self) {
+    fn leave(&self, now: Instant) {
         if let Some(rtt) = self.samples.least() {
-            let left = Left { cubic: self.cubic.clone(), rtt };
-            *self.factory.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(left);
+            let mut left = self.factory.left.lock().unwrap_or_else(PoisonError::into_inner);
+            let before = left
+                .take()
+                .and_then(|old| if old.at == now { old.before } else { Some(Box::new(Left { before: None, ..old })) });
+            *left = Some(Left { cubic: self.cubic.clone(), rtt, at: now, before });
         }
     }
 }
 
 impl Controller for Handover {
     fn on_sent(&mut self, now: Instant, bytes: u64, last_packet_number: u64) {
-        self.samples.sent(last_packet_number, now);
+        // Datagrams are no larger than the MTU, so that there are as many packets at least.
+        self.samples.sent(bytes.div_ceil(u64::from(self.mtu)), last_packet_number, now);
         self.cubic.on_sent(now, bytes, last_packet_number);
     }
 
@@ -123,13 +142,13 @@ impl Controller for Handover {
             self.settle(now, sample);
         }
         self.cubic.on_end_acks(now, in_flight, app_limited, largest_packet_num_acked);
-        self.leave();
+        self.leave(now);
     }
 
     fn on_congestion_event(&mut self, now: Instant, sent: Instant, is_persistent_congestion: bool, lost_bytes: u64) {
         if sent >= self.begun {
             self.cubic.on_congestion_event(now, sent, is_persistent_congestion, lost_bytes);
-            self.leave();
+            self.leave(now);
         }
     }
 

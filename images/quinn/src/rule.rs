@@ -32,41 +32,47 @@ pub fn adapted(window: u64, old: Duration, new: Duration, initial: u64) -> u64 {
     ((share * window as f64).round() as u64).max(initial)
 }
 
+/// Packets that left at once.
+#[derive(Clone, Copy, Debug)]
+struct Batch {
+    /// The number from which on they are known to be of it, and the last.
+    first: u64,
+    last: u64,
+    sent: Instant,
+}
+
 /// RTTs of one path, from packets that were sent on it. quinn's estimator takes in what the old path's acknowledgements
 /// say, too. ACK delays are part of them.
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
-    /// Of each batch that left at once: the last packet's number, and when.
-    sent: VecDeque<(u64, Instant)>,
-    /// The largest packet number of all batches that are forgotten.
-    before: Option<u64>,
+    batches: VecDeque<Batch>,
     least: Option<Duration>,
 }
 
 impl Samples {
-    pub fn sent(&mut self, last: u64, now: Instant) {
+    /// `count` packets at least left, up to number `last`. Between two batches there may be packets that nobody tells of:
+    /// answers to a client that probes another path, which are sent by that.
+    pub fn sent(&mut self, count: u64, last: u64, now: Instant) {
         // During the handshake there are other packet number spaces.
-        if self.sent.back().is_some_and(|(before, _)| *before >= last) {
-            self.sent.clear();
-            self.before = None;
+        if self.batches.back().is_some_and(|before| before.last >= last) {
+            self.batches.clear();
         }
-        self.sent.push_back((last, now));
+        self.batches.push_back(Batch { first: (last + 1).saturating_sub(count), last, sent: now });
     }
 
     /// The RTT that an acknowledgement tells, if its largest packet is newly acknowledged and was sent on this path.
     pub fn acked(&mut self, largest: u64, now: Instant) -> Option<Duration> {
-        let batch = self.sent.iter().position(|(last, _)| *last >= largest)?;
-        // Of the first batch, only the last packet is known to be none of the old path's.
-        if batch == 0 && self.before.is_none_or(|before| largest <= before) && largest != self.sent[0].0 {
+        let at = self.batches.iter().position(|batch| batch.last >= largest)?;
+        self.batches.drain(..at);
+        let batch = &mut self.batches[0];
+        if largest < batch.first {
             return None;
         }
-        let (last, then) = self.sent[batch];
-        self.sent.drain(..batch);
-        if largest == last {
-            self.sent.pop_front();
+        let sample = now.saturating_duration_since(batch.sent);
+        batch.first = largest + 1;
+        if largest == batch.last {
+            self.batches.pop_front();
         }
-        self.before = Some(largest);
-        let sample = now.saturating_duration_since(then);
         self.least = Some(self.least.map_or(sample, |least| least.min(sample)));
         Some(sample)
     }
@@ -108,9 +114,9 @@ mod tests {
     fn counts_only_what_was_sent_on_the_path() {
         let zero = Instant::now();
         let mut samples = Samples::default();
-        samples.sent(105, zero + ms(10));
-        samples.sent(115, zero + ms(20));
-        samples.sent(125, zero + ms(30));
+        samples.sent(6, 105, zero + ms(10));
+        samples.sent(10, 115, zero + ms(20));
+        samples.sent(10, 125, zero + ms(30));
         // The old path's, acknowledged late.
         assert_eq!(samples.acked(99, zero + ms(31)), None);
         assert_eq!(samples.least(), None);
@@ -127,8 +133,8 @@ mod tests {
     fn tells_packet_number_spaces_apart() {
         let zero = Instant::now();
         let mut samples = Samples::default();
-        samples.sent(2, zero);
-        samples.sent(0, zero + ms(5));
+        samples.sent(1, 2, zero);
+        samples.sent(1, 0, zero + ms(5));
         assert_eq!(samples.acked(2, zero + ms(6)), None);
         assert_eq!(samples.acked(0, zero + ms(8)), Some(ms(3)));
     }
@@ -137,8 +143,20 @@ mod tests {
     fn takes_the_first_packet_of_a_path() {
         let zero = Instant::now();
         let mut samples = Samples::default();
-        samples.sent(100, zero);
+        samples.sent(1, 100, zero);
         assert_eq!(samples.acked(100, zero + ms(3)), Some(ms(3)));
         assert_eq!(samples.acked(100, zero + ms(4)), None);
+    }
+
+    #[test]
+    fn takes_no_packet_between_two_batches() {
+        let zero = Instant::now();
+        let mut samples = Samples::default();
+        samples.sent(5, 104, zero);
+        // 105 answers a probe, by the path that is probed.
+        samples.sent(5, 110, zero + ms(10));
+        assert_eq!(samples.acked(105, zero + ms(12)), None);
+        assert_eq!(samples.least(), None);
+        assert_eq!(samples.acked(106, zero + ms(50)), Some(ms(40)));
     }
 }

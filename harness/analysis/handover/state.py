@@ -1,0 +1,121 @@
+"""What the server's qlog says of its state around a move, and the round trip that the captures show there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from harness.analysis.connection_traces import traces_of
+from harness.analysis.handover.moved import Moved
+from harness.analysis.series.sender import first_event_ns, usual_payload
+from harness.analysis.unknown import Unknown
+from harness.model import Path
+from harness.traces import qlog
+from harness.traces.capture import Ints
+
+#: Traces in whole ms, and clocks that are read before the work, put an event so much before what it answers, ns.
+CLOCK_NS = 1_500_000
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of the sender over time: n values, each held until the next."""
+
+    t_ns: Ints
+    value: Floats
+
+    def before(self, moment_ns: int) -> float | None:
+        """The last value before a moment; None without one."""
+        at = int(np.searchsorted(self.t_ns, moment_ns))
+        return float(self.value[at - 1]) if at else None
+
+    def between(self, start_ns: int, end_ns: int) -> Figure:
+        """The values told from start to end."""
+        inside = (self.t_ns >= start_ns) & (self.t_ns < end_ns)
+        return Figure(self.t_ns[inside], self.value[inside])
+
+    @property
+    def steps(self) -> Figure:
+        """Without those that are as the one before."""
+        keep = np.ones(len(self.value), np.bool_)
+        keep[1:] = self.value[1:] != self.value[:-1]
+        return Figure(self.t_ns[keep], self.value[keep])
+
+
+@dataclass(frozen=True)
+class State:
+    """The server's state as its qlog tells it; times in ns since the epoch."""
+
+    rows: pl.DataFrame
+    """t_ns, and the figures of `qlog.read_recovery`."""
+    packet: int
+    """UDP payload of its usual datagram, bytes."""
+
+    def figure(self, name: str) -> Figure:
+        """One of the figures, where it was told."""
+        told = self.rows.select("t_ns", name).drop_nulls()
+        return Figure(told["t_ns"].to_numpy(), told[name].to_numpy())
+
+
+def state_of(moved: Moved) -> State | Unknown:
+    """What the server told of the connection of a move."""
+    if moved.facts.sender != "server":
+        return Unknown("the client sends the data")
+    series = moved.view.series
+    lifetime = None if series is None else series.lifetimes.get(moved.facts.flow)
+    trace = next(iter(traces_of(moved.view, moved.window, "server")), None)
+    if trace is None or lifetime is None:
+        return Unknown("the server wrote no qlog of the connection")
+    # The longest path's: RTTs that are far below it all along are in seconds.
+    longest = max(map(_base_ms, moved.view.scenario.every_path.values()))
+    rows = qlog.read_recovery(trace, longest)
+    if not len(rows):
+        return Unknown("the server's qlog tells no recovery metrics")
+    start = first_event_ns(moved.view, trace, lifetime, moved.window)
+    told = rows.with_columns(t_ns=(pl.col("t_ms") * 1e6).round().cast(pl.Int64) + start)
+    return State(told.sort("t_ns", maintain_order=True), usual_payload(lifetime.sent))
+
+
+def _base_ms(path: Path) -> float:
+    return path.rtt.seconds * 1e3
+
+
+@dataclass(frozen=True)
+class RoundTrip:
+    """The round trip of the new path as its packets show it: to the client and back, with all that waits in queues."""
+
+    moved: Moved
+
+    def at(self, moment_ns: int) -> float | None:
+        """That of the last packets that had come by a moment, ms; None where none had."""
+        (up_left, up_came), (down_left, down_came) = self._up, self._down
+        up = int(np.searchsorted(up_came, moment_ns, side="right")) - 1
+        if up < 0:
+            return None
+        down = int(np.searchsorted(down_came, up_left[up], side="right")) - 1
+        if down < 0:
+            return None
+        return float(up_came[up] - up_left[up] + down_came[down] - down_left[down]) / 1e6
+
+    @cached_property
+    def _down(self) -> tuple[Ints, Ints]:
+        """When packets for the new address left the server and came, in order of coming."""
+        passage = self.moved.to_client
+        assert passage is not None, "moves with nothing to measure are left out"
+        rows = np.flatnonzero(self.moved.to_new(passage) & passage.arrived)
+        rows = rows[np.argsort(passage.out_ns[rows], kind="stable")]
+        return passage.entered.t_ns[rows], passage.out_ns[rows]
+
+    @cached_property
+    def _up(self) -> tuple[Ints, Ints]:
+        """The same of packets from the client after its move."""
+        passage = self.moved.to_server
+        assert passage is not None, "moves with nothing to measure are left out"
+        rows = np.flatnonzero(self.moved.from_new(passage) & passage.arrived)
+        rows = rows[np.argsort(passage.out_ns[rows], kind="stable")]
+        return passage.entered.t_ns[rows], passage.out_ns[rows]

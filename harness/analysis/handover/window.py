@@ -1,0 +1,192 @@
+"""What a sender's congestion window did when its client moved, from its qlog."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.analysis.handover.moved import Moved
+from harness.analysis.handover.state import CLOCK_NS, Figure, Floats, State
+from harness.outcome import WindowReaction
+
+#: A window that has at least this share of what it was is kept; one below the other, with losses, has collapsed: a
+#: single reduction leaves half (RFC 9002 §7.3.2) or more.
+KEPT, COLLAPSED = 0.9, 0.4
+#: What congestion controls multiply their window by at a loss (RFC 9002 §7.3.2, RFC 9438 §4.6, RFC 8511 §3.1).
+_REDUCTIONS = (0.5, 0.7, 0.85)
+#: By how much an initial window differs for datagrams of 1200 and 1280 B; and those of 1200 and 1452 B make any window.
+_UNIT, _STEP = 0.1, 1.25
+#: Less than this share of a window is nothing of it.
+_TRIFLE = 0.05
+#: Packets by which a window may be larger than what was acknowledged makes it: clocks are read at other moments.
+_MORE = 2
+#: RFC 9002 §7.2: ten datagrams of 1200 B; a trace may begin later.
+_RECOMMENDED = 12_000.0
+#: More than this factor in a round trip is no slow start, which adds what was acknowledged (RFC 9002 §7.3.1).
+_LEAP = 2.0
+#: Round trips of both paths after the switch in which the stack's answer is looked for, and so much time more, ns.
+_ROUNDS, _MORE_NS = 2.0, 100_000_000
+
+
+@dataclass(frozen=True)
+class WindowAnswer:
+    """What became of the window."""
+
+    what: WindowReaction
+    evidence: str
+    before: float | None = None
+    """Bytes, when the first datagram from the new address came."""
+    after: float | None = None
+    """Bytes, as the stack's answer left it."""
+    when_ns: int | None = None
+    """When it was that."""
+
+
+def window_answer(moved: Moved, state: State) -> WindowAnswer:
+    """What the server did with its congestion window."""
+    figure = state.figure("congestion_window")
+    arrived = moved.arrived_ns
+    before = None if arrived is None else figure.before(arrived - CLOCK_NS)
+    if arrived is None or before is None:
+        return WindowAnswer("unknown", "the qlog tells no congestion window before the move")
+    later = figure.between(arrived - CLOCK_NS, horizon(moved, arrived)).steps
+    first = float(figure.value[0])
+    initials = (first, first * state.packet / 1200, _RECOMMENDED)
+    if not len(later.value):
+        return WindowAnswer(
+            "kept", f"{before:,.0f} B before, and no other value is told after", before, before, arrived
+        )
+    return _answer(moved, state, before, later, initials, _leapt(moved, state, arrived))
+
+
+def horizon(moved: Moved, arrived: int) -> int:
+    """Until when a stack's answer is looked for, ns since the epoch."""
+    paths = moved.view.scenario.every_path.values()
+    longest = max(path.rtt.seconds for path in paths)
+    return min(moved.until_ns, arrived + round(_ROUNDS * longest * 1e9) + _MORE_NS)
+
+
+def _answer(
+    moved: Moved, state: State, before: float, later: Figure, initials: Sequence[float], own: Sequence[float]
+) -> WindowAnswer:  # fmt: skip
+    """`own`: windows to which the stack leapt before, which are its way to start (picoquic's on long paths)."""
+    values, first = np.concatenate([[before], later.value]), initials[0]
+    falls = [at for at, value in enumerate(later.value) if value < KEPT * values[at] or value == first]
+    told = _acknowledged(moved, later)
+    anew = [
+        at for at in falls
+        if later.value[at] == first or _is_anew(values[at], later.value[at], initials, state, float(told[at]))
+    ]  # fmt: skip
+    if not falls:
+        if _near(before, initials[:1], state.packet):
+            return WindowAnswer("unknown", f"{before:,.0f} B before is an initial window", before, before)
+        evidence = f"{before:,.0f} B → {float(later.value[0]):,.0f} B"
+        return WindowAnswer("kept", evidence, before, before, moved.arrived_ns)
+    at = anew[0] if anew else falls[0]
+    last, value, when = float(values[at]), float(later.value[at]), int(later.t_ns[at])
+    if _near(last, initials[:1], state.packet):
+        return WindowAnswer("unknown", f"{last:,.0f} B before is an initial window", last, value, when)
+    if not anew:
+        by_loss = all(_is_reduction(values[fall], later.value[fall], state.packet) for fall in falls)
+        return _fallen(moved, before, last, Figure(later.t_ns[at:], later.value[at:]), by_loss)
+    rises = _rises(later, told, at, state.packet, own)
+    leap = _leap(later, rises, last)
+    if leap is not None:
+        after = float(later.value[leap])
+        what: WindowReaction = "kept" if after >= KEPT * last else "kept a share"
+        evidence = f"{last:,.0f} B → {value:,.0f} B → {after:,.0f} B in a step, {after / last:.0%}"
+        return WindowAnswer(what, evidence, last, after, int(later.t_ns[leap]))
+    fed = ", which then grew by more than was acknowledged of the new path" if len(rises) > 1 else ""
+    evidence = f"{last:,.0f} B → {value:,.0f} B in a step, an initial window{fed}"
+    return WindowAnswer("reset", evidence, last, value, when)
+
+
+def _is_anew(last: float, value: float, initials: Sequence[float], state: State, acknowledged: float) -> bool:
+    """Whether a window fell to an initial one, about: its unit, a datagram, may be another than at the beginning.
+
+    Where the trace tells it not at once, slow start may have added what was acknowledged of the new path.
+    """
+    near = any(abs(value - one) <= max(state.packet, _UNIT * one) for one in initials)
+    grown = (1 - _UNIT) * min(initials) <= value <= max(initials) + acknowledged and value < COLLAPSED * last
+    return (near or grown) and not _is_reduction(last, value, state.packet)
+
+
+def _is_reduction(last: float, value: float, packet: int) -> bool:
+    """Whether a fall is what a congestion control does at a loss, be it a packet that only was overtaken."""
+    return any(abs(value - factor * last) <= packet for factor in _REDUCTIONS)
+
+
+def _fallen(moved: Moved, before: float, last: float, later: Figure, by_loss: bool) -> WindowAnswer:
+    """Of a window that fell from its last value to no initial one. `by_loss`: as it does at losses."""
+    least = int(later.value.argmin())
+    after, when = float(later.value[least]), int(later.t_ns[least])
+    if not by_loss and not _lost(moved, int(later.t_ns[0])):
+        return WindowAnswer("kept a share", f"{last:,.0f} B → {after:,.0f} B without a loss", last, after, when)
+    if after < COLLAPSED * last:
+        evidence = f"{last:,.0f} B → {after:,.0f} B by losses, and not to its initial value in a step"
+        return WindowAnswer("collapsed by loss", evidence, last, after, when)
+    evidence = f"{before:,.0f} B, and losses later took {last:,.0f} B to {after:,.0f} B, {after / last:.0%}"
+    return WindowAnswer("kept", evidence, before, before, moved.arrived_ns)
+
+
+def _acknowledged(moved: Moved, later: Figure) -> Floats:
+    """Bytes sent to the new address that could be acknowledged when each value was told.
+
+    What is acknowledged of the old path's must not count (RFC 9000 §9.4).
+    """
+    passage = moved.to_client
+    assert passage is not None, "moves with nothing to measure are left out"
+    to_server = moved.view.scenario.every_path[moved.move.path].to_server.delay.value
+    new = moved.to_new(passage) & passage.arrived
+    order = np.argsort(passage.out_ns[new], kind="stable")
+    t_ns, total = passage.out_ns[new][order], np.cumsum(passage.entered.payload[new][order])
+    return np.concatenate([[0.0], total])[np.searchsorted(t_ns, later.t_ns - to_server)]
+
+
+def _rises(later: Figure, told: Floats, since: int, packet: int, own: Sequence[float]) -> list[int]:
+    """Which values are more than slow start makes of those before: it adds what is acknowledged (RFC 9002 §7.3.1)."""
+    found = []
+    for at in range(since + 1, len(later.value)):
+        value, last = float(later.value[at]), float(later.value[at - 1])
+        most = _STEP * last + float(told[at] - told[at - 1]) + _MORE * packet
+        following = float(later.value[at + 1]) if at + 1 < len(later.value) else value
+        # Of one that is not there for long another path is meant: some stacks (quiche) have a controller for each.
+        if value > most and following >= COLLAPSED * value and not _near(value, own, packet):
+            found.append(at)
+    return found
+
+
+def _leap(later: Figure, rises: Sequence[int], last: float) -> int | None:
+    """The one of these that a rule makes: on its own, and to more than a trifle of the last window."""
+    alone = (at for at in rises if at - 1 not in rises and at + 1 not in rises)
+    return next((at for at in alone if later.value[at] >= _TRIFLE * last), None)
+
+
+def _leapt(moved: Moved, state: State, until_ns: int) -> list[float]:
+    """The windows to which it leapt before a moment."""
+    told = state.figure("congestion_window").between(0, until_ns).steps
+    rtt = max(path.rtt.value for path in moved.view.scenario.every_path.values())
+    return [float(told.value[at]) for at in _leaps(told, rtt, state.packet)]
+
+
+def _leaps(told: Figure, rtt_ns: int, packet: int) -> list[int]:
+    """Which values are more than slow start makes of the ones before in the time between."""
+    rounds = np.maximum(1.0, np.diff(told.t_ns) / max(rtt_ns, 1))
+    # So many rounds explain any window.
+    most = _LEAP ** np.minimum(rounds, 40.0) * told.value[:-1] + packet
+    return (np.flatnonzero(told.value[1:] > most) + 1).tolist()
+
+
+def _near(value: float, others: Sequence[float], packet: int) -> bool:
+    return any(abs(value - one) <= packet for one in others)
+
+
+def _lost(moved: Moved, until_ns: int) -> bool:
+    """Whether data that was under way at the move or was sent since then did not come, by a moment."""
+    passage = moved.to_client
+    assert passage is not None, "moves with nothing to measure are left out"
+    longest = max(path.rtt.value for path in moved.view.scenario.every_path.values())
+    t_ns = passage.entered.t_ns
+    return bool((~passage.arrived & (t_ns >= moved.asked_ns - 2 * longest) & (t_ns < until_ns)).any())
