@@ -55,7 +55,7 @@ def handover(results: Sequence[CellResult]) -> str:
         "what stands under `/ reset` is over pairs. Figures are medians and intervals.",
         "",
         "The client is picoquic's; on the way to the satellite it is quinn's, which loses its path, since picoquic's",
-        "gives a path up before it answers. ngtcp2's retires its old connection ID as soon as the new path is",
+        "did not come to it by probing. ngtcp2's retires its old connection ID as soon as the new path is",
         "validated, and what it sent before comes later, by the longer path: quinn does not know that ID any more and",
         "answers with a stateless reset (RFC 9000 §10.3), which ends the connection.",
         "",
