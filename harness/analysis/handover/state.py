@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,7 +16,8 @@ from harness.analysis.series.sender import first_event_ns, usual_payload
 from harness.analysis.unknown import Unknown
 from harness.model import Path
 from harness.traces import qlog
-from harness.traces.capture import Ints
+from harness.traces.capture import Flags, Ints
+from harness.traces.matching import Passage
 
 #: Traces in whole ms, and clocks that are read before the work, put an event so much before what it answers, ns.
 CLOCK_NS = 1_500_000
@@ -105,17 +107,17 @@ class RoundTrip:
     @cached_property
     def _down(self) -> tuple[Ints, Ints]:
         """When packets for the new address left the server and came, in order of coming."""
-        passage = self.moved.to_client
-        assert passage is not None, "moves with nothing to measure are left out"
-        rows = np.flatnonzero(self.moved.to_new(passage) & passage.arrived)
-        rows = rows[np.argsort(passage.out_ns[rows], kind="stable")]
-        return passage.entered.t_ns[rows], passage.out_ns[rows]
+        return _arrivals(self.moved.to_client, self.moved.to_new)
 
     @cached_property
     def _up(self) -> tuple[Ints, Ints]:
         """The same of packets from the client after its move."""
-        passage = self.moved.to_server
-        assert passage is not None, "moves with nothing to measure are left out"
-        rows = np.flatnonzero(self.moved.from_new(passage) & passage.arrived)
-        rows = rows[np.argsort(passage.out_ns[rows], kind="stable")]
-        return passage.entered.t_ns[rows], passage.out_ns[rows]
+        return _arrivals(self.moved.to_server, self.moved.from_new)
+
+
+def _arrivals(passage: Passage | None, chosen: Callable[[Passage], Flags]) -> tuple[Ints, Ints]:
+    """When chosen packets entered the path and came out of it, in order of coming; both of shape (n,)."""
+    assert passage is not None, "moves with nothing to measure are left out"
+    rows = np.flatnonzero(chosen(passage) & passage.arrived)
+    rows = rows[np.argsort(passage.out_ns[rows], kind="stable")]
+    return passage.entered.t_ns[rows], passage.out_ns[rows]
