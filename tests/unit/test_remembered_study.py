@@ -51,7 +51,7 @@ def results(
                         *(
                             Measurement(
                                 name="mean_throughput", value=rate * (1.0 if seed == "off" else 0.9), unit="Mbit/s",
-                                flow=OTHER, transfer="first",
+                                flow=OTHER,
                             )
                             for rate in other[number : number + 1]
                         ),

@@ -12,10 +12,10 @@ Course = Literal["jumps", "jumps and retreats", "does not jump"]
 
 #: Scenarios in which nothing changes between the connections, and what they are called.
 ALIKE = {
-    "remembered/medium": "50/10 Mbit/s, 10 MB",
-    "remembered/medium-100mb": "50/10 Mbit/s, 100 MB",
-    "remembered/large": "250/3 Mbit/s, 10 MB",
-    "remembered/large-100mb": "250/3 Mbit/s, 100 MB",
+    "remembered/same-50-10mb": "50/10 Mbit/s, 10 MB",
+    "remembered/same-50-100mb": "50/10 Mbit/s, 100 MB",
+    "remembered/same-250-10mb": "250/3 Mbit/s, 10 MB",
+    "remembered/same-250-100mb": "250/3 Mbit/s, 100 MB",
 }
 
 
@@ -32,17 +32,21 @@ class Change:
 
 CHANGED = (
     Change(
-        "remembered/slower", "50, then 10 Mbit/s", "jumps and retreats",
+        "remembered/rate-falls", "50, then 10 Mbit/s", "jumps and retreats",
         "the round trip is the same: nothing tells before the jump's own losses do",
     ),
     Change(
-        "remembered/shorter", "650, then 320 ms", "does not jump",
+        "remembered/rtt-falls", "650, then 320 ms", "does not jump",
         "a round trip of no more than half the saved one is another path's (rtt_not_validated)",
     ),
     Change(
-        "remembered/taken", "another flow has the capacity", "jumps and retreats",
+        "remembered/address-changes", "another address of the client", "does not jump",
+        "the saved parameters are of another remote endpoint",
+    ),
+    Change(
+        "remembered/capacity-taken", "another flow has the capacity", "jumps and retreats",
         "the queue is the other flow's: what the jump adds to it is lost",
     ),
 )  # fmt: skip
 #: Where the other flow's loss is measured, and its number.
-TAKEN, OTHER = "remembered/taken", 1
+TAKEN, OTHER = "remembered/capacity-taken", 1

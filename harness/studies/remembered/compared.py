@@ -79,11 +79,13 @@ def against(one: CellResult, other: CellResult, metric: str, flow: int, transfer
 
 def harmed(one: CellResult, other: CellResult, flow: int) -> Interval | None:
     """What a flow's throughput loses with one mechanism beside it against another, repetition by repetition."""
-    pairs = _pairs(one, other, "mean_throughput", flow, "first")
+    pairs = _pairs(one, other, "mean_throughput", flow, None)
     return spread([harm(base, ours, more_is_better=True) for ours, base in pairs])
 
 
-def _pairs(one: CellResult, other: CellResult, metric: str, flow: int, transfer: Transfer) -> list[tuple[float, float]]:
+def _pairs(
+    one: CellResult, other: CellResult, metric: str, flow: int, transfer: Transfer | None
+) -> list[tuple[float, float]]:
     """A metric of two cells in the repetitions in which both have it, the second's more than nothing."""
     mine, theirs = completed(one), completed(other)
     values = [

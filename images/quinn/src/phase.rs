@@ -92,6 +92,8 @@ pub struct Resumption {
     window: u64,
     /// When the phase began.
     entered: Instant,
+    /// What the largest datagram takes, bytes.
+    room: u64,
     last_sent: u64,
     first_unvalidated: u64,
     last_unvalidated: u64,
@@ -119,6 +121,7 @@ impl Resumption {
             flight: 0,
             window: 0,
             entered: now,
+            room: 0,
             last_sent: 0,
             first_unvalidated: 0,
             last_unvalidated: 0,
@@ -160,6 +163,7 @@ impl Resumption {
     pub fn sent(&mut self, now: Instant, bytes: u64, last: u64, room: u64) {
         self.settle(now);
         self.last_sent = last;
+        self.room = room;
         self.flight += bytes;
         if self.phase == Phase::Unvalidated {
             self.last_unvalidated = last;
@@ -193,6 +197,7 @@ impl Resumption {
         let reached = |number: u64| largest.is_some_and(|largest| largest >= number);
         match self.phase {
             Phase::Reconnaissance if window_limited && self.confirmed >= self.initial_window => self.confirm(now),
+            Phase::Unvalidated if self.is_shorter() => self.retreat(now, "path_changed"),
             Phase::Unvalidated if reached(self.first_unvalidated) => {
                 self.evaluate(now, "first_unvalidated_packet_acknowledged");
             }
@@ -203,8 +208,8 @@ impl Resumption {
         }
     }
 
-    /// A packet sent at `sent` was lost, or `marked`. `least`: the smallest window there is, bytes.
-    pub fn congestion(&mut self, now: Instant, sent: Instant, marked: bool, persistent: bool, least: u64) -> Answer {
+    /// A packet sent at `sent` was lost, or `marked`.
+    pub fn congestion(&mut self, now: Instant, sent: Instant, marked: bool, persistent: bool) -> Answer {
         let trigger = if marked { "ECN_CE" } else { "packet_loss" };
         self.due = self.due.filter(|due| *due == Due::Recovered);
         match self.phase {
@@ -215,13 +220,13 @@ impl Resumption {
                 Answer::Own
             }
             _ if persistent => {
-                self.order = Some(Order::SlowStart { window: self.window.max(least) });
+                self.order = Some(Order::SlowStart { window: self.window });
                 self.enter(Phase::Normal, now, Some(trigger));
                 Answer::Own
             }
             Phase::SafeRetreat if sent <= self.entered => Answer::None,
             _ => {
-                self.retreat(now, trigger, least);
+                self.retreat(now, trigger);
                 Answer::None
             }
         }
@@ -234,11 +239,16 @@ impl Resumption {
     /// The initial window has arrived: is it the same path?
     fn confirm(&mut self, now: Instant) {
         let Some(rtt) = self.least_rtt else { return };
-        if rtt <= self.saved_rtt / 2 || rtt > self.saved_rtt * LONGER {
+        if self.is_shorter() || rtt > self.saved_rtt * LONGER {
             self.enter(Phase::Normal, now, Some("rtt_not_validated"));
         } else {
             self.due = Some(Due::Jump);
         }
+    }
+
+    /// Than half of what it was: a window of half the saved one would go out faster than it ever did.
+    fn is_shorter(&self) -> bool {
+        self.least_rtt.is_some_and(|rtt| rtt <= self.saved_rtt / 2)
     }
 
     /// The last acknowledgement told of no congestion.
@@ -280,7 +290,9 @@ impl Resumption {
         }
     }
 
-    fn retreat(&mut self, now: Instant, trigger: Trigger, least: u64) {
+    fn retreat(&mut self, now: Instant, trigger: Trigger) {
+        // RFC 9002 §7.2.
+        let least = 2 * self.room;
         if self.phase == Phase::SafeRetreat {
             // What was sent in retreat is lost, too.
             self.window = (self.window / 2).max(least);

@@ -42,7 +42,7 @@ impl Path {
 
     fn lose(&mut self, sent: u64) -> Answer {
         let sent = self.zero + Duration::from_millis(sent);
-        self.resumption.congestion(self.now, sent, false, false, 2 * PACKET)
+        self.resumption.congestion(self.now, sent, false, false)
     }
 
     /// New phases with their triggers, since this was last asked.
@@ -221,6 +221,21 @@ fn a_loss_in_the_jump_retreats() {
 }
 
 #[test]
+fn a_path_that_turns_out_shorter_in_the_jump_is_another() {
+    let mut path = Path::confirmed((SAVED, RTT));
+    path.send(20);
+    path.told();
+    path.at(901);
+    path.resumption.sample(Duration::from_millis(301));
+    path.ack(1, 11);
+    assert_eq!(path.told(), []);
+    path.resumption.sample(Duration::from_millis(300));
+    path.ack(1, 12);
+    assert_eq!(path.told(), [(Phase::SafeRetreat, Some("path_changed"))]);
+    assert_eq!(path.resumption.window(), Some(10 * PACKET));
+}
+
+#[test]
 fn a_loss_while_validating_retreats_to_half_of_the_pipe_and_half_of_that_is_the_threshold() {
     let mut path = Path::jumped();
     path.at(1_500);
@@ -285,7 +300,7 @@ fn marks_are_congestion() {
     let mut path = Path::jumped();
     path.at(1_500);
     let sent = path.now;
-    assert_eq!(path.resumption.congestion(path.now, sent, true, false, 2 * PACKET), Answer::None);
+    assert_eq!(path.resumption.congestion(path.now, sent, true, false), Answer::None);
     assert_eq!(path.told(), [(Phase::SafeRetreat, Some("ECN_CE"))]);
 }
 
@@ -294,7 +309,7 @@ fn persistent_congestion_ends_it() {
     let mut path = Path::jumped();
     path.at(5_000);
     let sent = path.zero + Duration::from_millis(900);
-    assert_eq!(path.resumption.congestion(path.now, sent, false, true, 2 * PACKET), Answer::Own);
+    assert_eq!(path.resumption.congestion(path.now, sent, false, true), Answer::Own);
     assert_eq!(path.told(), [(Phase::Normal, Some("packet_loss"))]);
     assert_eq!(path.resumption.order(), Some(Order::SlowStart { window: 99 * PACKET }));
 }

@@ -144,10 +144,6 @@ impl Resume {
             self.cubic.on_ack(now, now, missing, false, rtt);
         }
     }
-
-    fn least(&self) -> u64 {
-        2 * u64::from(self.mtu)
-    }
 }
 
 impl Controller for Resume {
@@ -191,7 +187,7 @@ impl Controller for Resume {
     fn on_congestion_event(&mut self, now: Instant, sent: Instant, is_persistent_congestion: bool, lost_bytes: u64) {
         // quinn counts no lost bytes where packets were marked.
         let marked = lost_bytes == 0;
-        let answer = self.resumption.congestion(now, sent, marked, is_persistent_congestion, self.least());
+        let answer = self.resumption.congestion(now, sent, marked, is_persistent_congestion);
         self.tell(now);
         if answer == Answer::Own {
             if let Some(Order::UpTo { window, .. }) = self.order.take() {
