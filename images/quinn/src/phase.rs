@@ -196,7 +196,10 @@ impl Resumption {
         self.flight = flight;
         let reached = |number: u64| largest.is_some_and(|largest| largest >= number);
         match self.phase {
-            Phase::Reconnaissance if window_limited && self.confirmed >= self.initial_window => self.confirm(now),
+            // A window is full as soon as no datagram fits into it.
+            Phase::Reconnaissance if window_limited && self.confirmed + self.room >= self.initial_window => {
+                self.confirm(now);
+            }
             Phase::Unvalidated if self.is_shorter() => self.retreat(now, "path_changed"),
             Phase::Unvalidated if reached(self.first_unvalidated) => {
                 self.evaluate(now, "first_unvalidated_packet_acknowledged");

@@ -50,16 +50,17 @@ impl Path {
         self.resumption.changes().iter().map(|change| (change.new, change.trigger)).collect()
     }
 
-    /// To the unvalidated phase: an initial window is out at 0 and arrives at 600 ms, and two of slow start follow.
+    /// To the unvalidated phase: an initial window, full with nine packets, is out at 0 and arrives at 600 ms, and two of
+    /// slow start follow.
     fn confirmed(saved: (u64, Duration)) -> Self {
         let mut path = Self::new(Some(saved));
-        path.send(10);
+        path.send(9);
         path.at(600);
         path.resumption.sample(RTT);
-        path.ack(9, 9);
+        path.ack(8, 8);
         path.send(18);
         assert_eq!(path.told(), [(Phase::Reconnaissance, None)]);
-        path.ack(1, 10);
+        path.ack(1, 9);
         path
     }
 
@@ -125,10 +126,10 @@ fn a_jump_that_holds_is_validated_by_its_last_packet() {
     assert_eq!(path.resumption.order(), Some(Order::SlowStart { window: 99 * PACKET }));
     assert_eq!(path.resumption.window(), None);
     path.at(1_500);
-    path.ack(98, 108);
+    path.ack(98, 107);
     path.send(1);
     assert_eq!(path.resumption.phase(), Phase::Validating);
-    path.ack(1, 109);
+    path.ack(1, 108);
     path.send(1);
     assert_eq!(path.told(), [(Phase::Normal, Some("last_unvalidated_packet_acknowledged"))]);
     assert_eq!(path.lose(1_500), Answer::Own);
@@ -140,7 +141,7 @@ fn the_first_unvalidated_packet_that_arrives_ends_the_jump() {
     path.send(60);
     path.told();
     path.at(1_190);
-    path.ack(20, 29);
+    path.ack(20, 28);
     // What is out is the window: 18 + 60 − 20 packets.
     assert_eq!(path.told(), [(Phase::Validating, Some("first_unvalidated_packet_acknowledged"))]);
     assert_eq!(path.resumption.order(), Some(Order::SlowStart { window: 58 * PACKET }));
@@ -165,7 +166,7 @@ fn a_jump_that_is_not_used_is_taken_back() {
     path.send(2);
     path.told();
     path.at(1_190);
-    path.ack(19, 29);
+    path.ack(19, 28);
     assert_eq!(path.told(), [(Phase::Normal, Some("rate_limited"))]);
     // What was out at the jump and what has arrived since: 18 + 19 packets.
     assert_eq!(path.resumption.order(), Some(Order::SlowStart { window: 37 * PACKET }));
@@ -190,10 +191,10 @@ fn a_loss_before_the_jump_forbids_it() {
     path.send(10);
     path.at(600);
     path.resumption.sample(RTT);
-    path.ack(5, 10);
+    path.ack(8, 10);
     assert_eq!(path.lose(0), Answer::Own);
     assert_eq!(path.told(), [(Phase::Reconnaissance, None), (Phase::Normal, Some("packet_loss"))]);
-    path.ack(5, 10);
+    path.ack(2, 10);
     path.send(1);
     assert_eq!(path.resumption.window(), None);
 }
@@ -246,11 +247,11 @@ fn a_loss_while_validating_retreats_to_half_of_the_pipe_and_half_of_that_is_the_
     assert_eq!(path.resumption.window(), Some(retreated));
     // Further losses of the same flight have had their answer, and what arrives lets the window stay.
     assert_eq!(path.lose(900), Answer::None);
-    path.ack(40, 108);
+    path.ack(40, 107);
     assert_eq!(path.lose(899), Answer::None);
     assert_eq!(path.resumption.window(), Some(retreated));
     assert_eq!(path.resumption.phase(), Phase::SafeRetreat);
-    path.ack(1, 109);
+    path.ack(1, 108);
     path.resumption.acked(path.now, 0, true);
     assert_eq!(path.told(), [(Phase::Normal, Some("exit_recovery"))]);
     let pipe = (18 + 30 + 41) * PACKET;
@@ -265,7 +266,7 @@ fn a_loss_while_validating_retreats_to_half_of_the_pipe_and_half_of_that_is_the_
 fn the_acknowledgement_of_the_last_unvalidated_packet_may_tell_of_a_loss() {
     let mut path = Path::jumped();
     path.at(1_500);
-    path.ack(90, 109);
+    path.ack(90, 108);
     assert_eq!(path.lose(900), Answer::None);
     assert_eq!(path.told(), [(Phase::SafeRetreat, Some("packet_loss"))]);
 }
