@@ -81,8 +81,9 @@ pub struct Resumption {
     initial_window: u64,
     saved_window: u64,
     saved_rtt: Duration,
-    /// Of the initial window, bytes that arrived.
-    confirmed: u64,
+    /// Bytes of the initial data that have not arrived: what was out when the first acknowledgement came while there was
+    /// more to send than was let through.
+    missing: Option<u64>,
     least_rtt: Option<Duration>,
     latest_rtt: Duration,
     /// Bytes that have been shown to fit (PipeSize).
@@ -114,7 +115,7 @@ impl Resumption {
             initial_window,
             saved_window,
             saved_rtt,
-            confirmed: 0,
+            missing: None,
             least_rtt: None,
             latest_rtt: Duration::ZERO,
             pipe: 0,
@@ -181,24 +182,26 @@ impl Resumption {
         self.least_rtt = Some(self.least_rtt.map_or(rtt, |least| least.min(rtt)));
     }
 
-    /// A packet arrived. `window_limited`: whether there was more to send than the window let through.
-    pub fn acked(&mut self, now: Instant, bytes: u64, window_limited: bool) {
+    /// A packet arrived.
+    pub fn acked(&mut self, now: Instant, bytes: u64) {
         self.settle(now);
         match self.phase {
-            Phase::Reconnaissance if window_limited => self.confirmed += bytes,
+            Phase::Reconnaissance => self.missing = self.missing.map(|missing| missing.saturating_sub(bytes)),
             Phase::Unvalidated | Phase::Validating | Phase::SafeRetreat => self.pipe += bytes,
-            _ => (),
+            Phase::Normal => (),
         }
     }
 
-    /// An acknowledgement has been gone through. `flight`: bytes, `largest`: the largest acknowledged packet.
+    /// An acknowledgement has been gone through. `flight`: bytes, `largest`: the largest acknowledged packet,
+    /// `window_limited`: whether there was more to send than window and pacer let through.
     pub fn end_acks(&mut self, now: Instant, flight: u64, largest: Option<u64>, window_limited: bool) {
         self.flight = flight;
         let reached = |number: u64| largest.is_some_and(|largest| largest >= number);
         match self.phase {
-            // A window is full as soon as no datagram fits into it.
-            Phase::Reconnaissance if window_limited && self.confirmed + self.room >= self.initial_window => {
-                self.confirm(now);
+            Phase::Reconnaissance if window_limited => {
+                if *self.missing.get_or_insert(flight) == 0 {
+                    self.confirm(now);
+                }
             }
             Phase::Unvalidated if self.is_shorter() => self.retreat(now, "path_changed"),
             Phase::Unvalidated if reached(self.first_unvalidated) => {
@@ -239,7 +242,7 @@ impl Resumption {
         self.saved_window / 2
     }
 
-    /// The initial window has arrived: is it the same path?
+    /// The initial data have arrived: is it the same path?
     fn confirm(&mut self, now: Instant) {
         let Some(rtt) = self.least_rtt else { return };
         if self.is_shorter() || rtt > self.saved_rtt * LONGER {

@@ -34,7 +34,7 @@ impl Path {
 
     fn ack(&mut self, packets: u64, largest: u64) {
         for _ in 0..packets {
-            self.resumption.acked(self.now, PACKET, true);
+            self.resumption.acked(self.now, PACKET);
             self.flight -= PACKET;
         }
         self.resumption.end_acks(self.now, self.flight, Some(largest), true);
@@ -86,7 +86,7 @@ fn nothing_saved_is_nothing_to_resume() {
 }
 
 #[test]
-fn half_of_what_was_saved_is_allowed_once_the_initial_window_has_arrived() {
+fn half_of_what_was_saved_is_allowed_once_the_initial_data_have_arrived() {
     let mut path = Path::confirmed((SAVED, RTT));
     assert_eq!(path.resumption.window(), Some(SAVED / 2));
     path.send(1);
@@ -97,15 +97,37 @@ fn half_of_what_was_saved_is_allowed_once_the_initial_window_has_arrived() {
 #[test]
 fn what_arrives_while_there_is_nothing_to_send_confirms_nothing() {
     let mut path = Path::new(Some((SAVED, RTT)));
-    path.send(20);
+    path.send(10);
     path.at(600);
     path.resumption.sample(RTT);
     for _ in 0..10 {
-        path.resumption.acked(path.now, PACKET, false);
+        path.resumption.acked(path.now, PACKET);
     }
-    path.resumption.end_acks(path.now, 10 * PACKET, Some(10), false);
+    path.resumption.end_acks(path.now, 0, Some(10), false);
     path.send(1);
     assert_eq!(path.resumption.window(), None);
+}
+
+#[test]
+fn all_of_the_initial_data_have_to_arrive() {
+    let mut path = Path::new(Some((SAVED, RTT)));
+    path.send(9);
+    path.at(600);
+    path.resumption.sample(RTT);
+    for arrived in 1..9 {
+        path.ack(1, arrived);
+        path.send(2);
+        assert_eq!(path.resumption.window(), None);
+    }
+    path.ack(1, 9);
+    assert_eq!(path.resumption.window(), Some(SAVED / 2));
+    // At once, too.
+    let mut path = Path::new(Some((SAVED, RTT)));
+    path.send(9);
+    path.at(600);
+    path.resumption.sample(RTT);
+    path.ack(9, 9);
+    assert_eq!(path.resumption.window(), Some(SAVED / 2));
 }
 
 #[test]
@@ -252,7 +274,7 @@ fn a_loss_while_validating_retreats_to_half_of_the_pipe_and_half_of_that_is_the_
     assert_eq!(path.resumption.window(), Some(retreated));
     assert_eq!(path.resumption.phase(), Phase::SafeRetreat);
     path.ack(1, 108);
-    path.resumption.acked(path.now, 0, true);
+    path.resumption.acked(path.now, 0);
     assert_eq!(path.told(), [(Phase::Normal, Some("exit_recovery"))]);
     let pipe = (18 + 30 + 41) * PACKET;
     assert_eq!(path.resumption.order(), Some(Order::UpTo { window: retreated, threshold: pipe / 2 }));

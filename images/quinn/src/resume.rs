@@ -156,7 +156,7 @@ impl Controller for Resume {
     }
 
     fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, app_limited: bool, rtt: &RttEstimator) {
-        self.resumption.acked(now, bytes, !app_limited);
+        self.resumption.acked(now, bytes);
         self.tell(now);
         if let Some(Order::UpTo { window, threshold }) = self.order.take() {
             self.go_on(now, window, threshold, rtt);
