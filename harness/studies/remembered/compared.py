@@ -30,6 +30,11 @@ class Mechanism:
         told = "0-RTT" if self.early_data != "off" else "resumed"
         return told if self.seed == "off" else f"{told}, {self.seed}"
 
+    @property
+    def order(self) -> tuple[str, bool, bool, str]:
+        """In a table: what remembers less first."""
+        return self.server, self.early_data != "off", self.seed != "off", self.seed
+
 
 def mechanism(result: CellResult) -> Mechanism:
     """Of a cell. What nobody asked for is what the server does untold."""
@@ -42,8 +47,9 @@ def mechanism(result: CellResult) -> Mechanism:
 
 
 def by_mechanism(results: Sequence[CellResult], scenario: str) -> dict[Mechanism, CellResult]:
-    """The cells of a scenario in virtual time."""
-    return {mechanism(one): one for one in stored_of(results, scenario) if one.cell.engine == "virtual"}
+    """The cells of a scenario in virtual time, those that remember less first."""
+    found = {mechanism(one): one for one in stored_of(results, scenario) if one.cell.engine == "virtual"}
+    return dict(sorted(found.items(), key=lambda item: item[0].order))
 
 
 def completed(result: CellResult) -> dict[int, MeasuredRun]:
