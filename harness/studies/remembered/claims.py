@@ -33,7 +33,7 @@ class Change:
 CHANGED = (
     Change(
         "remembered/rate-falls", "50, then 10 Mbit/s", "jumps and retreats",
-        "the round trip is the same: nothing tells before the jump's own losses do",
+        "the round trip is the same, and nothing tells before the jump's own losses do",
     ),
     Change(
         "remembered/rtt-falls", "650, then 320 ms", "does not jump",
@@ -45,7 +45,7 @@ CHANGED = (
     ),
     Change(
         "remembered/capacity-taken", "another flow has the capacity", "jumps and retreats",
-        "the queue is the other flow's: what the jump adds to it is lost",
+        "the queue is the other flow's, and what the jump adds to it is lost",
     ),
 )  # fmt: skip
 #: Where the other flow's loss is measured, and its number.

@@ -58,12 +58,11 @@ def _alike(found: Mapping[Mechanism, CellResult], title: str) -> list[str]:
     columns = ["server", "second connection", "runs", "first, s", "repeat, s", "repeat / first", "start", "phases"]
     rows = [line(columns), line(["---", "---", *["---:"] * 5, "---"])]
     for one, result in found.items():
-        starts = [float(value) for value in seen(result, "bdp_seed")]
         rows.append(
             line(
                 [
                     one.server, one.title, str(len(completed(result))), text(times(result, "first")),
-                    text(times(result, "repeat")), text(against_first(result)), f"× {text(spread(starts))}",
+                    text(times(result, "repeat")), text(against_first(result)), _start(result),
                     _courses(result) if one.seed == _CAREFUL else "",
                 ]
             )
@@ -81,22 +80,35 @@ def _changed(results: Sequence[CellResult]) -> list[str]:
     rows = []
     for change in CHANGED:
         found = by_mechanism(results, change.scenario)
-        rows += [_change(change, found, one) for one in found if one.seed == _CAREFUL]
+        rows += [_change(change, found, one) for one in found if one.seed != "off"]
     if not rows:
         return ["No runs are stored.", ""]
-    columns = ["between them", "by the RFC", "why", "here", "repeat, s", "repeat / that without a seed", "queue drops"]
-    return [line(columns), line([*["---"] * 4, *["---:"] * 3]), *map(line, rows), ""]
+    columns = [
+        "between them", "server", "second connection", "by the RFC", "here", "start", "repeat, s",
+        "repeat / that without a seed", "queue drops",
+    ]  # fmt: skip
+    reasons = [f"* {change.title} (`{change.scenario}`): {change.why}." for change in CHANGED]
+    return [
+        "Under *by the RFC* is what Careful Resume is to do, and why:", "", *reasons, "",
+        line(columns), line([*["---"] * 5, *["---:"] * 4]), *map(line, rows), "",
+    ]  # fmt: skip
 
 
 def _change(change: Change, found: Mapping[Mechanism, CellResult], one: Mechanism) -> list[str]:
     result, plain = found[one], _plain(found, one)
     drops = spread([measured.value("queue_drops_to_client", None, "repeat") for measured in completed(result).values()])
+    careful = one.seed == _CAREFUL
     return [
-        f"{change.title} (`{change.scenario}`)", change.expected, change.why, _courses(result) or "not observed",
-        text(times(result, "repeat")),
+        change.title, one.server, one.title, change.expected if careful else "",
+        (_courses(result) or "not observed") if careful else "", _start(result), text(times(result, "repeat")),
         "–" if plain is None else text(against(result, plain, "completion", 0, "repeat")),
         text(drops),
     ]  # fmt: skip
+
+
+def _start(result: CellResult) -> str:
+    """Data of the second connection's first round trips, per the first's."""
+    return f"× {text(spread([float(value) for value in seen(result, 'bdp_seed')]))}"
 
 
 def _plain(found: Mapping[Mechanism, CellResult], one: Mechanism) -> CellResult | None:
