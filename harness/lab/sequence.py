@@ -19,7 +19,7 @@ _FORWARDING = {
     "net.ipv6.conf.all.forwarding": "1",
 }
 #: The first two of the three figures of a buffer: its least and its first size (Linux's own).
-_SEND, _RECEIVE = "4096 16384", "4096 131072"
+_SEND, _LEAST, _FIRST = "4096 16384", 4096, 131072
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,9 @@ def layout(scenario: Scenario, slot: int) -> Layout:
     routed = [replace(one, routes=_routes(stations, networks, number)) for number, one in enumerate(stations)]
     simulators = tuple(one for one, kind in zip(routed, kinds, strict=True) if kind is None)
     proxies = [(one, kind) for one, kind in zip(routed, kinds, strict=True) if kind is not None]
-    return Layout(networks, simulators, tuple(_proxy(number, *each) for number, each in enumerate(proxies)))
+    return Layout(
+        networks, simulators, tuple(_proxy(number, *each, scenario.path.mtu) for number, each in enumerate(proxies))
+    )
 
 
 def _kinds(scenario: Scenario) -> list[Asked | None]:
@@ -95,7 +97,13 @@ def _routes(stations: Sequence[Station], networks: dict[str, Network], number: i
     return tuple(routes)
 
 
-def _proxy(number: int, station: Station, asked: Asked) -> Proxy:
+def _receive(asked: Asked, mtu: int) -> str:
+    """tcp_rmem: what a connection starts with holds its initial window, which is half of it (tcp_win_from_space)."""
+    first = min(max(_FIRST, 2 * mtu * asked.initial_rwnd), asked.tcp_rmem_max.bytes)
+    return f"{_LEAST} {first} {asked.tcp_rmem_max.bytes}"
+
+
+def _proxy(number: int, station: Station, asked: Asked, mtu: int) -> Proxy:
     return Proxy(
         name=f"proxy{number}",
         left=station.left,
@@ -103,7 +111,7 @@ def _proxy(number: int, station: Station, asked: Asked) -> Proxy:
         routes=station.routes,
         sysctls={
             **_FORWARDING,
-            "net.ipv4.tcp_rmem": f"{_RECEIVE} {asked.tcp_rmem_max.bytes}",
+            "net.ipv4.tcp_rmem": _receive(asked, mtu),
             "net.ipv4.tcp_wmem": f"{_SEND} {asked.tcp_wmem_max.bytes}",
         },
         initial_cwnd=asked.initial_cwnd,

@@ -95,6 +95,12 @@ def test_a_row_is_another_cell_with_other_proxies_and_with_none() -> None:
     assert plain.proxies == ()
 
 
+def test_a_proxys_first_receive_buffer_holds_its_initial_window() -> None:
+    for packets, first in ((10, 131_072), (100, 300_000), (3000, 6_000_000)):
+        (proxy,) = lab("a", PROXY | {"initial_rwnd": packets}, "b").proxies
+        assert proxy.sysctls["net.ipv4.tcp_rmem"] == f"4096 {first} 6000000"
+
+
 def test_a_sweep_sets_all_proxies_and_one_segment(tmp_path: Path) -> None:
     (tmp_path / "case.yaml").write_text(SEQUENCE)
     scenario = catalogue().scenario(tmp_path / "case.yaml")
