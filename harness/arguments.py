@@ -185,6 +185,18 @@ def _require_moves(cell: Cell, flow: int) -> None:
             raise UnsupportedError(role, "paths", detail)
 
 
+def _require_tickets(cell: Cell, flow: int) -> None:
+    """UnsupportedError for a client that keeps no tickets, where a seed is asked for its second connection."""
+    own = cell.scenario.flows[flow]
+    client = cell.implementation("client", flow)
+    if own.repeat_after is None or client.session:
+        return
+    seed = effective_parameters(cell, flow).get("server.bdp_seed", "off")
+    if seed != "off":
+        detail = f"{client.name} keeps no session tickets, so that nothing resumes with the bdp_seed {seed}"
+        raise UnsupportedError("client", "session", detail)
+
+
 def checked(cell: Cell, flow: int) -> dict[Role, Given]:
     """What both endpoints of a flow are told.
 
@@ -196,6 +208,7 @@ def checked(cell: Cell, flow: int) -> dict[Role, Given]:
             raise UnsupportedError(role, "role", f"{implementation.name} has no {role}")
     application_protocol(cell, flow)
     _require_moves(cell, flow)
+    _require_tickets(cell, flow)
     given, unsupported = _given(cell, flow)
     if unsupported is not None:
         raise unsupported

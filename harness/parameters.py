@@ -191,7 +191,7 @@ _ALL = (
     ),
     Parameter(
         "bdp_seed", "word", "start from what an earlier connection learnt of the path: off, careful-resume, "
-        "jump-start or bdp-frame (draft-ietf-tsvwg-careful-resume, draft-kuhn-quic-bdpframe-extension)", "sender",
+        "jump-start or bdp-frame (RFC 9959, draft-kuhn-quic-bdpframe-extension)", "sender",
         "bytes sent in the first two round trips of data: the second connection's, per the first's",
     ),
     Parameter(

@@ -648,7 +648,19 @@ SCENARIOS = [
         "  server.congestion_control: reno",
         "  server.bdp_seed: ▸careful-resum",
         "nobody here has the bdp_seed 'careful-resum'",
-        "known: bdp-frame",
+        "'careful-resume'",
+    ),
+    Bad(
+        "  - {download: 10 MB, start: 0 s}",
+        "  - {download: 10 MB, repeat_after: 1 s, client: curl, parameters: {server.bdp_seed: ▸jump-start}}",
+        "the bdp_seed jump-start is for a client that resumes, and curl keeps no tickets",
+        "clients with tickets: aioquic",
+    ),
+    Bad(
+        "  - {download: 10 MB, start: 0 s}\nclients: [ngtcp2]\n",
+        "  - {download: 10 MB, repeat_after: 1 s, parameters: {server.bdp_seed: ▸careful-resume}}\nclients: [curl]\n",
+        "the bdp_seed careful-resume is for a client that resumes, and curl keeps no tickets",
+        "quinn",
     ),
     # --- sweeps
     *(

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from harness import draw, feasible, moves
+from harness.catalogue import seeds
 from harness.catalogue.document import Positions, read_yaml
 from harness.catalogue.honoured import Honoured
 from harness.catalogue.load import error_of, modelled
@@ -77,6 +78,7 @@ class Catalogue:
         yield from moves.mistakes(scenario)
         yield from draw.mistakes(scenario)
         yield from self._honoured.mistakes(scenario)
+        yield from seeds.mistakes(scenario, self._honoured.known)
         yield from self._wrong_sweep(scenario)
         yield from self.mistakes(scenario)
 

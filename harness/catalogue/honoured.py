@@ -16,7 +16,7 @@ class Honoured:
     """What some implementation or other is, has and takes."""
 
     def __init__(self, known: Mapping[str, Implementation]) -> None:
-        self._known = known
+        self.known = known
 
     def mistakes(self, scenario: Scenario) -> Iterator[Mistake]:
         """Names and values of a scenario that nobody here has or takes; its sweep is left to `values`."""
@@ -47,9 +47,9 @@ class Honoured:
                     yield from self._values((*where, index), {f"{one}.{rest}": value}, kind, inner=False)
 
     def _name(self, where: Location, word: str) -> Iterator[Mistake]:
-        if word not in self._known:
+        if word not in self.known:
             text = f"nobody here has the implementation {shown(word)}"
-            yield Mistake(where, text, did_you_mean(word, self._known))
+            yield Mistake(where, text, did_you_mean(word, self.known))
 
     def _values(
         self, where: Location, values: Mapping[str, ParameterValue], kind: str, *, inner: bool = True
@@ -57,13 +57,13 @@ class Honoured:
         for full, value in values.items():
             one, name = parse_parameter_name(full)
             parameter = PARAMETERS[name]
-            players = [item for item in self._known.values() if one in item.roles and _plays(item, kind)]
+            players = [item for item in self.known.values() if one in item.roles and _plays(item, kind)]
             # Without anybody there is nothing to hold a value against.
             if players and not self._taken(players, one, parameter, value):
                 yield _refusal((*where, full) if inner else where, players, one, parameter, value)
 
     def _taken(self, players: Iterable[Implementation], role: Role, what: Parameter, value: ParameterValue) -> bool:
-        asks = [one.setting(other(role), what.name) for one in self._known.values()]
+        asks = [one.setting(other(role), what.name) for one in self.known.values()]
         settings = [(item.setting(role, what.name), bool(item.extensions)) for item in players]
         return any(
             (setting is not None and _takes(setting, what, value))

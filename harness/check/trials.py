@@ -252,7 +252,8 @@ SEVERAL = 3
 def _bdp_seed(role: Role, tried: Sequence[Tried]) -> Told:
     """Against `off`, else against the first connection, the second one's first round trips have several times the data.
 
-    Where qlogs name frames, the value bdp-frame shows some. The sender is the server, whoever was told.
+    Where qlogs name frames, the value bdp-frame shows some; the phases of Careful Resume are in the server's with
+    careful-resume alone. The sender is the server, whoever was told.
     """
     ratios: dict[str, float] = {}
     wrong, shown = [], []
@@ -275,6 +276,10 @@ def _bdp_seed(role: Role, tried: Sequence[Tried]) -> Told:
             shown.append("; ".join(f"{float(one.value):g} BDP frames ({one.source})" for one in frames))
             if not any(float(one.value) for one in frames):
                 wrong.append("no qlog names a BDP frame")
+        phases = seen(measured, "server", "careful_resume")
+        shown += [f"{asked}: {one.value}" for one in phases]
+        if (asked == "careful-resume") != any("unvalidated" in str(one.value) for one in phases):
+            wrong.append(f"with {asked} the server's qlog has {'a' if phases else 'no'} phase unvalidated")
     return "; ".join(wrong), "; ".join(shown)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, field_validator, model_validator
 
 from harness.errors import UnfitError
 from harness.model.frame import MTU
-from harness.model.move import Move
+from harness.model.move import ClientMove, Move
 from harness.model.part import NAME, PATH_NAME, Part, short_or
 from harness.model.traffic import GENERATOR_LIMIT, Bulk, ConstantRate, Poisson, Traffic, UniformGaps
 from harness.parameters import ParameterValue, Role, WrittenValue, canonical_value
@@ -113,9 +113,10 @@ class Flow(Part):
                 f"a flow of {self.kind} stays where it is: QUIC connections alone outlive their address",
                 "leave out moves, or write kind: quic",
             )
-        if self.repeat_after is not None:
+        if self.repeat_after is not None and any(move.how in get_args(ClientMove) for move in self.moves):
             raise UnfitError(
-                "moves are told to one connection: a flow that moves is not repeated", "leave out moves or repeat_after"
+                "what a client is to do itself is told to one connection: a flow that moves is not repeated",
+                "leave out repeat_after, or have the path move it (nat-address)",
             )
         if self.start.value:
             raise UnfitError(

@@ -111,6 +111,16 @@ def test_controllers_are_told_apart_by_their_transfers() -> None:
     assert "did not end" in wrong("congestion_control", "server", ("reno", reno), ("cubic", run()))
 
 
+JUMP = ("reconnaissance", "unvalidated", "validating", "normal")
+STAY = ("reconnaissance", "normal")
+
+
+def phases(ratio: float, *names: str) -> MeasuredRun:
+    """The same with the phases of Careful Resume that its server named."""
+    told: list[tuple[Role, str, float | str]] = [("server", "careful_resume", ", ".join(names))] if names else []
+    return run(("server", "bdp_seed", ratio), *told)
+
+
 def resumed(ratio: float, *frames: int) -> MeasuredRun:
     """A run whose second connection began with so many times the data of the first."""
     counts: list[tuple[Role, str, float | str]] = [("client", "bdp_frames", count) for count in frames]
@@ -130,6 +140,11 @@ def resumed(ratio: float, *frames: int) -> MeasuredRun:
         ((("bdp-frame", resumed(9.0, 0)), ("off", resumed(1.0, 0))), False),  # the jump of another value
         ((("bdp-frame", resumed(9.0)),), True),  # no qlog that could name one
         ((("careful-resume", run()), ("off", resumed(1.0))), False),
+        ((("careful-resume", phases(9.0, *JUMP)), ("off", phases(1.0))), True),
+        ((("careful-resume", phases(9.0)), ("off", phases(1.0))), False),  # something else made it fast
+        ((("careful-resume", phases(9.0, *STAY)), ("off", phases(1.0))), False),
+        ((("careful-resume", phases(1.5, *JUMP)), ("off", phases(1.0))), False),
+        ((("careful-resume", phases(9.0, *JUMP)), ("off", phases(1.0, *JUMP))), False),
     ],
 )
 def test_what_is_learnt_shows_in_the_second_connection(

@@ -65,6 +65,15 @@ def test_a_rebinding_comes_again_until_the_next_move() -> None:
     assert [each.at_ns / 1e9 for each in moves.rebounds(once, once.flows[0])] == [5]
 
 
+def test_a_path_may_move_a_client_between_its_connections() -> None:
+    again = scenario(
+        flows=[{"download": "1 MB", "repeat_after": "5 s", "moves": [{"at": "4 s", "how": "nat-address"}]}],
+        objectives=[],
+    )
+    assert [each.at_ns / 1e9 for each in moves.rebounds(again, again.flows[0])] == [4]
+    assert build_lab(cell(again), 0).flows[0].repeat_after == 5
+
+
 def test_a_path_is_lost_until_somebody_comes_to_it_again() -> None:
     found = [(one.path, one.at_ns / 1e9, one.until_ns and one.until_ns / 1e9) for one in moves.losses(case(GO, BACK))]
     assert found == [("cellular", 1.2, 7.0), ("campus", 7.0, None)]

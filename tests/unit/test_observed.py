@@ -17,6 +17,7 @@ from harness.model import Move
 from harness.outcome import MeasuredRun, Observation, Run, Transfer
 from harness.traces.capture import read_capture
 from harness.traces.lab import Endpoint, FlowAddresses
+from harness.traces.phases import read_phases
 from harness.units import Duration
 from tests.unit.captures import (
     CLIENT,
@@ -372,6 +373,27 @@ def test_bdp_frames(tmp_path: Path) -> None:
     write_qlog(view, "client", parameters("local", max_ack_delay=1), name="a", group=IDS[0])
     assert value(view, "bdp_frames", "client") == 1
     assert value(view, "bdp_frames") is None  # the server wrote none
+
+
+def phase(at: float, new: str, trigger: str = "") -> dict[str, Any]:
+    state = {"pipesize": 24000, "first_unvalidated_packet": 0, "last_unvalidated_packet": 0}
+    data = {"new": new, "state_data": state} | ({"trigger": trigger} if trigger else {})
+    return {"time": at, "name": "recovery:careful_resume_phase_updated", "data": data}
+
+
+def test_phases_of_careful_resume(tmp_path: Path) -> None:
+    two_connections(rounds(151, 10), rounds(100_151, 10)).write(tmp_path)
+    view = RunView(tmp_path, exchange_run(2))
+    write_qlog(view, "server", phase(5, "normal"), name="a", group=IDS[0])
+    assert value(view, "careful_resume") is None  # the first connection's phases are not the second's
+    path = write_qlog(
+        view, "server", phase(5, "reconnaissance"), phase(655, "unvalidated", "congestion_window_limited"),
+        name="b", group=IDS[1],
+    )  # fmt: skip
+    found = only(RunView(tmp_path, exchange_run(2)), "careful_resume")
+    assert found is not None and found.value == "reconnaissance, unvalidated"
+    assert "unvalidated after 650 ms (congestion_window_limited)" in found.source
+    assert [change.pipe for change in read_phases(path)] == [24000, 24000]
 
 
 # What endpoints say

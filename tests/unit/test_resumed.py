@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from harness.arguments import UnsupportedError, checked
 from harness.model import Implementation, Scenario
+from harness.outcome import Cell
 from harness.reports import json_report, markdown, table
 from harness.reports.resumed import footnotes, seed_of
 from tests.bounds import PICOQUIC, results, scenario
-from tests.examples import implementation
+from tests.examples import cell, implementation
 
 SENTENCE = "the second connection starts from what the first learnt (picoquic, bdp_seed: jump-start"
 
@@ -68,3 +70,19 @@ def test_a_flow_s_own_parameter_counts() -> None:
     flow = again().flows[0].model_copy(update={"parameters": {"server.bdp_seed": "off"}})
     (result,) = results(again(flows=(flow,)), [4.8])
     assert seed_of(result.cell) is None
+
+
+def asked(value: str, client: Implementation, **more: Any) -> Cell:
+    one = again(parameters={"server.congestion_control": "bbr", "server.bdp_seed": value}, **more)
+    return cell(one, client, PICOQUIC)
+
+
+def test_a_seed_is_for_a_client_that_resumes() -> None:
+    forgets = implementation("forgets", session=False)
+    with pytest.raises(UnsupportedError, match="forgets keeps no session tickets") as caught:
+        checked(asked("jump-start", forgets), 0)
+    assert (caught.value.role, caught.value.reason) == ("client", "session")
+    assert checked(asked("off", forgets), 0)
+    assert checked(asked("jump-start", PICOQUIC), 0)
+    once = again().flows[0].model_copy(update={"repeat_after": None})
+    assert checked(asked("jump-start", forgets, flows=(once,), objectives=()), 0), "nothing is to be resumed"

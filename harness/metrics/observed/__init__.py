@@ -20,7 +20,7 @@ from harness.metrics.observed.flight import initial_window, pacing
 from harness.metrics.observed.kernel import gso
 from harness.metrics.observed.moved import migration_cwnd
 from harness.metrics.observed.reaction import congestion_reaction
-from harness.metrics.observed.resumed import bdp_frames, bdp_seed
+from harness.metrics.observed.resumed import bdp_frames, bdp_seed, careful_resume
 from harness.metrics.observed.timeouts import first_probe_timeout
 from harness.outcome import Observation
 from harness.parameters import ROLES
@@ -28,7 +28,8 @@ from harness.parameters import ROLES
 P = ParamSpec("P")
 _FAMILIES: tuple[Callable[[Connection], Iterator[Observation]], ...] = (
     transport_parameters, recovery_settings, first_probe_timeout, initial_window, pacing, congestion_reaction,
-    ack_ratio, largest_payload, path_mtu_discovery, zero_rtt, bdp_seed, bdp_frames, ecn, gso, migration_cwnd,
+    ack_ratio, largest_payload, path_mtu_discovery, zero_rtt, bdp_seed, bdp_frames, careful_resume, ecn,
+    gso, migration_cwnd,
 )  # fmt: skip
 
 

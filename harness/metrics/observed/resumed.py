@@ -1,4 +1,4 @@
-"""How much faster a second connection starts than the first: what the server remembers of the path."""
+"""How a second connection starts, against the first: what the server remembers of the path."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from harness.analysis.connection import FULL, ROUND, Connection
 from harness.outcome import Observation
 from harness.parameters import ROLES
 from harness.traces import qlog
+from harness.traces.phases import read_phases
 from harness.traces.quic import Form
 from harness.traces.settings import HEAD
 
@@ -51,6 +52,26 @@ def bdp_frames(connection: Connection) -> Iterator[Observation]:
                 role=role, parameter="bdp_frames", value=count, unit="frames",
                 source=f"qlog of {connection.name(role)} as a {role}, {len(traces)} of two connections",
             )  # fmt: skip
+
+
+def careful_resume(connection: Connection) -> Iterator[Observation]:
+    """careful_resume of the server: the phases of RFC 9959 that its qlog of the second connection names, in order.
+
+    Words with commas between; nothing where there is no second connection, or its qlog names none.
+    """
+    again = second(connection)
+    trace = None if again is None else again.trace("server")
+    if trace is None:
+        return
+    changes = read_phases(trace)
+    if changes:
+        told = "; ".join(
+            f"{one.new} after {one.at_ms:.0f} ms" + (f" ({one.trigger})" if one.trigger else "") for one in changes
+        )
+        yield Observation(
+            role="server", parameter="careful_resume", value=", ".join(one.new for one in changes), unit="",
+            source=f"{connection.name('server')}'s qlog of the second connection: {told}",
+        )  # fmt: skip
 
 
 def second(connection: Connection) -> Connection | None:

@@ -70,7 +70,7 @@ impl Client {
         let endpoint = Endpoint::new(EndpointConfig::default(), None, socket, Arc::new(TokioRuntime))?;
         let id = ConnectionId::new(&random::bytes::<16>()?);
         let mut config = ClientConfig::new(self.tls.clone());
-        config.transport_config(config::transport(&self.options, &id)?);
+        config.transport_config(config::transport(&self.options, &id, None)?);
         config.initial_dst_cid_provider(Arc::new(move || id));
         if let Some(tokens) = &self.tokens {
             config.token_store(tokens.clone());

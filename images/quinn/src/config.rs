@@ -1,7 +1,8 @@
 //! From options to quinn's and rustls' configuration.
 
-use std::io::BufWriter;
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use quic_endpoint::{Options, Parameters, Result, logs};
@@ -13,18 +14,28 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, Error, KeyLogFile, SignatureScheme};
 
-use crate::handover;
+use crate::resume::SharedMemory;
 use crate::rule::Rule;
+use crate::trace::Trace;
+use crate::{handover, resume};
 
 /// Our own option: what the server's congestion window is after a migration.
 pub const MIGRATION_CWND: &str = "migration-cwnd";
+/// Our own option: what a second connection starts from.
+pub const BDP_SEED: &str = "bdp-seed";
 /// Of UDP payloads, before discovery has found more (RFC 9000 §14.1).
 const SMALLEST_PAYLOAD: u16 = 1200;
 /// Long enough for any path under test to come back.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// For one connection, since a qlog goes with its configuration.
-pub fn transport(options: &Options, id: &ConnectionId) -> Result<Arc<TransportConfig>> {
+///
+/// `remembered`: what a server remembers of paths, and the address of this connection's client.
+pub fn transport(
+    options: &Options,
+    id: &ConnectionId,
+    remembered: Option<(SharedMemory, IpAddr)>,
+) -> Result<Arc<TransportConfig>> {
     let parameters = &options.parameters;
     let mut transport = TransportConfig::default();
     transport.max_idle_timeout(Some(IDLE_TIMEOUT.try_into()?));
@@ -48,8 +59,18 @@ pub fn transport(options: &Options, id: &ConnectionId) -> Result<Arc<TransportCo
         transport.ack_frequency_config(Some(ask));
     }
     let payload = set_payload(&mut transport, parameters);
-    transport.congestion_controller_factory(congestion_control(options, payload)?);
-    transport.qlog_stream(qlog(options, id)?);
+    let trace = logs::qlog("quinn", options.role, id)?.map(Trace::new);
+    transport.congestion_controller_factory(match remembered {
+        Some((memory, client)) => Arc::new(resume::Factory {
+            memory,
+            client,
+            initial_window: initial_window(parameters, payload, resume::INITIAL_PACKETS),
+            trace: trace.clone(),
+            built: AtomicBool::new(false),
+        }),
+        None => congestion_control(options, payload)?,
+    });
+    transport.qlog_stream(trace.and_then(|trace| qlog(options, trace)));
     Ok(Arc::new(transport))
 }
 
@@ -77,6 +98,28 @@ fn set_payload(transport: &mut TransportConfig, parameters: &Parameters) -> u16 
     }
 }
 
+/// Bytes.
+fn initial_window(parameters: &Parameters, payload: u16, untold: u32) -> u64 {
+    u64::from(parameters.initial_cwnd.unwrap_or(untold)) * u64::from(payload)
+}
+
+/// What a server's connections are to share, if they are to remember their paths.
+pub fn memory(options: &Options) -> Result<Option<SharedMemory>> {
+    match options.own.get(BDP_SEED).map(String::as_str) {
+        None | Some("off") => return Ok(None),
+        Some("careful-resume") => (),
+        Some(other) => return Err(format!("--{BDP_SEED} is off or careful-resume, not {other}").into()),
+    }
+    let algorithm = options.parameters.congestion_control.as_deref().unwrap_or("cubic");
+    if algorithm != "cubic" {
+        return Err(format!("--{BDP_SEED} is for cubic, not {algorithm}").into());
+    }
+    if options.own.contains_key(MIGRATION_CWND) {
+        return Err(format!("--{BDP_SEED} does not go with --{MIGRATION_CWND}").into());
+    }
+    Ok(Some(SharedMemory::default()))
+}
+
 fn congestion_control(options: &Options, payload: u16) -> Result<Arc<dyn ControllerFactory + Send + Sync + 'static>> {
     let parameters = &options.parameters;
     let algorithm = parameters.congestion_control.as_deref().unwrap_or("cubic");
@@ -86,8 +129,8 @@ fn congestion_control(options: &Options, payload: u16) -> Result<Arc<dyn Control
         if algorithm != "cubic" {
             return Err(format!("--{MIGRATION_CWND} is for cubic, not {algorithm}").into());
         }
-        let packets = parameters.initial_cwnd.unwrap_or(handover::INITIAL_PACKETS);
-        return Ok(Arc::new(handover::Factory::new(rule, u64::from(packets) * u64::from(payload))));
+        let window = initial_window(parameters, payload, handover::INITIAL_PACKETS);
+        return Ok(Arc::new(handover::Factory::new(rule, window)));
     }
     let initial_window = parameters.initial_cwnd.map(|packets| u64::from(packets) * u64::from(payload));
     macro_rules! controller {
@@ -107,12 +150,12 @@ fn congestion_control(options: &Options, payload: u16) -> Result<Arc<dyn Control
     }
 }
 
-fn qlog(options: &Options, id: &ConnectionId) -> Result<Option<QlogStream>> {
-    let Some(file) = logs::qlog("quinn", options.role, id)? else { return Ok(None) };
+fn qlog(options: &Options, trace: Trace) -> Option<QlogStream> {
     let mut qlog = QlogConfig::default();
-    qlog.writer(Box::new(BufWriter::new(file)));
+    qlog.start_time(trace.start);
+    qlog.writer(Box::new(trace));
     qlog.title(Some(format!("quinn {}", options.role.name())));
-    Ok(qlog.into_stream())
+    qlog.into_stream()
 }
 
 pub fn client_tls(options: &Options, provider: CryptoProvider) -> Result<rustls::ClientConfig> {

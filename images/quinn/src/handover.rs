@@ -11,7 +11,8 @@ use quinn::congestion::{Controller, ControllerFactory, ControllerMetrics, Cubic,
 use quinn_proto::RttEstimator;
 
 use crate::STACK;
-use crate::rule::{Rule, Samples, adapted};
+use crate::rule::{Rule, adapted};
+use crate::samples::Samples;
 
 /// Packets of the initial window, as in Chromium.
 pub const INITIAL_PACKETS: u32 = 32;

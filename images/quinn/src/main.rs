@@ -4,10 +4,15 @@ mod client;
 mod config;
 mod fetch;
 mod handover;
+mod memory;
+mod phase;
+mod resume;
 mod rule;
+mod samples;
 mod serve;
 mod server;
 mod session;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -28,7 +33,7 @@ const STACK: Stack = Stack {
         "zero-rtt",
     ],
     client: &[],
-    server: &[config::MIGRATION_CWND],
+    server: &[config::BDP_SEED, config::MIGRATION_CWND],
     // quinn probes no path from an address that it does not use.
     moves: &[How::Interface],
 };

@@ -8,6 +8,7 @@ use quinn::crypto::rustls::QuicServerConfig;
 use quinn::{Endpoint, EndpointConfig, Incoming, ServerConfig, TokioRuntime};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::resume::SharedMemory;
 use crate::{config, serve};
 
 /// Time for the last packets to leave once the server is told to end.
@@ -18,6 +19,7 @@ pub async fn run(options: Options) -> Result<()> {
     let mut interrupted = signal(SignalKind::interrupt())?;
     let crypto = QuicServerConfig::try_from(config::server_tls(&options)?)?;
     let config = ServerConfig::with_crypto(Arc::new(crypto));
+    let memory = config::memory(&options)?;
     let options = Arc::new(options);
     let mut endpoints = Vec::new();
     // With IPv4 addresses in the form of IPv6, quinn would not know a change of the port alone, over which it keeps a
@@ -27,7 +29,7 @@ pub async fn run(options: Options) -> Result<()> {
         endpoints.push(Endpoint::new(EndpointConfig::default(), config, socket, runtime)?);
     }
     for endpoint in &endpoints {
-        tokio::spawn(accept_all(endpoint.clone(), options.clone(), config.clone()));
+        tokio::spawn(accept_all(endpoint.clone(), options.clone(), config.clone(), memory.clone()));
     }
     tokio::select! {
         _ = terminated.recv() => (),
@@ -42,14 +44,14 @@ pub async fn run(options: Options) -> Result<()> {
     Ok(())
 }
 
-async fn accept_all(endpoint: Endpoint, options: Arc<Options>, config: ServerConfig) {
+async fn accept_all(endpoint: Endpoint, options: Arc<Options>, config: ServerConfig, memory: Option<SharedMemory>) {
     while let Some(incoming) = endpoint.accept().await {
-        accept(incoming, &options, config.clone());
+        accept(incoming, &options, config.clone(), memory.clone());
     }
 }
 
 /// Leaves a connection to a task of its own.
-fn accept(incoming: Incoming, options: &Arc<Options>, config: ServerConfig) {
+fn accept(incoming: Incoming, options: &Arc<Options>, config: ServerConfig, memory: Option<SharedMemory>) {
     if options.retry && !incoming.remote_address_validated() && incoming.may_retry() {
         if let Err(error) = incoming.retry() {
             eprintln!("quinn-endpoint: {error}");
@@ -58,14 +60,20 @@ fn accept(incoming: Incoming, options: &Arc<Options>, config: ServerConfig) {
     }
     let options = options.clone();
     tokio::spawn(async move {
-        if let Err(error) = hold(incoming, &options, config).await {
+        if let Err(error) = hold(incoming, &options, config, memory).await {
             eprintln!("quinn-endpoint: {error}");
         }
     });
 }
 
-async fn hold(incoming: Incoming, options: &Arc<Options>, mut config: ServerConfig) -> Result<()> {
-    config.transport_config(config::transport(options, &incoming.orig_dst_cid())?);
+async fn hold(
+    incoming: Incoming,
+    options: &Arc<Options>,
+    mut config: ServerConfig,
+    memory: Option<SharedMemory>,
+) -> Result<()> {
+    let remembered = memory.map(|memory| (memory, incoming.remote_address().ip()));
+    config.transport_config(config::transport(options, &incoming.orig_dst_cid(), remembered)?);
     let mut connecting = incoming.accept_with(Arc::new(config))?;
     // Who asks quinn for a stream before the client's limits are known, is never told of them.
     connecting.handshake_data().await?;

@@ -1,0 +1,112 @@
+"""What the study of second connections makes of runs: times against the first, courses, and what others lose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from harness.judge import judge
+from harness.metrics import VERSION
+from harness.outcome import LinkProof, MeasuredRun, Measurement, Observation, Outcome, Run
+from harness.plan import Request, cells, named, points_of
+from harness.results import CellResult
+from harness.studies.remembered.claims import ALIKE, CHANGED, OTHER, TAKEN
+from harness.studies.remembered.compared import by_mechanism, course, harmed
+from harness.studies.remembered.page import remembered
+from tests.examples import SIM, catalogue, images
+
+KNOWN = {name: one for name, (one, _) in catalogue().implementations().items()}
+JUMP = "reconnaissance, unvalidated, validating, normal"
+RETREAT = "reconnaissance, unvalidated, validating, safe_retreat, normal"
+STAY = "reconnaissance, normal"
+
+
+def results(
+    scenario: str, seeds: dict[str, Sequence[float]], phases: str = JUMP, other: Sequence[float] = ()
+) -> list[CellResult]:
+    """Cells of quinn by their seed, with the repeat's time of each run after a first one of 10 s."""
+    one = catalogue().find_scenarios([scenario])[0]
+    request = Request(
+        [one], [KNOWN["quinn"]], [KNOWN["quinn"]], engine="virtual",
+        parameters={"zero_rtt": "on"}, vary={"server.bdp_seed": list(seeds)},
+    )  # fmt: skip
+    made = []
+    for cell in cells(request, images(*named(points_of(request)), "quinn"), SIM, KNOWN):
+        seed = str(cell.parameters["server.bdp_seed"])
+        runs = tuple(
+            (
+                Run(cell=cell, repetition=number, outcome=Outcome(status="completed"), started_at="2026-11-22"),
+                MeasuredRun(
+                    version=VERSION,
+                    link=LinkProof(valid=True),
+                    observed=tuple(
+                        Observation(role="server", parameter=name, value=value, unit="", source="a test")
+                        for name, value in (("bdp_seed", 1.0 if seed == "off" else 9.0), ("careful_resume", phases))
+                    ),
+                    measurements=(
+                        Measurement(name="completion", value=10.0, unit="s", flow=0, transfer="first"),
+                        Measurement(name="completion", value=time, unit="s", flow=0, transfer="repeat"),
+                        *(
+                            Measurement(
+                                name="mean_throughput", value=rate * (1.0 if seed == "off" else 0.9), unit="Mbit/s",
+                                flow=OTHER,
+                            )
+                            for rate in other[number : number + 1]
+                        ),
+                    ),
+                ),
+            )
+            for number, time in enumerate(seeds[seed])
+        )  # fmt: skip
+        made.append(CellResult(cell, runs, judge(cell.scenario, runs, []), tuple(Path("x") for _ in runs)))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("phases", "told"), [(JUMP, "jumps"), (RETREAT, "jumps and retreats"), (STAY, "does not jump")]
+)
+def test_phases_are_a_course(phases: str, told: str) -> None:
+    assert course(phases) == told
+
+
+def test_harm_is_of_pairs_of_repetitions() -> None:
+    rates = [20.0, 30.0, 40.0, 25.0, 35.0, 45.0]
+    found = by_mechanism(results(TAKEN, {"off": [9.0] * 6, "careful-resume": [8.0] * 6}, other=rates), TAKEN)
+    off, careful = found
+    span = harmed(found[careful], found[off], OTHER)
+    # Over runs that differ by half there is nothing between the pairs.
+    assert span is not None and (span.low, span.high) == pytest.approx((0.1, 0.1))
+
+
+def test_the_page() -> None:
+    made = results(next(iter(ALIKE)), {"off": [7.0, 8.0, 7.5], "careful-resume": [4.0, 4.5, 5.0]})
+    for change in CHANGED:
+        other = [30.0, 31.0] if change.scenario == TAKEN else []
+        phases = RETREAT if change.expected == "jumps and retreats" else STAY
+        made += results(change.scenario, {"off": [9.0, 9.5], "careful-resume": [9.9, 10.45]}, phases, other)
+    text = remembered(made)
+    assert "| quinn | 0-RTT, careful-resume | 3 | 10 | 4.5 [4, 5] | 0.45 [0.4, 0.5] | × 9 | jumps |" in text
+    assert "| quinn | 0-RTT | 3 | 10 | 7.5 [7, 8] | 0.75 [0.7, 0.8] | × 1 |  |" in text
+    for change in CHANGED:
+        row = next(line for line in text.splitlines() if line.startswith(f"| {change.title} |"))
+        assert f"| {change.expected} | {change.expected} |" in row, "what the RFC says is what is seen"
+        assert "| × 9 | 10.2 [9.9, 10.4] | 1.1 [1.1, 1.1] |" in row
+        assert f"* {change.title} (`{change.scenario}`): {change.why}." in text
+    assert "| quinn | 0-RTT, careful-resume | 10.2 [9.9, 10.4] | 27.5 [27, 27.9] | – | 0.1 [0.1, 0.1] |" in text
+
+
+def test_a_course_that_not_every_run_takes_is_counted() -> None:
+    scenario = next(iter(ALIKE))
+    (first,) = results(scenario, {"careful-resume": [4.0, 5.0]})
+    (other,) = results(scenario, {"careful-resume": [9.0]}, RETREAT)
+    run, measured = other.runs[0]
+    third = (run.model_copy(update={"repetition": 2}), measured)
+    both = CellResult(first.cell, (*first.runs, third), first.verdict, (*first.folders, *other.folders))
+    assert "jumps (2), jumps and retreats (1)" in remembered([both])
+
+
+def test_scenarios_without_runs_say_so() -> None:
+    text = remembered([])
+    assert text.count("No runs are stored.") == len(ALIKE) + 1
