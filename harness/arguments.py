@@ -188,7 +188,7 @@ def _require_moves(cell: Cell, flow: int) -> None:
         if how not in client.moves:
             can = f"; its moves are {', '.join(client.moves)}" if client.moves else ""
             raise UnsupportedError("client", "move", f"{client.name} cannot be told to move by {how}{can}")
-    if len(cell.scenario.every_path) == 1:
+    if len(cell.scenario.every_path) == 1 or cell.scenario.in_sequence:
         return
     for role in ROLES:
         implementation = cell.implementation(role, flow)

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from harness.mistakes import Location, Mistake, mistakes_in
-from harness.model import FORMS, MAXIMUM_DRAWN, Path, Scenario
+from harness.model import FORMS, MAXIMUM_DRAWN, Scenario
 from harness.parameters import ParameterValue
 from harness.path import inexpressible
 from harness.sweep import SweepError, place_of
@@ -51,7 +51,7 @@ def settled(scenario: Scenario, values: Mapping[str, ParameterValue]) -> Scenari
     if not scenario.draw:
         return scenario
     contents = _contents(scenario, {name: values[name] for name in scenario.draw})
-    made = {name: Path.model_validate(content) for name, content in contents.items()}
+    made = {name: type(scenario.every_path[name]).model_validate(content) for name, content in contents.items()}
     return scenario.with_paths({**scenario.every_path, **made}).model_copy(update={"draw": {}})
 
 
@@ -121,9 +121,9 @@ def _corners(scenario: Scenario, names: list[str]) -> Iterator[Mistake]:
         yield Mistake(("draw", names[MAXIMUM_DRAWN]), text, "leave some out", of_key=True)
         return
     for chosen in itertools.product(*(scenario.draw[name] for name in names)):
-        ((_, content),) = _contents(scenario, dict(zip(names, map(str, chosen), strict=True))).items()
+        ((of, content),) = _contents(scenario, dict(zip(names, map(str, chosen), strict=True))).items()
         try:
-            found = inexpressible(Path.model_validate(content))
+            found = inexpressible(type(scenario.every_path[of]).model_validate(content))
         except ValidationError as errors:
             found = mistakes_in(errors, content, forms=FORMS)[0]
         if found is not None:

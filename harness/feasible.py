@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from harness.mistakes import Location, Mistake
-from harness.model import Flow, Path, Scenario
+from harness.model import Flow, Path, Proxy, Scenario
 from harness.path import ideal_time
 from harness.text import shown
 from harness.units import Duration, Size
@@ -29,7 +29,7 @@ def mistakes(scenario: Scenario) -> Iterator[Mistake]:
     yield from _twice(("milestones",), scenario.milestones)
     if not scenario.timeout.value:
         yield Mistake(("timeout",), "no transfer ends in no time", "write '120 s', say")
-    elif scenario.timeout < (longest := max(path.rtt for path in scenario.every_path.values())):
+    elif scenario.timeout < (longest := max(path.rtt for path in _whole(scenario).values())):
         text = f"a round trip alone takes {longest}, longer than the timeout of {scenario.timeout}"
         yield Mistake(("timeout",), text, "is the unit of each delay the one you meant?")
     yield from _long(("timeout",), scenario.timeout)
@@ -38,7 +38,8 @@ def mistakes(scenario: Scenario) -> Iterator[Mistake]:
             yield Mistake(("milestones", index), "nothing has arrived before anything is sent", "write '2 MB', say")
     for name, path in scenario.every_path.items():
         for index, change in enumerate(path.changes):
-            yield from _long((*of_path(name), "changes", index, "at"), change.at)
+            yield from _long((*of_path(scenario, name), "changes", index, "at"), change.at)
+    yield from _sequence(scenario)
     for index, flow in enumerate(scenario.flows):
         yield from _flow(("flows", index), flow, scenario)
     # Of values that go in pairs one may come with several others; that no pair comes twice the sweep itself sees to.
@@ -46,9 +47,33 @@ def mistakes(scenario: Scenario) -> Iterator[Mistake]:
         yield from _twice(("vary", name), values)
 
 
-def of_path(name: str) -> Location:
+def of_path(scenario: Scenario, name: str) -> Location:
     """Where a path stands in its file, by its name in `Scenario.every_path`."""
+    if scenario.in_sequence:
+        return "path", scenario.steps.index(scenario.every_path[name])
     return ("paths", name) if name else ("path",)
+
+
+def _whole(scenario: Scenario) -> dict[str, Path]:
+    """The paths from end to end, by name."""
+    return {"": scenario.path} if scenario.in_sequence else scenario.every_path
+
+
+def _sequence(scenario: Scenario) -> Iterator[Mistake]:
+    """What several segments in a row cannot have, or have no use for."""
+    if not scenario.in_sequence:
+        return
+    for number, step in enumerate(scenario.steps):
+        if isinstance(step, Proxy) and all(flow.kind != "tcp" for flow in scenario.flows):
+            text = "a proxy that splits TCP, and no flow is TCP: everything would pass it as a router"
+            yield Mistake(("path", number, "proxy"), text, "leave it out, or write a flow of kind: tcp", named=False)
+    for index, flow in enumerate(scenario.flows):
+        if flow.moves:
+            text = "a client behind segments in a row stays where it is"
+            yield Mistake(("flows", index, "moves"), text, "write one path, or several: paths: {NAME: …}", named=False)
+        if flow.access_delay.value:
+            text = "an access delay of one flow on segments in a row"
+            yield Mistake(("flows", index, "access_delay"), text, "give a segment a longer delay", named=False)
 
 
 def one_line(where: Location, text: str) -> Iterator[Mistake]:
@@ -70,7 +95,7 @@ def _flow(where: Location, flow: Flow, scenario: Scenario) -> Iterator[Mistake]:
     if not flow.download.bytes:
         yield Mistake((*where, "download"), "a flow with a size transfers something", "write '1 MB', say")
     else:
-        path = scenario.every_path.get(scenario.start(flow), scenario.path)
+        path = _whole(scenario).get(scenario.start(flow), scenario.path)
         yield from _arrives((*where, "download"), flow.download, path)
 
 

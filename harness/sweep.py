@@ -1,10 +1,11 @@
 """Sweeps: one scenario and the values to vary → the points of the sweep. Pure.
 
 A dimension is a parameter of an endpoint, in one role (`client.initial_rtt`) or in both (`initial_rtt`), or a
-property of the path (`path.forward.rate`, `path.down.loss`; of one of several `paths.campus.forward.rate`). `forward`
-leads to the terminal and `return` away from it; `down` leads to the client and `up` to the server, wherever the
-terminal is. With several flows it may also be one flow's own: who plays it (`flow1.server`), a parameter
-(`flow1.server.congestion_control`) or its access delay (`flow1.access_delay`).
+property of the path (`path.forward.rate`, `path.down.loss`; of one of several `paths.campus.forward.rate`; of a segment
+`path.wifi.forward.loss`; of all proxies `path.proxy.initial_cwnd`). `forward` leads to the terminal and `return` away
+from it; `down` leads to the client and `up` to the server, wherever the terminal is. With several flows it may also be
+one flow's own: who plays it (`flow1.server`), a parameter (`flow1.server.congestion_control`) or its access delay
+(`flow1.access_delay`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pydantic import ValidationError
 
 from harness.errors import InputError, did_you_mean
 from harness.mistakes import mistakes_in
-from harness.model import FORMS, Flow, Path, Scenario
+from harness.model import FORMS, Flow, Proxy, Scenario, Segment
 from harness.parameters import PARAMETERS, ROLES, ParameterValue
 from harness.path import inexpressible
 from harness.text import shown
@@ -28,7 +29,10 @@ from harness.text import shown
 Combine = Literal["product", "zip"]
 DIRECTIONS = ("forward", "return", "down", "up")
 PROPERTIES = ("rate", "delay", "jitter", "loss", "queue", "burst")
-_PATH = re.compile(r"(?:path|paths\.([^.]*))\.([^.]*)\.([^.]*)")
+_PATH = re.compile(r"(?:path|paths?\.([^.]*))\.([^.]*)\.([^.]*)")
+#: A setting of all proxies of a path.
+_PROXY = re.compile(r"path\.proxy\.([^.]*)")
+SETTINGS = tuple(name for name in Proxy.model_fields if name != "proxy")
 _FLOW = re.compile(r"flow([0-9]{1,4})\.(.+)")
 #: Points of one scenario: what more than that many are is a slip.
 MOST_POINTS = 1000
@@ -73,6 +77,8 @@ def is_name(name: str) -> bool:
 
     Whether a scenario has such a flow or path, and a flow such a value, is for `points` to say.
     """
+    if (proxy := _PROXY.fullmatch(name)) is not None:
+        return proxy[1] in SETTINGS
     found = _PATH.fullmatch(name)
     if found is not None:
         return found[2] in DIRECTIONS and found[3] in PROPERTIES
@@ -133,6 +139,9 @@ def _point(scenario: Scenario, row: Mapping[str, object]) -> Point:
     parameters: dict[str, ParameterValue] = dict(scenario.parameters)
     made, flows = scenario, list(scenario.flows)
     for name, value in row.items():
+        if _PROXY.fullmatch(name):
+            made, parameters[name] = _with_setting(made, name, value)
+            continue
         if is_of_path(name):
             made, parameters[name] = _with_property(made, name, value)
             continue
@@ -191,7 +200,7 @@ def place_of(scenario: Scenario, name: str) -> tuple[str, str, str]:
     """
     found = _PATH.fullmatch(name)
     if found is None or found[2] not in DIRECTIONS or found[3] not in PROPERTIES:
-        start = "paths.NAME" if scenario.paths else "path"
+        start = "paths.NAME" if scenario.paths else "path.NAME" if scenario.in_sequence else "path"
         raise SweepError(
             f"'{name}' is not a property of the path",
             f"write {start}.DIRECTION.PROPERTY: one of {', '.join(DIRECTIONS)}, then one of {', '.join(PROPERTIES)}",
@@ -199,11 +208,13 @@ def place_of(scenario: Scenario, name: str) -> tuple[str, str, str]:
         )
     of, direction, prop = found[1] or "", found[2], found[3]
     if of not in scenario.every_path or name.startswith("paths.") != bool(scenario.paths):
-        if not scenario.paths:
+        if not scenario.paths and not scenario.in_sequence:
             raise SweepError(f"{name}: the scenario has one path", f"write path.{direction}.{prop}", name)
-        text = f"there is no path '{of}'" if of else f"{name}: the scenario has several paths"
-        first = next(iter(scenario.paths))
-        hint = did_you_mean(of, scenario.paths) if of else f"write paths.{first}.{direction}.{prop}"
+        known, first = list(scenario.every_path), next(iter(scenario.every_path))
+        what, start = ("segment", "path") if scenario.in_sequence else ("path", "paths")
+        unknown = of and of not in known
+        text = f"there is no {what} '{of}'" if unknown else f"{name}: the scenario has several {what}s"
+        hint = did_you_mean(of, known) if unknown else f"write {start}.{of or first}.{direction}.{prop}"
         raise SweepError(text, hint, name)
     if direction in ("down", "up"):
         to_client = direction == "down"
@@ -217,7 +228,7 @@ def _with_property(scenario: Scenario, name: str, value: object) -> tuple[Scenar
     content: dict[str, Any] = scenario.every_path[of].model_dump(mode="json", by_alias=True)
     content[key][prop] = value
     try:
-        changed = Path.model_validate(content)
+        changed = type(scenario.every_path[of]).model_validate(content)
     except ValidationError as errors:
         raise _unfit(errors, content, name, value) from errors
     if wrong := inexpressible(changed):
@@ -227,3 +238,30 @@ def _with_property(scenario: Scenario, name: str, value: object) -> tuple[Scenar
     # Queues and loss models are written as they were given; everything else in its canonical form.
     written = str(text) if prop in ("rate", "delay", "jitter", "burst") else str(value)
     return scenario.with_paths({**scenario.every_path, of: changed}), written
+
+
+def _with_setting(scenario: Scenario, name: str, value: object) -> tuple[Scenario, str]:
+    """The scenario with one setting of its proxies changed, and the value as it is written in results."""
+    setting = name.rpartition(".")[2]
+    if setting not in SETTINGS:
+        hint = did_you_mean(setting, SETTINGS)
+        raise SweepError(f"'{name}' is not a setting of a proxy", hint or f"it is one of {', '.join(SETTINGS)}", name)
+    if not any(scenario.proxies):
+        raise SweepError(f"{name}: the scenario has no proxy", "write one between two segments", name)
+    # On the command line a number is a text.
+    wanted = int(value) if isinstance(value, str) and value.isdecimal() else value
+    text = ""
+
+    def changed(step: Segment | Proxy) -> Segment | Proxy:
+        nonlocal text
+        if not isinstance(step, Proxy):
+            return step
+        content = {**step.model_dump(mode="json"), setting: wanted}
+        try:
+            made = Proxy.model_validate(content)
+        except ValidationError as errors:
+            raise _unfit(errors, content, name, value) from errors
+        text = str(getattr(made, setting))
+        return made
+
+    return scenario.model_copy(update={"path_": tuple(changed(step) for step in scenario.steps)}), text

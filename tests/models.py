@@ -245,12 +245,26 @@ _SCENARIOS: st.SearchStrategy[dict[str, Any]] = st.builds(
 )  # fmt: skip
 
 
+#: What stands between two segments: nothing, or a proxy.
+_BETWEEN: st.SearchStrategy[list[dict[str, Any]]] = st.just([]) | st.fixed_dictionaries(
+    {
+        "proxy": st.just("tcp-split"), "tcp_wmem_max": st.integers(16384, 2**31 - 1).map(Size),
+        "initial_cwnd": st.integers(1, 65535), "congestion_control": st.sampled_from(["cubic", "bbr"]),
+    }
+).map(lambda proxy: [proxy])  # fmt: skip
+
+
 @st.composite
 def scenarios(draw: st.DrawFn) -> Scenario:
-    """A scenario with one path, or several of one MTU."""
+    """A scenario with one path, or several of one MTU, one beside the other or in a row."""
     one = draw(paths())
-    if not draw(st.booleans()):
+    form = draw(st.sampled_from(["one", "several", "in a row"]))
+    if form == "one":
         return Scenario.model_validate({**draw(_SCENARIOS), "path": one})
+    if form == "in a row":
+        first = {**one.model_dump(mode="json", by_alias=True), "terminal": "client"}
+        steps = [{**first, "name": "a"}, *draw(_BETWEEN), {**first, "name": "b-2", "changes": []}]
+        return Scenario.model_validate({**draw(_SCENARIOS), "path": steps})
     # One whole path is drawn: of several the document would become too large.
     other = one.model_copy(update={"terminal": draw(st.sampled_from(ROLES)), "changes": ()})
     return Scenario.model_validate({**draw(_SCENARIOS), "paths": {"a": one, "b-2": other}})

@@ -16,7 +16,7 @@ class LinkView(Artefacts):
 
     @cached_property
     def to_client(self) -> matching.Passage | None:
-        """Packets from the right to the left interface."""
+        """Packets from the right to the left interface, of segments in a row from the last one's to the first one's."""
         return self._passage(self.right, self.left, True)
 
     @cached_property
@@ -29,7 +29,8 @@ class LinkView(Artefacts):
     ) -> matching.Passage | None:
         if ingress is None or egress is None or self.lab is None:
             return None
-        links = [self.lab.links] if self.is_one_path else [path.links for path in self.lab.paths]
+        alone = self.is_one_path or self.in_sequence
+        links = [self.lab.links] if alone else [path.links for path in self.lab.paths]
         asked = [each.to_client if to_client else each.to_server for each in links]
         return matching.match(ingress, egress, to_client, min(one.delay_ns - one.jitter_ns for one in asked))
 

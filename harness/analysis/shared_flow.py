@@ -74,19 +74,27 @@ class SharedFlow:
         return float(side.payload[during].sum()) * 8 / self.lifetime.seconds / 1e6 if self.lifetime.seconds else 0.0
 
     def capacity(self, t: Floats) -> Floats:
-        """Rate of the bottleneck of the path that its client is on at each moment, Mbit/s; 0 of one never used."""
+        """Rate of the bottleneck of the path that its client is on at each moment, Mbit/s; 0 of one never used.
+
+        Of segments in a row that of the slowest.
+        """
         side: Side = "to_client" if self.facts.sender == "server" else "to_server"
         paths = self.view.paths
+        if self.view.in_sequence:
+            return np.asarray(np.min([self._steps(place, side, t) for place in range(len(paths))], axis=0), np.float64)
         found = np.zeros(len(t))
         for since, path in self.stays:
             place = paths.index(path) if len(paths) > 1 else 0
-            steps = self.series.points(bottleneck_number(place, len(paths), side), "capacity")
             here = t >= since - _SOON
-            if not len(steps.t):  # a path that nothing went by has no series
-                found[here] = 0.0
-                continue
-            found[here] = steps.value[np.maximum(np.searchsorted(steps.t, t[here] + _SOON, side="right") - 1, 0)]
+            found[here] = self._steps(place, side, t[here])
         return found
+
+    def _steps(self, place: int, side: Side, t: Floats) -> Floats:
+        """The capacity of one path's bottleneck at each moment."""
+        steps = self.series.points(bottleneck_number(place, len(self.view.paths), side), "capacity")
+        if not len(steps.t):  # a path that nothing went by has no series
+            return np.zeros(len(t))
+        return np.asarray(steps.value[np.maximum(np.searchsorted(steps.t, t + _SOON, side="right") - 1, 0)], np.float64)
 
     @property
     def stays(self) -> list[tuple[float, str]]:

@@ -98,6 +98,11 @@ class Artefacts:
         return self.alone is not None or len(self.paths) == 1
 
     @property
+    def in_sequence(self) -> bool:
+        """Whether what is looked at is several segments in a row."""
+        return self.alone is None and self.run.cell.scenario.in_sequence
+
+    @property
     def simulators(self) -> tuple[str, ...]:
         """The names of the simulators of the paths that are looked at, the first one first."""
         facts = self.lab.paths if self.lab is not None else ()
@@ -112,6 +117,9 @@ class Artefacts:
         facts = self.lab
         if facts is None:
             return None
+        if self.in_sequence:
+            end: capture.Capture | None = getattr(self.of_path(self.paths[0 if side == "left" else -1]), side)
+            return end
         if not self.is_one_path:
             each = [getattr(self.of_path(path), side) for path in self.paths]
             return None if None in each else capture.together(each)

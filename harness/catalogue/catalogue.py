@@ -71,7 +71,7 @@ class Catalogue:
         """What is wrong with a scenario beyond its form."""
         for name, path in scenario.every_path.items():
             if (found := inexpressible(path)) is not None:
-                yield Mistake((*feasible.of_path(name), *found.location), found.text, found.hint)
+                yield Mistake((*feasible.of_path(scenario, name), *found.location), found.text, found.hint)
                 return
         yield from feasible.mistakes(scenario)
         yield from moves.mistakes(scenario)

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from harness.engines.docker import OWNER_LABEL
-from harness.lab import Host, Interface, Lab, Network, Simulator
+from harness.lab import PROXY_COMMAND, Host, Interface, Lab, Network, Proxy, Simulator, proxy_environment
 from harness.model import MTU
 
 #: What the file leaves open, and cell.env answers: where served files, certificates and output are.
@@ -83,6 +83,24 @@ def _simulator(lab: Lab, simulator: Simulator) -> dict[str, Any]:
     }
 
 
+def _proxy(lab: Lab, proxy: Proxy) -> dict[str, Any]:
+    return {
+        "image": lab.sim_image,
+        "pull_policy": "never",
+        "entrypoint": list(PROXY_COMMAND),
+        "cpu_shares": 8 * SHARES,
+        "environment": proxy_environment(proxy),
+        "cap_drop": ["ALL"],
+        # To answer in others' names (IP_TRANSPARENT), and to bind whatever port a client has.
+        "cap_add": ["NET_ADMIN", "NET_BIND_SERVICE", "NET_RAW"],
+        "sysctls": proxy.sysctls,
+        "networks": _places(proxy.left, proxy.right),
+        "labels": {OWNER_LABEL: _variable("LAB_OWNER")},
+        "logging": _LOGGING,
+        "stop_grace_period": "2s",
+    }
+
+
 def _network(network: Network, mtu: int) -> dict[str, Any]:
     options = {"com.docker.network.bridge.enable_ip_masquerade": "false"}
     if mtu != MTU:
@@ -102,6 +120,7 @@ def compose_document(lab: Lab) -> dict[str, Any]:
     return {
         "services": {
             **{simulator.name: _simulator(lab, simulator) for simulator in lab.simulators},
+            **{proxy.name: _proxy(lab, proxy) for proxy in lab.proxies},
             **{host.name: _endpoint(host) for host in lab.hosts},
         },
         "networks": {name: _network(network, lab.mtu) for name, network in lab.networks.items()},

@@ -65,6 +65,11 @@ def of_simulator(reason: str, message: str, exit_code: int | None = None) -> Out
     return Outcome(status="infrastructure", role="sim", exit_code=exit_code, reason=code, detail=message)
 
 
+def of_proxy(message: str) -> Outcome:
+    """A proxy never ends by itself: the ground failed."""
+    return Outcome(status="infrastructure", role="sim", reason="proxy_ended", detail=message)
+
+
 def of_outside(role: Role | Literal["sim"], found: Finding) -> Outcome:
     """Something befell whoever plays a role, or the simulator, which is nobody's fault in the lab."""
     return Outcome(status="infrastructure", role=role, reason=found.reason, detail=found.detail)

@@ -143,10 +143,12 @@ class Conductor:
 
     def _from_outside(self) -> Outcome | None:
         """What befell the containers themselves comes before what they did because of it."""
-        for name in (*self._simulators, *(host.name for host in self._lab.hosts)):
+        proxies = [proxy.name for proxy in self._lab.proxies]
+        for name in (*self._simulators, *proxies, *(host.name for host in self._lab.hosts)):
             if (found := self._containers.befell(name)) is not None:
                 self.blamed = name
-                return conclusion.of_outside("sim" if name in self._simulators else self._lab.host(name).role, found)
+                ground = name in self._simulators or name in proxies
+                return conclusion.of_outside("sim" if ground else self._lab.host(name).role, found)
         return None
 
     def _over(self) -> bool:
@@ -205,6 +207,10 @@ class Conductor:
         while death is not None and not self._over():
             if death.service in self._simulators:
                 self._decide(*self._sim_died(death))
+                return
+            if any(proxy.name == death.service for proxy in self._lab.proxies):
+                message = f"{death.service} ended with exit code {death.exit_code}"
+                self._decide(death.service, conclusion.of_proxy(message))
                 return
             ago = (self._clock.time_ns() - death.at_ns) / 1e9
             ended = self._lifecycle.ended(death.service, death.exit_code, self._clock.monotonic() - ago)

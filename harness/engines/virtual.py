@@ -121,7 +121,7 @@ class VirtualEngine:
 
     def _run(self, lab: Lab, folder: Path, progress: Progress, roots: dict[str, RootFs]) -> EngineResult:
         sim = roots[lab.sim_image]
-        images = {host.name: roots[host.image] for host in lab.hosts}
+        images = {host.name: roots[host.image] for host in lab.hosts} | {one.name: sim for one in lab.proxies}
         kernel = Path(sim.rootfs) / "opt/lab/linux"
         world = world_document(lab, images, self._log_limit)
         (folder / "plan" / "world.json").write_text(json.dumps(world))
@@ -264,6 +264,8 @@ def transfers_of(lab: Lab, events: list[dict[str, Any]]) -> list[Transfer]:
 def outcome_of(lab: Lab, events: list[dict[str, Any]], simulator: list[dict[str, Any]]) -> tuple[Outcome, str]:
     """(outcome, blamed host) of a lab that came to its end, from the two diaries."""
     for event in events:
+        if event["event"] == "proxy_ended":
+            return conclusion.of_proxy(event["message"]), event["host"]
         host = lab.host(event["host"])
         outcome = None
         if event["event"] == "ended":

@@ -10,7 +10,7 @@ from typing import Any
 from harness.engines.folder import plan_of
 from harness.engines.guest import seen
 from harness.engines.rootfs import RootFs
-from harness.lab import CLIENT_END, Host, Lab
+from harness.lab import CLIENT_END, PROXY_COMMAND, Host, Lab, Proxy, proxy_environment
 from harness.path.arithmetic import FRAME
 
 #: Memory of a guest beyond what its queues hold, MiB: kernel, init and page cache, and each endpoint's processes.
@@ -30,10 +30,12 @@ def guest_memory_mib(lab: Lab, images: Mapping[str, RootFs]) -> int:
         if not _as_root(images[host.name]):
             flow = lab.flows[host.flow]
             held += 2 * flow.size * (1 if flow.repeat_after is None else 2)
-    buffers = sum(int(text.split()[-1]) for host in lab.hosts for text in host.sysctls.values())
+    inhabitants: tuple[Host | Proxy, ...] = (*lab.hosts, *lab.proxies)
+    texts = (text for one in inhabitants for text in one.sysctls.values())
+    buffers = sum(int(text.split()[-1]) for text in texts if text.split()[-1].isdecimal())
     kept = (held + TCP_SHARE * buffers) // 2**20
     simulators = sum(one.memory_mib for one in lab.simulators)
-    return simulators + BASE_MEMORY + ENDPOINT_MEMORY * len(lab.hosts) + kept
+    return simulators + BASE_MEMORY + ENDPOINT_MEMORY * len(inhabitants) + kept
 
 
 def _as_root(image: RootFs) -> bool:
@@ -61,6 +63,7 @@ def world_document(lab: Lab, images: dict[str, RootFs], log_limit: int) -> dict[
         "mtu": lab.mtu,
         "hosts": [_host(lab, host, images[host.name], roots) for host in lab.hosts],
         **_simulators(lab),
+        **({"proxies": [_proxy(one, images[one.name], roots) for one in lab.proxies]} if lab.proxies else {}),
     }
 
 
@@ -85,9 +88,10 @@ def sample_ns(lab: Lab) -> int:
 
     A file cannot grow faster than its frames come, and every sample costs wall time.
     """
+    # What comes through segments in a row comes at the rate of the slowest.
     rate = max(
         rate
-        for program in lab.programs
+        for program in (lab.programs if lab.whole is None else (lab.whole,))
         for rate in (
             program.links["to_client"].rate_bps,
             *(change.to_client.rate_bps or 0 for change in program.timeline if change.to_client is not None),
@@ -96,10 +100,24 @@ def sample_ns(lab: Lab) -> int:
     return min(max(4 * FRAME * 8 * 10**9 // rate, 2_000_000), 10_000_000)
 
 
-def _host(lab: Lab, host: Host, image: RootFs, roots: Mapping[str, str]) -> dict[str, Any]:
-    flow = lab.flows[host.flow]
+def _described(image: RootFs, roots: Mapping[str, str]) -> dict[str, Any]:
     described = asdict(image) | {"rootfs": roots[image.rootfs]}
     del described["id"], described["identity"]
+    return described
+
+
+def _proxy(proxy: Proxy, image: RootFs, roots: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "name": proxy.name,
+        "networks": {one.network: one.prefixed for one in proxy.interfaces.values()},
+        "environment": proxy_environment(proxy),
+        "sysctls": proxy.sysctls,
+        "image": _described(image, roots) | {"command": list(PROXY_COMMAND)},
+    }
+
+
+def _host(lab: Lab, host: Host, image: RootFs, roots: Mapping[str, str]) -> dict[str, Any]:
+    flow = lab.flows[host.flow]
     several = len(lab.simulators) > 1
     networks = {"networks": {one.network: one.prefixed for one in host.interfaces}} if several else {}
     return {
@@ -111,7 +129,7 @@ def _host(lab: Lab, host: Host, image: RootFs, roots: Mapping[str, str]) -> dict
         "hosts": {name: list(addresses) for name, addresses in host.hosts.items()},
         "environment": host.environment,
         **({"sysctls": host.sysctls} if host.sysctls else {}),
-        "image": described,
+        "image": _described(image, roots),
         "as_root": _as_root(image),
         "start": flow.start if host.role == "client" else 0.0,
         "repeat_after": flow.repeat_after if host.role == "client" else None,

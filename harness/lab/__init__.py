@@ -6,7 +6,7 @@ there. A second lab on the same machine takes another slot, with the third byte 
 """
 
 from harness.lab.build import SERVERS, build_lab, flow_label, run_seed
-from harness.lab.documents import content, sim_plan, summary
+from harness.lab.documents import PROXY_COMMAND, content, proxy_environment, sim_plan, summary
 from harness.lab.spec import (
     CLIENT_END,
     CLIENT_START,
@@ -18,12 +18,14 @@ from harness.lab.spec import (
     LabFlow,
     LabMove,
     Network,
+    Proxy,
     Simulator,
 )
 
 __all__ = [
     "CLIENT_END",
     "CLIENT_START",
+    "PROXY_COMMAND",
     "SERVERS",
     "SERVER_PORT",
     "SERVER_WAIT",
@@ -33,10 +35,12 @@ __all__ = [
     "LabFlow",
     "LabMove",
     "Network",
+    "Proxy",
     "Simulator",
     "build_lab",
     "content",
     "flow_label",
+    "proxy_environment",
     "run_seed",
     "sim_plan",
     "summary",

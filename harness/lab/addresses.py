@@ -1,7 +1,7 @@
 """The addresses of a lab: the interop runner's networks, shifted by slot where several labs are up at once.
 
 Each path has a network of clients; the servers' network is shared. Those of further paths lie so far from the first
-one's that slots have room between them.
+one's that slots have room between them. Between segments in a row there are further networks, which no endpoint is in.
 """
 
 from __future__ import annotations
@@ -19,17 +19,38 @@ SIMULATOR, FIRST, MAPPED = 2, 100, 150
 MAPPED_COUNT = 100
 #: From one path's network of clients to the next, in the third byte; slots lie between.
 _PATH = 25
+#: The first network between two segments, two for each of seven boundaries; slots lie between.
+_BETWEEN, _NEXT = 126, 9
+#: Of the two that are in a network between two segments: host parts, of the one at the clients' end first.
+ENDS = 2, 3
 
 
 def network(side: Side, slot: int, path: int = 0) -> tuple[str, str]:
     """A side's network, IPv4 and IPv6; that of the clients of a path by its number."""
-    return f"193.167.{_third(side, slot, path)}.0/24", f"fd00:cafe:cafe:{_third(side, slot, path)}::/64"
+    return _written(_third(side, slot, path))
 
 
 def address(side: Side, slot: int, host: int, path: int = 0) -> tuple[str, str]:
     """A host's addresses on a side, IPv4 and IPv6."""
-    third = _third(side, slot, path)
+    return _host(_third(side, slot, path), host)
+
+
+def between(number: int, slot: int) -> tuple[str, str]:
+    """A network between two segments, IPv4 and IPv6, by its number from the clients' end."""
+    return _written(_BETWEEN + _NEXT * number + slot)
+
+
+def address_between(number: int, slot: int, host: int) -> tuple[str, str]:
+    """A host's addresses in such a network, IPv4 and IPv6."""
+    return _host(_BETWEEN + _NEXT * number + slot, host)
+
+
+def _host(third: int, host: int) -> tuple[str, str]:
     return f"193.167.{third}.{host}", f"fd00:cafe:cafe:{third}::{host}"
+
+
+def _written(third: int) -> tuple[str, str]:
+    return f"193.167.{third}.0/24", f"fd00:cafe:cafe:{third}::/64"
 
 
 def _third(side: Side, slot: int, path: int) -> int:

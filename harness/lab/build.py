@@ -10,6 +10,7 @@ from harness.draw import drawn, settled
 from harness.lab.addresses import FIRST, SIMULATOR, Side, address, network
 from harness.lab.endpoints import client_network, pair, served_name, served_size, ways_of
 from harness.lab.moves import Moving, moving, outages
+from harness.lab.sequence import Station, layout
 from harness.lab.spec import Interface, Lab, LabFlow, LabMove, Network, Simulator
 from harness.model import Scenario
 from harness.outcome import Cell, EngineName
@@ -26,6 +27,8 @@ _PATH_SEED = 1000
 
 
 def _networks(scenario: Scenario, slot: int) -> dict[str, Network]:
+    if scenario.in_sequence:
+        return layout(scenario, slot).networks
     made = {}
     for number, name in enumerate(scenario.every_path):
         ipv4, ipv6 = network("left", slot, number)
@@ -35,28 +38,45 @@ def _networks(scenario: Scenario, slot: int) -> dict[str, Network]:
 
 
 def _simulators(scenario: Scenario, server: Server, seed: int, slot: int, moved: list[Moving]) -> list[Simulator]:
-    gone, made = outages(scenario), []
+    gone, places, made = outages(scenario), _places(scenario, slot), []
     for number, (name, path) in enumerate(scenario.every_path.items()):
         mappings = [mapping for flow in moved for mapping in flow.mappings.get(name, ())]
         program = compile_path(
             path, server, seed + _PATH_SEED * number, _access(scenario, slot, number), gone.get(name, ()),
             sorted(mappings, key=lambda mapping: mapping.at_ns),
         )  # fmt: skip
+        place = places[number]
+        made.append(
+            Simulator(
+                name=f"sim-{name}" if number else "sim",
+                path=name,
+                left=place.left,
+                right=place.right,
+                program=program,
+                memory_mib=_guest_memory(program),
+                routes=place.routes,
+            )
+        )
+    return made
+
+
+def _places(scenario: Scenario, slot: int) -> tuple[Station, ...]:
+    """Where the simulators stand, in the order of the paths."""
+    if scenario.in_sequence:
+        return layout(scenario, slot).simulators
+    made = []
+    for number, name in enumerate(scenario.every_path):
         (left, left6), (right, right6) = (
             address("left", slot, SIMULATOR, number),
             address("right", slot, SIMULATOR + number),
         )
         made.append(
-            Simulator(
-                name=f"sim-{name}" if number else "sim",
-                path=name,
+            Station(
                 left=Interface(network=client_network(name, number), ipv4=left, ipv6=left6),
                 right=Interface(network="right", ipv4=right, ipv6=right6),
-                program=program,
-                memory_mib=_guest_memory(program),
             )
         )
-    return made
+    return tuple(made)
 
 
 def flow_label(cell: Cell, index: int) -> str:
@@ -101,6 +121,8 @@ def build_lab(cell: Cell, repetition: int, slot: int = 0) -> Lab:
         name=f"{scenario.name} {cell.client.name}→{cell.server.name}",
         networks=_networks(scenario, slot),
         simulators=tuple(_simulators(scenario, SERVERS[cell.engine], seed, slot, moved)),
+        proxies=layout(scenario, slot).proxies if scenario.in_sequence else (),
+        whole=compile_path(scenario.path, SERVERS[cell.engine]) if scenario.in_sequence else None,
         hosts=tuple(hosts),
         flows=tuple(_flow(cell, index, moved[index].moves) for index in range(len(scenario.flows))),
         sim_image=cell.sim_image.reference,
@@ -129,7 +151,7 @@ def _flow(cell: Cell, index: int, moves: tuple[LabMove, ...]) -> LabFlow:
         repeat_after=None if flow.repeat_after is None else flow.repeat_after.seconds,
         sender=flow.sender,
         access_delay_ns=flow.access_delay.value,
-        path=scenario.start(flow),
+        path="" if scenario.in_sequence else scenario.start(flow),
         moves=moves,
     )
 

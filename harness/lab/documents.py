@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from harness.lab.spec import SAMPLE, SERVER_PORT, SERVER_WAIT, Host, Lab, LabFlow, Simulator
+from harness.lab.spec import SAMPLE, SERVER_PORT, SERVER_WAIT, Host, Lab, LabFlow, Proxy, Simulator
+from harness.path import PathProgram
+
+#: What runs a proxy, in the simulator's image.
+PROXY_COMMAND = ("python3", "-m", "simulator.split")
 
 
 def sim_plan(lab: Lab, simulator: Simulator) -> dict[str, Any]:
     """A simulator's plan (see images/sim/simulator/plan.py), as plain data."""
     first = simulator is lab.simulators[0]
-    together = {} if len(lab.simulators) == 1 else {"name": simulator.name, "peers": _names(lab)}
+    together: dict[str, Any] = {} if len(lab.simulators) == 1 else {"name": simulator.name, "peers": _names(lab)}
+    if lab.whole is not None:
+        # The first one's probes pass all the others before these delay anything.
+        together |= {"routes": [route.model_dump() for route in simulator.routes], "after": "" if first else "sim"}
     return {
         "schema": 1,
         "kernel": lab.sim_kernel,
@@ -27,7 +35,8 @@ def sim_plan(lab: Lab, simulator: Simulator) -> dict[str, Any]:
             for side, own in simulator.interfaces.items()
             if interface.network == own.network
             for address in interface.addresses
-        ],
+        ]
+        + _next_ones(lab, simulator),
         "setup": [list(command) for command in simulator.program.setup],
         "changes": [change.model_dump(mode="json") for change in simulator.program.changes],
         # The other simulators wait for the first.
@@ -38,6 +47,36 @@ def sim_plan(lab: Lab, simulator: Simulator) -> dict[str, Any]:
         "memory_mib": simulator.memory_mib,
         **together,
     }
+
+
+def _next_ones(lab: Lab, simulator: Simulator) -> list[dict[str, Any]]:
+    """Of segments in a row, those that stand beside a simulator, as neighbours."""
+    passed = lab.stations
+    place = next((number for number, one in enumerate(passed) if one is simulator), 0)
+    sides = {"left": passed[place - 1 : place] if place else (), "right": passed[place + 1 : place + 2]}
+    return [
+        {"side": side, "address": address, "late": False}
+        for side, other in sides.items()
+        for one in other
+        for address in (one.right if side == "left" else one.left).addresses
+    ]
+
+
+def proxy_plan(proxy: Proxy) -> dict[str, Any]:
+    """What a proxy is told (see images/sim/simulator/split.py), as plain data."""
+    return {
+        "schema": 1,
+        "addresses": {side: interface.prefixed for side, interface in proxy.interfaces.items()},
+        "routes": [route.model_dump() for route in proxy.routes],
+        "initial_cwnd": proxy.initial_cwnd,
+        "initial_rwnd": proxy.initial_rwnd,
+        "congestion_control": proxy.congestion_control,
+    }
+
+
+def proxy_environment(proxy: Proxy) -> dict[str, str]:
+    """A proxy's environment."""
+    return {"PROXY_PLAN": json.dumps(proxy_plan(proxy))}
 
 
 def _names(lab: Lab) -> list[str]:
@@ -52,26 +91,36 @@ def summary(lab: Lab) -> dict[str, Any]:
         "schema": 1,
         "flows": [_flow(lab, flow) for flow in lab.flows],
         "mtu": lab.mtu,
-        **_figures(first),
+        **_figures(lab.whole if lab.whole is not None else first.program),
         **({"paths": [_path(lab, simulator) for simulator in lab.simulators]} if several else {}),
+        **({"proxies": [_proxy(lab, proxy) for proxy in lab.proxies]} if lab.proxies else {}),
     }
 
 
-def _figures(simulator: Simulator) -> dict[str, Any]:
-    program = simulator.program
+def _figures(program: PathProgram) -> dict[str, Any]:
     return {
         "links": {name: link.model_dump(mode="json") for name, link in program.links.items()},
         "changes": [change.model_dump(mode="json") for change in program.timeline],
     }
 
 
+def _proxy(lab: Lab, proxy: Proxy) -> dict[str, Any]:
+    """A proxy by its name, and the simulators on its sides."""
+    beside = {
+        "left": next(one.name for one in lab.simulators if one.right.network == proxy.left.network),
+        "right": next(one.name for one in lab.simulators if one.left.network == proxy.right.network),
+    }
+    return {"proxy": proxy.name, **beside}
+
+
 def _path(lab: Lab, simulator: Simulator) -> dict[str, Any]:
-    network = lab.networks[simulator.left.network]
+    # Behind any segment in a row are the same clients.
+    network = lab.networks[(lab.simulators[0] if lab.whole is not None else simulator).left.network]
     return {
         "path": simulator.path,
         "simulator": simulator.name,
         "networks": [network.ipv4, network.ipv6],
-        **_figures(simulator),
+        **_figures(simulator.program),
         "outages": [outage.model_dump(mode="json") for outage in simulator.program.outages],
         "mappings": [mapping.model_dump(mode="json") for mapping in simulator.program.mappings],
     }
@@ -119,9 +168,13 @@ def content(lab: Lab) -> dict[str, Any]:
     made |= {"program": _program(first), "memory_mib": first.memory_mib}
     if others:
         made["others"] = [
-            simulator.model_dump(mode="json", exclude={"program"}) | {"program": _program(simulator)}
+            simulator.model_dump(mode="json", exclude={"program", *(() if simulator.routes else ("routes",))})
+            | {"program": _program(simulator)}
             for simulator in others
         ]
+    if lab.whole is not None:
+        made["routes"] = [route.model_dump() for route in first.routes]
+        made["proxies"] = [proxy.model_dump(mode="json") for proxy in lab.proxies]
     return made
 
 

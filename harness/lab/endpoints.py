@@ -68,7 +68,9 @@ def _environment(cell: Cell, role: Role, index: int, given: dict[Role, Given], s
 
 
 def ways_of(scenario: Scenario, flow: Flow) -> list[Path]:
-    """The paths that a flow's client is on at some time."""
+    """The paths that a flow's client is on at some time, from end to end."""
+    if scenario.in_sequence:
+        return [scenario.path]
     return [scenario.every_path[name] for name in paths_of(scenario, flow)]
 
 
@@ -111,8 +113,9 @@ def client_network(name: str, number: int) -> str:
 
 def _routes(scenario: Scenario, slot: int) -> str:
     """ROUTES of a server: each further path's network of clients, and which simulator leads there."""
-    routes = []
-    for number in range(1, len(scenario.every_path)):
+    routes: list[str] = []
+    # All segments in a row lie behind one simulator.
+    for number in range(1, 1 if scenario.in_sequence else len(scenario.every_path)):
         ways = zip(network("left", slot, number), address("right", slot, SIMULATOR + number), strict=True)
         routes += [f"{clients},{way}" for clients, way in ways]
     return ";".join(routes)

@@ -81,15 +81,48 @@ class Host(Spec):
 
 
 class Network(Spec):
-    """A network of clients, on one path; or that of the servers."""
+    """A network of clients, on one path; that of the servers; or one between two segments in a row."""
 
-    side: Side
+    side: Side | None
+    """None between two segments."""
     ipv4: str
     ipv6: str
 
 
+class Route(Spec):
+    """The way to a network that one is not in."""
+
+    network: str
+    """IPv4 or IPv6, with the length of its prefix."""
+    side: Side
+    """Where it begins."""
+    via: str
+    """Address of the next one there."""
+
+
+class Proxy(Spec):
+    """What stands between two segments, and forwards: to either side as a router, but for the TCP that it splits."""
+
+    name: str
+    """proxy0, proxy1, … from the clients' end."""
+    left: Interface
+    right: Interface
+    routes: tuple[Route, ...]
+    sysctls: dict[str, str]
+    """Settings of the kernel in its network namespace: name → value."""
+    initial_cwnd: int
+    initial_rwnd: int
+    """Of the connections it opens and answers, packets."""
+    congestion_control: str
+
+    @property
+    def interfaces(self) -> dict[Side, Interface]:
+        """By side."""
+        return {"left": self.left, "right": self.right}
+
+
 class Simulator(Spec):
-    """A path between its clients' network and the servers'."""
+    """A path between its clients' network and the servers'; or a segment of one, between two that others are in."""
 
     name: str
     """sim; of the further ones sim-NAME, by the path. Its artefacts are in a folder of that name."""
@@ -100,6 +133,8 @@ class Simulator(Spec):
     program: PathProgram
     memory_mib: int
     """Of its own kernel, where it has one."""
+    routes: tuple[Route, ...] = ()
+    """To what lies behind the next segments."""
 
     @property
     def interfaces(self) -> dict[Side, Interface]:
@@ -162,7 +197,11 @@ class Lab(Spec):
     networks: dict[str, Network]
     """left, right; left-NAME of further paths."""
     simulators: tuple[Simulator, ...]
-    """One for each path, that which flows start on first."""
+    """One for each path, that which flows start on first; of segments in a row one for each, from the clients' end."""
+    proxies: tuple[Proxy, ...] = ()
+    """Between segments, from the clients' end."""
+    whole: PathProgram | None = None
+    """Of segments in a row, what they are together, as figures: no simulator runs it."""
     hosts: tuple[Host, ...]
     flows: tuple[LabFlow, ...]
     sim_image: str
@@ -192,6 +231,17 @@ class Lab(Spec):
     def simulator(self, path: str) -> Simulator:
         """The simulator of a path, by its name."""
         return next(one for one in self.simulators if one.path == path)
+
+    @property
+    def stations(self) -> tuple[Simulator | Proxy, ...]:
+        """What packets pass between client and server of segments in a row, from the clients' end; else nothing."""
+        by_network = {proxy.left.network: proxy for proxy in self.proxies}
+        passed: list[Simulator | Proxy] = []
+        for one in self.simulators if self.whole is not None else ():
+            passed.append(one)
+            if one.right.network in by_network:
+                passed.append(by_network[one.right.network])
+        return tuple(passed)
 
     @property
     def programs(self) -> tuple[PathProgram, ...]:

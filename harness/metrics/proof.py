@@ -14,6 +14,7 @@ from harness.analysis.direction import SIDES, Direction, Side
 from harness.analysis.figures import busy_rate, idle_delay_ns, loss_probability, quantiles_ms, unqueued_delay_ns
 from harness.analysis.link_phases import LinkPhase
 from harness.analysis.replay import Fate
+from harness.analysis.splits import legs, opened, split_flows
 from harness.analysis.view import RunView
 from harness.model import FRAME_HEADER, Link
 from harness.outcome import DirectionProof, LinkProof
@@ -67,6 +68,7 @@ def prove(view: RunView) -> tuple[LinkProof, tuple[str, ...]]:
         late += late_there
         problems += [of + one for one in (*found, *wrong)]
         cautions += [of + one for one in warned]
+    problems += _unsplit(view)
     if view.capture_drops:
         cautions.append(f"the captures missed {view.capture_drops} packets: counts of drops are upper bounds")
     first = {side: proofs.pop(side) for side in SIDES}
@@ -132,6 +134,30 @@ def _oversize(view: RunView, name: Side) -> int:
 def _largest_frame(view: RunView) -> int:
     """A full frame of the path as tc counts it, bytes."""
     return FRAME if view.lab is None else view.lab.mtu + FRAME_HEADER
+
+
+def _unsplit(view: RunView) -> Iterator[str]:
+    """TCP connections that passed a proxy as they were: on either side another one must be, acknowledged there."""
+    for flow in split_flows(view):
+        assert view.lab is not None
+        sides = {path.simulator: view.of_path(path.path) for path in view.lab.paths}
+        for proxy in view.lab.proxies:
+            before, behind = sides[proxy.left].right, sides[proxy.right].left
+            if before is None or behind is None:
+                continue
+            known, new = opened(before, flow.flow), opened(behind, flow.flow)
+            if same := [port for port, number in new.items() if known.get(port) == number]:
+                yield f"{proxy.proxy} did not split the TCP connections of flow {flow.flow} from port {_list(same)}"
+        for leg in legs(view, flow) if view.lab.proxies else ():
+            if leg.is_split is False:
+                yield (
+                    f"{leg.segment}: data of flow {flow.flow} were acknowledged after {leg.ack_delay_ns / 1e6:.1f} ms "
+                    f"at the soonest, and the next proxy is {leg.near_ns / 1e6:.1f} ms away: nothing was split"
+                )
+
+
+def _list(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))
 
 
 def _emptiness(view: RunView) -> list[str]:

@@ -106,8 +106,12 @@ def marks(view: RunView) -> Iterator[Finding]:
 
 @measures
 def queue_delay(view: RunView) -> Iterator[Finding]:
-    """Yield median, 95th percentile and longest wait, on whichever path."""
+    """Yield median, 95th percentile and longest wait, on whichever path; nothing of segments in a row, which have each
+    their own (`metrics.in_sequence`).
+    """
     waits = []
+    if view.in_sequence:
+        return
     for part in view.every_path:
         direction = part.directions.get("to_client")
         if direction is None:

@@ -41,7 +41,7 @@ class Metric:
     """One metric."""
 
     name: str
-    """As in measured.json; a * stands for what a scenario says (milestone_*: a size)."""
+    """As in measured.json; a * stands for what a scenario says (milestone_*: a size; in_*: a segment)."""
     layer: Layer
     unit: str
     """As in measured.json: "1" for a number or a share, "^n" for a power of the number of flows."""
@@ -56,7 +56,7 @@ class Metric:
 
     def is_called(self, name: str) -> bool:
         """Whether measurements of it may have this name."""
-        return re.fullmatch(re.escape(self.name).replace(r"\*", r"\w+"), name) is not None
+        return re.fullmatch(re.escape(self.name).replace(r"\*", r"[\w-]+"), name) is not None
 
     def of(
         self, value: float, vantage: str, *, flow: int | None = None, transfer: TransferName | None = None,

@@ -21,6 +21,7 @@ from harness.model.scenario import (
     MAXIMUM_REPETITIONS,
     Scenario,
 )
+from harness.model.sequence import MAXIMUM_SEGMENTS, Proxy, Segment
 from harness.model.traffic import GENERATOR_LIMIT, Bulk, ConstantRate, Poisson, Traffic, UniformGaps
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "MAXIMUM_FLOWS",
     "MAXIMUM_PATHS",
     "MAXIMUM_REPETITIONS",
+    "MAXIMUM_SEGMENTS",
     "MTU",
     "NAME",
     "PATH_NAME",
@@ -55,10 +57,12 @@ __all__ = [
     "Path",
     "Poisson",
     "Protocol",
+    "Proxy",
     "Queue",
     "Rebinding",
     "Red",
     "Scenario",
+    "Segment",
     "Service",
     "Traffic",
     "UniformGaps",

@@ -13,6 +13,7 @@ from harness.model.flow import Flow
 from harness.model.objective import Objective
 from harness.model.part import NAME, PATH_NAME, SCENARIO_NAME, Part
 from harness.model.path import Path
+from harness.model.sequence import AnyPath, Proxy, Segment, boundaries, end_to_end
 from harness.parameters import ROLES, ParameterValue, Role, WrittenNumber, WrittenValue, canonical_value
 from harness.units import Duration, Size
 
@@ -46,8 +47,8 @@ class Scenario(Part):
     """What the case stands for, and what was chosen where its source is silent."""
     references: tuple[str, ...] = ()
     """Where the case and its numbers come from."""
-    path_: Annotated[Path | None, Field(alias="path")] = None
-    """The emulated path, where there is one."""
+    path_: Annotated[AnyPath | None, Field(alias="path")] = None
+    """The emulated path, where there is one; or its segments in a row, from the servers' end to the clients'."""
     paths: Annotated[dict[PathName, Path], Field(max_length=MAXIMUM_PATHS)] = {}
     """Several, by name, instead of `path`: each between its own clients and all servers. Flows start on the first."""
     flows: Annotated[tuple[Flow, ...], Field(min_length=1, max_length=MAXIMUM_FLOWS)]
@@ -123,19 +124,42 @@ class Scenario(Part):
         return self
 
     @property
+    def steps(self) -> tuple[Segment | Proxy, ...]:
+        """The segments of a path in a row and what stands between them, from the servers' end; none of another path."""
+        return self.path_ if isinstance(self.path_, tuple) else ()
+
+    @property
+    def in_sequence(self) -> bool:
+        """Whether the path is several segments in a row."""
+        return isinstance(self.path_, tuple)
+
+    @property
+    def proxies(self) -> tuple[Proxy | None, ...]:
+        """What stands between the segments, from the clients' end: a proxy, or None for a router."""
+        return boundaries(self.steps)[::-1]
+
+    @property
     def every_path(self) -> dict[str, Path]:
-        """The paths by name, the one that flows start on first; a path alone has the name ''."""
-        if self.path_ is not None:
-            return {"": self.path_}
-        return self.paths
+        """The paths by name, the one that flows start on first; a path alone has the name ''.
+
+        Of a path in a row its segments, from the clients' end.
+        """
+        if self.in_sequence:
+            return {step.name: step for step in reversed(self.steps) if isinstance(step, Segment)}
+        return {"": self.path_} if isinstance(self.path_, Path) else dict(self.paths)
 
     @property
     def path(self) -> Path:
-        """The path that flows start on unless they say another."""
+        """The path that flows start on unless they say another; of a path in a row what it is from end to end."""
+        if self.in_sequence:
+            return end_to_end(list(self.every_path.values()))
         return next(iter(self.every_path.values()))
 
     def with_paths(self, paths: Mapping[str, Path]) -> Scenario:
         """The same with other paths, by the names of `every_path`."""
+        if self.in_sequence:
+            steps = tuple(paths[step.name] if isinstance(step, Segment) else step for step in self.steps)
+            return self.model_copy(update={"path_": steps})
         if self.path_ is not None:
             return self.model_copy(update={"path_": paths[""]})
         return self.model_copy(update={"paths": {name: paths[name] for name in self.paths}})

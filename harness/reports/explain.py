@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from harness.lab import SERVERS
 from harness.lab.moves import moving, outages
-from harness.model import GilbertElliott, Link, LinkChange, Move, Path, Red, Scenario, Service
+from harness.model import GilbertElliott, Link, LinkChange, Move, Path, Proxy, Red, Scenario, Service
 from harness.outcome import EngineName
 from harness.path import (
     Server,
@@ -124,8 +126,27 @@ def _named(what: str, name: str) -> str:
     return f"{what} {name}".rstrip()
 
 
-def _path(name: str, path: Path, server: Server) -> list[str]:
-    lines = [f"{_named('path', name)} (RTT {path.rtt}, terminal at the {path.terminal}'s end)"]
+def _steps(scenario: Scenario) -> Iterator[tuple[str, Path] | Proxy]:
+    """Paths by their names; of segments in a row what stands between them, too, from the servers' end."""
+    if not scenario.in_sequence:
+        yield from scenario.every_path.items()
+    for step in scenario.steps:
+        yield step if isinstance(step, Proxy) else (step.name, step)
+
+
+def _proxy(proxy: Proxy) -> str:
+    """A proxy in a sentence."""
+    return (
+        f"proxy: splits TCP; send buffer {proxy.tcp_wmem_max}, receive buffer {proxy.tcp_rmem_max}, "
+        f"initial windows {proxy.initial_cwnd} and {proxy.initial_rwnd} packets, {proxy.congestion_control}"
+    )
+
+
+def _path(name: str, path: Path, server: Server, scenario: Scenario) -> list[str]:
+    what, end = "path", f", terminal at the {path.terminal}'s end"
+    if scenario.in_sequence:
+        what, end = "segment", ""
+    lines = [f"{_named(what, name)} (RTT {path.rtt}{end})"]
     lines += _link("forward (to the terminal)", path.forward, path.rtt, server)
     lines += _link("return (from the terminal)", path.return_, path.rtt, server)
     for change in path.changes:
@@ -162,13 +183,14 @@ def _flows(scenario: Scenario) -> list[str]:
 def explain(scenario: Scenario, engine: EngineName) -> str:
     """The scenario, its paths' figures, reference times for each size, objectives, and the programs under an engine.
 
-    Where something is drawn the figures are those that the file gives; reference times are of the first path.
+    Where something is drawn the figures are those that the file gives; reference times are of the first path, or of all
+    segments in a row together.
     """
     path, server = scenario.path, SERVERS[engine]
     lines = [f"{scenario.name}: {scenario.title}", ""]
     lines += [f"  source: {text}" for text in scenario.references]
-    for name, one in scenario.every_path.items():
-        lines += _path(name, one, server)
+    for step in _steps(scenario):
+        lines += [_proxy(step)] if isinstance(step, Proxy) else _path(*step, server, scenario)
     drawn = (f"{name}: drawn from {least} to {most}" for name, (least, most) in scenario.draw.items())
     lines += [*drawn, *_flows(scenario)]
     lines += ["", "times from the first datagram, seconds (no headers, loss or overshoot)"]

@@ -164,17 +164,29 @@ class PathFacts(_Asked):
     mappings: tuple[MappingFacts, ...] = ()
 
 
+class ProxyFacts(_Asked):
+    """A proxy between two segments in a row."""
+
+    proxy: str
+    """The folder, and the container, of its name."""
+    left: str
+    """The simulator at its side towards the clients."""
+    right: str
+
+
 class LabFacts(_Asked):
     """lab.json: what the run's lab was asked to be."""
 
     flows: tuple[FlowAddresses, ...]
     links: Links
-    """Of the path, or of the first of several, as are the changes."""
+    """Of the path, or of the first of several, as are the changes; of segments in a row what they are together."""
     changes: tuple[ScheduledChange, ...] = ()
     mtu: int = 1500
     """IP MTU of every interface, bytes."""
     paths: tuple[PathFacts, ...] = ()
-    """All of them, where there are several or clients move."""
+    """All of them, where there are several or clients move; of segments in a row each, from the clients' end."""
+    proxies: tuple[ProxyFacts, ...] = ()
+    """Those between segments, from the clients' end. Each splits every flow that is TCP."""
     outages: tuple[OutageFacts, ...] = ()
     """Of the path that is looked at."""
     mappings: tuple[MappingFacts, ...] = ()

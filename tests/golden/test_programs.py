@@ -107,6 +107,23 @@ def test_a_lab_whose_client_moves(snapshot: SnapshotAssertion) -> None:
     assert summary(lab) == snapshot(name="summary")
 
 
+def test_a_lab_of_segments_in_a_row(snapshot: SnapshotAssertion) -> None:
+    """Compose file, plans, world and summary of three segments with two proxies."""
+    row = catalogue().scenario(ROOT / "docs/scenarios/in-sequence.yaml")
+    # The endpoints of TCP are no part of it.
+    lab = build_lab(cell(row.model_copy(update={"flows": (Flow(download=Size.parse("10 MB")),)})), 0)
+    image = RootFs("alpha:1", "sha256:1", "sha256:1", "/exported/alpha", ["/run"], [], "/", "", 15)
+    world = world_document(
+        lab,
+        dict.fromkeys((*(host.name for host in lab.hosts), *(proxy.name for proxy in lab.proxies)), image),
+        1000,
+    )
+    assert compose_text(lab) == snapshot(name="compose")
+    assert [sim_plan(lab, one) for one in lab.simulators] == snapshot(name="plans")
+    assert world == snapshot(name="world")
+    assert summary(lab) == snapshot(name="summary")
+
+
 def test_simulator_plan(snapshot: SnapshotAssertion) -> None:
     lab = build_lab(cell(), 0)
     assert sim_plan(lab, lab.simulators[0]) == snapshot

@@ -25,6 +25,7 @@ from harness.store import Store
 from tests.bad_commands import COMMANDS, VARIABLES, BadCommand
 from tests.bad_files import CONTENTS, MANIFEST, MANIFESTS, RAW, SCENARIO, SCENARIOS, Bad
 from tests.bad_moves import MOVES, MOVING
+from tests.bad_sequences import QUIC, SEQUENCE, SEQUENCES, UNSPLIT
 from tests.examples import ROOT, catalogue, cell, implementation, scenario
 
 
@@ -45,7 +46,7 @@ def _refused(file: Path, read: Any) -> InputError:
 
 def test_the_table_is_large_and_names_every_case_once() -> None:
     assert len(SCENARIOS) + len(MOVES) + len(CONTENTS) + len(MANIFESTS) + len(COMMANDS) >= 250
-    for cases in (SCENARIOS, MOVES, MANIFESTS):
+    for cases in (SCENARIOS, MOVES, SEQUENCES, MANIFESTS):
         assert len(set(cases)) == len(cases)
 
 
@@ -54,6 +55,8 @@ def test_what_the_bad_files_are_made_of_is_good(tmp_path: Path) -> None:
     assert catalogue().scenario(tmp_path / "case.yaml").title == "A case"
     (tmp_path / "moving.yaml").write_text(MOVING)
     assert catalogue().scenario(tmp_path / "moving.yaml").title == "A handover"
+    (tmp_path / "sequence.yaml").write_text(SEQUENCE)
+    assert catalogue().scenario(tmp_path / "sequence.yaml").title == "Three segments"
     (tmp_path / "image.yaml").write_text(MANIFEST)
     assert catalogue().manifest(tmp_path / "image.yaml")[0].name == "mine"
 
@@ -72,6 +75,16 @@ def test_a_bad_scenario(folder: Path, bad: Bad) -> None:
 @pytest.mark.parametrize("bad", MOVES, ids=lambda bad: bad.new[:60])
 def test_a_bad_move(folder: Path, bad: Bad) -> None:
     _check(folder / "case.yaml", bad, MOVING, catalogue().scenario)
+
+
+@pytest.mark.parametrize("bad", SEQUENCES, ids=lambda bad: bad.new[:60])
+def test_bad_segments_in_a_row(folder: Path, bad: Bad) -> None:
+    _check(folder / "case.yaml", bad, SEQUENCE, catalogue().scenario)
+
+
+@pytest.mark.parametrize("bad", UNSPLIT, ids=lambda bad: bad.new[:60])
+def test_a_proxy_that_nothing_would_need(folder: Path, bad: Bad) -> None:
+    _check(folder / "case.yaml", bad, QUIC, catalogue().scenario)
 
 
 @pytest.mark.parametrize("bad", MANIFESTS, ids=lambda bad: bad.new[:60])

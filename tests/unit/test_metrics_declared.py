@@ -17,11 +17,11 @@ from harness.reports import flow_metrics
 from harness.results import CellResult
 from tests.unit.shared_flows import write_counters, write_three_flows
 
-#: What a run of that kind cannot have: a file, a repeat, a queue that marks, or what only a QUIC client, two phases or
-#: real time would show.
+#: What a run of that kind cannot have: a file, a repeat, a queue that marks, segments in a row, or what only a QUIC
+#: client, two phases or real time would show.
 NEVER = re.compile(
     r"completion|goodput|milestone_\*|first_byte|handshake|zero_rtt|ack_\w+|retransmitted_share|cpu_\w+|udp_\w+"
-    r"|ecn_marks_\w+|waiting_\w+|pressure_\w+|steal"
+    r"|ecn_marks_\w+|waiting_\w+|pressure_\w+|steal|\w+_in_\*"
 )
 
 

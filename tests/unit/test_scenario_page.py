@@ -72,7 +72,7 @@ def test_every_key_of_the_model_is_on_the_page_with_an_example() -> None:
         ("loss_in_bad", ("fraction", "`100 %`", "`50 %`")),
         ("packet", ("two of size", "**required**", "`[500 B, 1000 B]`")),
         ("at_most", ("duration or rate or number", "none", "`8 s`")),
-        ("vary", ("NAME: list of value", "none", "[below](#examples)")),
+        ("vary", ("NAME: list of value", "none", "`{path.wifi.forward.loss: [0 %, 1 %, 2 %]}`")),
     ],
 )
 def test_keys_have_their_unit_default_and_example(key: str, words: tuple[str, str, str]) -> None:

@@ -10,6 +10,7 @@ from harness.analysis.replay import Fate
 from harness.analysis.series.grid import NOTHING, Floats, Ints, Points, beginnings, bin_of, rates, sums
 from harness.analysis.series.lifetimes import Lifetime
 from harness.traces.lab import FlowAddresses
+from harness.traces.matching import Passage
 
 
 def wire_series(view: LinkView, flow: FlowAddresses, lifetime: Lifetime) -> dict[str, Points]:
@@ -24,13 +25,19 @@ def wire_series(view: LinkView, flow: FlowAddresses, lifetime: Lifetime) -> dict
     side: Side = "to_client" if flow.sender == "server" else "to_server"
     directions = [part.directions[side] for part in view.every_path if side in part.directions]
     if len(directions) == len(view.paths):
-        found["one_way_delay"] = _delays(directions, lifetime, first, last)
+        whole = view.to_client if side == "to_client" else view.to_server
+        passages = [direction.passage for direction in directions]
+        if view.in_sequence:
+            passages = [] if whole is None else [whole]
+        found["one_way_delay"] = _delays(passages, lifetime, first, last)
         found["drops"] = _drops(directions, lifetime, first, last)
     return found
 
 
-def _delays(directions: list[Direction], lifetime: Lifetime, first: int, last: int) -> Points:
-    parts = [_delay(direction, lifetime.flow) for direction in directions]
+def _delays(passages: list[Passage], lifetime: Lifetime, first: int, last: int) -> Points:
+    parts = [_delay(passage, lifetime.flow) for passage in passages]
+    if not parts:
+        return NOTHING
     out_ns, delay_ms = (np.concatenate(each) for each in zip(*parts, strict=True))
     if not len(out_ns):
         return NOTHING
@@ -40,9 +47,8 @@ def _delays(directions: list[Direction], lifetime: Lifetime, first: int, last: i
     return Points(beginnings(first, last)[some], totals[some] / counts[some])
 
 
-def _delay(direction: Direction, flow: int) -> tuple[Ints, Floats]:
+def _delay(passage: Passage, flow: int) -> tuple[Ints, Floats]:
     """When each packet of a flow came out, ns since the epoch, and how long it took, ms."""
-    passage = direction.passage
     mine = np.flatnonzero((passage.entered.flow == flow) & passage.arrived)
     access = 0 if passage.access_ns is None else passage.access_ns[mine]
     out_ns = passage.out_ns[mine] + access

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import os
 import signal
@@ -14,6 +13,7 @@ from pathlib import Path
 from simulator import probe
 from simulator.agent import Agent, CommandError, NotReadyError
 from simulator.capture import Capture
+from simulator.neighbours import find_interfaces
 from simulator.plan import Plan, read_plan
 from simulator.shell import Events, run
 from simulator.wire import ETH_P_ALL
@@ -34,21 +34,6 @@ SOL_PACKET, PACKET_IGNORE_OUTGOING = 263, 23
 SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33
 
 EXIT_FAILED, EXIT_NOT_READY = 1, 2
-
-
-def find_interfaces(plan: Plan) -> dict[str, str]:
-    """Side → interface, by address: Docker does not promise an order."""
-    wanted = {ipaddress.ip_interface(text).ip: side for side, texts in plan.addresses.items() for text in texts}
-    found = {}
-    for link in json.loads(run(("ip", "-j", "address", "show"))):
-        for info in link["addr_info"]:
-            side = wanted.get(ipaddress.ip_address(info["local"]))
-            if side is not None:
-                found[side] = str(link["ifname"])
-    for side in ("left", "right"):
-        if side not in found:
-            raise CommandError(f"no interface has an address of the {side} side: {plan.addresses[side]}")
-    return found
 
 
 def choose_kernel(plan: Plan, events: Events) -> str:
@@ -165,7 +150,7 @@ def main() -> int:
     captures = []
     try:
         plan = read_plan(PLAN)
-        interfaces = find_interfaces(plan)
+        interfaces = find_interfaces(plan.addresses)
         kernel = choose_kernel(plan, events)
         captures = [Capture(interfaces[side], side, LOGS) for side in ("left", "right")]
         for capture in captures:

@@ -6,7 +6,6 @@ The same agent runs in the container's own network namespace (host kernel) and i
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import json
 import selectors
 import socket
@@ -17,15 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from simulator.neighbours import NotReadyError, pin
 from simulator.plan import Plan
-from simulator.shell import CommandError, Events, Prepared, run, run_program
+from simulator.shell import CommandError, Events, Prepared, run_program
+from simulator.split import routes
 from simulator.together import LOOK, Together
 from simulator.wire import (
     begins_flow,
     is_version_negotiation,
     let_through,
     listener,
-    nudge,
     opening,
     opening_filter,
     probe_packet,
@@ -50,10 +50,6 @@ def _wait(due: float, sample: float) -> float:
         time.sleep(left)
         return 0.0
     return left - left % _EPOLL
-
-
-class NotReadyError(Exception):
-    """A server did not answer in time."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +108,9 @@ class Agent:
         self._bring_up()
         # Before there is any delay, so that nobody waits for it.
         self._resolve()
+        run_program(routes(self._plan.routes, self._interfaces))
         self._await_servers()
+        self._await_answers()
         run_program(self._real(self._plan.setup))
         self._await_peers()
         with listener() as gate, sniffer(self._interfaces["left"]) as sniff:
@@ -131,50 +129,13 @@ class Agent:
                 subprocess.run(["ethtool", "-K", real, feature, "off"], capture_output=True, check=False)
 
     def _resolve(self) -> None:
-        """Resolve the endpoints and keep their addresses for good; they learn the simulator's on the way.
-
-        Docker does not let us choose MAC addresses on every version, and an ARP or neighbour solicitation
-        behind the emulated delay would add that delay to the first packet.
-        """
-        # Written as the kernel writes them: fd00:0::1 comes back as fd00::1.
-        waiting = {
-            str(ipaddress.ip_address(neighbour.address)): self._interfaces[neighbour.side]
+        """Resolve the endpoints, and what stands beside this one; they learn the simulator's on the way."""
+        wanted = {
+            neighbour.address: self._interfaces[neighbour.side]
             for neighbour in self._plan.neighbours
             if self._everyone or not neighbour.late
         }
-        deadline = time.monotonic() + self._plan.wait_seconds
-        while waiting and time.monotonic() < deadline and not self._stopped():
-            for address in waiting:
-                nudge(address)
-            known = {
-                entry["dst"]: entry["lladdr"]
-                for entry in json.loads(run(("ip", "-j", "neigh", "show")) or "[]")
-                if "lladdr" in entry
-            }
-            found = [address for address in waiting if address in known]
-            run_program(
-                [
-                    [
-                        "ip",
-                        "neigh",
-                        "replace",
-                        address,
-                        "lladdr",
-                        known[address],
-                        "dev",
-                        waiting[address],
-                        "nud",
-                        "permanent",
-                    ]
-                    for address in found
-                ]
-            )
-            for address in found:
-                del waiting[address]
-            if waiting:
-                time.sleep(0.02)
-        if waiting:
-            raise NotReadyError(f"no host has the address {', '.join(waiting)}")
+        pin(wanted, self._plan.wait_seconds, self._stopped)
 
     def _real(self, commands: list[list[str]]) -> list[list[str]]:
         """Commands with the interfaces' real names; the program says left and right."""
@@ -207,6 +168,18 @@ class Agent:
                     probe.close()
                     del waiting[name]
             time.sleep(0.02 if waiting else 0)
+
+    def _await_answers(self) -> None:
+        """Let another simulator's probes pass before anything delays them."""
+        if self._together is None:
+            return
+        if self._plan.wait_for:
+            self._together.answered()
+        deadline = time.monotonic() + 2 * self._plan.wait_seconds
+        while self._plan.after and not self._together.has_answers(self._plan.after):
+            if self._stopped() or time.monotonic() > deadline:
+                raise NotReadyError(f"{self._plan.after} had no answers from the servers")
+            time.sleep(LOOK)
 
     def _await_peers(self) -> None:
         """Open no gate before every path is up."""

@@ -62,8 +62,20 @@ class Endpoint:
 
 
 @dataclass
+class Proxy:
+    """One proxy while the lab runs."""
+
+    name: str
+    container: Container
+    waited: int = 0
+    """The process that ends as it does; 0 when it does not run."""
+    first: int = 0
+    """The container's first process."""
+
+
+@dataclass
 class Conductor:
-    """All endpoints of a lab."""
+    """All endpoints of a lab, and the proxies between them."""
 
     endpoints: list[Endpoint]
     flows: list[Flow]
@@ -74,6 +86,7 @@ class Conductor:
     """Period at which the growth of downloads is sampled."""
     pulse: Callable[[str], None]
     """Called with a word for each phase that begins, and now and then with none."""
+    proxies: list[Proxy] = field(default_factory=list)
     _diary: TextIO = field(init=False)
     _broken: bool = False
     """The ground failed: the simulator ended, a command could not be started, logs overflowed."""
@@ -103,6 +116,9 @@ class Conductor:
         self._agents = dict(agents)
         self._unready = len(agents)
         self._heard = dict.fromkeys(self._agents.values(), b"")
+        for proxy in self.proxies:
+            log = self.out / f"{proxy.name}.log"
+            proxy.waited, proxy.first = proxy.container.start(NAMESPACES / proxy.name, log, self._unable(proxy))
         next_pulse = time.monotonic()
         self._perform(self._lifecycle.begin(next_pulse))
         while not self._over():
@@ -209,7 +225,8 @@ class Conductor:
             NAMESPACES / endpoint.name, self.out / f"{endpoint.name}.log", self._unable(endpoint)
         )
 
-    def _unable(self, endpoint: Endpoint) -> Path:
+    @staticmethod
+    def _unable(endpoint: Endpoint | Proxy) -> Path:
         return Path("/run/lab") / f"{endpoint.name}.unable"
 
     def _end(self, endpoint: Endpoint) -> None:
@@ -244,6 +261,9 @@ class Conductor:
                 return
             if process in self._agents:
                 self._agent_ended(process)
+            proxy = next((item for item in self.proxies if item.waited == process), None)
+            if proxy is not None:
+                self._proxy_ended(proxy, os.waitstatus_to_exitcode(status))
             endpoint = next((item for item in self.endpoints if item.waited == process), None)
             if endpoint is not None:
                 endpoint.waited = endpoint.first = 0
@@ -257,8 +277,22 @@ class Conductor:
         self._agents.pop(agent, None)
         self._broken = True
 
+    def _proxy_ended(self, proxy: Proxy, exit_code: int) -> None:
+        # Nobody tells it to before all is over: then nothing more passes.
+        proxy.waited = proxy.first = 0
+        unable = self._unable(proxy).read_text()
+        message = unable or f"{proxy.name} ended with exit code {exit_code}"
+        record = {"event": "proxy_ended", "t_ns": time.time_ns(), "host": proxy.name, "message": message}
+        self._diary.write(json.dumps(record) + "\n")
+        self._broken = True
+
     def stop(self) -> None:
         """Ask what still runs to end, as an engine stops a container, and make sure it did."""
+        for proxy in self.proxies:
+            # It holds nothing that anybody reads.
+            if proxy.first:
+                os.kill(proxy.first, signal.SIGKILL)
+                os.waitpid(proxy.waited, 0)
         running = [item for item in self.endpoints if item.waited]
         for endpoint in running:
             self._tell(endpoint)

@@ -20,6 +20,16 @@ class Neighbour:
 
 
 @dataclass(frozen=True)
+class Route:
+    """The way to a network behind the next one."""
+
+    network: str
+    side: str
+    """Where it begins."""
+    via: str
+
+
+@dataclass(frozen=True)
 class Plan:
     """Addresses of the two interfaces, the path program, and what to watch."""
 
@@ -42,6 +52,10 @@ class Plan:
     name: str = "sim"
     peers: tuple[str, ...] = ()
     """The names of all simulators of the lab; none where there is one."""
+    routes: tuple[Route, ...] = ()
+    """To what lies behind the simulators, or proxies, beside this one."""
+    after: str = ""
+    """The simulator that must have its servers' answers before this one delays anything; '' for none."""
 
 
 def read_plan(path: Path) -> Plan:
@@ -62,4 +76,6 @@ def read_plan(path: Path) -> Plan:
         memory_mib=raw["memory_mib"],
         name=raw.get("name", "sim"),
         peers=tuple(raw.get("peers", ())),
+        routes=tuple(Route(**item) for item in raw.get("routes", ())),
+        after=raw.get("after", ""),
     )

@@ -28,6 +28,14 @@ class Together:
         """Tell the others that this one is ready."""
         (self._folder / f"{self._name}.ready").touch()
 
+    def answered(self) -> None:
+        """Tell the others that the servers answered this one."""
+        (self._folder / f"{self._name}.answered").touch()
+
+    def has_answers(self, name: str) -> bool:
+        """Whether the servers answered that one."""
+        return (self._folder / f"{name}.answered").exists()
+
     def missing(self) -> list[str]:
         """Those that are not ready yet."""
         return [name for name in self._peers if not (self._folder / f"{name}.ready").exists()]

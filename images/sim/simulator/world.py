@@ -20,7 +20,7 @@ from typing import Any
 
 from simulator.agent import Agent
 from simulator.capture import HELD_BACK, Capture
-from simulator.conductor import Conductor, Endpoint
+from simulator.conductor import Conductor, Endpoint, Proxy
 from simulator.container import Container, Image, Mount, mount, mount_host
 from simulator.init import then_off
 from simulator.lifecycle import Flow
@@ -88,18 +88,39 @@ def _www(name: str, file: str) -> Path:
     return folder
 
 
-def containers(hosts: list[dict[str, Any]], folders: dict[str, str], cpu: str) -> list[Endpoint]:
-    """The endpoints of a lab with their roots made. `cpu`: whose processor they see, lab or host."""
+def lower(image: Image, lowers: dict[str, Path]) -> Path:
+    """Where an image's root is mounted, once for all that are made of it."""
+    if image.rootfs not in lowers:
+        lowers[image.rootfs] = LAB / "images" / str(len(lowers))
+        mount_host(image.rootfs, lowers[image.rootfs], read_only=True)
+    return lowers[image.rootfs]
+
+
+def proxies(described: list[dict[str, Any]], cpu: str, lowers: dict[str, Path]) -> list[Proxy]:
+    """The proxies of a lab with their roots made; `cpu` and `lowers` as for endpoints."""
+    made = []
+    for one in described:
+        image = Image(**one["image"])
+        given = masks(cpu, image) | one["environment"]
+        place = LAB / "hosts" / one["name"]
+        made.append(Proxy(one["name"], Container(one["name"], image, lower(image, lowers), place, {}, given, [])))
+    return made
+
+
+def containers(
+    hosts: list[dict[str, Any]], folders: dict[str, str], cpu: str, lowers: dict[str, Path]
+) -> list[Endpoint]:
+    """The endpoints of a lab with their roots made. `cpu`: whose processor they see, lab or host.
+
+    `lowers`: the images' roots that are mounted, by their places on the host machine.
+    """
     shared = {name: LAB / name for name in folders}
     for name, place in shared.items():
         mount_host(folders[name], place, read_only=True)
-    lowers: dict[str, Path] = {}
     made = []
     for host in hosts:
         image = Image(**host["image"])
-        if image.rootfs not in lowers:
-            lowers[image.rootfs] = LAB / "images" / str(len(lowers))
-            mount_host(image.rootfs, lowers[image.rootfs], read_only=True)
+        lower(image, lowers)
         folder = OUT / f"flow{host['flow']}"
         if not host["as_root"]:
             # Files made on the host's disk belong to whoever runs the lab kernel; here to the endpoint's user.
@@ -189,9 +210,10 @@ def simulators(world: Mapping[str, Any]) -> list[Simulator]:
 
 def places(host: Mapping[str, Any]) -> dict[str, list[str]]:
     """Network → the host's addresses there; a host that says nothing of networks is where its role puts it."""
-    alone = {"left" if host["role"] == "client" else "right": host["addresses"]}
-    found: dict[str, list[str]] = host.get("networks", alone)
-    return found
+    if "networks" in host:
+        found: dict[str, list[str]] = host["networks"]
+        return found
+    return {"left" if host["role"] == "client" else "right": host["addresses"]}
 
 
 def start_agent(simulator: Simulator) -> tuple[int, int]:
@@ -244,24 +266,27 @@ def run(folder: str) -> None:
     if world["schema"] != 1:
         raise ValueError(f"world.json: schema {world['schema']} is not 1")
     sims = simulators(world)
+    inhabitants = [*world["hosts"], *world.get("proxies", [])]
     connect_all(
         {
             sim.name: {side: (sim.networks[side], addresses) for side, addresses in sim.plan.addresses.items()}
             for sim in sims
         },
-        {host["name"]: places(host) for host in world["hosts"]},
+        {host["name"]: places(host) for host in inhabitants},
         world["mtu"],
     )
-    for host in world["hosts"]:
+    for host in inhabitants:
         with inside(host["name"]):
             set_kernel(host.get("sysctls", {}))
-    endpoints = containers(world["hosts"], world["folders"], cpu)
+    lowers: dict[str, Path] = {}
+    endpoints = containers(world["hosts"], world["folders"], cpu, lowers)
+    between = proxies(world.get("proxies", []), cpu, lowers)
     captures = {sim.name: captured(sim.name) for sim in sims}
     say("ready")
     SHARED.mkdir()
     agents = [start_agent(sim) for sim in sims]
     given = flows(world["hosts"], world["client_end"])
-    conductor = Conductor(endpoints, given, OUT, world["log_limit"], world["sample_ns"], say)
+    conductor = Conductor(endpoints, given, OUT, world["log_limit"], world["sample_ns"], say, between)
     try:
         conductor.run(agents)
     finally:

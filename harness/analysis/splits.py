@@ -1,0 +1,102 @@
+"""TCP on segments in a row: which connections the proxies split, and how soon data are acknowledged in each segment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.analysis.view import RunView
+from harness.traces.capture import ACK, SYN, Capture
+from harness.traces.lab import FlowAddresses, Links
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Leg:
+    """What one segment's senders' end shows of a TCP flow."""
+
+    segment: str
+    ack_delay_ns: int
+    """The shortest time from a segment of data that came to it until the acknowledgement of it came back there."""
+    near_ns: int
+    """The least that takes where the next proxy, or the receiver, acknowledges: round trips up to there."""
+    far_ns: int
+    """And where only the receiver does."""
+
+    @property
+    def is_split(self) -> bool | None:
+        """Whether a proxy acknowledges; None where the two would look alike."""
+        beyond = self.far_ns - self.near_ns
+        return None if beyond < _GRAIN else self.ack_delay_ns < self.near_ns + beyond // 2
+
+
+#: What times must differ by to be told apart, ns.
+_GRAIN = 2_000_000
+#: Sequence numbers go round (RFC 9293 §3.4).
+_ROUND = 1 << 32
+
+
+def split_flows(view: RunView) -> tuple[FlowAddresses, ...]:
+    """The TCP flows of a run on segments in a row; none of another."""
+    return tuple(flow for flow in view.lab.flows if flow.over_tcp) if view.in_sequence and view.lab else ()
+
+
+def legs(view: RunView, flow: FlowAddresses) -> tuple[Leg, ...]:
+    """Of each segment in which data of a flow were acknowledged, from the clients' end."""
+    assert view.lab is not None
+    paths, proxies = view.lab.paths, view.lab.proxies
+    rtts = [_rtt_ns(path.links) for path in paths]
+    down = flow.sender == "server"
+    # The segments behind which data come to a proxy.
+    last = {proxy.right if down else proxy.left for proxy in proxies}
+    made = []
+    for place, path in enumerate(paths):
+        part = view.of_path(path.path)
+        side = part.right if down else part.left
+        found = None if side is None else ack_delay_ns(side.where(side.flow == flow.flow), down)
+        if found is None:
+            continue
+        onwards = range(place, -1, -1) if down else range(place, len(paths))
+        near = next((number for number, at in enumerate(onwards) if paths[at].simulator in last), len(onwards) - 1)
+        sums = (sum(rtts[at] for at in onwards[: near + 1]), sum(rtts[at] for at in onwards))
+        made.append(Leg(path.path, found, *sums))
+    return tuple(made)
+
+
+def _rtt_ns(links: Links) -> int:
+    return sum(link.delay_ns - link.jitter_ns for link in (links.to_client, links.to_server))
+
+
+def ack_delay_ns(side: Capture, down: bool) -> int | None:
+    """The shortest time from a segment of data to the acknowledgement of just that one; None where there is none.
+
+    `side`: one flow's packets at the interface where its data, which go `down` to the client or up, come in.
+    """
+    data = side.where((side.to_client == down) & (side.payload > 0))
+    acks = side.where((side.to_client != down) & (side.flags & ACK > 0))
+    numbers = _port(data) + (data.sequence + data.payload) % _ROUND
+    ends, first, count = np.unique(numbers, return_index=True, return_counts=True)
+    # Which of several like ones was acknowledged nobody knows (RFC 6298 §3).
+    known, when = ends[count == 1], data.t_ns[first[count == 1]]
+    number = _port(acks) + acks.acknowledgement
+    at = np.searchsorted(known, number)
+    hit = at < len(known)
+    hit[hit] = known[at[hit]] == number[hit]
+    delays = acks.t_ns[hit] - when[at[hit]]
+    delays = delays[delays > 0]
+    return int(delays.min()) if len(delays) else None
+
+
+def opened(side: Capture, flow: int) -> dict[int, int]:
+    """Client's port → initial sequence number, of each connection that a flow's client opened, at one interface."""
+    rows = (side.flow == flow) & ~side.to_client & (side.flags & (SYN | ACK) == SYN)
+    return dict(zip(side.source_port[rows].tolist(), side.sequence[rows].tolist(), strict=True))
+
+
+def _port(packets: Capture) -> Ints:
+    """The client's port of each packet, above where sequence numbers are."""
+    port = np.where(packets.to_client, packets.destination_port, packets.source_port)
+    return port.astype(np.int64) << 32

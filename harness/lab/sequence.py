@@ -1,0 +1,120 @@
+"""The lab of segments in a row: a simulator for each, proxies between them, and everybody's ways to everybody else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from harness.lab.addresses import ENDS, SIMULATOR, Side, address, address_between, between, network
+from harness.lab.spec import Interface, Network, Proxy, Route
+from harness.model import Proxy as Asked
+from harness.model import Scenario
+
+#: What every proxy's kernel is set to: it forwards, and what comes for others' addresses is not taken for forged.
+_FORWARDING = {
+    "net.ipv4.conf.all.rp_filter": "0",
+    "net.ipv4.conf.default.rp_filter": "0",
+    "net.ipv4.ip_forward": "1",
+    "net.ipv6.conf.all.disable_ipv6": "0",
+    "net.ipv6.conf.all.forwarding": "1",
+}
+#: The first two of the three figures of a buffer: its least and its first size (Linux's own).
+_SEND, _LEAST, _FIRST = "4096 16384", 4096, 131072
+
+
+@dataclass(frozen=True)
+class Station:
+    """Where one stands whom packets pass: a simulator, or a proxy."""
+
+    left: Interface
+    right: Interface
+    routes: tuple[Route, ...] = ()
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Who is in which network, from the clients' end to the servers'."""
+
+    networks: dict[str, Network]
+    simulators: tuple[Station, ...]
+    proxies: tuple[Proxy, ...]
+
+
+def layout(scenario: Scenario, slot: int) -> Layout:
+    """The networks of segments in a row, and who is in them."""
+    kinds = _kinds(scenario)
+    networks = _networks(len(kinds), slot)
+    names = list(networks)
+    stations = [
+        Station(_end(networks, names, number, "right", slot), _end(networks, names, number + 1, "left", slot))
+        for number in range(len(kinds))
+    ]
+    routed = [replace(one, routes=_routes(stations, networks, number)) for number, one in enumerate(stations)]
+    simulators = tuple(one for one, kind in zip(routed, kinds, strict=True) if kind is None)
+    proxies = [(one, kind) for one, kind in zip(routed, kinds, strict=True) if kind is not None]
+    return Layout(
+        networks, simulators, tuple(_proxy(number, *each, scenario.path.mtu) for number, each in enumerate(proxies))
+    )
+
+
+def _kinds(scenario: Scenario) -> list[Asked | None]:
+    """Who stands one after the other, from the clients' end: None for a simulator."""
+    kinds: list[Asked | None] = [None]
+    for boundary in scenario.proxies:
+        kinds += [None] if boundary is None else [boundary, None]
+    return kinds
+
+
+def _networks(stations: int, slot: int) -> dict[str, Network]:
+    made = {"left": network("left", slot)}
+    made |= {f"between{number}": between(number, slot) for number in range(stations - 1)}
+    made["right"] = network("right", slot)
+    sides: dict[str, Side] = {"left": "left", "right": "right"}
+    return {name: Network(side=sides.get(name), ipv4=ipv4, ipv6=ipv6) for name, (ipv4, ipv6) in made.items()}
+
+
+def _end(networks: dict[str, Network], names: Sequence[str], number: int, side: Side, slot: int) -> Interface:
+    """An interface in the network of that number, at its left or right end."""
+    name = names[number]
+    if (own := networks[name].side) is not None:
+        ipv4, ipv6 = address(own, slot, SIMULATOR)
+    else:
+        ipv4, ipv6 = address_between(number - 1, slot, ENDS[side == "right"])
+    return Interface(network=name, ipv4=ipv4, ipv6=ipv6)
+
+
+def _routes(stations: Sequence[Station], networks: dict[str, Network], number: int) -> tuple[Route, ...]:
+    """The ways of one station to the networks that it is not in."""
+    names, routes = list(networks), []
+    for place, name in enumerate(names):
+        if place in (number, number + 1):
+            continue
+        side: Side = "left" if place < number else "right"
+        next_one = stations[number - 1].right if side == "left" else stations[number + 1].left
+        there = networks[name]
+        for target, via in ((there.ipv4, next_one.ipv4), (there.ipv6, next_one.ipv6)):
+            routes.append(Route(network=target, side=side, via=via))
+    return tuple(routes)
+
+
+def _receive(asked: Asked, mtu: int) -> str:
+    """tcp_rmem: what a connection starts with holds its initial window, which is half of it (tcp_win_from_space)."""
+    first = min(max(_FIRST, 2 * mtu * asked.initial_rwnd), asked.tcp_rmem_max.bytes)
+    return f"{_LEAST} {first} {asked.tcp_rmem_max.bytes}"
+
+
+def _proxy(number: int, station: Station, asked: Asked, mtu: int) -> Proxy:
+    return Proxy(
+        name=f"proxy{number}",
+        left=station.left,
+        right=station.right,
+        routes=station.routes,
+        sysctls={
+            **_FORWARDING,
+            "net.ipv4.tcp_rmem": _receive(asked, mtu),
+            "net.ipv4.tcp_wmem": f"{_SEND} {asked.tcp_wmem_max.bytes}",
+        },
+        initial_cwnd=asked.initial_cwnd,
+        initial_rwnd=asked.initial_rwnd,
+        congestion_control=asked.congestion_control,
+    )

@@ -1,0 +1,96 @@
+"""Segments in a row: packets pass all of them, proxies split TCP and nothing else, and every segment is proven."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.analysis.splits import legs, opened
+from harness.analysis.view import RunView
+from harness.records import read_run
+from harness.traces.lab import FlowAddresses
+from tests.lab.conftest import Harness
+
+VIRTUAL, REAL = ("--engine", "virtual"), ("--engine", "compose")
+LAN = {"rate": "100 Mbit/s", "delay": "2 ms", "queue": "1000 packets"}
+SPACE = {"rate": "20 Mbit/s", "delay": "60 ms"}
+SEGMENTS = [{"name": name, "forward": link, "return": link}
+            for name, link in (("ground", LAN), ("space", SPACE), ("home", LAN))]  # fmt: skip
+PROXY = {"proxy": "tcp-split", "initial_cwnd": 32}
+SPLIT = [SEGMENTS[0], PROXY, SEGMENTS[1], PROXY, SEGMENTS[2]]
+
+
+def _run(
+    harness: Harness, name: str, path: list[Any], flows: list[dict[str, Any]], *words: str, **more: Any
+) -> RunView:
+    """A run that has completed over segments that are proven."""
+    case = harness.scenario(name, path=path, flows=flows, **more)
+    cell = harness.cell(case, "--repeat", "1", *words)
+    assert cell["outcomes"] == {"completed": 1}, cell["sentence"]
+    assert cell["link"]["valid"], cell["link"]["problems"]
+    assert len(cell["link"]["further"]) == 4
+    folder = Path(cell["evidence"][0])
+    return RunView(folder, read_run((folder / "run.json").read_bytes()))
+
+
+def _tcp(view: RunView) -> FlowAddresses:
+    assert view.lab is not None
+    return next(flow for flow in view.lab.flows if flow.kind == "tcp")
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_proxies_split_tcp_and_leave_quic_alone(harness: Harness, version: int) -> None:
+    flows = [{"kind": "tcp", "download": "1 MB"}, {"download": "1 MB", "client": "quinn", "server": "quinn"}]
+    view = _run(harness, f"both{version}", SPLIT, flows, *VIRTUAL, ip_version=version)
+    tcp = _tcp(view)
+    found = {leg.segment: leg for leg in legs(view, tcp)}
+    # Each segment's data are acknowledged at its other end.
+    for name, rtt in (("home", 4), ("space", 120), ("ground", 4)):
+        assert found[name].is_split is (None if name == "home" else True)
+        assert rtt <= found[name].ack_delay_ns / 1e6 < rtt + 2
+    # One connection is three, each with its own numbers, and all with the client's port.
+    seen = [opened(side, tcp.flow) for part in view.every_path for side in (part.left, part.right) if side is not None]
+    assert seen[0] == seen[1]
+    assert seen[2] == seen[3]
+    assert seen[4] == seen[5]
+    assert all(set(each) == set(seen[0]) for each in seen)
+    for port in seen[0]:
+        assert len({each[port] for each in seen}) == 3
+    # QUIC's datagrams pass all three as they are.
+    assert view.to_client is not None
+    mine = view.to_client.entered.flow == 1
+    # The two flows overrun the queue of the slowest once.
+    assert view.to_client.arrived[mine].mean() > 0.9
+    arrived = mine & view.to_client.arrived
+    assert ((view.to_client.out_ns - view.to_client.entered.t_ns)[arrived] >= 64_000_000).all()
+    assert {int(ip) for ip in view.to_client.entered.ip} == {version}
+
+
+def test_without_a_proxy_the_receiver_alone_acknowledges(harness: Harness) -> None:
+    view = _run(harness, "whole", SEGMENTS, [{"kind": "tcp", "download": "1 MB"}], *VIRTUAL)
+    found = {leg.segment: leg.ack_delay_ns / 1e6 for leg in legs(view, _tcp(view))}
+    assert 128 <= found["ground"] < 130
+    assert 124 <= found["space"] < 126
+    assert 4 <= found["home"] < 6
+    assert view.to_client is not None
+    assert view.to_client.arrived.all()
+
+
+def test_segments_change_at_the_labs_own_time(harness: Harness) -> None:
+    slower = {**SEGMENTS[1], "changes": [{"at": "300 ms", "forward": {"rate": "5 Mbit/s"}}]}
+    path = [SEGMENTS[0], slower, SEGMENTS[2]]
+    view = _run(harness, "slower", path, [{"download": "1 MB", "client": "ngtcp2", "server": "ngtcp2"}], *VIRTUAL)
+    zero = view.windows[0].zero_ns
+    applied = view.of_path("space").events.applied(0, 0.3)
+    assert zero is not None
+    assert applied is not None
+    assert 0 <= (applied - zero) / 1e6 - 300 <= 1
+
+
+def test_a_split_cell_in_real_time(harness: Harness) -> None:
+    view = _run(harness, "real", SPLIT, [{"kind": "tcp", "download": "1 MB"}], *REAL)
+    found = {leg.segment: leg for leg in legs(view, _tcp(view))}
+    assert found["ground"].is_split
+    assert found["space"].is_split
