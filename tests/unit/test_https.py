@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from harness.analysis.byte_stream import in_flight, in_order, offsets, sent_again
+from harness.analysis.delivery import FILE, SEGMENTS
 from harness.analysis.tls_arrival import TlsArrival
 from harness.arguments import UnsupportedError, application_protocol, checked, lab_kind
 from harness.check.trials import TRIALS
 from harness.lab import build_lab, summary
 from harness.lab.documents import sim_plan
+from harness.metrics import measure
 from harness.outcome import Cell, MeasuredRun, Observation
-from harness.parameters import Role
+from harness.parameters import ROLES, Role
 from harness.plan import Request, cells
+from harness.records import read_run
 from harness.traces.capture import ACK, SYN, Capture, read_capture
 from harness.traces.lab import Endpoint, FlowAddresses, LabFacts
-from tests.examples import SIM, images, implementation, scenario
+from tests.examples import ROOT, SIM, catalogue, images, implementation, scenario
+from tests.measurements import by_name
 from tests.unit.captures import CLIENT, SERVER, pcap
 from tests.unit.shared_flows import Segment, segment_frame
 
+RECORDED = ROOT / "tests/replay/data/https"
 HTTPS = {"protocols": ["h2"], "parameters": {}}
 
 
@@ -149,3 +155,42 @@ def test_a_larger_buffer_lets_more_be_in_flight(name: str) -> None:
 
     assert told(4e5, 3e6)[0] == ""
     assert "allows no larger window" in told(4e5, 5e5)[0]
+
+
+# --- a recorded download over IPv6, with random loss
+
+
+def recorded(folder: Path, rows: list[str] | None = None) -> tuple[MeasuredRun, dict[str, str]]:
+    """What is measured of it, and where each figure was seen. `rows`: of growth.csv, instead of its own."""
+    shutil.copytree(RECORDED, folder / "run")
+    if rows is not None:
+        (folder / "run" / "growth.csv").write_text("\n".join(rows) + "\n")
+    measured = measure(folder / "run", read_run((RECORDED / "run.json").read_bytes()))
+    return measured, {one.name: one.vantage for one in measured.measurements}
+
+
+def test_what_its_segments_show_is_what_the_path_did(tmp_path: Path) -> None:
+    found = by_name(recorded(tmp_path)[0])
+    # A round trip for the connection, and one for TLS.
+    assert 0.08 <= found["handshake"] < 0.1
+    assert 1 <= found["ack_ratio"] < 3
+    segments = found["ack_ratio"] * found["ack_packets"]
+    lost = found["queue_drops_to_client"] + found["loss_drops_to_client"]
+    assert found["retransmitted_share"] * segments == pytest.approx(lost), "by the kernel's counters"
+
+
+def test_where_the_file_grows_in_lumps_the_segments_tell(tmp_path: Path) -> None:
+    plain, vantage = recorded(tmp_path / "plain")
+    assert vantage["milestone_100kB"] == FILE
+    header, first, *_, last = (RECORDED / "growth.csv").read_text().splitlines()
+    measured, vantage = recorded(tmp_path / "lumps", [header, first, last])
+    assert vantage["milestone_100kB"] == SEGMENTS
+    assert by_name(measured)["milestone_100kB"] == pytest.approx(by_name(plain)["milestone_100kB"], abs=0.015)
+
+
+def test_all_are_those_of_quic() -> None:
+    """In a matrix of everybody it would have no partner but itself."""
+    known = catalogue()
+    for role in ROLES:
+        assert "https" not in [one.name for one in known.find_implementations("all", role)]
+        assert [one.name for one in known.find_implementations("https", role)] == ["https"]
