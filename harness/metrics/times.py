@@ -41,8 +41,9 @@ MILESTONE = declare(
 )  # fmt: skip
 FIRST_BYTE = declare(
     "first_byte", layer="flow", unit="s", better="lower",
-    title="time until the file held the first byte of the response",
-    formula="moment - the client's first datagram", source="the client's file, sampled every 10 ms",
+    title="time until the first byte of the data had come: of the response, where there is one",
+    formula="moment - the client's first datagram",
+    source="the client's file, sampled every 10 ms; of TCP as completion",
 )  # fmt: skip
 HANDSHAKE = declare(
     "handshake", layer="flow", unit="s", better="lower",
@@ -104,6 +105,9 @@ def first_byte(view: RunView) -> Iterator[Finding]:
         found = Delivery(view, window).written(1)
         if not isinstance(found, Unknown) and window.zero_ns is not None:
             yield of_transfer(FIRST_BYTE, window, (found.middle_ns - window.zero_ns) / 1e9, FILE)
+    for window, _, delivery in _with_an_end(view):
+        if isinstance(delivery, Segments) and isinstance(told := delivery.reached(1), Reached):
+            yield of_transfer(FIRST_BYTE, window, told.seconds, told.vantage)
 
 
 @measures

@@ -233,6 +233,7 @@ def test_tcp_of_a_size_counts_on_the_connection_that_has_its_data(sender: str, t
     assert found.value("completion", 0, "first") == pytest.approx(0.2)
     assert found.value("goodput", 0, "first") == pytest.approx(2000 * 8 / 0.2 / 1e6)
     # The first 460 bytes come at 320 ms; what lies behind the gap does not count before it is filled.
+    assert found.value("first_byte", 0, "first") == pytest.approx(0.07)
     assert found.value("milestone_460B", 0, "first") == pytest.approx(0.07)
     assert found.value("milestone_1kB", 0, "first") == pytest.approx(0.2)
     late = ran.model_copy(update={"exit_code": None, "ended_ns": ran.started_ns + 2000 * MS})

@@ -1,0 +1,57 @@
+"""The document's proxies and objectives, and the paths that are tried here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SOURCE = "N. Kuhn, Updates on QUIC Over In-sequence Paths with Different Characteristics (CNES slides)"
+SIZES = ("2MB", "10MB", "100MB")
+#: The document's proxies: name → (tcp_wmem, tcp_rmem, initial windows), in the words of results.
+PROXIES = {
+    "A": ("4 MB", "6 MB", "10"), "B": ("4 MB", "6 MB", "100"), "C": ("33 MB", "33 MB", "10"),
+    "D": ("33 MB", "33 MB", "100"),
+}  # fmt: skip
+#: Who speaks for QUIC in the document: client → server, and what it says of them.
+PAIR = ("picoquic", "picoquic")
+ONLY = "only picoquic with picoquic meets the objectives"
+#: Servers of the document that are not run here, and why.
+NOT_RUN = {"h2o": "it is to be had from its repository alone, which could not be reached when these runs were made"}
+
+
+@dataclass(frozen=True)
+class Path:
+    """One path of the study."""
+
+    name: str
+    title: str
+    end_to_end: str
+    """Scenario of TCP without a proxy."""
+    split: str
+    quic: str
+    said: str
+    """What the document says of it."""
+
+    @property
+    def scenarios(self) -> tuple[str, str, str]:
+        """All three."""
+        return self.end_to_end, self.split, self.quic
+
+
+def _path(name: str, title: str, said: str, end_to_end: str = "") -> Path:
+    return Path(
+        name, title, f"in-sequence/{end_to_end or f'tcp-{name}'}", f"in-sequence/split-{name}",
+        f"in-sequence/quic-{name}", said,
+    )  # fmt: skip
+
+
+MEDIUM = _path(
+    "medium", "50/10 Mbit/s", "With the proxies the channel's capacity is reached and transmission is faster."
+)
+LARGE_LOSSY = _path(
+    "large-lossy", "250/3 Mbit/s, 1 % loss behind the second proxy",
+    "As on 50/10 Mbit/s, and losses are recovered on the spot.",
+)  # fmt: skip
+WIFI = Path(
+    "wifi", "the internet, a satellite and Wi-Fi", "in-sequence/wifi-tcp", "in-sequence/wifi-split",
+    "in-sequence/wifi-quic", "A slide without figures: complex for end-to-end protocols.",
+)  # fmt: skip
