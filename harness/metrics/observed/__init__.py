@@ -38,9 +38,10 @@ def observe(view: RunView) -> tuple[Observation, ...]:
     window = next((window for window in view.windows if _is_the_pair_s(view, window)), None)
     if window is None:
         return ()
+    if window.flow.kind == "tcp":
+        return tuple(_shown(view, windows_and_buffers, view, window))
     if window.over_tcp:
-        families = (windows_and_buffers,) if window.flow.kind == "tcp" else (first_flight, most_in_flight)
-        return tuple(one for family in families for one in _shown(view, family, view, window))
+        return tuple(one for family in (first_flight, most_in_flight) for one in _shown(view, family, view, window))
     connection = Connection(view, window)
     return tuple(one for family in _FAMILIES for one in _shown(view, family, connection))
 
