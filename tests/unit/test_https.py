@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from harness.analysis.byte_stream import in_flight, in_order, offsets, sent_again
 from harness.analysis.delivery import FILE, SEGMENTS
+from harness.analysis.shared_flow import NOT_TOLD
 from harness.analysis.tls_arrival import TlsArrival
 from harness.arguments import UnsupportedError, application_protocol, checked, lab_kind
 from harness.check.trials import TRIALS
@@ -25,7 +27,7 @@ from harness.traces.lab import Endpoint, FlowAddresses, LabFacts
 from tests.examples import ROOT, SIM, catalogue, images, implementation, scenario
 from tests.measurements import by_name
 from tests.unit.captures import CLIENT, SERVER, pcap
-from tests.unit.shared_flows import Segment, segment_frame
+from tests.unit.shared_flows import Segment, segment_frame, write_two_flows
 
 RECORDED = ROOT / "tests/replay/data/https"
 HTTPS = {"protocols": ["h2"], "parameters": {}}
@@ -186,6 +188,19 @@ def test_where_the_file_grows_in_lumps_the_segments_tell(tmp_path: Path) -> None
     measured, vantage = recorded(tmp_path / "lumps", [header, first, last])
     assert vantage["milestone_100kB"] == SEGMENTS
     assert by_name(measured)["milestone_100kB"] == pytest.approx(by_name(plain)["milestone_100kB"], abs=0.015)
+
+
+def test_beside_other_flows_it_has_what_its_segments_show(tmp_path: Path) -> None:
+    """No end of it tells what its kernel knows, which is said."""
+    run = write_two_flows(tmp_path)
+    facts = json.loads((tmp_path / "lab.json").read_text())
+    facts["flows"][1]["kind"] = "https"
+    (tmp_path / "lab.json").write_text(json.dumps(facts))
+    measured = measure(tmp_path, run)
+    found = {one.name: (one.value, one.vantage) for one in measured.measurements if one.flow == 1}
+    assert found["retransmissions"] == (0, "right capture")
+    why = {one.metric: one.why for one in measured.absent if one.flows == (1,)}
+    assert why["mean_cwnd"] == why["timeouts"] == NOT_TOLD
 
 
 def test_all_are_those_of_quic() -> None:
