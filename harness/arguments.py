@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from harness.model import Implementation, Protocol
+from harness.model import Implementation, LabFlowKind, Protocol
 from harness.moves import told
 from harness.outcome import Cell
 from harness.parameters import PARAMETERS, ROLES, ParameterValue, Role, other, parse_parameter_name
@@ -17,7 +17,9 @@ from harness.setting import Setting
 from harness.units import Size
 
 #: TESTCASE of the endpoint contract by protocol; the generator's is none of the contract's.
-TESTCASES: dict[Protocol, str] = {"h3": "http3", "hq-interop": "transfer", "tcp": "traffic", "udp": "traffic"}
+TESTCASES: dict[Protocol, str] = {
+    "h3": "http3", "hq-interop": "transfer", "h2": "http2", "tcp": "traffic", "udp": "traffic",
+}  # fmt: skip
 
 
 class UnsupportedError(Exception):
@@ -35,7 +37,7 @@ def _protocols(cell: Cell, flow: int | None) -> tuple[Protocol, ...]:
     kind = "quic" if flow is None else cell.scenario.flows[flow].kind
     if kind != "quic":
         return (kind,)
-    return ("h3", "hq-interop") if cell.scenario.protocol == "auto" else (cell.scenario.protocol,)
+    return ("h3", "hq-interop", "h2") if cell.scenario.protocol == "auto" else (cell.scenario.protocol,)
 
 
 def application_protocol(cell: Cell, flow: int | None = None) -> Protocol:
@@ -51,6 +53,14 @@ def application_protocol(cell: Cell, flow: int | None = None) -> Protocol:
     role: Role = "client" if possible[0] not in client.protocols else "server"
     who = client if role == "client" else server
     raise UnsupportedError(role, "protocol", f"{who.name} does not speak {possible[0]}")
+
+
+def lab_kind(cell: Cell, flow: int) -> LabFlowKind:
+    """What a flow is in a lab: what a scenario calls quic is HTTPS over TCP between two that speak h2.
+
+    UnsupportedError as of `application_protocol`.
+    """
+    return "https" if application_protocol(cell, flow) == "h2" else cell.scenario.flows[flow].kind
 
 
 def interop_testcase(cell: Cell, flow: int | None = None) -> str:
@@ -172,6 +182,8 @@ def endpoint_arguments(cell: Cell, flow: int | None = None) -> tuple[str, str]:
 def _require_moves(cell: Cell, flow: int) -> None:
     """UnsupportedError for a client that cannot move as asked, and for an image that cannot be told several ways."""
     client = cell.implementation("client", flow)
+    if cell.scenario.flows[flow].moves and lab_kind(cell, flow) == "https":
+        raise UnsupportedError("client", "move", f"{client.name} is over TCP, whose connections end with their address")
     for how in dict.fromkeys(move.how for move in told(cell.scenario.flows[flow])):
         if how not in client.moves:
             can = f"; its moves are {', '.join(client.moves)}" if client.moves else ""

@@ -73,14 +73,16 @@ def result_pages(app: App) -> dict[Path, str]:
     root = app.places.root
     reference = Reference(app, root / "results" / "reference")
     results = reference.standing(app.results.find(lambda cell: True), lambda event: None)
-    known = [item for item, _ in app.catalogue.implementations().values() if item.speaks_quic]
+    known = [item for item, _ in app.catalogue.implementations().values() if item.transfers_files]
     readme, page, parameters = (root / name for name in ("README.md", "docs/results.md", "images/PARAMETERS.md"))
     drawn = {file.name for file in (root / "docs" / "figures").glob("*.svg")}
     return {
         readme: with_implementations(with_verdicts(readme.read_text(encoding="utf-8"), results), known),
         page: with_results(page.read_text(encoding="utf-8"), results, claims(results)),
         root / "results" / "reference" / "README.md": reference_page(results),
-        parameters: with_parameters(parameters.read_text(encoding="utf-8"), known, results),
+        parameters: with_parameters(
+            parameters.read_text(encoding="utf-8"), [item for item in known if item.speaks_quic], results
+        ),
         **{root / "docs" / name: text for name, text in study_pages(results, drawn).items()},
     }
 

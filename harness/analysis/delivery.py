@@ -2,7 +2,8 @@
 
 The client's file is what counts, as long as its size tells: it was sampled often, and grew in steps that are small
 against the time. Where it grows in lumps the file does not say whether the client kept data back, or waited for a lost
-packet. Then the packets of the left capture tell, decrypted (`analysis.arrival`): between which two moments all the
+packet. Then the packets of the left capture tell, decrypted (`analysis.arrival`), or as TCP's
+segments (`analysis.tls_arrival`): between which two moments all the
 bytes had come without a gap; and what the client had in its file had certainly come. What is reported is the middle,
 like that between two samples. Only where neither tells is there no figure.
 """
@@ -14,13 +15,14 @@ from functools import cached_property
 
 from harness.analysis.arrival import BodyArrival, body_arrival
 from harness.analysis.series.file import AHEAD
+from harness.analysis.tls_arrival import TlsArrival, tls_arrival
 from harness.analysis.unknown import Unknown
 from harness.analysis.view import RunView
 from harness.artefacts.window import Window
 from harness.traces.cpu import spent
 from harness.traces.growth import Growth, Moment, growth_of
 
-FILE, PACKETS = "client file", "left capture, decrypted"
+FILE, PACKETS, SEGMENTS = "client file", "left capture, decrypted", "left capture"
 #: Two samples further apart than this bracket a moment too loosely to pass without a word, ns.
 WIDE = 20_000_000
 #: A moment that is known less precisely than this part of its time is not known.
@@ -63,7 +65,9 @@ class Delivery:
         return self.window.transfer.intact and self.window.transfer.received >= self.window.transfer.size
 
     @cached_property
-    def _body(self) -> BodyArrival | Unknown:
+    def _body(self) -> BodyArrival | TlsArrival | Unknown:
+        if self.window.over_tcp:
+            return tls_arrival(self.view, self.window)
         return body_arrival(self.view, self.window)
 
     def reached(self, size: int) -> Reached | Unknown:
@@ -82,7 +86,7 @@ class Delivery:
         if come.gap_ns / 1e9 > ROUGH * seconds:
             known = f"{(come.after_ns - zero_ns) / 1e9:.2f} to {(come.before_ns - zero_ns) / 1e9:.2f} s"
             return Unknown(f"{doubt.text if doubt is not None else ''}; its packets tell {known}")
-        return Reached(seconds, come.gap_ns, PACKETS)
+        return Reached(seconds, come.gap_ns, SEGMENTS if self.window.over_tcp else PACKETS)
 
     def written(self, size: int) -> Moment | Unknown:
         """When the file had `size` bytes, between two samples, or why it does not tell."""
@@ -129,7 +133,7 @@ class Delivery:
         return Moment(min(bounds.earliest_ns, latest), latest)
 
     def _arrived(self, until_ns: int) -> int | None:
-        """Bytes of UDP payload that had reached the client's side; None without a whole capture."""
+        """Bytes of payload of UDP or TCP that had reached the client's side; None without a whole capture."""
         left, window = self.view.left, self.window
         if left is None or left.truncated:
             return None

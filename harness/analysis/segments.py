@@ -12,18 +12,15 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from harness.analysis.byte_stream import in_order
 from harness.analysis.delivery import Reached
 from harness.analysis.series.lifetimes import client_port, data_port
 from harness.analysis.shared_flow import SharedFlow
 from harness.analysis.unknown import Unknown
-from harness.traces.capture import SYN, Capture
-from harness.traces.streams import contiguous
 
 Ints = npt.NDArray[np.int64]
 #: iperf3's client says first on each connection of whose test it is, in so many bytes (COOKIE_SIZE, iperf.h).
 COOKIE = 37
-#: Sequence numbers go round (RFC 9293 §3.4).
-_ROUND = 1 << 32
 
 
 @dataclass(frozen=True)
@@ -65,21 +62,7 @@ class Segments:
         down = self.flow.facts.sender == "server"
         received = self.flow.lifetime.received
         received = received.where(client_port(received, down) == data_port(received, down))
-        opening = np.flatnonzero(received.flags & SYN)
-        if not len(opening):
+        found = in_order(received)
+        if found is None:
             return Unknown("the first segment of the connection was not captured")
-        offset = offsets(received, int(received.sequence[opening[0]]))
-        with_data = received.payload > 0
-        begins = offset[with_data]
-        return received.t_ns[with_data], contiguous(begins, begins + received.payload[with_data])
-
-
-def offsets(segments: Capture, initial: int) -> Ints:
-    """Where in the stream each of n segments begins, shape (n,); `initial`: the SYN's number, before the first byte.
-
-    Neighbours are less than half a round apart, since a window is (RFC 7323 §2.2).
-    """
-    relative = (segments.sequence - initial - 1) % _ROUND
-    steps = (np.diff(relative, prepend=0) + _ROUND // 2) % _ROUND - _ROUND // 2
-    found: Ints = np.cumsum(steps)
-    return found
+        return found.t_ns, found.come

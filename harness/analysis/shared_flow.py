@@ -57,7 +57,7 @@ class SharedFlow:
     @property
     def sender_tells(self) -> str:
         """The vantage of what its sender, which has congestion control, tells of its own state."""
-        return "tcp_info" if self.facts.kind == "tcp" else "qlog"
+        return {"tcp": "tcp_info", "https": self.at_sender}.get(self.facts.kind, "qlog")
 
     def points(self, name: str) -> Points:
         """One of its series, whole."""

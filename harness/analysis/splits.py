@@ -41,7 +41,7 @@ _ROUND = 1 << 32
 
 def split_flows(view: RunView) -> tuple[FlowAddresses, ...]:
     """The TCP flows of a run on segments in a row; none of another."""
-    return tuple(flow for flow in view.lab.flows if flow.kind == "tcp") if view.in_sequence and view.lab else ()
+    return tuple(flow for flow in view.lab.flows if flow.over_tcp) if view.in_sequence and view.lab else ()
 
 
 def legs(view: RunView, flow: FlowAddresses) -> tuple[Leg, ...]:

@@ -184,7 +184,11 @@ class Artefacts:
             zero = int(sent.t_ns[0]) if len(sent) else None
         flow = self.flows[min(transfer.flow, len(self.flows) - 1)]
         others = {item.flow for item in self.run.transfers} - {transfer.flow}
-        return Window(transfer, transfer.started_ns, end, zero, flow, alone=len(self.flows) == 1 and not others)
+        facts = () if self.lab is None else self.lab.flows
+        over_tcp = any(one.over_tcp for one in facts if one.flow == transfer.flow)
+        return Window(
+            transfer, transfer.started_ns, end, zero, flow, over_tcp, alone=len(self.flows) == 1 and not others
+        )
 
     @property
     def flows(self) -> tuple[Flow, ...]:

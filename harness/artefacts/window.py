@@ -22,6 +22,8 @@ class Window:
     """The client's first packet in the left capture: time zero of protocol times; None if it sent none."""
     flow: Flow
     """What its flow was asked to do."""
+    over_tcp: bool = False
+    """Whether its packets are segments of TCP, not datagrams."""
     alone: bool = True
     """Whether the lab has no other flow."""
 

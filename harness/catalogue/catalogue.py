@@ -188,12 +188,14 @@ class Catalogue:
         return {}
 
     def find_implementations(self, words: str, role: str, absent: Container[str] = ()) -> list[Implementation]:
-        """Implementations by comma-separated names, or 'all' that can play the role and are not `absent`."""
+        """Implementations by comma-separated names, or 'all' of QUIC that can play the role and are not `absent`.
+
+        Who speaks no QUIC is named: in a matrix with all the others it would have no partner but itself.
+        """
         known = {name: implementation for name, (implementation, _) in self.implementations().items()}
         if words == "all":
-            return [
-                item for item in known.values() if item.speaks_quic and role in item.roles and item.name not in absent
-            ]
+            able = (item for item in known.values() if item.speaks_quic and role in item.roles)
+            return [item for item in able if item.name not in absent]
         found: dict[str, Implementation] = {}
         for word in [word.strip() for word in words.split(",") if word.strip()]:
             if word not in known:

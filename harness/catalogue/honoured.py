@@ -73,7 +73,7 @@ class Honoured:
 
 
 def _plays(item: Implementation, kind: str) -> bool:
-    return item.speaks_quic if kind == "quic" else kind in item.protocols
+    return item.transfers_files if kind == "quic" else kind in item.protocols
 
 
 def _takes(setting: Setting, parameter: Parameter, value: ParameterValue) -> bool:

@@ -23,7 +23,7 @@ from harness.traces.files import read_bytes
 #: What a key log has of a connection that got as far as data (draft-ietf-tls-keylogfile).
 SECRETS = ("CLIENT_TRAFFIC_SECRET_0", "SERVER_TRAFFIC_SECRET_0")
 _CERTIFICATE = re.compile(r"quic-go-endpoint: certificate=([0-9a-f]{64})")
-_RESUMED = re.compile(r"quic-go-endpoint: resumed=(true|false)")
+_RESUMED = re.compile(r"(?:quic-go-endpoint|nginx): resumed=(true|false)")
 
 
 def name_of(cell: Cell, role: Role) -> str:
@@ -118,7 +118,7 @@ def logs(run: Run, role: Role, folder: Path, certificate: Path) -> list[Finding]
 
 
 def session(run: Run, folder: Path) -> Finding:
-    """Whether the client's second process resumed the session of its first, as quic-go's server saw it."""
+    """Whether the client's second process resumed the session of its first, as the server saw it."""
     cell = run.cell
     seen = _RESUMED.findall(_text(folder / "server0.log"))
     if run.outcome.status != "completed":

@@ -26,7 +26,7 @@ from harness.setting import Setting
 
 #: What others are checked against, in order of preference: known to work, and their qlog tells what a peer sent.
 REFERENCES = ("quic-go", "ngtcp2")
-#: The one that tells, as a server, which connections were resumed.
+#: The one that tells, as a server, which connections were resumed; of HTTPS over TCP it is the image itself.
 WITNESS = "quic-go"
 #: The path of plain transfers, and of two connections by two processes of a client.
 TRANSFER, RESUMED = "check/short", "check/resumed"
@@ -100,7 +100,8 @@ class _Subject:
 
     def _resumed(self) -> Cell | None:
         """Where the client claims to keep sessions, the transfer that shows it."""
-        witness = next((item for item in self._references if item.name == WITNESS), None)
+        named = self.one.name if self.one.protocols == ("h2",) else WITNESS
+        witness = next((item for item in (self.one, *self._references) if item.name == named), None)
         if not self.one.session or "client" not in self.one.roles or witness is None:
             return None
         return self._cells("client", witness, RESUMED)[0]
@@ -108,10 +109,10 @@ class _Subject:
     def _peer(self, role: Role, protocol: str, wanted: str = "") -> Implementation | None:
         """The reference to check a role against: the one that is wanted, or else another implementation, if it can.
 
-        TCP's other end is the same kernel.
+        TCP's other end is the same kernel, and that of HTTPS over it the same image.
         """
-        if _is_tcp(self.one):
-            return self.one if protocol == "tcp" else None
+        if _is_tcp(self.one) or protocol == "h2":
+            return self.one if protocol in ("h2", "tcp") and other(role) in self.one.roles else None
         able = [item for item in self._references if protocol in item.protocols and other(role) in item.roles]
         able.sort(key=lambda item: (item.name == self.one.name, item.name != wanted))
         return able[0] if able else None

@@ -152,7 +152,9 @@ CLEARLY, LONGER = 1.5, 0.2
 
 
 def _send_buffer(role: Role, tried: Sequence[Tried]) -> Told:
-    """A small buffer runs empty for more of the time than one of several times the size."""
+    """A small buffer runs empty for more of the time than one of several times the size; or lets less be in flight."""
+    if all(one.unit == "bytes" for _, measured in tried for one in seen(measured, role, "tcp_wmem_max")):
+        return _larger_window("tcp_wmem_max", role, tried)
     wrong, shown, shares = _in_order("tcp_wmem_max", role, tried)
     if any(after > before - LONGER for before, after in itertools.pairwise(shares)):
         wrong.append(f"a greater value runs empty for as long: {'; '.join(shown)}")
@@ -161,7 +163,11 @@ def _send_buffer(role: Role, tried: Sequence[Tried]) -> Told:
 
 def _receive_buffer(role: Role, tried: Sequence[Tried]) -> Told:
     """A buffer of several times the size allows a clearly larger window. How much of it is data the kernel says."""
-    wrong, shown, windows = _in_order("tcp_rmem_max", role, tried)
+    return _larger_window("tcp_rmem_max", role, tried)
+
+
+def _larger_window(name: str, role: Role, tried: Sequence[Tried]) -> Told:
+    wrong, shown, windows = _in_order(name, role, tried)
     if any(after < CLEARLY * before for before, after in itertools.pairwise(windows)):
         wrong.append(f"a greater value allows no larger window: {'; '.join(shown)}")
     return "; ".join(wrong), "; ".join(shown)

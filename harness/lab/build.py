@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import get_args
 
-from harness.arguments import checked, effective_parameters
+from harness.arguments import checked, effective_parameters, lab_kind
 from harness.draw import drawn, settled
 from harness.lab.addresses import FIRST, SIMULATOR, Side, address, network
 from harness.lab.endpoints import client_network, pair, served_name, served_size, ways_of
@@ -142,7 +142,7 @@ def _flow(cell: Cell, index: int, moves: tuple[LabMove, ...]) -> LabFlow:
         flow=index,
         client=f"client{index}",
         server=f"server{index}",
-        kind=flow.kind,
+        kind=lab_kind(cell, index),
         label=flow_label(cell, index),
         file=served_name(flow, *ways_of(scenario, flow)) if serves else "",
         size=served_size(flow, *ways_of(scenario, flow)).bytes if serves else 0,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 from harness.lab.addresses import Side
-from harness.model import MTU, FlowKind, MoveKind
+from harness.model import MTU, LabFlowKind, MoveKind
 from harness.parameters import ParameterValue, Role
 from harness.path import PathProgram
 
-#: UDP port of the servers.
+#: Port of the servers, of UDP, and of TCP where they serve files over it.
 SERVER_PORT = 443
 #: How long the simulator waits for the servers to answer, seconds.
 SERVER_WAIT = 15.0
@@ -164,7 +164,7 @@ class LabFlow(Spec):
     flow: int
     client: str
     server: str
-    kind: FlowKind = "quic"
+    kind: LabFlowKind = "quic"
     label: str = ""
     """What people call it: implementations and congestion control, as far as they were named."""
     file: str
@@ -187,7 +187,7 @@ class LabFlow(Spec):
     @property
     def cut_off(self) -> bool:
         """Whether it is the engine that ends it, at its stop; a generator ends by itself."""
-        return self.kind == "quic" and self.stop is not None
+        return self.kind in ("quic", "https") and self.stop is not None
 
 
 class Lab(Spec):

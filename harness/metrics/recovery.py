@@ -1,9 +1,10 @@
-"""What the server says of its loss recovery (RFC 9002), from its qlog."""
+"""What the server says of its loss recovery (RFC 9002), from its qlog; of TCP what it sent again."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from harness.analysis.byte_stream import sent_again
 from harness.analysis.connection_traces import traces_of
 from harness.analysis.view import RunView
 from harness.artefacts.window import Window
@@ -13,8 +14,8 @@ from harness.traces.qlog import summarise
 
 RETRANSMITTED_SHARE = declare(
     "retransmitted_share", layer="flow", unit="1", better="lower",
-    title="packets declared lost per packet sent, by the server's own account", formula="lost / sent",
-    source="the server's qlog; RFC 9002 §6.1",
+    title="packets declared lost per packet sent, by the server's own account; of HTTPS segments sent again per "
+    "segment with data", formula="lost / sent", source="the server's qlog, RFC 9002 §6.1; of HTTPS the right capture",
 )  # fmt: skip
 
 
@@ -25,6 +26,9 @@ def retransmitted_share(view: RunView) -> Iterator[Finding]:
     Absent where the server writes no qlog, or none that names losses although packets were lost on the path.
     """
     for window in view.windows:
+        if window.over_tcp:
+            yield from _of_segments(view, window)
+            continue
         counts = _counts(view, window)
         if counts is None:
             continue
@@ -33,6 +37,16 @@ def retransmitted_share(view: RunView) -> Iterator[Finding]:
             # Some stacks (quiche) log no losses: a share of nought would be wrong, and a warning per run noise.
             continue
         yield of_transfer(RETRANSMITTED_SHARE, window, lost / sent, "qlog")
+
+
+def _of_segments(view: RunView, window: Window) -> Iterator[Finding]:
+    if window.flow.file is None or view.right is None:
+        return
+    sent = view.right.between(window.start_ns, window.end_ns, window.transfer.flow, to_client=True)
+    data = int((sent.payload > 0).sum())
+    if data:
+        again = int(sent_again(sent, sent.destination_port).sum())
+        yield of_transfer(RETRANSMITTED_SHARE, window, again / data, "right capture")
 
 
 def _counts(view: RunView, window: Window) -> tuple[int, int] | None:

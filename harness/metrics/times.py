@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from harness.analysis.delivery import FILE, WIDE, Delivery, Reached
 from harness.analysis.segments import Segments
@@ -21,6 +22,7 @@ from harness.artefacts.window import Window
 from harness.metrics.kinds import of_transfer
 from harness.metrics.registry import Caution, Finding, Metric, declare, measures
 from harness.outcome import Absence
+from harness.traces.capture import Capture
 
 _BY_FILE = "the client's file, sampled every 10 ms; decrypted packets of the left capture where it does not tell; "
 _BY_FILE += "of TCP the segments at the receiver's side, from the first one of the connection that has the data"
@@ -44,8 +46,9 @@ FIRST_BYTE = declare(
     source="the client's file, sampled every 10 ms; of TCP as completion",
 )  # fmt: skip
 HANDSHAKE = declare(
-    "handshake", layer="flow", unit="s", better="lower", title="time until the client's first visible 1-RTT packet",
-    formula="moment - the client's first datagram", source="left capture; RFC 9001 §5.7, §4.1.1",
+    "handshake", layer="flow", unit="s", better="lower",
+    title="time until the client's first visible 1-RTT packet, of HTTPS its first data behind the ClientHello",
+    formula="moment - the client's first datagram", source="left capture; RFC 9001 §5.7, §4.1.1; RFC 8446 §2",
 )  # fmt: skip
 
 
@@ -114,7 +117,8 @@ def handshake(view: RunView) -> Iterator[Finding]:
     A client may send 1-RTT packets once it has the server's Finished (RFC 9001 §5.7, §4.1.1), and all but the
     laziest do at once: the request or an acknowledgement. It is what an observer can see of the handshake's
     end at the client. A 1-RTT packet coalesced behind a Handshake packet counts (RFC 9000 §12.2); one behind
-    Initial and Handshake packets is beyond what the capture keeps, and then the client's next packet counts.
+    Initial and Handshake packets is beyond what the capture keeps, and then the client's next packet counts. TLS over
+    TCP has its client answer the server's first flight with its Finished at once, and the request behind it.
     """
     if view.left is None:
         return
@@ -122,6 +126,16 @@ def handshake(view: RunView) -> Iterator[Finding]:
         if window.zero_ns is None:
             continue
         sent = view.left.between(window.start_ns, window.end_ns, window.transfer.flow, to_client=False)
-        protected = np.flatnonzero(sent.one_rtt)
+        if window.over_tcp and not window.has_file:
+            continue
+        protected = np.flatnonzero(_answers(view.left, window) if window.over_tcp else sent.one_rtt)
         if len(protected):
             yield of_transfer(HANDSHAKE, window, (int(sent.t_ns[protected[0]]) - window.zero_ns) / 1e9, "left capture")
+
+
+def _answers(left: Capture, window: Window) -> npt.NDArray[np.bool_]:
+    """Which of a client's n segments, in order of time, have data and follow the server's first data, shape (n,)."""
+    start, end, flow = window.start_ns, window.end_ns, window.transfer.flow
+    sent, received = (left.between(start, end, flow, to_client) for to_client in (False, True))
+    came = received.t_ns[received.payload > 0]
+    return (sent.payload > 0) & (len(came) > 0 and sent.t_ns > came[0])

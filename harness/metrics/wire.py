@@ -9,7 +9,8 @@ from harness.analysis.view import RunView
 from harness.artefacts.window import Window
 from harness.metrics.kinds import of_transfer
 from harness.metrics.registry import Caution, Finding, declare, measures
-from harness.traces.capture import Capture
+from harness.outcome import Absence
+from harness.traces.capture import SYN, Capture
 from harness.traces.quic import Form
 
 WIRE = {
@@ -30,12 +31,13 @@ PACKETS = {
 }  # fmt: skip
 ACK_PACKETS = declare(
     "ack_packets", layer="flow", unit="packets", better="lower",
-    title="the client's datagrams with a short header; in a download nearly all are acknowledgements",
+    title="the client's datagrams with a short header, of HTTPS its segments behind the SYN; in a download nearly all "
+    "are acknowledgements",
     formula="count", source="left capture",
 )  # fmt: skip
 ACK_RATIO = declare(
     "ack_ratio", layer="flow", unit="1", better="neutral",
-    title="the server's datagrams with a short header per such datagram of the client's",
+    title="the server's datagrams with a short header, of HTTPS its segments with data, per such one of the client's",
     formula="count / ack_packets", source="both captures; RFC 9000 §13.2.2",
 )  # fmt: skip
 ZERO_RTT = declare(
@@ -68,16 +70,18 @@ def volume(view: RunView) -> Iterator[Finding]:
 
 @measures
 def acknowledgements(view: RunView) -> Iterator[Finding]:
-    """Yield ack_packets and ack_ratio, of QUIC."""
+    """Yield ack_packets and ack_ratio, of downloads."""
     for window in view.windows:
         down, up = _sent(view, window, True), _sent(view, window, False)
         if window.flow.kind != "quic" or down is None or up is None:
             continue
-        acks = int((up.form == Form.SHORT).sum())
+        if window.over_tcp:
+            acks, data = int((up.flags & SYN == 0).sum()), int((down.payload > 0).sum())
+        else:
+            acks, data = (int((side.form == Form.SHORT).sum()) for side in (up, down))
         yield of_transfer(ACK_PACKETS, window, acks, "left capture")
         if acks:
-            ratio = int((down.form == Form.SHORT).sum()) / acks
-            yield of_transfer(ACK_RATIO, window, ratio, "both captures")
+            yield of_transfer(ACK_RATIO, window, data / acks, "both captures")
 
 
 @measures
@@ -92,6 +96,10 @@ def zero_rtt(view: RunView) -> Iterator[Finding]:
             continue
         sent = _sent(view, window, False)
         if sent is None:
+            continue
+        if window.over_tcp:
+            why = "TLS over TCP does not show which of a client's records are early data"
+            yield Absence(metric=ZERO_RTT.name, flows=(window.transfer.flow,), transfer=window.name, why=why)
             continue
         plain = bool((sent.form == Form.ZERO_RTT).any())
         first = next((w for w in view.windows if w.transfer.flow == window.transfer.flow), window)

@@ -4,7 +4,7 @@ Everything here is frozen and validated, and does no I/O. The JSON Schema that e
 from these classes (`harness schema`), so their docstrings are its documentation.
 """
 
-from harness.model.flow import GENERATOR, Flow, FlowKind
+from harness.model.flow import GENERATOR, Flow, FlowKind, LabFlowKind
 from harness.model.frame import FRAME_HEADER, MTU
 from harness.model.implementation import Implementation, Protocol
 from harness.model.loss import GilbertElliott
@@ -47,6 +47,7 @@ __all__ = [
     "FlowKind",
     "GilbertElliott",
     "Implementation",
+    "LabFlowKind",
     "Link",
     "LinkChange",
     "Move",

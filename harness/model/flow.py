@@ -17,6 +17,8 @@ from harness.text import shown
 from harness.units import Duration, Size
 
 FlowKind = Literal["quic", "tcp", "udp"]
+#: What a flow is in a lab. A download goes over what its two implementations speak: QUIC, or HTTPS over TCP.
+LabFlowKind = Literal["quic", "https", "tcp", "udp"]
 #: What plays flows of TCP and UDP unless a flow names something else: this kernel's, driven by a generator.
 GENERATOR = "linux"
 
@@ -25,7 +27,7 @@ class Flow(Part):
     """One client and one server, each a host of its own. Data flows from the server to the client unless told."""
 
     kind: FlowKind = "quic"
-    """Transport. TCP is the kernel's own, UDP has no congestion control."""
+    """quic: a download, over HTTPS and TCP where its implementations speak that. tcp, udp: a generator's traffic."""
     download: Size | None = None
     """Size of the file, or of what a TCP flow transfers in its direction; or stop."""
     start: Duration = Duration(0)

@@ -13,7 +13,10 @@ from harness.parameters import ROLES, Role
 from harness.setting import ParameterName, RoleSettings, Setting
 from harness.units import Duration
 
-Protocol = Literal["h3", "hq-interop", "tcp", "udp"]
+Protocol = Literal["h3", "hq-interop", "h2", "tcp", "udp"]
+#: Those over QUIC, and all over which files are downloaded: h2 is HTTP/2 over TLS and TCP.
+_OVER_QUIC = frozenset({"h3", "hq-interop"})
+_OF_FILES = _OVER_QUIC | {"h2"}
 #: Those that Vega draws (vega.github.io/vega/docs/marks/symbol), of which no two look alike.
 Marker = Literal[
     "circle", "square", "cross", "diamond", "triangle-up", "triangle-down", "triangle-left", "triangle-right",
@@ -50,7 +53,7 @@ class Implementation(Part):
     roles: Annotated[tuple[Role, ...], Field(min_length=1)] = ("client", "server")
     """Roles it can play."""
     protocols: Annotated[tuple[Protocol, ...], Field(min_length=1)] = ("h3", "hq-interop")
-    """Application protocols it speaks over QUIC; tcp and udp of a generator of background traffic."""
+    """Application protocols: h3 and hq-interop over QUIC, h2 over TCP; tcp and udp of a generator of traffic."""
     colour: Annotated[str, Field(pattern=COLOUR)] = "#777777"
     """Its colour in every plot."""
     marker: Marker = "circle"
@@ -113,9 +116,14 @@ class Implementation(Part):
         return bool(self.image or self.upstream_image or self.upstream_repository)
 
     @property
+    def transfers_files(self) -> bool:
+        """Whether it may be named for a matrix."""
+        return not _OF_FILES.isdisjoint(self.protocols)
+
+    @property
     def speaks_quic(self) -> bool:
-        """Whether it belongs into a matrix."""
-        return bool({"h3", "hq-interop"} & set(self.protocols))
+        """Whether it is one of all that a matrix has unless told."""
+        return not _OVER_QUIC.isdisjoint(self.protocols)
 
     def setting(self, role: Role, name: str) -> Setting | None:
         """How it sets a parameter in a role, with the default in force; None where nothing is known."""

@@ -57,8 +57,8 @@ class Scenario(Part):
     """Who the clients are where the command line names nobody; everybody by default."""
     servers: tuple[Annotated[str, Field(pattern=NAME)], ...] = ()
     """Who the servers are where the command line names nobody; everybody by default."""
-    protocol: Literal["auto", "h3", "hq-interop"] = "auto"
-    """Application protocol; auto takes h3 where both ends speak it, else hq-interop."""
+    protocol: Literal["auto", "h3", "hq-interop", "h2"] = "auto"
+    """Application protocol; auto takes the first of h3, hq-interop and h2 (over TCP) that both ends speak."""
     ip_version: Literal[4, 6] = 4
     """IP version of the transfers."""
     timeout: Duration = Duration.parse("120 s")

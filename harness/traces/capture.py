@@ -40,7 +40,7 @@ _VISIBLE = pcap.HEAD - 42
 class Capture:
     """n packets between the flows' endpoints, in order of time; arrays have shape (n,) unless said.
 
-    UDP datagrams of flows over QUIC or UDP, TCP segments of flows over TCP.
+    UDP datagrams of flows over QUIC or UDP, TCP segments of flows over TCP, with TLS or without.
     """
 
     t_ns: Ints
@@ -187,7 +187,7 @@ def _flows(heads: Bytes, ip: Ints, protocol: Bytes, flows: Sequence[FlowAddresse
         source, destination = heads[rows, at : at + size], heads[rows, at + size : at + 2 * size]
         for entry in flows:
             client, server = (_packed(side.addresses, version) for side in (entry.client, entry.server))
-            its = protocol[rows] == (TCP if entry.kind == "tcp" else UDP)
+            its = protocol[rows] == (TCP if entry.over_tcp else UDP)
             down = its & _any(source, server) & _any(destination, client)
             up = its & _any(source, client) & _any(destination, server)
             flow[rows[up | down]] = entry.flow

@@ -53,7 +53,7 @@ class FlowAddresses(_Asked):
     flow: int
     client: Endpoint
     server: Endpoint
-    kind: Literal["quic", "tcp", "udp"] = "quic"
+    kind: Literal["quic", "https", "tcp", "udp"] = "quic"
     label: str = ""
     """What people call it."""
     sender: Literal["client", "server"] = "server"
@@ -68,6 +68,11 @@ class FlowAddresses(_Asked):
     """That its client starts on, of several."""
     moves: tuple[MoveFacts, ...] = ()
     """In order of time."""
+
+    @property
+    def over_tcp(self) -> bool:
+        """Whether its packets are segments."""
+        return self.kind in ("https", "tcp")
 
     @property
     def is_rebound(self) -> bool:

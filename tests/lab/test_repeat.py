@@ -27,10 +27,12 @@ Pair = tuple[str, str]
 
 
 def stacks() -> dict[str, Implementation]:
-    """The QUIC implementations that can be made from this repository alone."""
+    """The implementations that can be made from this repository alone."""
     known = [item for item, _ in Catalogue(ROOT).implementations().values()]
     return {
-        item.name: item for item in sorted(known, key=lambda item: item.name) if item.speaks_quic and not item.elsewhere
+        item.name: item
+        for item in sorted(known, key=lambda item: item.name)
+        if item.transfers_files and not item.elsewhere
     }
 
 

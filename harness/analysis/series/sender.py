@@ -49,8 +49,11 @@ def sender_series(told: Sequence[Told]) -> dict[str, Points]:
 
 
 def sender_states(view: Artefacts, flow: FlowAddresses, lifetime: Lifetime) -> list[Told]:
-    """A sender's state as it told it, connection by connection; nothing where it does not, as of a flow over UDP."""
-    if flow.kind == "udp":
+    """A sender's state as it told it, connection by connection; nothing where it does not, as of a flow over UDP.
+
+    The kernel's figures are those that a generator writes down.
+    """
+    if flow.kind in ("udp", "https"):
         return []
     if flow.kind == "tcp":
         spans = [(_tcp(view, flow.flow, lifetime), lifetime.start_ns, lifetime.end_ns)]

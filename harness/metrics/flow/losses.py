@@ -1,10 +1,12 @@
-"""What a sender took for lost and did about it: from its qlog (QUIC) or its kernel (TCP)."""
+"""What a sender took for lost and did about it: from its qlog (QUIC), its kernel (TCP) or its segments."""
 
 from __future__ import annotations
 
 import numpy as np
 import polars as pl
 
+from harness.analysis.byte_stream import sent_again
+from harness.analysis.series.lifetimes import client_port
 from harness.analysis.series.sender import base_rtt_ms, trace_of
 from harness.analysis.shared_flow import NOT_TOLD, SharedFlow
 from harness.metrics.kinds import Absent, Figure, Told, flow_metric
@@ -34,7 +36,8 @@ def mean_recovery_time(flow: SharedFlow) -> Told:
     unit="packets", better="lower",
     title="segments sent again, or packets declared lost, whose data QUIC sends anew in other packets",
     formula="count over the whole connection",
-    source="qlog's packet_lost (RFC 9000 §13.3); tcpi_total_retrans; CCPerf's total_retransmissions_l4",
+    source="qlog's packet_lost (RFC 9000 §13.3); tcpi_total_retrans; of HTTPS the capture at the sender's side; "
+    "CCPerf's total_retransmissions_l4",
 )  # fmt: skip
 def retransmissions(flow: SharedFlow) -> Told:
     """What a sender sent again."""
@@ -58,7 +61,16 @@ def _count(flow: SharedFlow, value: int | None) -> Told:
 
 def _losses(flow: SharedFlow) -> Losses:
     """What the sender of a flow with congestion control told."""
+    if flow.facts.kind == "https":
+        return _of_segments(flow)
     return _of_kernel(flow) if flow.facts.kind == "tcp" else _of_trace(flow)
+
+
+def _of_segments(flow: SharedFlow) -> Losses:
+    """What went again as the capture has it; no timer expires in it."""
+    sent = flow.lifetime.sent
+    again = sent_again(sent, client_port(sent, flow.facts.sender == "server"))
+    return Losses(int(again.sum()), None, None)
 
 
 def _of_kernel(flow: SharedFlow) -> Losses:

@@ -28,7 +28,7 @@ def mean_throughput(flow: SharedFlow) -> Told:
 @flow_metric(
     unit="Mbit/s", better="higher", title="what the receiving application got (goodput)",
     formula="8·bytes / (end - start)",
-    source="QUIC: growth of the client's file; TCP: bytes acknowledged cumulatively (RFC 4898 "
+    source="downloads: growth of the client's file; a generator's TCP: bytes acknowledged cumulatively (RFC 4898 "
     "tcpEStatsAppHCThruOctetsAcked), its size where it has one and all of it came; UDP: mean_throughput, for the "
     "payload is all there is; RFC 5166 §2.1.1; CCPerf's mean_throughput_l7",
 )  # fmt: skip
@@ -36,11 +36,11 @@ def mean_throughput_l7(flow: SharedFlow) -> Told:
     """The file of a download, the bytes of a TCP stream, which arrived in order."""
     if flow.facts.kind == "udp":
         return Figure(flow.mean_rate(flow.lifetime.received), flow.at_receiver)
-    quic = flow.facts.kind == "quic"
-    size = _file(flow) if quic else _stream(flow)
+    downloaded = flow.facts.kind != "tcp"
+    size = _file(flow) if downloaded else _stream(flow)
     if size is None:
         return Absent("neither a growing file nor tcp_info shows it")
-    return Figure(size * 8 / flow.lifetime.seconds / 1e6, "client file" if quic else "tcp_info")
+    return Figure(size * 8 / flow.lifetime.seconds / 1e6, "client file" if downloaded else "tcp_info")
 
 
 def _file(flow: SharedFlow) -> float | None:
@@ -112,7 +112,7 @@ def mean_delivery_rate(flow: SharedFlow) -> Told:
         return None
     if flow.facts.kind == "quic":
         return Absent("acknowledgements of QUIC are encrypted")
-    rows = _acknowledged(flow)
+    rows = _acknowledged(flow) if flow.facts.kind == "tcp" else None
     if rows is None or len(rows) < 2:
         return Absent("tcp_info shows no bytes acknowledged")
     size = float(rows["bytes_acked"][-1]) - float(rows["bytes_acked"][0])

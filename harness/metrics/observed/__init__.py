@@ -21,6 +21,7 @@ from harness.metrics.observed.kernel import gso
 from harness.metrics.observed.moved import migration_cwnd
 from harness.metrics.observed.reaction import congestion_reaction
 from harness.metrics.observed.resumed import bdp_frames, bdp_seed, careful_resume
+from harness.metrics.observed.segments import first_flight, most_in_flight
 from harness.metrics.observed.timeouts import first_probe_timeout
 from harness.outcome import Observation
 from harness.parameters import ROLES
@@ -40,6 +41,8 @@ def observe(view: RunView) -> tuple[Observation, ...]:
         return ()
     if window.flow.kind == "tcp":
         return tuple(_shown(view, windows_and_buffers, view, window))
+    if window.over_tcp:
+        return tuple(one for family in (first_flight, most_in_flight) for one in _shown(view, family, view, window))
     connection = Connection(view, window)
     return tuple(one for family in _FAMILIES for one in _shown(view, family, connection))
 
