@@ -49,6 +49,8 @@ class Handover(Fact):
     """Samples of the round-trip time in the server's qlog, after it sent data to the new address, of packets that it
     had sent before: RFC 9000 §9.4 forbids them to count for the new path."""
 
+    closed: str = ""
+    """Who ended the connection with an error afterwards, when, and with which; empty where nobody was seen to."""
     window_trace: tuple[float | None, ...] = ()
     """The congestion window around the time `at`, bytes, at the steps of `TRACE_STEP`; None before the first value."""
     rtt_trace: tuple[float | None, ...] = ()

@@ -71,6 +71,11 @@ class MoveRow:
         return ", ".join(f"{word} {count}" for word, count in counts.most_common())
 
     @property
+    def refusals(self) -> int:
+        """In how many runs the server ended the connection with an error after it."""
+        return sum(one.closed.startswith("the server") for one in self.seen)
+
+    @property
     def conduct(self) -> Conduct:
         """What that is by RFC 9000 §9.4, where all runs agree."""
         windows, rtts = ({getattr(one, part) for one in self.seen} - {"unknown"} for part in ("window", "rtt"))
@@ -149,6 +154,8 @@ def _changed(one: Handover) -> str:
 
 def _cells(row: MoveRow) -> list[str]:
     outcomes = ", ".join(f"{status.replace('_', ' ')} {count}" for status, count in row.result.outcomes.items())
+    if row.refusals:
+        outcomes += f" (refused {row.refusals})"
     named = [row.server, row.label, row.scenario.name, f"{row.move} {_how(row)}", outcomes]
     if not row.seen:
         return [*named, f"not observed: {row.unseen[0]}", *[""] * (4 + len(_SHOWN)), ""]
@@ -194,6 +201,8 @@ def _evidence(row: MoveRow) -> Iterator[str]:
     for one in row.seen[:1]:
         count = one.old_samples
         samples = "" if count is None else f"; {count} RTT samples of the old path's packets after it"
+        for closed in dict.fromkeys(each.closed for each in row.seen if each.closed):
+            yield f"{place}: refused: {closed}"
         yield f"{place}: window {one.window}: {one.window_evidence}; RTT {one.rtt}: {one.rtt_evidence}{samples}"
     for why in dict.fromkeys(row.unseen):
         yield f"{place}: not observed in {row.unseen.count(why)} of {len(row.seen) + len(row.unseen)} runs: {why}"

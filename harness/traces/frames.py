@@ -23,6 +23,17 @@ class StreamFrame:
 
 
 @dataclass(frozen=True, slots=True)
+class CloseFrame:
+    """A CONNECTION_CLOSE frame (RFC 9000 §19.19)."""
+
+    code: int
+    by_transport: bool
+    """Whether the code is QUIC's own, else the application protocol's."""
+    reason: bytes
+    """As far as it was captured."""
+
+
+@dataclass(frozen=True, slots=True)
 class Frames:
     """What could be read of one packet."""
 
@@ -37,6 +48,8 @@ class Frames:
     """What PATH_CHALLENGE frames ask (§19.17), 8 bytes each."""
     responses: tuple[bytes, ...] = ()
     """What PATH_RESPONSE frames answer (§19.18)."""
+    close: CloseFrame | None = None
+    """The first CONNECTION_CLOSE."""
 
 
 class FrameError(ValueError):
@@ -65,12 +78,12 @@ _INTEGERS = {
 _PREFIXED = {
     0x06: 1,  # CRYPTO
     0x07: 0,  # NEW_TOKEN
-    0x1C: 2,  # CONNECTION_CLOSE by the transport
-    0x1D: 1,  # CONNECTION_CLOSE by the application
     0x31: 0,  # DATAGRAM with a length (RFC 9221 §4)
 }
 PATH_CHALLENGE, PATH_RESPONSE = 0x1A, 0x1B
-#: Bytes that follow either.
+#: By the transport, and by the application.
+CONNECTION_CLOSE, APPLICATION_CLOSE = 0x1C, 0x1D
+#: Bytes that follow a PATH_CHALLENGE or a PATH_RESPONSE.
 _PROBE = 8
 _ACK, _ACK_ECN, _NEW_CONNECTION_ID, _DATAGRAM = 0x02, 0x03, 0x18, 0x30
 _STREAM, _STREAM_LAST = 0x08, 0x0F
@@ -136,6 +149,7 @@ def read_frames(data: bytes, size: int) -> Frames:
     types: list[int] = []
     probes: dict[int, list[bytes]] = {PATH_CHALLENGE: [], PATH_RESPONSE: []}
     acknowledged: int | None = None
+    close: CloseFrame | None = None
     readable = 0
     try:
         while reader.position < min(size, len(data)):
@@ -146,6 +160,8 @@ def read_frames(data: bytes, size: int) -> Frames:
             elif kind in (_ACK, _ACK_ECN):
                 acknowledged = reader.integer()
                 _acknowledgement(reader, kind, acknowledged)
+            elif kind in (CONNECTION_CLOSE, APPLICATION_CLOSE):
+                close = _close(reader, kind, close)
             elif kind in probes:
                 probes[kind].append(reader.bytes(_PROBE))
             else:
@@ -154,7 +170,7 @@ def read_frames(data: bytes, size: int) -> Frames:
     except _CutError:
         pass
     asked, answered = (tuple(found) for found in probes.values())
-    return Frames(tuple(streams), tuple(types), acknowledged, size - readable, asked, answered)
+    return Frames(tuple(streams), tuple(types), acknowledged, size - readable, asked, answered, close)
 
 
 def _stream(reader: _Reader, kind: int) -> StreamFrame:
@@ -166,6 +182,17 @@ def _stream(reader: _Reader, kind: int) -> StreamFrame:
     if offset + length >= 1 << 62:
         raise FrameError(f"a stream does not reach {offset + length} B (RFC 9000 §4.5)")
     return StreamFrame(stream, offset, length, bool(kind & _FIN), reader.data[start : reader.position])
+
+
+def _close(reader: _Reader, kind: int, before: CloseFrame | None) -> CloseFrame:
+    """A CONNECTION_CLOSE frame, unless one came before."""
+    code = reader.integer()
+    if kind == CONNECTION_CLOSE:
+        reader.integer()
+    length = reader.integer()
+    start = reader.position
+    reader.skip(length)
+    return before or CloseFrame(code, kind == CONNECTION_CLOSE, reader.data[start : reader.position])
 
 
 def _pass_over(reader: _Reader, kind: int) -> None:

@@ -312,3 +312,21 @@ def test_a_client_that_does_not_move_is_said(tmp_path: Path) -> None:
     found = measure(tmp_path, Story(moved=False).write(tmp_path))
     assert answer(found).why_not == "nothing came to the server from the new address"
     assert why(found, "delivery_gap") == answer(found).why_not
+
+
+@pytest.mark.parametrize(
+    ("frame", "says"),
+    [
+        (b"\x1c\x01\x00\x03bad", "the server closed the connection 55 ms after it: INTERNAL_ERROR: bad"),
+        (b"\x1d\x41\x02\x00", "the server closed the connection 55 ms after it: application error 0x102"),
+        # In order, and what is no close but a stateless reset's random bytes.
+        (b"\x1d\x41\x00\x00", ""),
+        (b"\x1c\x00\x00\x00", ""),
+        (b"\x1c\x44\x92\x00\x02\xff\xfe", ""),
+    ],
+)
+def test_a_server_that_refuses_a_move_is_named_with_its_error(tmp_path: Path, frame: bytes, says: str) -> None:
+    story = Story("interface")
+    story.send(MOVE + 50, True, frame + bytes(30), "campus", new=True)
+    seen = answer(measure(tmp_path, story.write(tmp_path)))
+    assert seen.closed == says

@@ -85,3 +85,18 @@ def test_what_an_acknowledgement_hides() -> None:
 def test_what_is_no_frame(payload: bytes) -> None:
     with pytest.raises(FrameError):
         read_frames(payload, len(payload))
+
+
+@pytest.mark.parametrize(
+    ("data", "code", "by_transport", "reason"),
+    [
+        (b"\x1c\x01\x00\x02no", 1, True, b"no"),
+        (b"\x01\x1d\x41\x01\x00", 0x101, False, b""),
+        # Of two the first counts.
+        (b"\x1c\x0a\x1a\x00\x1c\x01\x00\x00", 10, True, b""),
+    ],
+)
+def test_a_close_with_its_code_and_words(data: bytes, code: int, by_transport: bool, reason: bytes) -> None:
+    close = read_frames(data, len(data)).close
+    assert close is not None
+    assert (close.code, close.by_transport, close.reason) == (code, by_transport, reason)

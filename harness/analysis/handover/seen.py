@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from harness.analysis.handover.closing import closing
 from harness.analysis.handover.moved import Moved, moves_of
 from harness.analysis.handover.rtt import RttAnswer, rtt_answer
 from harness.analysis.handover.state import State, state_of
@@ -14,6 +15,9 @@ from harness.analysis.unknown import Unknown
 from harness.analysis.view import RunView
 from harness.outcome import Handover
 from harness.outcome.handover import TRACE_FROM, TRACE_STEP, TRACE_TO
+
+#: A close is still a move's where the transfer ended, or the next move came, so little before, ns.
+_LATER = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -58,10 +62,19 @@ class SeenMove(Moved):
                 "rtt": self.rtt_answer.what,
                 "rtt_evidence": self.rtt_answer.evidence,
                 "old_samples": self.rtt_answer.old_samples,
+                "closed": self.closed,
                 "window_trace": self._trace("congestion_window"),
                 "rtt_trace": self._trace("smoothed_rtt_ms"),
             }
         )
+
+    @property
+    def closed(self) -> str:
+        """Who ended the connection with an error after it, and with which; empty where nobody did."""
+        found = closing(self)
+        if found is None or found.after_ms * 1e6 > self.until_ns - self.asked_ns + _LATER:
+            return ""
+        return f"the {found.by} closed the connection {found.after_ms:.0f} ms after it: {found.error}"
 
     def _trace(self, name: str) -> list[float | None]:
         """One figure of the server around the move; empty where it tells none, or after the end."""
