@@ -167,8 +167,13 @@ def test_a_study_is_a_folder_with_its_source() -> None:
     folders = {file.parent.name for file in (ROOT / "harness" / "studies").glob("*/__init__.py")}
     assert set(studies()) == folders
     assert all(study.source for study in studies().values())
-    pages = {"picoquic.md", "handover.md", "in-sequence.md", "remembered.md"}
-    assert {study.page for study in studies().values()} == {SHARED, *pages}
+    assert {study.page for study in studies().values()} == {
+        SHARED,
+        "picoquic.md",
+        "handover.md",
+        "in-sequence.md",
+        "remembered.md",
+    }
 
 
 def test_figures_are_named_after_what_they_show() -> None:

@@ -108,7 +108,7 @@ def test_no_text_names_a_page_that_is_not_here() -> None:
         if file.suffix not in TEXTS or not file.is_file():
             continue
         for line in file.read_text(encoding="utf-8").splitlines():
-            pages = re.findall(r"(?<![\w/.\"'{])((?:[\w-]+/)*[\w-]+\.md)\b", re.sub(r"https?://\S+", "", line))
+            pages = re.findall(r"(?<![\w/.\"'{-])((?:[\w-]+/)*[\w-]+\.md)\b", re.sub(r"https?://\S+", "", line))
             found += [f"{file.relative_to(ROOT)}: {name}" for name in pages if Path(name).name not in PAGE_NAMES]
             # Sources are cited by who wrote what, not by the numbers somebody filed them under.
             found += [f"{file.relative_to(ROOT)}: {name}" for name in re.findall(r"(?i)\bseed'?s? 00\d\b", line)]
