@@ -55,10 +55,7 @@ class Connection:
     @cached_property
     def rtt_ns(self) -> int | None:
         """The shortest round trip the path was asked for."""
-        if self.view.lab is None:
-            return None
-        links = self.view.lab.links
-        return sum(link.delay_ns - link.jitter_ns for link in (links.to_client, links.to_server))
+        return None if self.view.lab is None else self.view.lab.links.rtt_ns
 
     def sent(self, role: Role) -> Capture | None:
         """The datagrams an endpoint sent, at its own side."""

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from harness.analysis.series.lifetimes import client_port
 from harness.analysis.view import RunView
 from harness.traces.capture import ACK, SYN, Capture
-from harness.traces.lab import FlowAddresses, Links
+from harness.traces.lab import FlowAddresses
 
 Ints = npt.NDArray[np.int64]
 
@@ -46,9 +47,17 @@ def split_flows(view: RunView) -> tuple[FlowAddresses, ...]:
 
 def legs(view: RunView, flow: FlowAddresses) -> tuple[Leg, ...]:
     """Of each segment in which data of a flow were acknowledged, from the clients' end."""
+    return view.once(_every_leg)[flow.flow]
+
+
+def _every_leg(view: RunView) -> dict[int, tuple[Leg, ...]]:
+    return {flow.flow: _legs(view, flow) for flow in split_flows(view)}
+
+
+def _legs(view: RunView, flow: FlowAddresses) -> tuple[Leg, ...]:
     assert view.lab is not None
     paths, proxies = view.lab.paths, view.lab.proxies
-    rtts = [_rtt_ns(path.links) for path in paths]
+    rtts = [path.links.rtt_ns for path in paths]
     down = flow.sender == "server"
     # The segments behind which data come to a proxy.
     last = {proxy.right if down else proxy.left for proxy in proxies}
@@ -66,10 +75,6 @@ def legs(view: RunView, flow: FlowAddresses) -> tuple[Leg, ...]:
     return tuple(made)
 
 
-def _rtt_ns(links: Links) -> int:
-    return sum(link.delay_ns - link.jitter_ns for link in (links.to_client, links.to_server))
-
-
 def ack_delay_ns(side: Capture, down: bool) -> int | None:
     """The shortest time from a segment of data to the acknowledgement of just that one; None where there is none.
 
@@ -77,11 +82,11 @@ def ack_delay_ns(side: Capture, down: bool) -> int | None:
     """
     data = side.where((side.to_client == down) & (side.payload > 0))
     acks = side.where((side.to_client != down) & (side.flags & ACK > 0))
-    numbers = _port(data) + (data.sequence + data.payload) % _ROUND
+    numbers = _above(data, down) + (data.sequence + data.payload) % _ROUND
     ends, first, count = np.unique(numbers, return_index=True, return_counts=True)
     # Which of several like ones was acknowledged nobody knows (RFC 6298 §3).
     known, when = ends[count == 1], data.t_ns[first[count == 1]]
-    number = _port(acks) + acks.acknowledgement
+    number = _above(acks, not down) + acks.acknowledgement
     at = np.searchsorted(known, number)
     hit = at < len(known)
     hit[hit] = known[at[hit]] == number[hit]
@@ -96,7 +101,7 @@ def opened(side: Capture, flow: int) -> dict[int, int]:
     return dict(zip(side.source_port[rows].tolist(), side.sequence[rows].tolist(), strict=True))
 
 
-def _port(packets: Capture) -> Ints:
-    """The client's port of each packet, above where sequence numbers are."""
-    port = np.where(packets.to_client, packets.destination_port, packets.source_port)
-    return port.astype(np.int64) << 32
+def _above(packets: Capture, down: bool) -> Ints:
+    """The client's port of each packet of one direction, above where sequence numbers are."""
+    ports: Ints = client_port(packets, down).astype(np.int64) << 32
+    return ports

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import get_args
 
 from harness.arguments import checked, effective_parameters, lab_kind
@@ -10,7 +11,7 @@ from harness.draw import drawn, settled
 from harness.lab.addresses import FIRST, SIMULATOR, Side, address, network
 from harness.lab.endpoints import client_network, pair, served_name, served_size, ways_of
 from harness.lab.moves import Moving, moving, outages
-from harness.lab.sequence import Station, layout
+from harness.lab.sequence import Layout, Station, layout
 from harness.lab.spec import Interface, Lab, LabFlow, LabMove, Network, Simulator
 from harness.model import Scenario
 from harness.outcome import Cell, EngineName
@@ -27,8 +28,7 @@ _PATH_SEED = 1000
 
 
 def _networks(scenario: Scenario, slot: int) -> dict[str, Network]:
-    if scenario.in_sequence:
-        return layout(scenario, slot).networks
+    """Of paths beside each other."""
     made = {}
     for number, name in enumerate(scenario.every_path):
         ipv4, ipv6 = network("left", slot, number)
@@ -37,8 +37,11 @@ def _networks(scenario: Scenario, slot: int) -> dict[str, Network]:
     return {**made, "right": Network(side="right", ipv4=ipv4, ipv6=ipv6)}
 
 
-def _simulators(scenario: Scenario, server: Server, seed: int, slot: int, moved: list[Moving]) -> list[Simulator]:
-    gone, places, made = outages(scenario), _places(scenario, slot), []
+def _simulators(
+    scenario: Scenario, places: Sequence[Station], server: Server, seed: int, slot: int, moved: list[Moving]
+) -> list[Simulator]:
+    """`places`: where each stands."""
+    gone, made = outages(scenario), []
     for number, (name, path) in enumerate(scenario.every_path.items()):
         mappings = [mapping for flow in moved for mapping in flow.mappings.get(name, ())]
         program = compile_path(
@@ -61,9 +64,7 @@ def _simulators(scenario: Scenario, server: Server, seed: int, slot: int, moved:
 
 
 def _places(scenario: Scenario, slot: int) -> tuple[Station, ...]:
-    """Where the simulators stand, in the order of the paths."""
-    if scenario.in_sequence:
-        return layout(scenario, slot).simulators
+    """Where the simulators of paths beside each other stand, in their order."""
     made = []
     for number, name in enumerate(scenario.every_path):
         (left, left6), (right, right6) = (
@@ -77,6 +78,12 @@ def _places(scenario: Scenario, slot: int) -> tuple[Station, ...]:
             )
         )
     return tuple(made)
+
+
+def _layout(scenario: Scenario, slot: int) -> Layout:
+    if scenario.in_sequence:
+        return layout(scenario, slot)
+    return Layout(_networks(scenario, slot), _places(scenario, slot), ())
 
 
 def flow_label(cell: Cell, index: int) -> str:
@@ -113,15 +120,15 @@ def build_lab(cell: Cell, repetition: int, slot: int = 0) -> Lab:
     scenario = settled(cell.scenario, values)
     cell = cell.model_copy(update={"scenario": scenario})
     given = [checked(cell, index) for index in range(len(scenario.flows))]
-    moved = moving(scenario, slot)
+    moved, laid = moving(scenario, slot), _layout(scenario, slot)
     hosts = [
         host for index, told in enumerate(given) for host in pair(cell, told, index, slot, seed, moved[index].words)
     ]
     return Lab(
         name=f"{scenario.name} {cell.client.name}→{cell.server.name}",
-        networks=_networks(scenario, slot),
-        simulators=tuple(_simulators(scenario, SERVERS[cell.engine], seed, slot, moved)),
-        proxies=layout(scenario, slot).proxies if scenario.in_sequence else (),
+        networks=laid.networks,
+        simulators=tuple(_simulators(scenario, laid.simulators, SERVERS[cell.engine], seed, slot, moved)),
+        proxies=laid.proxies,
         whole=compile_path(scenario.path, SERVERS[cell.engine]) if scenario.in_sequence else None,
         hosts=tuple(hosts),
         flows=tuple(_flow(cell, index, moved[index].moves) for index in range(len(scenario.flows))),

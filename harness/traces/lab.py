@@ -130,6 +130,11 @@ class Links(_Asked):
     to_client: LinkSettings
     to_server: LinkSettings
 
+    @property
+    def rtt_ns(self) -> int:
+        """The shortest round trip that was asked for, without any queue, ns."""
+        return sum(link.delay_ns - link.jitter_ns for link in (self.to_client, self.to_server))
+
 
 class OutageFacts(_Asked):
     """When a path was to be gone, ns after the first datagram of the run; None where it does not come back."""

@@ -155,9 +155,7 @@ def base_rtt_ms(view: Artefacts, flow: FlowAddresses) -> float | None:
     if view.lab is None:
         return None
     links = next((path.links for path in view.lab.paths if path.path == flow.path), view.lab.links)
-    return sum(link.delay_ns - link.jitter_ns for link in (links.to_client, links.to_server)) / 1e6 + (
-        2 * flow.access_delay_ns / 1e6
-    )
+    return links.rtt_ns / 1e6 + 2 * flow.access_delay_ns / 1e6
 
 
 def _floats(frame: pl.DataFrame, name: str) -> Floats:
