@@ -6,18 +6,33 @@ SCENARIO ?= scenarios/satellite/medium.yaml
 # Names separated by commas, or all.
 CLIENTS ?= picoquic,ngtcp2,quiche,quic-go
 SERVERS ?= $(CLIENTS)
+# A registry that images are taken from, where it has them, instead of built.
+FROM ?= $(HARNESS_REGISTRY)
+export HARNESS_REGISTRY := $(FROM)
+# Of `make interop`.
+INTEROP ?= all
 # compose (real time, containers) or virtual (virtual time, one kernel).
 ENGINE ?= compose
 # Faults of `make chaos`, the seed of their schedule, and one of them alone by its number.
 FAULTS ?= 200
 SEED ?= 1
 ONLY ?=
+# Store of the night's runs, that of the runs they are compared with, a file of accepted changes, and how often at most
+# what cannot be told is repeated.
+NIGHT ?= results/nights/$(shell date +%F)
+BASELINE ?= results/baseline
+ALLOW ?=
+UNTIL ?=
+# A part of the matrix, as K/N; all of it without.
+SHARD ?=
+# Further words of the night's `harness run`, as --image quiche=mine/quiche:dev.
+WORDS ?=
 HARNESS := .venv/bin/harness
 
 # Where it is set, every process would compile every module anew: that is half a minute of the tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup images run test check unit lab chaos bench generate golden reference reference-real clean
+.PHONY: setup images run interop nightly night gate test check unit lab chaos bench generate golden reference reference-real clean
 
 setup:
 	@harness/setup/setup.sh
@@ -30,6 +45,22 @@ images: setup
 run: setup
 	@$(HARNESS) run $(SCENARIO) --clients $(CLIENTS) --servers $(SERVERS) --repeat $(REPEAT) --engine $(ENGINE) || [ $$? -eq 1 ]
 
+# The matrix, and what has changed since the baseline; the first night that finds none becomes it.
+nightly: night gate
+
+# Failed verdicts are answers: whether one is new, the gate says. A shard may have nothing to do.
+night: setup
+	@$(HARNESS) run $(SCENARIO) --clients $(CLIENTS) --servers $(SERVERS) --repeat $(REPEAT) --engine $(ENGINE) \
+	  --store $(NIGHT) --no-figures $(addprefix --shard ,$(SHARD)) $(WORDS) || case $$?:$(SHARD) in 1:* | 5:?*) ;; *) exit 1 ;; esac
+
+# An open gate makes the night the next one's baseline. summary.markdown, junit.xml and site/ are in the night's folder.
+gate: setup
+	@harness/setup/gate.sh $(HARNESS) $(NIGHT) $(BASELINE) $(addprefix --allow ,$(ALLOW)) $(addprefix --until ,$(UNTIL))
+# The interop runner's test cases, everyone who is here with everyone, in virtual time; goes on where it was interrupted.
+interop: setup
+	@$(HARNESS) run scenarios/interop --clients $(INTEROP) --servers $(INTEROP) --engine virtual --repeat 1 --no-figures || [ $$? -eq 1 ]
+	@$(HARNESS) report interop
+
 test: check unit lab
 
 # Style, types, layering, and that generated files are in step.
@@ -41,6 +72,7 @@ check: setup
 	.venv/bin/mypy --python-version 3.13 images/linux/traffic
 	.venv/bin/lint-imports
 	$(HARNESS) validate
+	.venv/bin/python -m tests.workflows
 
 # Nothing of the machine but its CPU time is asked for, so that every core takes a share: one half of the files each, in
 # order, so that what a file's tests compute in common is computed once; whoever is done first takes from the other's end.

@@ -34,10 +34,15 @@ class UnsupportedError(Exception):
 
 def _protocols(cell: Cell, flow: int | None) -> tuple[Protocol, ...]:
     """What a flow may use, best first."""
-    kind = "quic" if flow is None else cell.scenario.flows[flow].kind
-    if kind != "quic":
+    if flow is not None and (kind := cell.scenario.flows[flow].kind) != "quic":
         return (kind,)
+    if cell.scenario.testcase is not None:
+        return ("h3" if cell.scenario.testcase == "http3" else "hq-interop",)
     return ("h3", "hq-interop", "h2") if cell.scenario.protocol == "auto" else (cell.scenario.protocol,)
+
+
+def _is_quic(cell: Cell, flow: int | None) -> bool:
+    return flow is None or cell.scenario.flows[flow].kind == "quic"
 
 
 def application_protocol(cell: Cell, flow: int | None = None) -> Protocol:
@@ -63,8 +68,11 @@ def lab_kind(cell: Cell, flow: int) -> LabFlowKind:
     return "https" if application_protocol(cell, flow) == "h2" else cell.scenario.flows[flow].kind
 
 
-def interop_testcase(cell: Cell, flow: int | None = None) -> str:
+def interop_testcase(cell: Cell, flow: int | None = None, role: Role = "client") -> str:
     """TESTCASE of the endpoint contract; empty when the pair has no common protocol."""
+    asked = cell.scenario.told(role)
+    if asked is not None and _is_quic(cell, flow):
+        return asked
     try:
         return TESTCASES[application_protocol(cell, flow)]
     except UnsupportedError:

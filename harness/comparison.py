@@ -52,7 +52,7 @@ def compare(sample: Sequence[float], base: Sequence[float]) -> Comparison:
     n, m = len(sample), len(base)
     constant = min(n, m) > 1 and len(set(sample)) == len(set(base)) == 1
     tested = max(n, m) > 1 and not constant
-    ratios = sorted(_ratio(one, other) for one in sample for other in base)
+    ratios = sorted(ratio(one, other) for one in sample for other in base)
     k, coverage = _rank(n, m)
     middle = ratios[(n * m - 1) // 2], ratios[n * m // 2]
     # The mean of the middle two as factors: of one half and twice it is 1.
@@ -90,7 +90,7 @@ def holm(found: Sequence[float | None]) -> list[float | None]:
     return made
 
 
-def _ratio(value: float, base: float) -> float:
+def ratio(value: float, base: float) -> float:
     """One value by another; of two that are alike, zeros and infinities too, it is 1."""
     if value == base:
         return 1.0

@@ -59,7 +59,7 @@ def _run(app: App, cell: Cell, folder: Path, options: Options, listen: Listener)
     folder.mkdir(parents=True)
     trace, store = folder / TRACE, Store(folder)
     core = min(os.sched_getaffinity(0))
-    engine = VirtualEngine(app.cache, [core], options.log_limit, options.stall, trace=trace.resolve())
+    engine = VirtualEngine(app.cache, [core], options.log_limit, options.stall, trace.resolve(), options.kernel)
     run, _ = run_once(
         PlannedRun(cell, 0), engine, store, Provenance(), lambda phase: listen(PhaseStarted(cell, 0, phase))
     )

@@ -123,6 +123,29 @@ class RunFinished:
 
 
 @dataclass(frozen=True)
+class ClusterWorks:
+    """How far a cluster is."""
+
+    workers: int
+    hosts: int
+    cores: int
+    done: int
+    of: int
+    under_way: int
+    rate: float
+    """Runs per second, since the plan was begun."""
+    changed: bool = False
+    """Workers came or went."""
+
+
+@dataclass(frozen=True)
+class Verified:
+    """Runs were made twice, on different workers."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Warned:
     """Something to check before trusting the results."""
 
@@ -134,6 +157,6 @@ class Warned:
 
 Event = (
     PlanMade | ImageStarted | BuildStarted | BuildEnded | RunsWait | RunsHeld | MachineHeld | RunTakenOver | RunStarted
-    | PhaseStarted | RunFinished | Warned
+    | PhaseStarted | RunFinished | ClusterWorks | Verified | Warned
 )  # fmt: skip
 Listener = Callable[[Event], None]

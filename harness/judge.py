@@ -3,7 +3,7 @@
 An objective passes when the whole interval meets it, fails when the whole interval misses it, and is
 inconclusive otherwise. A transfer that did not finish in time is an observation, infinitely bad; a crash or a
 wrong file is none, and keeps a cell from passing; a failure of the ground counts for nothing. Where nothing is
-demanded, a cell with an observation is measured.
+demanded, a cell with an observation is measured. A scenario with checks passes where these hold (`harness.interop`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from harness.interop import verdict_of
 from harness.metrics.objectives import converted
 from harness.metrics.registry import unit_of
 from harness.model import Objective, Scenario
@@ -56,6 +57,10 @@ def judge(scenario: Scenario, runs: Sequence[tuple[Run, MeasuredRun | None]], pa
     """
     if paths and len(paths) != len(runs):
         raise ValueError(f"{len(paths)} paths for {len(runs)} runs")
+    if scenario.checks:
+        checked = verdict_of(runs)
+        if checked.status != "pass" or not scenario.objectives:
+            return checked.model_copy(update={"evidence": tuple(paths)})
     judged = [_classify(run, measured) for run, measured in runs]
     observed = [one for one in judged if one.kind == "observed"]
     verdict = _of_observations(scenario, judged, observed) if observed else _of_none(judged)
@@ -104,7 +109,7 @@ def _of_observations(scenario: Scenario, judged: Sequence[_Judged], observed: Se
     open_ones = [one for one in verdicts if one.verdict == "inconclusive"]
     tail = _late(late, observed) + _uncounted(judged)
     if failed:
-        worst = max(failed, key=_miss)
+        worst = max(failed, key=miss)
         if worst.observed is not None and math.isinf(worst.observed.median):
             sentence = _not_in_time(scenario, late, len(observed)) + f", so {worst.demanded} is missed"
             return _verdict("fail", "timed_out", sentence + _uncounted(judged), verdicts)
@@ -175,7 +180,7 @@ def _measured(one: _Judged, metric: str, flows: int) -> Measurement | None:
     return None if one.measured is None else one.measured.written(metric, flows)
 
 
-def _miss(verdict: ObjectiveVerdict) -> float:
+def miss(verdict: ObjectiveVerdict) -> float:
     """How far the median is on the wrong side, relative to the bound; negative where it is met."""
     if verdict.observed is None:
         return -math.inf
@@ -184,7 +189,7 @@ def _miss(verdict: ObjectiveVerdict) -> float:
 
 
 def _margin(verdict: ObjectiveVerdict) -> float:
-    return -_miss(verdict)
+    return -miss(verdict)
 
 
 def _describe(verdict: ObjectiveVerdict) -> str:
@@ -192,9 +197,9 @@ def _describe(verdict: ObjectiveVerdict) -> str:
     assert verdict.observed is not None
     demanded = verdict.demanded.removeprefix(verdict.metric).strip()
     text = f"{verdict.metric}: {_interval(verdict.observed, verdict.unit)}, demanded {demanded}"
-    miss = _miss(verdict)
-    if verdict.verdict == "fail" and math.isfinite(miss):
-        text += f": {miss:.0%} {'over' if verdict.at_most else 'under'}"
+    by = miss(verdict)
+    if verdict.verdict == "fail" and math.isfinite(by):
+        text += f": {by:.0%} {'over' if verdict.at_most else 'under'}"
     return text
 
 

@@ -18,6 +18,7 @@ from harness.plots.pairs import beside, is_red
 from harness.plots.registry import plots
 from harness.reference import Reference
 from harness.reports.by_hand import open_cell
+from harness.reports.interop_page import interop_page
 from harness.reports.metrics_page import metrics_page
 from harness.reports.plots_page import plots_page
 from harness.reports.readme import (
@@ -62,6 +63,10 @@ def _figures() -> list[tuple[str, str, str, str]]:
     return [(one.name, of[one.of], one.shows, ", ".join(one.needs)) for one in plots().values()]
 
 
+def _scenarios(app: App) -> list[Scenario]:
+    return [app.catalogue.scenario(file) for file in app.catalogue.scenario_files()]
+
+
 def _scenario_page(app: App) -> str:
     files = sorted((app.places.root / "docs" / "scenarios").glob("*.yaml"))
     texts = {file.name: file.read_text(encoding="utf-8") for file in files}
@@ -80,6 +85,7 @@ def result_pages(app: App) -> dict[Path, str]:
         readme: with_implementations(with_verdicts(readme.read_text(encoding="utf-8"), results), known),
         page: with_results(page.read_text(encoding="utf-8"), results, claims(results)),
         root / "results" / "reference" / "README.md": reference_page(results),
+        root / "docs" / "interop.md": interop_page(_scenarios(app), results),
         parameters: with_parameters(
             parameters.read_text(encoding="utf-8"), [item for item in known if item.speaks_quic], results
         ),

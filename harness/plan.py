@@ -25,6 +25,36 @@ from harness.sweep import Combine, Point, points
 MOST_RUNS = 100_000
 
 
+#: Keys of flows that came after cells had been stored.
+_LATER_OF_FLOWS = {"path", "moves", "files"}
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One of so many parts of a matrix, none of which has a cell of another; by what a cell is, not by its bits."""
+
+    number: int
+    """From 1."""
+    of: int
+
+    def takes(self, point: object) -> bool:
+        """Whether the cell at a point (`harness.results.point_of`) is in it."""
+        digest = hashlib.blake2b(repr(point).encode(), digest_size=8).digest()
+        return int.from_bytes(digest, "big") % self.of == self.number - 1
+
+
+@dataclass(frozen=True)
+class SharedOut:
+    """What a shard of a plan has to do."""
+
+    shard: str
+    """As `--shard` takes it."""
+    cells: int
+    runs: int
+    seconds: float
+    """On one core."""
+
+
 @dataclass(frozen=True)
 class UntilDecided:
     """Repetitions until a cell's objectives are decided, but at most so many."""
@@ -52,6 +82,8 @@ class Request:
     """What makes a cell for each value, beside or in place of the scenario's own sweep."""
     combine: Combine | None = None
     """How several sweeps go together, where it is not left to the scenario."""
+    shard: Shard | None = None
+    """The part of the matrix that is asked for; None for the whole."""
 
 
 @dataclass(frozen=True)
@@ -90,15 +122,27 @@ def compiled(cell: Cell) -> str:
         asked = cell.scenario.model_dump(
             mode="json", by_alias=True, include={"path_", "flows", "ip_version", "protocol"}
         )
-        asked |= _beyond(cell.scenario, {"paths", "draw"})
+        asked |= _beyond(cell.scenario, {"paths", "draw", "testcase"})
         asked["flows"] = [
-            flow.model_dump(mode="json", by_alias=True, exclude={"path", "moves"}) | _beyond(flow, {"path", "moves"})
+            flow.model_dump(mode="json", by_alias=True, exclude=_LATER_OF_FLOWS) | _beyond(flow, _LATER_OF_FLOWS)
             for flow in cell.scenario.flows
         ]
+        _without_faults(asked)
         who = [cell.client.name, cell.server.name, error.role, error.reason, error.detail]
         return _digest({"unsupported": who, "asked": asked, "parameters": cell.parameters})
     # What is drawn differs between repetitions.
     return _digest(content(lab) | _beyond(cell.scenario, {"draw"}))
+
+
+def _without_faults(content: Any) -> None:
+    """Take keys of faults that are not asked for out of a path, or of several: cells without them are as before."""
+    parts = list(content.values()) if isinstance(content, dict) else content if isinstance(content, list) else []
+    for part in parts:
+        _without_faults(part)
+    if isinstance(content, dict):
+        for name in ("drop", "corrupt", "blackhole"):
+            if name in content and content[name] is None:
+                del content[name]
 
 
 def _beyond(part: Scenario | Flow, names: set[str]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from rich.text import Text
 from harness.events import (
     BuildEnded,
     BuildStarted,
+    ClusterWorks,
     Event,
     ImageStarted,
     MachineHeld,
@@ -30,6 +31,7 @@ from harness.events import (
     RunStarted,
     RunsWait,
     RunTakenOver,
+    Verified,
     Warned,
 )
 from harness.outcome import Cell
@@ -179,8 +181,27 @@ class Talk:
                 self._runs.setdefault((event.cell.key, event.repetition), run).phase = event.phase
             case RunFinished():
                 self._finished(event)
+            case ClusterWorks() | Verified() | Warned():
+                self._aside(event)
+
+    def _aside(self, event: ClusterWorks | Verified | Warned) -> None:
+        match event:
+            case ClusterWorks():
+                self._cluster(event)
+            case Verified():
+                self._say(f"verified: {event.text}")
             case Warned():
                 self._warned(event)
+
+    def _cluster(self, event: ClusterWorks) -> None:
+        who = f"{counted(event.workers, 'worker')} on {counted(event.hosts, 'machine')}, {counted(event.cores, 'core')}"
+        if event.changed:
+            self._say(f"the cluster has {who}")
+        speed = ""
+        if event.rate:
+            left = span((event.of - event.done) / event.rate)
+            speed = f", {event.rate * 60:.3g} runs/min, about {left} left"
+        self._now(f"{event.done} of {event.of} runs done, {event.under_way} handed out to {who}{speed}", 0)
 
     def _warned(self, event: Warned) -> None:
         whose = ""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.engines.contents import Contents, KnownContents
+from harness.engines.registry import origin_of
 from harness.errors import EngineError
 
 
@@ -20,6 +21,16 @@ class Provenance:
     commit: str = ""
     """See `commit_of`."""
     images: KnownContents | None = None
+    registry: str = ""
+    """Where images may have come from."""
+
+    def origins(self, references: Mapping[str, str]) -> dict[str, dict[str, str]]:
+        """Of what was in a lab, the images that came from the registry: name → what they are called there."""
+        if not self.registry:
+            return {}
+        found = {name: origin_of(reference, self.registry) for name, reference in references.items()}
+        there = {name: origin for name, origin in found.items() if origin}
+        return {"images_from": there} if there else {}
 
     def contents(self, ids: Mapping[str, str], references: Mapping[str, str]) -> dict[str, Contents]:
         """What is in the images of a run, by their names in it; without those of which it cannot be learnt.

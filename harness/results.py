@@ -197,14 +197,15 @@ class CellResult:
             return ""
         run, _, folder = self.last
         if self.cell.engine == "virtual":
-            return _same_again(self.cell, run.repetition)
+            return same_again(self.cell, run.repetition)
         if not (folder / "compose.yaml").exists():
             return ""
         place = ["--env-file", str(folder / "cell.env"), "-f", str(folder / "compose.yaml")]
         return shlex.join(["docker", "compose", *place, "up", "--abort-on-container-exit"])
 
 
-def _same_again(cell: Cell, repetition: int) -> str:
+def same_again(cell: Cell, repetition: int) -> str:
+    """One line for a shell that makes a repetition of a cell again, by its engine."""
     words = ["harness", "run", cell.scenario.name, "--clients", cell.client.name, "--servers", cell.server.name]
     words += ["--engine", cell.engine, "--seed", str(cell.seed), "--repeat", str(repetition + 1)]
     for name, value in sorted(cell.parameters.items()):

@@ -114,9 +114,8 @@ def _execute(
     result = engine.run(lab, folder, progress)
     wall = time.monotonic() - begun
     progress("measure")
-    contents = provenance.contents(
-        result.image_ids, {"sim": lab.sim_image, **{one.name: one.image for one in lab.hosts}}
-    )
+    references = {"sim": lab.sim_image, **{one.name: one.image for one in lab.hosts}}
+    contents = provenance.contents(result.image_ids, references)
     run = Run(
         cell=planned.cell,
         repetition=planned.repetition,
@@ -137,7 +136,7 @@ def _execute(
         image_ids=result.image_ids,
         contents={name: one.digest for name, one in contents.items()},
         commit=provenance.commit,
-        host=host_facts(before, cpu_times(), dict(provenance.versions)),
+        host=host_facts(before, cpu_times(), dict(provenance.versions)) | provenance.origins(references),
         warnings=result.warnings,
     )
     return run, *measure_with_series(folder, run), contents.values()

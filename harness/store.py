@@ -242,10 +242,7 @@ class Store:
             small.mkdir()
             self.write_measured(partial, measured, series)
             (partial / RUN).write_text(run.model_dump_json(by_alias=True, indent=1))
-            if target.exists():
-                target.rename(_unused(target.parent / _REPLACED, run.repetition))
-            target.parent.mkdir(parents=True, exist_ok=True)
-            partial.rename(target)
+            self._put(partial, target, run.repetition)
             if artefacts:
                 pack(target)
             else:
@@ -254,6 +251,22 @@ class Store:
         except OSError as error:
             raise disk_error(error, target) from error
         return target
+
+    def adopt(self, partial: Path, run: Run) -> Path:
+        """Put the folder of a run in its place that is finished already: somebody else's store made it. EngineError."""
+        target = self.folder(run.cell.key, run.repetition)
+        try:
+            self._put(partial, target, run.repetition)
+        except OSError as error:
+            raise disk_error(error, target) from error
+        return target
+
+    @staticmethod
+    def _put(partial: Path, target: Path, repetition: int) -> None:
+        if target.exists():
+            target.rename(_unused(target.parent / _REPLACED, repetition))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial.rename(target)
 
     def write_measured(self, folder: Path, measured: MeasuredRun | None, series: pl.DataFrame | None = None) -> None:
         """Write what was measured beside its run; its series first, so that whoever sees the figures has them too.

@@ -23,6 +23,12 @@ class Figure:
     values: tuple[float | None, float | None]
     """In the reference, and here; None where it was not made."""
 
+    @property
+    def both(self) -> tuple[float, float] | None:
+        """The two values, where both runs have one and they differ: what one of them lacks, other code has measured."""
+        one, other = self.values
+        return None if one is None or other is None or one == other else (one, other)
+
 
 @dataclass(frozen=True)
 class Verified:

@@ -23,6 +23,27 @@ def _run(*words: str) -> tuple[str, ...]:
 
 #: {tmp} stands for an empty folder, {file} for a file in it that is no store and no scenario, {case} for a scenario.
 COMMANDS = [
+    # --- shards, images that stand in, gates, merges
+    *(
+        BadCommand(make("--shard", text), f"--shard '{text}': expected K/N", "--shard 3/8")
+        for make in (_plan, _run)
+        for text in ("0/3", "4/3", "three", "1/0", "1/2/3")
+    ),
+    BadCommand(_plan("--shards", "0"), "--shards", ""),
+    *(
+        BadCommand(make("--image", text), "expected NAME=", "--image quiche=mine/quiche:dev")
+        for make in (_plan, _run)
+        for text in ("quiche", "quiche=", "=mine", "quiche=--help", "quiche=A B")
+    ),
+    BadCommand(_plan("--image", "quish=mine"), "no implementation 'quish'", "'quiche'"),
+    BadCommand(_plan("--image", "quiche=a", "--image", "quiche=b"), "--image quiche is given twice", "leave one"),
+    BadCommand(("gate", "--baseline", "{tmp}/none"), "no such folder, so there is no baseline", "harness run"),
+    BadCommand(("gate", "--baseline", "{tmp}", "--within", "much"), "--within much", "3%"),
+    BadCommand(("gate", "--baseline", "{tmp}", "--allow", "{tmp}/none.yaml"), "none.yaml", ""),
+    BadCommand(("gate", "--baseline", "{tmp}", "--until", "1"), "--until", ""),
+    BadCommand(("merge", "{tmp}/none"), "no such folder, so there are no runs in it", "name the folder"),
+    BadCommand(("merge", "{tmp}", "--store", "{tmp}"), "that is the store itself", "name others"),
+    BadCommand(("merge", "{file}"), "no such folder", ""),
     # --- scenarios
     *(
         BadCommand((verb, "satelite/medium"), "no scenario 'satelite/medium'", "'satellite/medium'")
@@ -191,6 +212,7 @@ COMMANDS = [
     BadCommand(("verify", "nothing", "--reference", "{tmp}"), "no run of virtual time there", "make reference"),
     BadCommand(("verify", "--sample", "0"), "--sample 0: it is at least 1", "limit"),
     BadCommand(("verify", "x", "--sample", "1"), "cells and --sample", ""),
+    BadCommand(("bench", "--kernels", "host", "nowhere"), "there is no lab kernel nowhere", "name a file"),
     # --- places
     BadCommand(_plan("--store", "{file}"), "not a folder", "folder of results"),
 ]
@@ -198,6 +220,7 @@ COMMANDS = [
 #: Variables that cannot be: name, value, words.
 VARIABLES = [
     ("HARNESS_CPU", "amd", "'amd' is neither 'lab' nor 'host'"),
+    ("HARNESS_ENTRY", "door", "HARNESS_ENTRY: 'door' is none of host, inproc"),
     ("HARNESS_STALL", "long", "HARNESS_STALL: 'long' is no number of seconds"),
     ("HARNESS_STALL", "nan", "HARNESS_STALL: 'nan' is no number of seconds"),
     ("HARNESS_STALL", "inf", "HARNESS_STALL: 'inf' is no number of seconds"),

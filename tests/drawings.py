@@ -229,9 +229,10 @@ class _Window:
         if not flow.start.seconds - BIN < t < flow.stop.seconds:
             return []
         steps = BIN / STEP
-        return [
-            (index, "sending_rate", t, sent / steps / 1e6), (index, "throughput", t, arrived / steps / 1e6)
-        ]  # fmt: skip
+        rates = [(index, "sending_rate", t, sent / steps / 1e6), (index, "throughput", t, arrived / steps / 1e6)]
+        if flow.kind == "udp":
+            return rates
+        return [*rates, (index, "ack_ratio", t, 2.0 if self.size < self.threshold else 10.0)]
 
 
 def _active(flow: Flow, t: float) -> bool:

@@ -8,15 +8,18 @@ from typing import Literal
 import numpy as np
 
 from harness.analysis.cuts import Cuts, cuts_to_client, entering
+from harness.analysis.faults import faulty
 from harness.analysis.link_phases import LinkPhase, phases_of
 from harness.analysis.replay import Counted, Ints, Replay, accounted, calibrated
 from harness.artefacts.run import Artefacts
 from harness.traces.counters import running_total
-from harness.traces.lab import LinkSettings
+from harness.traces.lab import FaultFacts, LinkSettings
 from harness.traces.matching import Passage
 
 Side = Literal["to_client", "to_server"]
 SIDES: tuple[Side, ...] = ("to_client", "to_server")
+#: A count that nobody made.
+_NOTHING = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,11 @@ class Direction:
         return np.where(passage.arrived, leaves, self.replayed.departure_ns) - self.replayed.own_ns
 
 
+def faults_to(run: Artefacts, name: Side) -> tuple[FaultFacts, ...]:
+    """What the path was asked to do to datagrams of one direction."""
+    return () if run.lab is None else tuple(fault for fault in run.lab.faults if fault.direction == name)
+
+
 def direction_of(run: Artefacts, name: Side, passage: Passage | None) -> Direction | None:
     """One direction of a run; None without lab.json or a capture."""
     if run.lab is None or passage is None:
@@ -61,8 +69,11 @@ def direction_of(run: Artefacts, name: Side, passage: Passage | None) -> Directi
     else:
         cuts = cuts_to_client(run, passage)
     passage = passage.less(access[passage.entered.flow])
-    phases = phases_of(run, name)
-    counted = Counted(_drops(run, asked.device), _drops(run, asked.egress))
+    faults = faults_to(run, name)
+    phases = faulty(phases_of(run, name), faults)
+    # What is dropped or damaged by rule nobody counts.
+    lost = _NOTHING if faults else _drops(run, asked.egress)
+    counted = Counted(_drops(run, asked.device), lost)
     if asked.service != "constant":
         return Direction(name, asked, phases, passage, accounted(passage, phases, counted, cuts))
     red = asked.discipline == "red"
@@ -75,5 +86,4 @@ def _drops(run: Artefacts, device: str) -> tuple[Ints, Ints]:
     So do tbf (tbf_enqueue) and hfsc (hfsc_enqueue), also of RED and of a netem with slots inside them, prio
     (prio_enqueue), and a netem with others inside it (netem_dequeue).
     """
-    nothing = np.zeros(0, np.int64)
-    return (nothing, nothing) if run.counters is None else running_total(run.counters, device, "drops")
+    return _NOTHING if run.counters is None else running_total(run.counters, device, "drops")

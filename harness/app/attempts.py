@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from harness.app.kept import keeps
 from harness.app.options import Options
 from harness.app.stored import StoredResults
 from harness.engines import Engine
 from harness.engines.quiet import GAP, Patience
 from harness.events import Listener, PhaseStarted, RunFinished, Warned
+from harness.kept import keeps
 from harness.outcome import MeasuredRun, Outcome, Run, proven_outcome
 from harness.plan import PlannedRun
 from harness.provenance import Provenance
@@ -54,7 +54,7 @@ class Attempts:
             outcome = proven_outcome(run, measured)
             verdict = self.results.of(item.cell, item.repetition + 1).verdict
             self.listen(RunFinished(item.cell, run, outcome, verdict))
-            if not self._may_pass(outcome):
+            if not self.may_pass(outcome):
                 break
             if attempt < attempts:
                 what = _SPOILT.get(outcome.reason, "the run was disturbed from outside")
@@ -69,7 +69,7 @@ class Attempts:
         """Whether the artefacts of a run are kept."""
         return keeps(self.options.artefacts, run.cell.scenario, run, measured)
 
-    def _may_pass(self, outcome: Outcome) -> bool:
+    def may_pass(self, outcome: Outcome) -> bool:
         """Whether another attempt may see something else."""
         # A link in virtual time depends on nothing but the run itself.
         return outcome.passing and (self.engine.name == "compose" or outcome.reason != "link_invalid")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from harness import claims
 from harness.app.attempts import Attempts
+from harness.app.clustered import work_on_cluster
 from harness.app.disk import DiskUse
 from harness.app.ending import end_hard
 from harness.app.engines import docker_versions, engine_of, remove_orphans
@@ -18,6 +19,7 @@ from harness.app.options import Options, Places
 from harness.app.stored import StoredResults
 from harness.campaign import Campaign
 from harness.catalogue import Catalogue
+from harness.cluster.depot import Depot
 from harness.columns import Columns, is_columnar
 from harness.engines.cache import Cache
 from harness.engines.code import engine_code
@@ -25,6 +27,7 @@ from harness.engines.contents import KnownContents
 from harness.engines.folder import prepare_folder
 from harness.engines.images import Images
 from harness.engines.quiet import Patience
+from harness.engines.registry import Registry
 from harness.engines.rootfs import RootFileSystems
 from harness.engines.served import serve
 from harness.errors import InputError
@@ -36,7 +39,7 @@ from harness.outcome import Cell, Contestant, EngineName
 from harness.plan import Request, UntilDecided, cells, keyed, named, points_of, varied
 from harness.provenance import Provenance, commit_of
 from harness.repetitions import Repetitions
-from harness.results import CellResult
+from harness.results import CellResult, point_of
 from harness.store import Store, StoreReader
 from harness.unbuilt import LostRuns, UnbuiltError, lost_runs
 
@@ -45,17 +48,22 @@ class App:
     """One repository checkout, its images and its store."""
 
     def __init__(
-        self, places: Places, manifests: Sequence[Path] = (), warn: Callable[[str], object] = lambda text: None
+        self,
+        places: Places,
+        manifests: Sequence[Path] = (),
+        warn: Callable[[str], object] = lambda text: None,
+        stand_ins: Mapping[str, str] = {},
     ) -> None:
-        """`warn` is told of stored runs that cannot be read."""
+        """`warn` is told of stored runs that cannot be read; `stand_ins`: implementation → image instead of its own."""
         self.places = places
-        self.catalogue = Catalogue(places.root, tuple(manifests), mistakes)
+        self.catalogue = Catalogue(places.root, tuple(manifests), mistakes, stand_ins)
         self.store = Store(places.store, warn)
         columnar = is_columnar(places.store)
         self.stored: StoreReader = Columns(places.store, warn) if columnar else self.store
         """What is read: the store, or the columns where that is what its folder holds."""
         self.results = StoredResults(self.stored, None if columnar else self.store)
-        self.images = Images(places.root / "images", places.state)
+        registry = Registry(places.registry) if places.registry else None
+        self.images = Images(places.root / "images", places.state, registry=registry)
         self.cache = Cache(places.cache, places.cache_limit)
         self.exported = RootFileSystems(self.cache)
         self.contents = KnownContents(places.cache)
@@ -74,7 +82,8 @@ class App:
         images = {name: self.inventory.image_of(item, listen, pull=pull) for name, item in contestants.items()}
         sim = self.images.sim(request.sim_kernel)
         code = engine_code(request.engine)
-        return cells(request, images, sim, others, engine_code=code, host_cpu=self.places.host_cpu)
+        made = cells(request, images, sim, others, engine_code=code, host_cpu=self.places.host_cpu)
+        return made if request.shard is None else [cell for cell in made if request.shard.takes(point_of(cell))]
 
     def today(self, cell: Cell) -> Cell:
         """A stored cell as it would be run now: today's manifests, images, simulator and engine, the same scenario.
@@ -97,7 +106,7 @@ class App:
 
     def provenance(self, versions: Mapping[str, str]) -> Provenance:
         """What the records of a command's runs say of where they come from; `versions`: of Docker and Compose."""
-        return Provenance(versions, commit_of(self.places.root), self.contents)
+        return Provenance(versions, commit_of(self.places.root), self.contents, self.places.registry)
 
     def run(self, request: Request, options: Options, listen: Listener) -> list[CellResult]:
         """Do what of the plan is not in the store, and return all its cells.
@@ -157,7 +166,11 @@ class App:
         if todo:
             self.places.state.mkdir(parents=True, exist_ok=True)
             with machine_lock(engine, lambda: listen(MachineHeld(engine))):
-                lost = campaign.work()
+                if options.cluster is None:
+                    lost = campaign.work()
+                else:
+                    depot = Depot(self.exported, self.contents, options.cluster.files)
+                    lost = work_on_cluster(options.cluster, todo, ground, attempts, depot, self.cache, series.further)
         results = [self.results.of(cell, series.reached(cell)) for cell in matrix]
         if lost:
             raise UnbuiltError(*lost_runs(lost, self.places.state / "builds"), results)

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from harness.app.kept import keeps
-from harness.app.options import Artefacts
 from harness.arguments import UnsupportedError
 from harness.errors import EngineError
 from harness.estimate import FIGURES, stored_bytes, written_bytes
+from harness.kept import Artefacts, keeps
 from harness.lab import build_lab
 from harness.outcome import Cell
 from harness.packing import STAYS, disk_use, is_packed

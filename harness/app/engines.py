@@ -22,7 +22,7 @@ def engine_of(name: EngineName, cache: Cache, options: Options) -> Engine:
     cores = sorted(os.sched_getaffinity(0))
     # More runs than cores share them in turn.
     cores = [cores[index % len(cores)] for index in range(options.jobs)]
-    return VirtualEngine(cache, cores, options.log_limit, options.stall)
+    return VirtualEngine(cache, cores, options.log_limit, options.stall, kernel=options.kernel)
 
 
 def docker_versions(*, required: bool) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from harness.catalogue import Catalogue
 from harness.engines.building import make_side_by_side
 from harness.engines.docker import inspect_image
 from harness.engines.images import Announce, Build, Images
+from harness.engines.registry import Registry
 from harness.engines.rootfs import RootFileSystems
 from harness.engines.upstream import missing
 from harness.errors import EngineError, InputError, did_you_mean
@@ -118,6 +119,17 @@ class Inventory:
         builds = {name: self._images.of(*self._known[name]) for name in names}
         wanted = {name: build for name, build in builds.items() if build is not None}
         return make_side_by_side(self._images, self._images.sim_build("lab"), wanted, announce)
+
+    def give(self, registry: str, names: Sequence[str]) -> Iterator[str]:
+        """Push the images of the simulator and of implementations that are built here. What each is called there.
+
+        What they are built on need not go along: who takes them builds nothing.
+        """
+        place = Registry(registry)
+        known = [self._images.of(*self._known[name]) for name in names if name in self._known]
+        for build in (self._images.sim_build("lab"), *filter(None, known)):
+            if inspect_image(build.reference) is not None:
+                yield place.give(build.reference, build.identity)
 
 
 def _announcing(listen: Listener) -> Announce:

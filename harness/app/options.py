@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
+from harness.cluster.place import Place
 from harness.engines.cache import LIMIT
 from harness.engines.guest import STALL
+from harness.engines.kernels import OWN, LabKernel
 from harness.engines.quiet import PATIENCE
+from harness.kept import Artefacts
 
 
 @dataclass(frozen=True)
@@ -25,10 +27,8 @@ class Places:
     """Endpoints in virtual time see the host's processor, also where the lab's own could be had."""
     cache_limit: int = LIMIT
     """Bytes that the cache may grow to."""
-
-
-#: Of which runs the artefacts are kept.
-Artefacts = Literal["all", "failed", "none"]
+    registry: str = ""
+    """Where images are looked for before they are built, as `docker pull` names it; empty for nowhere."""
 
 
 @dataclass(frozen=True)
@@ -50,5 +50,9 @@ class Options:
     """Runs side by side; more than one only in virtual time, where they cannot disturb each other."""
     stall: float = STALL
     """CPU seconds a virtual clock may stand still."""
+    kernel: LabKernel = OWN
+    """What labs in virtual time run on."""
     artefacts: Artefacts = "all"
     """Of which runs what they were measured from is kept. Figures, link proof, series and digests always are."""
+    cluster: Place | None = None
+    """Where runs in virtual time are made, if not here."""

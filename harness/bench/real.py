@@ -17,7 +17,7 @@ from harness.lab import Lab, build_lab
 from harness.lab.addresses import FIRST, address
 from harness.metrics import measure
 from harness.model import Implementation, Scenario
-from harness.outcome import Image
+from harness.outcome import Cell, Image
 from harness.path.arithmetic import FRAME
 from harness.plan import PlannedRun, Request, cells
 from harness.provenance import Provenance
@@ -42,7 +42,7 @@ class RealTime(Session):
         self.app.images.settle_sim(self.announce)
         self.app.images.make(self.app.images.sim_build("auto"), self.announce)
         self.app.images.make(self.app.images.probe, self.announce)
-        for step in (self._idle_delay, self._rate, self._buckets, self._load, self._overhead, self._large):
+        for step in (self._idle_delay, self._rate, self._buckets, self._load, self._overhead, self._row, self._large):
             step()
 
     # --- the simulator
@@ -123,9 +123,34 @@ class RealTime(Session):
 
     def _overhead(self) -> None:
         """Wall time of a cell minus its transfer, and where it goes."""
+        overheads, phases = self._costs(self.cell(scenario("overhead", "50 Mbit/s", "10 Mbit/s", size="2 MB")))
+        self.say(line("overhead of a cell (wall − transfer)", overheads, "s", "≤ 5"))
+        names = {"transfer": "start and end of the client"}
+        for phase, values in phases.items():
+            self.say(line(f"  of which {names.get(phase, phase)}", values, "s", ""))
+
+    def _row(self) -> None:
+        """How much later a TCP transfer starts behind three segments and two proxies than behind one simulator."""
+        plain = scenario("plain", "50 Mbit/s", "10 Mbit/s", delay="10 ms", size="2 MB")
+        made = plain.model_dump(mode="json", by_alias=True) | {"flows": [{"kind": "tcp", "download": "2 MB"}]}
+        short = {"rate": "1 Gbit/s", "delay": "500 us", "queue": "1000 packets"}
+        satellite = {"name": "satellite", **{way: made["path"][way] for way in ("forward", "return")}}
+        path = [
+            {"name": "ground", "forward": short, "return": short}, {"proxy": "tcp-split"}, satellite,
+            {"proxy": "tcp-split"}, {"name": "access", "forward": short, "return": short},
+        ]  # fmt: skip
+        starts = []
+        for name, asked in (("plain", made), ("row", made | {"path": path})):
+            wanted = Scenario.model_validate(asked | {"name": f"bench/{name}"})
+            phases = self._costs(self.cell(wanted, who="linux"))[1]
+            starts.append([create + ready for create, ready in zip(phases["create"], phases["ready"], strict=True)])
+        more = [row - plain for plain, row in zip(*starts, strict=True)]
+        self.say(line("start of three segments and two proxies, beyond one", more, "s", "≤ 4"))
+
+    def _costs(self, cell: Cell) -> tuple[list[float], dict[str, list[float]]]:
+        """Of five runs of a cell: wall time less the transfer, and each phase's, s."""
         engine, store = ComposeEngine(self.app.cache), Store(self.folder / "store")
         provenance = Provenance(daemon())
-        cell = self.cell(scenario("overhead", "50 Mbit/s", "10 Mbit/s", size="2 MB"))
         overheads: list[float] = []
         phases: dict[str, list[float]] = {}
         for repetition in range(5):
@@ -143,10 +168,7 @@ class RealTime(Session):
                 "measure": wall - run.wall,
             }.items():
                 phases.setdefault(phase, []).append(seconds)
-        self.say(line("overhead of a cell (wall − transfer)", overheads, "s", "≤ 5"))
-        names = {"transfer": "start and end of the client"}
-        for phase, values in phases.items():
-            self.say(line(f"  of which {names.get(phase, phase)}", values, "s", ""))
+        return overheads, phases
 
     def _large(self) -> None:
         """The 250/3 Mbit/s case to its end, its link proof, and the time its analysis takes."""

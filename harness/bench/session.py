@@ -84,9 +84,9 @@ class Session(ABC):
             soft_wrap=True,
         )
 
-    def cell(self, wanted: Scenario, engine: EngineName = "compose", **parameters: str) -> Cell:
-        """The cell of ngtcp2 with itself, with its images made; `parameters` are the server's."""
-        known = self.app.catalogue.find_implementations("ngtcp2", "client")
+    def cell(self, wanted: Scenario, engine: EngineName = "compose", who: str = "ngtcp2", **parameters: str) -> Cell:
+        """The cell of an implementation with itself, with its images made; `parameters` are the server's."""
+        known = self.app.catalogue.find_implementations(who, "client")
         request = Request(
             [wanted], known, known, engine=engine, sim_kernel="lab" if engine == "virtual" else "auto",
             parameters={f"server.{name}": value for name, value in parameters.items()},

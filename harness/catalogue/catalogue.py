@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -36,6 +36,8 @@ class Catalogue:
     """Further image.yaml files, from anywhere."""
     mistakes: Callable[[Scenario], Iterable[Mistake]] = _unchecked
     """What is wrong with a scenario that only measuring knows (`harness.metrics.objectives`)."""
+    stand_ins: Mapping[str, str] = field(default_factory=dict)
+    """Name of an implementation → an image that stands in for its own; by the same manifest in all else."""
 
     def scenario_files(self) -> list[Path]:
         """All scenario files, sorted by name."""
@@ -171,6 +173,12 @@ class Catalogue:
                     "give each implementation a name of its own",
                 )
             found[implementation.name] = (implementation, file.resolve().parent)
+        for name, image in self.stand_ins.items():
+            if name not in found:
+                raise InputError(f"--image {name}={image}: no implementation '{name}'", did_you_mean(name, found))
+            own, folder = found[name]
+            others = {"build": None, "upstream_image": None, "upstream_repository": None}
+            found[name] = own.model_copy(update={**others, "image": image}), folder
         return found
 
     def manifest(self, file: Path) -> tuple[Implementation, Positions]:

@@ -209,6 +209,6 @@ def check(app: App, chosen: Iterable[Implementation], options: Options, listen: 
     subjects = [_Subject(app, one, references, scenarios, listen) for one in chosen]
     cells = {cell.key: cell for subject in subjects for cell in subject.cells}
     results = {item.cell.key: item for item in app.run_cells(list(cells.values()), 1, options, listen)}
-    engine = VirtualEngine(app.cache, [0], options.log_limit, options.stall)
+    engine = VirtualEngine(app.cache, [0], options.log_limit, options.stall, kernel=options.kernel)
     for subject in subjects:
         yield from subject.findings(results, engine, listen)

@@ -5,15 +5,20 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import MISSING, Field, dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
 from harness.cli.completion import outcomes
+from harness.cli.environment import open_app
 from harness.cli.options import (
     ArtefactsChoice,
     AsJson,
     Clients,
+    Cluster,
+    ClusterFiles,
+    ClusterTls,
     EngineChoice,
     Fresh,
     Jobs,
@@ -27,16 +32,23 @@ from harness.cli.options import (
     Seed,
     Servers,
     Settings,
+    ShardOf,
+    StandIns,
     StoreFolder,
     Strict,
     Vary,
+    VerifyShare,
     Zip,
 )
-from harness.cli.words import jobs_of, outcomes_of, repetitions_of, request_of
+from harness.cli.words import jobs_of, outcomes_of, repetitions_of, request_of, shard_of, stand_ins_of
+from harness.errors import InputError
 
 if TYPE_CHECKING:
     from harness.app import App
+    from harness.cluster.place import Place
     from harness.plan import Request
+
+A = TypeVar("A", bound="Asking")
 
 Retry = Annotated[str, typer.Option(help="Outcomes to run again, such as crashed,timed_out.", autocompletion=outcomes)]
 Draw = Annotated[
@@ -44,6 +56,10 @@ Draw = Annotated[
     typer.Option(
         "--figures/--no-figures", help="End with figures: of cells whose flows share or stop, or of the worst download."
     ),
+]
+
+Html = Annotated[
+    Path | None, typer.Option("--html", help="End with a site of these cells in this folder, and its address.")
 ]
 
 
@@ -62,20 +78,31 @@ class Asking:
     settings: Settings = None
     vary: Vary = None
     zipped: Zip = False
+    shard: ShardOf = ""
     store: StoreFolder = None
     manifest: Manifests = None
+    stand_ins: StandIns = None
     fresh: Fresh = False
     retry: Retry = ""
     strict: Strict = False
     draw: Draw = True
+    html: Html = None
     artefacts: KeptArtefacts = ArtefactsChoice.ALL
+    cluster: Cluster = ""
+    cluster_tls: ClusterTls = None
+    cluster_files: ClusterFiles = ""
+    verify: VerifyShare = ""
     as_json: AsJson = False
+
+    def open(self) -> App:
+        """The checkout with what was named of it. Raises InputError."""
+        return open_app(self.store, self.manifest, stand_ins_of(self.stand_ins))
 
     def request(self, app: App) -> Request:
         """As a plan is made of it. Raises InputError."""
         return request_of(
             app, self.scenarios, self.clients, self.servers, repetitions_of(self.repeat), self.seed, self.engine,
-            self.sim_kernel, self.settings, self.vary, self.zipped,
+            self.sim_kernel, self.settings, self.vary, self.zipped, shard_of(self.shard),
         )  # fmt: skip
 
     @property
@@ -84,23 +111,47 @@ class Asking:
         return jobs_of(self.jobs, self.engine)
 
     @property
+    def place(self) -> Place | None:
+        """The cluster that makes the runs. Raises InputError."""
+        from harness.cluster.place import place_of
+
+        if self.cluster and self.engine != EngineChoice.VIRTUAL:
+            raise InputError(
+                "--cluster: runs in real time need this machine's own network and clock",
+                "add --engine virtual, or leave --cluster out",
+            )
+        return place_of(self.cluster, self.cluster_tls, self.cluster_files, self.verify)
+
+    @property
     def again(self) -> frozenset[str]:
         """Outcomes that do not count as done. Raises InputError."""
         return outcomes_of(self.retry) | {"infrastructure"}
 
 
-def taking(function: Callable[[Asking], None]) -> Callable[..., None]:
-    """A command with every field of `Asking` as an argument or option of its own, called with the whole."""
-    hints = get_type_hints(Asking, include_extras=True)
+@dataclass(frozen=True)
+class AskingForShards(Asking):
+    """The same, and how it is to be shared out."""
 
-    def command(**words: Any) -> None:
-        function(Asking(**words))
+    shards: Annotated[
+        int | None, typer.Option("--shards", help="Say what each of so many shards has, and its time.", min=1, max=1000)
+    ] = None
 
-    parameters = [_parameter(one, hints[one.name]) for one in fields(Asking)]
-    command.__name__, command.__doc__ = function.__name__, function.__doc__
-    command.__annotations__ = {one.name: one.annotation for one in parameters}
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return command
+
+def taking(asking: type[A]) -> Callable[[Callable[[A], None]], Callable[..., None]]:
+    """A command with every field of what is asked as an argument or option of its own, called with the whole."""
+    hints = get_type_hints(asking, include_extras=True)
+    parameters = [_parameter(one, hints[one.name]) for one in fields(asking)]
+
+    def made(function: Callable[[A], None]) -> Callable[..., None]:
+        def command(**words: Any) -> None:
+            function(asking(**words))
+
+        command.__name__, command.__doc__ = function.__name__, function.__doc__
+        command.__annotations__ = {one.name: one.annotation for one in parameters}
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        return command
+
+    return made
 
 
 def _parameter(one: Field[Any], annotation: Any) -> inspect.Parameter:

@@ -8,7 +8,7 @@ import typer
 
 from harness.cli.completion import implementations
 from harness.cli.consoles import console, paper, print_json
-from harness.cli.environment import ROOT, log_limit, open_app, stall
+from harness.cli.environment import ROOT, lab_kernel, log_limit, open_app, stall
 from harness.cli.exits import FAILED
 from harness.cli.interrupts import heard
 from harness.cli.options import AsJson, EngineChoice, Fresh, Manifests, StoreFolder
@@ -36,7 +36,9 @@ def check(
 
     app = open_app(store or ROOT / "results" / "checks", manifest)
     chosen, absent = contestants(app, names)
-    options = Options(fresh=fresh, log_limit=log_limit(), jobs=jobs_of(jobs, EngineChoice.VIRTUAL), stall=stall())
+    options = Options(
+        fresh=fresh, log_limit=log_limit(), jobs=jobs_of(jobs, EngineChoice.VIRTUAL), stall=stall(), kernel=lab_kernel()
+    )
     with Talk(console()) as talk, heard(talk.interrupted, app.end_hard):
         found = list(findings_of(app, chosen.values(), options, talk))
     if as_json:

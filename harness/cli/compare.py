@@ -11,7 +11,7 @@ from harness.cli.environment import open_app
 from harness.cli.exits import FAILED, NOTHING
 from harness.cli.options import AsJson, AsMarkdown, Clients, Servers, StoredScenarios, StoreFolder
 from harness.cli.stored import stored_cells
-from harness.errors import InputError
+from harness.cli.words import tolerance_of
 
 
 def compare(
@@ -29,12 +29,8 @@ def compare(
     """
     from harness.reports import compare_views
     from harness.reports.compare import comparisons
-    from harness.units import Percentage
 
-    try:
-        tolerance = Percentage.parse(within).fraction
-    except ValueError as error:
-        raise InputError(f"--within {within}: {error}", "for example 3%") from error
+    tolerance = tolerance_of("--within", within)
     with json_all_the_same(as_json, lambda: compare_views.report([])):
         compared = comparisons(stored_cells(open_app(store), scenarios, clients, servers), within=tolerance)
     if as_json:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli.consoles import console, print_json, print_text
-from harness.cli.environment import log_limit, open_app, stall
+from harness.cli.environment import lab_kernel, log_limit, open_app, stall
 from harness.cli.exits import FAILED, MET
 from harness.cli.options import AsJson, EngineChoice, KernelChoice, Manifests, OneClient, OneServer, Seed, Settings
 from harness.cli.words import request_of
@@ -73,7 +73,7 @@ def _repeated(
 
     app = open_app(manifests=manifest)
     request = request_of(app, [scenario], client, server, 1, seed, EngineChoice.VIRTUAL, KernelChoice.AUTO, settings)
-    options = Options(log_limit=log_limit(), stall=stall())
+    options = Options(log_limit=log_limit(), stall=stall(), kernel=lab_kernel())
     with tempfile.TemporaryDirectory(prefix="quic-lab-divergence-") as scratch, Talk(console()) as talk:
         cells = app.matrix(request, talk, pull=True)
         if len(cells) != 1:

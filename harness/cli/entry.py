@@ -18,6 +18,7 @@ from harness.cli.bench import bench
 from harness.cli.cache import cache
 from harness.cli.check import check
 from harness.cli.clean import clean
+from harness.cli.cluster import cluster
 from harness.cli.compare import compare
 from harness.cli.completion import whole_words
 from harness.cli.consoles import complain, print_text
@@ -27,6 +28,7 @@ from harness.cli.exits import FAULT, INTERRUPTED, MET
 from harness.cli.explain import explain
 from harness.cli.faults import fault
 from harness.cli.figures import figures
+from harness.cli.gate import gate
 from harness.cli.generate import generate
 from harness.cli.images import images
 from harness.cli.judge import judge
@@ -34,6 +36,7 @@ from harness.cli.keep import keep
 from harness.cli.lab import lab
 from harness.cli.list import list_
 from harness.cli.measure import measure
+from harness.cli.merge import merge
 from harness.cli.plan import plan
 from harness.cli.plot import plot
 from harness.cli.prune import prune
@@ -49,9 +52,9 @@ from harness.errors import HarnessError, InputError, did_you_mean, disk_error
 #: Name → command, in the order of the help. A Typer has commands below it.
 COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {
     "list": list_, "images": images, "validate": validate, "explain": explain, "schema": schema, "plan": plan,
-    "run": run, "report": reports, "compare": compare, "plot": plot, "measure": measure, "judge": judge, "lab": lab,
-    "prune": prune, "cache": cache, "clean": clean, "check": check, "divergence": divergence, "verify": verify,
-    "bench": bench,
+    "run": run, "report": reports, "compare": compare, "gate": gate, "merge": merge, "plot": plot, "measure": measure,
+    "judge": judge, "lab": lab, "prune": prune, "cache": cache, "clean": clean, "check": check, "cluster": cluster,
+    "divergence": divergence, "verify": verify, "bench": bench,
 }  # fmt: skip
 #: For whoever works on the repository; the help does not show them.
 HIDDEN: dict[str, Callable[..., None]] = {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -13,6 +14,7 @@ from harness.errors import InputError
 
 if TYPE_CHECKING:
     from harness.app import App
+    from harness.engines.kernels import LabKernel
 
 Quantity = TypeVar("Quantity")
 
@@ -37,8 +39,16 @@ def version() -> str:
     return f"harness {number}{f' ({commit})' if commit else ''}, Python {platform.python_version()}"
 
 
-def open_app(store: Path | None = None, manifests: list[Path] | None = None) -> App:
-    """The checkout, with a store (results/ without) and further implementations."""
+def open_app(
+    store: Path | None = None,
+    manifests: list[Path] | None = None,
+    stand_ins: Mapping[str, str] | None = None,
+    origin: str = "",
+) -> App:
+    """The checkout, with a store (results/ without), further implementations, and images in place of some's own.
+
+    `origin`: a registry that images are taken from; HARNESS_REGISTRY's without.
+    """
     from harness.app import App, Places
 
     state = Path(os.environ.get("HARNESS_STATE") or ROOT / ".state")
@@ -46,8 +56,19 @@ def open_app(store: Path | None = None, manifests: list[Path] | None = None) -> 
     if store is not None and store.exists() and not store.is_dir():
         raise InputError(f"--store {store}: not a folder", "name a folder of results, or one that is to be made")
     return App(
-        Places(ROOT, store or ROOT / "results", state, cache, host_cpu(), cache_limit()), manifests or [], caution
-    )
+        Places(ROOT, store or ROOT / "results", state, cache, host_cpu(), cache_limit(), origin or registry()),
+        manifests or [], caution, stand_ins or {},
+    )  # fmt: skip
+
+
+def registry(option: str = "HARNESS_REGISTRY", text: str | None = None) -> str:
+    """HARNESS_REGISTRY: a registry that images are taken from, where it has them; empty for none."""
+    from harness.model.part import IMAGE
+
+    place = os.environ.get("HARNESS_REGISTRY", "") if text is None else text
+    if place and not re.fullmatch(IMAGE, f"{place.rstrip('/')}/quic-lab/name:tag"):
+        raise InputError(f"{option}: '{place}' is no registry", "a host, with a port or a path: localhost:5000")
+    return place
 
 
 def cores() -> int:
@@ -61,6 +82,16 @@ def host_cpu() -> bool:
     if word not in ("lab", "host"):
         raise InputError(f"HARNESS_CPU: '{word}' is neither 'lab' nor 'host'", "leave it out for the lab's processor")
     return word == "host"
+
+
+def lab_kernel() -> LabKernel:
+    """HARNESS_ENTRY, host or inproc: how the lab kernel and its guest's programs take turns; host without."""
+    from harness.engines.kernels import ENTRIES, OWN, LabKernel
+
+    word = os.environ.get("HARNESS_ENTRY") or OWN.entry
+    if word not in ENTRIES:
+        raise InputError(f"HARNESS_ENTRY: '{word}' is none of {', '.join(ENTRIES)}", "leave it out for host")
+    return LabKernel(entry=next(one for one in ENTRIES if one == word))
 
 
 def stall() -> float:

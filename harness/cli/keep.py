@@ -10,7 +10,7 @@ import typer
 
 from harness.cli.consoles import console
 from harness.cli.environment import REFERENCE, open_app
-from harness.cli.options import Clients, Scenarios, Servers, StoreFolder
+from harness.cli.options import Clients, Servers, StoredScenarios, StoreFolder
 from harness.cli.stored import stored_cells
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class SeriesChoice(StrEnum):
 
 
 def keep(
-    scenarios: Scenarios,
+    scenarios: StoredScenarios = None,
     clients: Clients = "all",
     servers: Servers = "all",
     store: StoreFolder = None,

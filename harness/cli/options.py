@@ -65,6 +65,14 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 AsMarkdown = Annotated[bool, typer.Option("--markdown", help="Print Markdown on stdout.")]
 StoreFolder = Annotated[Path | None, typer.Option("--store", help="Folder of the results.")]
 Manifests = Annotated[list[Path] | None, typer.Option("--manifest", help="A further image.yaml, from anywhere.")]
+StandIns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--image",
+        metavar="NAME=IMAGE",
+        help="An image that stands in for an implementation's own: any that follows the endpoint contract.",
+    ),
+]
 Kernel = Annotated[KernelChoice, typer.Option("--sim-kernel", help="Whose queues: auto, host or lab.")]
 OnEngine = Annotated[EngineChoice, typer.Option("--engine", help="compose (real time) or virtual (virtual time).")]
 Jobs = Annotated[
@@ -86,6 +94,34 @@ KeptArtefacts = Annotated[
         help="Of which runs captures and logs are kept, compressed: all, failed (those that miss an objective, too) or "
         "none. Figures, link proof, series and digests always are.",
     ),
+]
+ShardOf = Annotated[
+    str,
+    typer.Option("--shard", metavar="K/N", help="The K-th of N parts of the matrix only; 'harness merge' joins them."),
+]
+Cluster = Annotated[
+    str,
+    typer.Option(
+        "--cluster",
+        metavar="ADDRESS|local:N",
+        help="Have the runs made by the workers of a Dask scheduler (tcp://HOST:PORT, tls://HOST:PORT), or of one that "
+        "is started here with N workers; in virtual time only.",
+    ),
+]
+ClusterTls = Annotated[
+    Path | None,
+    typer.Option("--cluster-tls", metavar="FOLDER", help="Certificates of the cluster ('harness cluster tls')."),
+]
+ClusterFiles = Annotated[
+    str,
+    typer.Option(
+        "--cluster-files",
+        metavar="PLACE",
+        help="Folder or address (fsspec) through which images reach the workers; over Dask without.",
+    ),
+]
+VerifyShare = Annotated[
+    str, typer.Option("--verify", metavar="SHARE", help="Share of the runs made twice, on different workers: 2%.")
 ]
 Fresh = Annotated[bool, typer.Option(help="Run again what is stored.")]
 Strict = Annotated[bool, typer.Option(help="Inconclusive is a failure (exit code 4).")]

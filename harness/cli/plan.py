@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from harness.cli.asking import Asking, taking
+from typing import TYPE_CHECKING
+
+from harness.cli.asking import AskingForShards, taking
 from harness.cli.consoles import console, print_json, print_text
-from harness.cli.environment import open_app
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from harness.outcome import Cell
+    from harness.plan import PlannedRun, SharedOut
 
 
-@taking
-def plan(asking: Asking) -> None:
+@taking(AskingForShards)
+def plan(asking: AskingForShards) -> None:
     """Print the runs a request amounts to, which of them are stored, how long the rest takes and what of the disk.
 
     Takes the words of `run`; those that say what becomes of results change nothing here, but for --artefacts.
@@ -20,7 +27,7 @@ def plan(asking: Asking) -> None:
     from harness.reports import json_report
     from harness.text import size_of
 
-    app = open_app(asking.store, asking.manifest)
+    app = asking.open()
     request = asking.request(app)
     matrix = app.matrix(request, lambda event: None, pull=False)
     series = Repetitions(matrix, request.repetitions, app.results.of)
@@ -35,9 +42,10 @@ def plan(asking: Asking) -> None:
     beside = asking.beside
     disk = DiskUse(app.store, asking.artefacts.value)
     need, free = disk.need(todo, beside), disk.free()
+    shards = _shards(asking.shards or 0, todo, experience.expected)
     if asking.as_json:
         room = {"least": need.least, "stay": need.stay, "meanwhile": need.meanwhile, "free": free}
-        print_json(json_report.plan(planned, done, seconds, room))
+        print_json(json_report.plan(planned, done, seconds, room, shards))
         return
     for item in planned:
         state = "stored" if (item.cell.key, item.repetition) in done else "to run"
@@ -54,6 +62,10 @@ def plan(asking: Asking) -> None:
         f"{len(matrix)} cells, {len(planned)} runs, {len(done)} stored, {minutes} (builds not counted){more}",
         soft_wrap=True,
     )
+    for one in shards:
+        print_text(
+            f"shard {one.shard}: {one.cells} cells, {one.runs} runs to do, about {span(one.seconds)} on one core"
+        )
     if todo:
         fits = ""
         if need.least + need.meanwhile > free:
@@ -61,3 +73,17 @@ def plan(asking: Asking) -> None:
         elif need.stay + need.meanwhile > free:
             fits = ": where too many of them fail, that will not do"
         console().print(f"{need.text}; {size_of(free)} are free{fits}", soft_wrap=True)
+
+
+def _shards(count: int, todo: Sequence[PlannedRun], expected: Callable[[Cell], float]) -> list[SharedOut]:
+    """What each of so many shards has to do."""
+    from harness.plan import Shard, SharedOut
+    from harness.results import point_of
+
+    found = []
+    for number in range(1, count + 1):
+        shard = Shard(number, count)
+        mine = [item for item in todo if shard.takes(point_of(item.cell))]
+        seconds = sum(expected(item.cell) for item in mine)
+        found.append(SharedOut(f"{number}/{count}", len({item.cell.key for item in mine}), len(mine), seconds))
+    return found

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli.consoles import console, print_text
-from harness.cli.environment import REFERENCE, log_limit, open_app, patience, stall
+from harness.cli.environment import REFERENCE, lab_kernel, log_limit, open_app, patience, stall
 from harness.cli.interrupts import heard
 from harness.cli.options import EngineChoice, Jobs
 from harness.cli.words import jobs_of
@@ -43,7 +43,11 @@ def reference(
     app = open_app()
     campaign = Reference(app, REFERENCE)
     options = Options(
-        patience=patience(), log_limit=log_limit(), jobs=jobs_of(jobs, EngineChoice(engine.value)), stall=stall()
+        patience=patience(),
+        log_limit=log_limit(),
+        jobs=jobs_of(jobs, EngineChoice(engine.value)),
+        stall=stall(),
+        kernel=lab_kernel(),
     )
     with Talk(console()) as talk, heard(talk.interrupted, app.end_hard):
         chosen = list(campaign.shares(engine.value, only or [], talk))

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from harness.cli import completion
 from harness.cli.consoles import json_all_the_same, paper, print_json, print_text
 from harness.cli.environment import ROOT, open_app
+from harness.cli.gate import Allow, Within, passage_of
 from harness.cli.options import AsJson, AsMarkdown, Clients, Every, Servers, StoredScenarios, StoreFolder
+from harness.cli.sites import open_site, write_site
 from harness.cli.stored import stored_cells
 from harness.cli.subcommands import WithSubcommands
+from harness.errors import InputError
 
 reports = typer.Typer(cls=WithSubcommands, invoke_without_command=True)
 
@@ -122,6 +127,87 @@ def moves(
         view.show(moved, paper())
 
 
+@reports.command("interop")
+def interop(
+    scenarios: StoredScenarios = None,
+    clients: Clients = "all",
+    servers: Servers = "all",
+    store: StoreFolder = None,
+    every: Every = False,
+    published: Annotated[
+        Path | None, typer.Option("--from", help="A result.json of the interop runner, to be shown beside.")
+    ] = None,
+    markdown: AsMarkdown = False,
+    as_result: Annotated[
+        bool, typer.Option("--result-json", help="Print what the interop runner writes (its result.json).")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print which of the interop runner's test cases succeed, pair by pair, and the first wrong packet of failures."""
+    from harness.interop.cases import FOLDER
+    from harness.interop.published import read
+    from harness.reports import interop as view
+
+    theirs = read(_document(published), str(published)) if published is not None else None
+    app = open_app(store)
+    with json_all_the_same(as_json, lambda: view.report(view.matrix_of([]))):
+        results = stored_cells(app, scenarios or [FOLDER.rstrip("/")], clients, servers, every=every)
+    matrix = view.matrix_of(results)
+    if as_result:
+        titles = {one.cell.scenario.name.removeprefix(FOLDER): one.cell.scenario.title for one in results}
+        print_json(view.result_json(results, titles, str(app.places.store)))
+    elif as_json:
+        print_json(view.report(matrix, theirs))
+    elif markdown:
+        print_text(view.markdown(matrix, theirs))
+    else:
+        view.show(matrix, paper(), theirs)
+
+
+def _document(file: Path) -> Any:
+    try:
+        return json.loads(file.read_bytes())
+    except OSError as error:
+        raise InputError(f"{file}: {error.strerror}", "is the name the one you meant?") from error
+    except ValueError as error:
+        raise InputError(f"{file} is no JSON: {error}", "it is what the interop runner's run.py -j writes") from error
+
+
+@reports.command("junit")
+def junit(
+    scenarios: StoredScenarios = None, clients: Clients = "all", servers: Servers = "all", store: StoreFolder = None
+) -> None:
+    """Print the verdicts as JUnit XML, for CI systems: a suite a scenario, a case a cell."""
+    from harness.reports.junit import verdicts
+
+    print_text(verdicts(stored_cells(open_app(store), scenarios, clients, servers)))
+
+
+@reports.command("summary")
+def summary(
+    scenarios: StoredScenarios = None,
+    clients: Clients = "all",
+    servers: Servers = "all",
+    store: StoreFolder = None,
+    baseline: Annotated[
+        Path | None, typer.Option("--baseline", help="Store of the runs to compare with; what changed comes first.")
+    ] = None,
+    allow: Allow = None,
+    within: Within = "3%",
+) -> None:
+    """Print a summary of stored runs in Markdown, for a CI job: what changed since the baseline, verdicts, tables."""
+    from harness.reports import gate as gate_view
+    from harness.reports import markdown as markdown_report
+
+    parts = []
+    if baseline is not None:
+        passage = passage_of(baseline, scenarios, clients, servers, store, allow, within)
+        parts = ["## Since the baseline", "", gate_view.markdown(passage)]
+    results = stored_cells(open_app(store), scenarios, clients, servers)
+    parts += ["## Verdicts", "", markdown_report.summary(results), "", markdown_report.report(results)]
+    print_text("\n".join(parts))
+
+
 @reports.command("parameters")
 def parameters(markdown: AsMarkdown = False, as_json: AsJson = False) -> None:
     """Print the vocabulary of parameters."""
@@ -154,3 +240,23 @@ def defaults(store: StoreFolder = None, markdown: AsMarkdown = False, as_json: A
         print_text(view.markdown(made))
     else:
         view.show(made, paper())
+
+
+@reports.command("html")
+def html(
+    folder: Annotated[Path, typer.Argument(help="Folder of the site; made, or made anew.")],
+    scenarios: StoredScenarios = None,
+    clients: Clients = "all",
+    servers: Servers = "all",
+    store: StoreFolder = None,
+    every: Every = False,
+    open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+) -> None:
+    """Write a site of stored runs that opens from the file system: heat maps, a page a cell with its evidence, one an
+    implementation, and the studies. It fetches nothing from elsewhere.
+    """
+    app = open_app(store)
+    address = write_site(app, stored_cells(app, scenarios, clients, servers, every=every), folder)
+    print_text(address)
+    if open_it:
+        open_site(address)

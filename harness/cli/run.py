@@ -13,9 +13,10 @@ from rich.text import Text
 from harness.cli.asking import Asking, taking
 from harness.cli.comparisons import draw_comparisons
 from harness.cli.consoles import console, paper, print_json
-from harness.cli.environment import cores, log_limit, open_app, patience, stall
+from harness.cli.environment import cores, lab_kernel, log_limit, patience, stall
 from harness.cli.exits import INTERRUPTED, exit_code
 from harness.cli.interrupts import heard
+from harness.cli.sites import write_site
 from harness.errors import reason
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 _TRIES = 5
 
 
-@taking
+@taking(Asking)
 def run(asking: Asking) -> None:
     """Run what is not stored yet, print the verdicts, and draw figures: of flows that share a path, or of the worst
     download.
@@ -38,12 +39,17 @@ def run(asking: Asking) -> None:
     from harness.reports import json_report, moves, table
     from harness.unbuilt import UnbuiltError
 
-    app = open_app(asking.store, asking.manifest)
+    app = asking.open()
     request = asking.request(app)
     options = Options(
         fresh=asking.fresh, retry=asking.again, patience=patience(), log_limit=log_limit(), jobs=asking.beside,
-        stall=stall(), artefacts=asking.artefacts.value,
+        stall=stall(), artefacts=asking.artefacts.value, kernel=lab_kernel(), cluster=asking.place,
     )  # fmt: skip
+    if asking.html is not None:
+        from harness.site.build import require_ours
+
+        # Rather now than after hours of runs.
+        require_ours(asking.html)
     talk = Talk(console())
     unbuilt: UnbuiltError | None = None
     try:
@@ -65,6 +71,8 @@ def run(asking: Asking) -> None:
     if asking.draw:
         draw_comparisons(results, app.places.store / "figures")
         _draw_figures(app, results, asking.jobs or cores(), talk)
+    if asking.html is not None:
+        console().print(write_site(app, results, asking.html), soft_wrap=True)
     if unbuilt is not None:
         raise unbuilt
     raise typer.Exit(exit_code(results, strict=asking.strict))

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from harness.cli.consoles import console, paper, print_json
-from harness.cli.environment import REFERENCE, log_limit, open_app, stall
+from harness.cli.environment import REFERENCE, lab_kernel, log_limit, open_app, stall
 from harness.cli.exits import FAILED, INFRASTRUCTURE
 from harness.cli.interrupts import heard
 from harness.cli.options import AsJson, EngineChoice
@@ -44,7 +44,7 @@ def verify(
             f"{reference}: no run of virtual time there says what its captures were", "'make reference' makes such runs"
         )
     runs = chosen(known, cells or [], sample, draw)
-    options = Options(log_limit=log_limit(), jobs=jobs_of(1, EngineChoice.VIRTUAL), stall=stall())
+    options = Options(log_limit=log_limit(), jobs=jobs_of(1, EngineChoice.VIRTUAL), stall=stall(), kernel=lab_kernel())
     with Talk(console()) as talk, heard(talk.interrupted, app.end_hard):
         found = []
         for one in verified(app, kept.stored, runs, options, talk):

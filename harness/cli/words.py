@@ -17,7 +17,7 @@ from harness.text import shown
 if TYPE_CHECKING:
     from harness.app import App
     from harness.model import Implementation
-    from harness.plan import Request, UntilDecided
+    from harness.plan import Request, Shard, UntilDecided
     from harness.sweep import Combine
 
 #: Digits of a number on the command line.
@@ -36,6 +36,7 @@ def request_of(
     settings: list[str] | None,
     vary: list[str] | None = None,
     zipped: bool = False,
+    shard: Shard | None = None,
 ) -> Request:
     """What is asked for, as a plan is made of it."""
     from harness.parameters import ROLES
@@ -67,7 +68,36 @@ def request_of(
         parameters=parameters,
         vary=swept,
         combine=combine,
+        shard=shard,
     )
+
+
+def stand_ins_of(words: list[str] | None) -> dict[str, str]:
+    """What --image says: implementation → image."""
+    from harness.model.part import FORMS, IMAGE
+
+    found: dict[str, str] = {}
+    for word in words or []:
+        name, equals, image = word.partition("=")
+        if not equals or not name or not re.fullmatch(IMAGE, image):
+            raise InputError(f"--image {shown(word)}: expected NAME={FORMS[IMAGE]}".partition(";")[0],
+                             "for example --image quiche=mine/quiche:dev")  # fmt: skip
+        if name in found:
+            raise InputError(f"--image {name} is given twice", "leave one of the two out")
+        found[name] = image
+    return found
+
+
+def shard_of(text: str) -> Shard | None:
+    """What --shard says; None of nothing."""
+    from harness.plan import Shard
+
+    if not text:
+        return None
+    match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise InputError(f"--shard {shown(text)}: expected K/N, K from 1 to N", "for example --shard 3/8")
+    return Shard(int(match[1]), int(match[2]))
 
 
 def _values(option: str, name: str, text: str, once: bool) -> list[str]:
@@ -146,6 +176,16 @@ def contestants(app: App, words: str, *, generators: bool = False) -> tuple[dict
         return {name: one for name, (one, _) in app.catalogue.implementations().items() if name not in absent}, absent
     roles = [app.catalogue.find_implementations(words, role, absent) for role in ("client", "server")]
     return {item.name: item for found in roles for item in found}, absent
+
+
+def tolerance_of(option: str, text: str) -> float:
+    """A percentage as a fraction."""
+    from harness.units import Percentage
+
+    try:
+        return Percentage.parse(text).fraction
+    except ValueError as error:
+        raise InputError(f"{option} {text}: {error}", "for example 3%") from error
 
 
 def jobs_of(asked: int | None, engine: EngineChoice) -> int:

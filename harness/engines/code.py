@@ -24,10 +24,11 @@ MODULES: dict[EngineName, tuple[str, ...]] = {
     "compose": (*_BOTH, "compose", "compose_file", "conductor", "held", "outside", "project", "sampler", "waits"),
     "virtual": (*_BOTH, "guest", "outside", "rootfs", "virtual", "world"),
 }
-#: Those on which it does not: what makes images, keeps company away, names what is there, cleans up.
+#: Those on which it does not: what makes or fetches images, says how a kernel is entered, keeps company away, names
+#: what is there, cleans up.
 BESIDE = (
-    "__init__", "building", "cache", "code", "contents", "docker", "gauge", "images", "owner", "precedence", "quiet",
-    "sealed", "shared_files", "standing", "upstream",
+    "__init__", "building", "cache", "code", "contents", "docker", "gauge", "images", "kernels", "owner", "precedence",
+    "quiet", "registry", "sealed", "shared_files", "standing", "upstream",
 )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 
 from harness.engines.docker import OWNER_LABEL
+from harness.engines.kernels import OWN
 from harness.lab import PROXY_COMMAND, Host, Interface, Lab, Network, Proxy, Simulator, proxy_environment
 from harness.model import MTU
 
@@ -25,11 +26,13 @@ def _variable(name: str) -> str:
     return "${" + name + ":?see cell.env}"
 
 
-def _endpoint(host: Host) -> dict[str, Any]:
+def _endpoint(host: Host, folder: str) -> dict[str, Any]:
+    """`folder`: of several files that a server serves the one that has them; else empty."""
     out = _variable("LAB_OUT")
     volumes = [f"{out}/flow{host.flow}/{host.role}:/logs", f"{_variable('LAB_CERTS')}:/certs:ro"]
     if host.role == "server":
-        volumes.append(f"{_variable('LAB_WWW')}:/www:ro")
+        www = _variable("LAB_WWW") + (f"/{folder}" if folder else "")
+        volumes.append(f"{www}:/www:ro")
     else:
         volumes.append(f"{out}/flow{host.flow}/downloads:/downloads")
     return {
@@ -62,6 +65,8 @@ def _simulator(lab: Lab, simulator: Simulator) -> dict[str, Any]:
     return {
         "image": lab.sim_image,
         "pull_policy": "never",
+        # Of the lab kernel, where that has the queues (see `harness.engines.kernels`).
+        "environment": OWN.settings,
         # Where cores are short the path comes first: a late queue would be everybody's fault but its own.
         "cpu_shares": 8 * SHARES,
         "cap_drop": ["ALL"],
@@ -121,7 +126,7 @@ def compose_document(lab: Lab) -> dict[str, Any]:
         "services": {
             **{simulator.name: _simulator(lab, simulator) for simulator in lab.simulators},
             **{proxy.name: _proxy(lab, proxy) for proxy in lab.proxies},
-            **{host.name: _endpoint(host) for host in lab.hosts},
+            **{host.name: _endpoint(host, lab.flows[host.flow].folder) for host in lab.hosts},
         },
         "networks": {name: _network(network, lab.mtu) for name, network in lab.networks.items()},
     }

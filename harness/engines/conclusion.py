@@ -83,6 +83,8 @@ class Check:
     """With what was received filled in."""
     differs_at: int | None
     """Offset of the first byte that differs, or None where none does or nothing was received."""
+    wrong: str = ""
+    """Of several files the first thing that is wrong."""
 
     @property
     def outcome(self) -> Outcome | None:
@@ -90,6 +92,8 @@ class Check:
         item = self.transfer
         if item.intact:
             return None
+        if self.wrong:
+            return Outcome(status="wrong_file", role="client", reason="wrong_files", detail=self.wrong)
         if self.differs_at is not None and item.received == item.size:
             detail = f"the file differs from the served one at byte {self.differs_at}"
             return Outcome(status="wrong_file", role="client", reason="different_bytes", detail=detail)
@@ -111,6 +115,8 @@ def check(transfer: Transfer, flow: LabFlow, folder: Path, www: Path) -> Check:
     Of one that was cut off with the beginning of it, which may be nothing. Of one whose time was over counts what it
     had received by then: it went on until it was stopped.
     """
+    if flow.files:
+        return _check_files(transfer, flow, folder, www)
     if not flow.file:
         return Check(transfer.model_copy(update={"intact": True}), None)
     file = received_file(folder, flow.flow, transfer.index)
@@ -123,6 +129,31 @@ def check(transfer: Transfer, flow: LabFlow, folder: Path, www: Path) -> Check:
         received = min(received, transfer.received)
     intact = difference is None and (transfer.cut_off or received >= transfer.size)
     return Check(transfer.model_copy(update={"received": received, "intact": intact}), difference)
+
+
+def _check_files(transfer: Transfer, flow: LabFlow, folder: Path, www: Path) -> Check:
+    """Compare several files with the served ones, and remove them; a file that nobody asked for counts as wrong.
+
+    The first that is wrong is named; what was received counts the bytes of all.
+    """
+    came = folder / f"flow{flow.flow}" / "downloads"
+    found = {file.name: file for file in came.iterdir()} if came.is_dir() else {}
+    wrong = ""
+    received = 0
+    for one in flow.files:
+        file = found.pop(one.name, None)
+        if file is None:
+            wrong = wrong or f"{one.name} is missing"
+            continue
+        received += file.stat().st_size
+        if (differs := same_content(file, www / flow.folder / one.name)) is not None:
+            wrong = wrong or f"{one.name} differs from the served one at byte {differs}"
+        file.unlink()
+    for file in found.values():
+        wrong = wrong or f"{file.name} was not asked for"
+        if not file.is_dir():
+            file.unlink()
+    return Check(transfer.model_copy(update={"received": received, "intact": not wrong}), None, wrong)
 
 
 def with_words(outcome: Outcome, words: tuple[str, ...]) -> Outcome:

@@ -34,7 +34,7 @@ def prepare_folder(lab: Lab, folder: Path, cache: Path) -> dict[str, str]:
     (folder / "compose.yaml").write_text(compose_text(lab))
     variables = {
         "LAB_WWW": str(cache / "www"),
-        "LAB_CERTS": str(certificates(cache)),
+        "LAB_CERTS": str(certificates(cache, lab.certificates)),
         "LAB_PLAN": str(folder / "plan"),
     }
     # By hand, output goes elsewhere: a stored run is not overwritten.

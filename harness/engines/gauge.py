@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from harness.engines.docker import tail
 from harness.engines.guest import LAB, STALL, Guest
+from harness.engines.kernels import OWN
 from harness.errors import EngineError
 from harness.path import PathProgram
 
@@ -237,7 +238,7 @@ def gauge(
     (folder / "plan.json").write_text(json.dumps(plan_document(trials)))
     guest = Guest(kernel or rootfs / "opt/lab/linux", rootfs, memory_mib(trials), seed, _CLOCK_START, core)
     console = folder / "console.log"
-    end = guest.run([*_INIT, LAB], folder, console, stall, phase)
+    end = guest.run([*_INIT, LAB], folder, console, stall, phase, settings=OWN.settings)
     if not end.said_over:
         why = f"the clock stood still ({end.spun} was running)" if end.spun else "the lab kernel ended early"
         raise EngineError(f"gauge: {why} after {end.clock:.3f} s", "; ".join(tail(console)))

@@ -30,6 +30,9 @@ SCRATCH = "quic-lab"
 STALL = 60.0
 #: So many times as long, by the wall's clock, a guest may take for that on a machine that has other work.
 PATIENCE = 10
+#: From here on a guest's process of the host has no memory of its program (User Mode Linux's TASK_SIZE), but the lab
+#: kernel's, and what that was started with.
+ABOVE_PROGRAMS = 0x7F8000000000
 #: Room that is left where the guest's memory file is, bytes.
 _SLACK = 16 << 20
 
@@ -323,6 +326,8 @@ def _program(process: int) -> str:
     with memory:
         for area in reversed(areas):
             low, high = (int(word, 16) for word in area[0].split("-"))
+            if low >= ABOVE_PROGRAMS:
+                continue
             try:
                 memory.seek(max(low, high - 65536))
                 words = memory.read(min(high - low, 65536)).rstrip(b"\0").split(b"\0")

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from harness.engines.docker import OWNER_LABEL, PREFIX, docker, failure, hint_for, inspect_image, tail
+from harness.engines.registry import Registry
 from harness.errors import EngineError
 from harness.model import Implementation
 from harness.outcome import Image
@@ -122,7 +123,11 @@ def kernel_lacks_queues(
 class Images:
     """The images of one repository checkout."""
 
-    def __init__(self, images: Path, state: Path, ca_bundle: Path | None = None) -> None:
+    def __init__(
+        self, images: Path, state: Path, ca_bundle: Path | None = None, registry: Registry | None = None
+    ) -> None:
+        """`registry`: where images are looked for before they are built."""
+        self._registry = registry
         self._folder = images
         self._state = state
         self._lock = threading.Lock()
@@ -170,8 +175,7 @@ class Images:
 
     def published(self, reference: str) -> Image | None:
         """A published image that is present, or None."""
-        found = inspect_image(reference)
-        if found is None:
+        if (found := inspect_image(reference)) is None:
             return None
         digests = found.get("RepoDigests") or []
         return Image(reference=reference, identity=digests[0] if digests else found["Id"], id=found["Id"])
@@ -240,9 +244,17 @@ class Images:
 
         `jobs`: how many compilers may run at once; as many as there are cores without.
         """
-        for item in build.missing():
-            announce(item.name, item.seconds)
-            self._run_build(item, jobs)
+        missing = build.missing()
+        if missing and self._taken(build):
+            return
+        for item in missing:
+            if item is build or not self._taken(item):
+                announce(item.name, item.seconds)
+                self._run_build(item, jobs)
+
+    def _taken(self, build: Build) -> bool:
+        """Whether an image could be taken from the registry. EngineError where that gives another one."""
+        return self._registry is not None and self._registry.take(build.reference, build.identity)
 
     def _run_build(self, build: Build, jobs: int | None) -> None:
         log = self._state / "builds" / f"{build.name}{'-' + build.target if build.target else ''}.log"
@@ -299,8 +311,7 @@ class Images:
         """Pull a published image that is not present. Raises EngineError."""
         announce(reference, 30)
         done = docker("pull", "--quiet", reference, check=False, timeout=900)
-        image = self.published(reference) if done.returncode == 0 else None
-        if image is None:
+        if (image := self.published(reference) if done.returncode == 0 else None) is None:
             said = (done.stderr.strip().splitlines() or ["no message"])[-1]
             raise EngineError(
                 f"the image {reference} is not on this machine and could not be pulled: {said}",
@@ -326,14 +337,10 @@ def ours(image: str) -> bool:
 def remove_everything() -> list[str]:
     """Remove all containers, networks and images of the project from Docker. Names of what was removed."""
     removed: list[str] = []
+    owned = ("--filter", f"label={OWNER_LABEL}")
     for kind, listing, removal, form in (
-        (
-            "container",
-            ("ps", "--all", "--filter", f"label={OWNER_LABEL}"),
-            ("rm", "--force", "--volumes"),
-            "{{.Names}}",
-        ),
-        ("network", ("network", "ls", "--filter", f"label={OWNER_LABEL}"), ("network", "rm"), "{{.Name}}"),
+        ("container", ("ps", "--all", *owned), ("rm", "--force", "--volumes"), "{{.Names}}"),
+        ("network", ("network", "ls", *owned), ("network", "rm"), "{{.Name}}"),
         ("image", ("images", "--filter", f"label={IMAGE_LABEL}"), ("rmi", "--force"), "{{.Repository}}:{{.Tag}}"),
     ):
         names = [name for name in docker(*listing, "--format", form).stdout.split() if kind != "image" or ours(name)]

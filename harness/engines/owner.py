@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+#: Inode of the namespace that a machine's own processes are in (include/uapi/linux/nsfs.h, PROC_PID_INIT_INO).
+_MACHINE = "4026531836"
+
 
 def _start_time(pid: int) -> str | None:
     """Start time of a process in clock ticks since boot (proc_pid_stat(5), field 22); None if it is gone."""
@@ -18,19 +21,31 @@ def _start_time(pid: int) -> str | None:
 
 
 def owner() -> str:
-    """The running process, as a label: pid, its start time, and the boot it lives in."""
-    return f"{os.getpid()}-{_start_time(os.getpid())}-{_boot()}"
+    """The running process, as a label: pid, its start time, and the boot and namespace of processes it lives in."""
+    return f"{os.getpid()}-{_start_time(os.getpid())}-{_boot()}{_namespace()}"
 
 
 def _boot() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")[:12]
     except OSError:
-        return "unknown"
+        return "0"
+
+
+def _namespace() -> str:
+    """Where processes are numbered otherwise than on the machine itself, as in a container: n and the namespace."""
+    try:
+        found = Path("/proc/self/ns/pid").readlink().name.strip("pid:[]")
+    except OSError:
+        return ""
+    return "" if found == _MACHINE else f"n{found}"
 
 
 def lives(label: str) -> bool:
-    """Whether the process behind a label is still there."""
+    """Whether the process behind a label is still there. One of another namespace may be: its number tells nothing."""
     pid, _, rest = label.partition("-")
-    start, _, boot = rest.partition("-")
+    start, _, where = rest.partition("-")
+    boot, _, namespace = where.partition("n")
+    if boot == _boot() and namespace != _namespace()[1:]:
+        return True
     return boot == _boot() and pid.isdigit() and _start_time(int(pid)) == start

@@ -40,12 +40,15 @@ def _is_there(file: Path, size: int) -> bool:
     return status.st_size == size and status.st_mtime_ns == MODIFIED * 10**9
 
 
-def served_file(folder: Path, name: str, size: int) -> Path:
-    """A file of `size` incompressible bytes, the same on every machine; made once. Raises OSError."""
+def served_file(folder: Path, name: str, size: int, number: int = 0) -> Path:
+    """A file of `size` incompressible bytes, the same on every machine; made once. Raises OSError.
+
+    `number`: of several of one size each has another, and other bytes.
+    """
     file = folder / name
     if not _is_there(file, size):
         folder.mkdir(parents=True, exist_ok=True)
-        generator = np.random.Generator(np.random.PCG64(size))
+        generator = np.random.Generator(np.random.PCG64([size, number] if number else size))
         unfinished = folder / f"{UNFINISHED}{owner()}.{threading.get_ident()}"
         try:
             with unfinished.open("wb") as out:
@@ -64,11 +67,16 @@ def served_file(folder: Path, name: str, size: int) -> Path:
 def serve(lab: Lab, cache: Cache) -> None:
     """Make the files that a lab's servers serve. EngineError where they cannot be written."""
     wanted = {flow.file: flow.size for flow in lab.flows if flow.file}
+    folders = {flow.folder: flow.files for flow in lab.flows if flow.files}
     try:
         missing = [name for name, size in wanted.items() if not _is_there(cache.www / name, size)]
+        missing += [name for name in folders if not (cache.www / name).exists()]
         cache.www.mkdir(parents=True, exist_ok=True)
         for name, size in wanted.items():
             served_file(cache.www, name, size)
+        for name, files in folders.items():
+            for number, one in enumerate(files):
+                served_file(cache.www / name, one.name, one.size, number)
     except OSError as error:
         raise cache_error(error, cache.folder) from error
     if missing:
@@ -78,7 +86,7 @@ def serve(lab: Lab, cache: Cache) -> None:
 @contextlib.contextmanager
 def serving(lab: Lab, cache: Cache) -> Iterator[None]:
     """The files that a lab's servers serve are there, and nobody removes them while it lasts. EngineError."""
-    with cache.use(*(f"www/{flow.file}" for flow in lab.flows if flow.file)):
+    with cache.use(*(f"www/{flow.file or flow.folder}" for flow in lab.flows if flow.file or flow.folder)):
         serve(lab, cache)
         yield
 

@@ -25,6 +25,7 @@ from harness.engines.certificates import VIRTUAL_START, virtual_certificates
 from harness.engines.docker import tail
 from harness.engines.folder import cpu_of, diary, file_digest, kernel_of, prepare_folder, random_bytes
 from harness.engines.guest import LAB, STALL, Guest, GuestEnd, remove_orphans
+from harness.engines.kernels import OWN, LabKernel
 from harness.engines.outside import by_somebody, for_want_of_memory, memory_kills
 from harness.engines.rootfs import Exported, RootFileSystems, RootFs
 from harness.engines.served import serving
@@ -58,13 +59,17 @@ class VirtualEngine:
         log_limit: int = 2 << 30,
         stall: float = STALL,
         trace: Path | None = None,
+        kernel: LabKernel = OWN,
     ) -> None:
-        """`cores`: those labs may run on, one at a time; `stall`: see `Guest.run`; `trace`: where system calls go."""
+        """`cores`: those labs may run on, one at a time; `stall`: see `Guest.run`; `trace`: where system calls go;
+        `kernel`: instead of the simulator's own.
+        """
         self._cache = cache
         self._images = RootFileSystems(cache)
         self._log_limit = log_limit
         self._stall = stall
         self._trace = trace
+        self._kernel = kernel
         self._cores: queue.SimpleQueue[int] = queue.SimpleQueue()
         for core in cores:
             self._cores.put(core)
@@ -105,7 +110,7 @@ class VirtualEngine:
         with self._preparing:
             held.enter_context(serving(lab, self._cache))
             prepare_folder(lab, folder, self._cache.folder)
-            virtual_certificates(self._cache.folder)
+            virtual_certificates(self._cache.folder, lab.certificates)
             return held.enter_context(self._images.use([lab.sim_image, *(host.image for host in lab.hosts)]))
 
     def _tried(self, lab: Lab, folder: Path, progress: Progress, roots: dict[str, RootFs]) -> EngineResult | None:
@@ -122,11 +127,15 @@ class VirtualEngine:
     def _run(self, lab: Lab, folder: Path, progress: Progress, roots: dict[str, RootFs]) -> EngineResult:
         sim = roots[lab.sim_image]
         images = {host.name: roots[host.image] for host in lab.hosts} | {one.name: sim for one in lab.proxies}
-        kernel = Path(sim.rootfs) / "opt/lab/linux"
+        kernel = self._kernel.file or Path(sim.rootfs) / "opt/lab/linux"
         world = world_document(lab, images, self._log_limit)
         (folder / "plan" / "world.json").write_text(json.dumps(world))
-        folders = {"www": self._cache.www, "certs": virtual_certificates(self._cache.folder), **roots_of(images)}
-        settings = {"LAB_CPU": "host"} if lab.host_cpu else {}
+        folders = {
+            "www": self._cache.www,
+            "certs": virtual_certificates(self._cache.folder, lab.certificates),
+            **roots_of(images),
+        }
+        settings = {**self._kernel.settings, **({"LAB_CPU": "host"} if lab.host_cpu else {})}
         if self._trace is not None:
             settings["LAB_TRACE"] = str(self._trace)
         clock = int(VIRTUAL_START.timestamp()) * 10**9

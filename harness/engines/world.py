@@ -137,5 +137,6 @@ def _host(lab: Lab, host: Host, image: RootFs, roots: Mapping[str, str]) -> dict
         "time_limit": lab.time_limit(flow),
         "patience": lab.patience(flow),
         "file": flow.file,
+        **({"folder": flow.folder} if flow.folder else {}),
         "size": flow.size,
     }

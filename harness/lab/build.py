@@ -9,7 +9,7 @@ from typing import get_args
 from harness.arguments import checked, effective_parameters, lab_kind
 from harness.draw import drawn, settled
 from harness.lab.addresses import FIRST, SIMULATOR, Side, address, network
-from harness.lab.endpoints import client_network, pair, served_name, served_size, ways_of
+from harness.lab.endpoints import client_network, pair, served_files, served_folder, served_name, served_size, ways_of
 from harness.lab.moves import Moving, moving, outages
 from harness.lab.sequence import Layout, Station, layout
 from harness.lab.spec import Interface, Lab, LabFlow, LabMove, Network, Simulator
@@ -136,6 +136,8 @@ def build_lab(cell: Cell, repetition: int, slot: int = 0) -> Lab:
         sim_kernel=cell.sim_kernel,
         mtu=scenario.path.mtu,
         seed=seed,
+        certificates=scenario.certificates,
+        whole_frames=scenario.testcase is not None,
         host_cpu=cell.host_cpu,
         timeout=scenario.timeout.seconds,
         effective=_effective(cell) | values,
@@ -144,7 +146,8 @@ def build_lab(cell: Cell, repetition: int, slot: int = 0) -> Lab:
 
 def _flow(cell: Cell, index: int, moves: tuple[LabMove, ...]) -> LabFlow:
     scenario, flow = cell.scenario, cell.scenario.flows[index]
-    serves = flow.kind == "quic"
+    serves = flow.kind == "quic" and not flow.files
+    files = served_files(flow)
     return LabFlow(
         flow=index,
         client=f"client{index}",
@@ -152,7 +155,9 @@ def _flow(cell: Cell, index: int, moves: tuple[LabMove, ...]) -> LabFlow:
         kind=lab_kind(cell, index),
         label=flow_label(cell, index),
         file=served_name(flow, *ways_of(scenario, flow)) if serves else "",
-        size=served_size(flow, *ways_of(scenario, flow)).bytes if serves else 0,
+        size=served_size(flow, *ways_of(scenario, flow)).bytes if serves else sum(file.size for file in files),
+        folder=served_folder(flow),
+        files=files,
         start=flow.start.seconds,
         stop=None if flow.stop is None else flow.stop.seconds,
         repeat_after=None if flow.repeat_after is None else flow.repeat_after.seconds,

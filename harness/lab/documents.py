@@ -15,6 +15,7 @@ PROXY_COMMAND = ("python3", "-m", "simulator.split")
 def sim_plan(lab: Lab, simulator: Simulator) -> dict[str, Any]:
     """A simulator's plan (see images/sim/simulator/plan.py), as plain data."""
     first = simulator is lab.simulators[0]
+    captures: dict[str, Any] = {"whole_frames": True} if lab.whole_frames else {}
     together: dict[str, Any] = {} if len(lab.simulators) == 1 else {"name": simulator.name, "peers": _names(lab)}
     if lab.whole is not None:
         # The first one's probes pass all the others before these delay anything.
@@ -45,6 +46,7 @@ def sim_plan(lab: Lab, simulator: Simulator) -> dict[str, Any]:
         "port": SERVER_PORT,
         "sample_seconds": SAMPLE,
         "memory_mib": simulator.memory_mib,
+        **captures,
         **together,
     }
 
@@ -86,7 +88,9 @@ def _names(lab: Lab) -> list[str]:
 def summary(lab: Lab) -> dict[str, Any]:
     """lab.json: addresses and link figures, for whoever reads the run's artefacts."""
     first = lab.simulators[0]
-    several = len(lab.simulators) > 1 or any(flow.moves for flow in lab.flows)
+    program = first.program
+    beyond = bool(program.outages or program.faults)
+    several = len(lab.simulators) > 1 or any(flow.moves for flow in lab.flows) or beyond
     return {
         "schema": 1,
         "flows": [_flow(lab, flow) for flow in lab.flows],
@@ -123,6 +127,11 @@ def _path(lab: Lab, simulator: Simulator) -> dict[str, Any]:
         **_figures(simulator.program),
         "outages": [outage.model_dump(mode="json") for outage in simulator.program.outages],
         "mappings": [mapping.model_dump(mode="json") for mapping in simulator.program.mappings],
+        **(
+            {"faults": [fault.model_dump(mode="json") for fault in faults]}
+            if (faults := simulator.program.faults)
+            else {}
+        ),
     }
 
 
@@ -157,6 +166,10 @@ def content(lab: Lab) -> dict[str, Any]:
     made: dict[str, Any] = lab.model_dump(
         mode="json", include={"sim_kernel", "mtu", "seed", "host_cpu", "timeout"}
     )  # fmt: skip
+    if lab.certificates > 1:
+        made["certificates"] = lab.certificates
+    if lab.whole_frames:
+        made["whole_frames"] = True
     made["flows"] = [_asked(flow) for flow in lab.flows]
     made["hosts"] = [_told(host) for host in lab.hosts]
     first, *others = lab.simulators
@@ -179,7 +192,7 @@ def content(lab: Lab) -> dict[str, Any]:
 
 
 def _asked(flow: LabFlow) -> dict[str, Any]:
-    unused = {name for name in ("path", "moves") if not getattr(flow, name)}
+    unused = {name for name in ("path", "moves", "folder", "files") if not getattr(flow, name)}
     return flow.model_dump(mode="json", exclude={"label", *unused})
 
 
@@ -192,5 +205,5 @@ def _told(host: Host) -> dict[str, Any]:
 
 
 def _program(simulator: Simulator) -> dict[str, Any]:
-    unused = {name for name in ("outages", "mappings") if not getattr(simulator.program, name)}
+    unused = {name for name in ("outages", "mappings", "faults") if not getattr(simulator.program, name)}
     return simulator.program.model_dump(mode="json", exclude=unused)

@@ -8,8 +8,8 @@ from typing import Any
 
 from harness.arguments import Given, interop_testcase
 from harness.lab.addresses import FIRST, SIMULATOR, address, network
-from harness.lab.spec import SERVER_PORT, Host, Interface
-from harness.model import ConstantRate, Flow, Path, Poisson, Scenario, Traffic, UniformGaps
+from harness.lab.spec import SERVER_PORT, Host, Interface, LabFile
+from harness.model import ConstantRate, Files, Flow, Path, Poisson, Scenario, Traffic, UniformGaps
 from harness.moves import paths_of
 from harness.outcome import Cell
 from harness.parameters import Role
@@ -48,12 +48,13 @@ def _figures(traffic: Traffic) -> dict[str, Any]:
 
 def _environment(cell: Cell, role: Role, index: int, given: dict[Role, Given], seed: int) -> dict[str, str]:
     flow = cell.scenario.flows[index]
-    host = "server6" if cell.scenario.ip_version == 6 else "server4"
-    environment = {"ROLE": role, "TESTCASE": interop_testcase(cell, index)}
+    host = f"server{cell.scenario.ip_version}"
+    environment = {"ROLE": role, "TESTCASE": interop_testcase(cell, index, role)}
     if flow.kind == "quic":
-        file = served_name(flow, *ways_of(cell.scenario, flow))
+        names = [file.name for file in served_files(flow)] or [served_name(flow, *ways_of(cell.scenario, flow))]
+        urls = " ".join(f"https://{host}:{SERVER_PORT}/{name}" for name in names)
         environment |= {
-            "REQUESTS": f"https://{host}:{SERVER_PORT}/{file}" if role == "client" else "",
+            "REQUESTS": urls if role == "client" else "",
             "PROTOCOLS": "",
             "SSLKEYLOGFILE": "/logs/keys.log",
             "QLOGDIR": "/logs/qlog/",
@@ -88,6 +89,26 @@ def _round_size(least: float) -> Size:
     """1, 2 or 5 times a power of ten MB: whatever the stops of flows, they share a handful of files."""
     decade = 10 ** max(6, math.floor(math.log10(least)))
     return Size(next(step * decade for step in (1, 2, 5, 10) if step * decade >= least))
+
+
+def served_files(flow: Flow) -> tuple[LabFile, ...]:
+    """The files of a flow that has several, each with a name of its own."""
+    sizes = [one for one in flow.files for _ in range(one.count)]
+    return tuple(LabFile(name=_file_name(number, one), size=one.size.bytes) for number, one in enumerate(sizes))
+
+
+def _file_name(number: int, files: Files) -> str:
+    own = f"{number:04d}-{files.size.label()}.bin"
+    return own if files.name_length is None else "x" * (files.name_length - len(own)) + own
+
+
+def served_folder(flow: Flow) -> str:
+    """The folder of the files of a flow that has several, the same for all that have the same ones."""
+    groups = (
+        f"{one.count}x{one.size.label()}" + (f"n{one.name_length or ''}" if one.name_length else "")
+        for one in flow.files
+    )
+    return "-".join(groups)
 
 
 def served_name(flow: Flow, *paths: Path) -> str:

@@ -78,6 +78,9 @@ def _seconds(time: Duration) -> str:
 def outages(scenario: Scenario) -> dict[str, tuple[Outage, ...]]:
     """Path → when it forwards nothing, in order of time."""
     found: dict[str, dict[int, Outage]] = {}
+    for name, path in scenario.every_path.items():
+        for begin, end in path.blackhole.times if path.blackhole is not None else ():
+            found.setdefault(name, {})[begin.value] = Outage(from_ns=begin.value, until_ns=end.value)
     for lost in losses(scenario):
         # Of several clients that lose it together it is one outage.
         found.setdefault(lost.path, {})[lost.at_ns] = Outage(from_ns=lost.at_ns, until_ns=lost.until_ns)

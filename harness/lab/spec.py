@@ -158,6 +158,14 @@ class LabMove(Spec):
     """Its source port; None where the client or the path chooses it."""
 
 
+class LabFile(Spec):
+    """One of several files that a server serves."""
+
+    name: str
+    size: int
+    """Bytes."""
+
+
 class LabFlow(Spec):
     """What one client is to do."""
 
@@ -170,7 +178,11 @@ class LabFlow(Spec):
     file: str
     """What is served and downloaded; empty where nothing is."""
     size: int
-    """Of the file, bytes; 0 where there is none."""
+    """Of the file, bytes, or of all files; 0 where there is none."""
+    folder: str = ""
+    """Of several files, the folder among those that are served that has them and nothing else."""
+    files: tuple[LabFile, ...] = ()
+    """Where there are several; `file` is empty then."""
     start: float
     stop: float | None = None
     """When it is cut off."""
@@ -210,6 +222,10 @@ class Lab(Spec):
     """IP MTU of every interface, bytes."""
     seed: int
     """What chance in the lab depends on: netem's loss, and the random numbers of a kernel in virtual time."""
+    certificates: int = 1
+    """Those that servers present."""
+    whole_frames: bool = False
+    """Captures keep whole frames, to be decrypted."""
     host_cpu: bool = False
     """In virtual time: endpoints see the host's processor."""
     timeout: float

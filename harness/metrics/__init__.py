@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from harness.analysis.view import RunView
+from harness.interop import checked
 from harness.metrics.moves import handovers
 from harness.metrics.observed import observe
 from harness.metrics.proof import prove
@@ -61,6 +62,11 @@ def measure_with_series(folder: Path, run: Run) -> tuple[MeasuredRun, pl.DataFra
     except Exception as error:
         moves = ()
         warnings.append(f"the clients' moves cannot be told: {type(error).__name__}: {error}")
+    try:
+        checks = checked(view)
+    except Exception as error:
+        checks = ()
+        warnings.append(f"the checks cannot be made: {type(error).__name__}: {error}")
     observed = observe(view)
     series = view.series
     measured = MeasuredRun(
@@ -68,6 +74,7 @@ def measure_with_series(folder: Path, run: Run) -> tuple[MeasuredRun, pl.DataFra
         measurements=tuple(measurements),
         absent=tuple(dict.fromkeys(absent)),
         moves=moves,
+        checks=checks,
         observed=observed,
         link=link,
         starved=waits.starved,

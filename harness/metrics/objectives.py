@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from harness import interop
 from harness.catalogue import Mistake
 from harness.errors import did_you_mean
 from harness.metric_names import MetricName
@@ -26,7 +27,8 @@ def converted(value: float, unit: str, to: str) -> float | None:
 
 
 def mistakes(scenario: Scenario) -> Iterator[Mistake]:
-    """What is wrong with a scenario's objectives."""
+    """What is wrong with a scenario's objectives, and its checks."""
+    yield from interop.mistakes(scenario)
     for index, objective in enumerate(scenario.objectives):
         at = ("objectives", index)
         name = MetricName.parse(objective.metric)

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from harness.analysis.direction import SIDES, Direction, Side
+from harness.analysis.direction import SIDES, Direction, Side, faults_to
+from harness.analysis.faults import fault_problems
 from harness.analysis.figures import busy_rate, idle_delay_ns, loss_probability, quantiles_ms, unqueued_delay_ns
 from harness.analysis.link_phases import LinkPhase
 from harness.analysis.replay import Fate
@@ -118,7 +119,9 @@ def _conservation(view: RunView, direction: Direction) -> tuple[int, int, int]:
         loss = total(view.counters, direction.asked.egress, "drops", 0, _FOREVER)
     queue_drops = int(fates[Fate.QUEUE_DROP]) if queue is None else queue
     loss_drops = int(fates[Fate.LOST]) if loss is None else loss
-    if not lossy:
+    if faults_to(view, direction.name):
+        loss_drops = int(fates[Fate.LOST])  # held against what was asked below
+    elif not lossy:
         loss_drops = 0  # netem dropped for want of room, which nobody asked for
     vanished = int(fates[Fate.QUEUE_DROP] + fates[Fate.LOST])
     return queue_drops, loss_drops, max(0, vanished - queue_drops - loss_drops)
@@ -248,6 +251,8 @@ def _allowed_lateness(view: RunView, phases: Sequence[LinkPhase]) -> float:
 
 
 def _loss_problems(view: RunView, direction: Direction, proof: DirectionProof) -> list[str]:
+    if faults := faults_to(view, direction.name):
+        return list(fault_problems(direction.name, direction.passage, direction.replayed, faults, IMPROBABLE))
     entering = proof.packets - proof.queue_drops
     losses = np.array([phase.mean_loss for phase in direction.phases])
     phase = direction.replayed.phase[direction.replayed.fate != Fate.QUEUE_DROP]
@@ -316,7 +321,8 @@ def _cautions(view: RunView, direction: Direction, proof: DirectionProof) -> lis
             )
     if view.counters is None:
         cautions.append(f"{direction.name}: without the kernel's counters, drops are what the replay takes them for")
-    if direction.passage.appeared and not view.capture_drops:
+    damaged = any(fault.kind == "corrupt" for fault in faults_to(view, direction.name))
+    if direction.passage.appeared and not damaged and not view.capture_drops:
         cautions.append(f"{direction.name}: {direction.passage.appeared} packets left that were not seen entering")
     return cautions
 

@@ -4,6 +4,8 @@ Everything here is frozen and validated, and does no I/O. The JSON Schema that e
 from these classes (`harness schema`), so their docstrings are its documentation.
 """
 
+from harness.model.fault import Blackhole, Corrupt, Drop
+from harness.model.files import Files
 from harness.model.flow import GENERATOR, Flow, FlowKind, LabFlowKind
 from harness.model.frame import FRAME_HEADER, MTU
 from harness.model.implementation import Implementation, Protocol
@@ -22,6 +24,7 @@ from harness.model.scenario import (
     Scenario,
 )
 from harness.model.sequence import MAXIMUM_SEGMENTS, Proxy, Segment
+from harness.model.testcase import ONE_SIDED, TestcaseName
 from harness.model.traffic import GENERATOR_LIMIT, Bulk, ConstantRate, Poisson, Traffic, UniformGaps
 
 __all__ = [
@@ -37,12 +40,17 @@ __all__ = [
     "MAXIMUM_SEGMENTS",
     "MTU",
     "NAME",
+    "ONE_SIDED",
     "PATH_NAME",
+    "Blackhole",
     "Bulk",
     "Change",
     "ClientMove",
     "ConstantRate",
+    "Corrupt",
+    "Drop",
     "DropTail",
+    "Files",
     "Flow",
     "FlowKind",
     "GilbertElliott",
@@ -64,6 +72,7 @@ __all__ = [
     "Scenario",
     "Segment",
     "Service",
+    "TestcaseName",
     "Traffic",
     "UniformGaps",
 ]

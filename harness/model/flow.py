@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self, get_args
 from pydantic import Field, field_validator, model_validator
 
 from harness.errors import UnfitError
+from harness.model.files import MAXIMUM_FILES, Files
 from harness.model.frame import MTU
 from harness.model.move import ClientMove, Move
 from harness.model.part import NAME, PATH_NAME, Part, short_or
@@ -30,6 +31,8 @@ class Flow(Part):
     """quic: a download, over HTTPS and TCP where its implementations speak that. tcp, udp: a generator's traffic."""
     download: Size | None = None
     """Size of the file, or of what a TCP flow transfers in its direction; or stop."""
+    files: tuple[Files, ...] = ()
+    """Several files instead of one download: all in one connection, unless the scenario's testcase says otherwise."""
     start: Duration = Duration(0)
     """When the client starts, counted from the moment the path is up."""
     stop: Duration | None = None
@@ -67,7 +70,7 @@ class Flow(Part):
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
-        if (self.download is None) == (self.stop is None):
+        if not self.files and (self.download is None) == (self.stop is None):
             raise UnfitError(
                 "give exactly one of download (a size) and stop (a time)", "write download: 10 MB, or stop: 30 s"
             )
@@ -104,6 +107,20 @@ class Flow(Part):
             )
         else:
             self._within_the_generator(self.traffic)
+        return self
+
+    @model_validator(mode="after")
+    def _possible_files(self) -> Self:
+        if not self.files:
+            return self
+        if self.download is not None or self.stop is not None:
+            raise UnfitError("several files have no other size, and no stop", "leave out download and stop")
+        if self.kind != "quic":
+            raise UnfitError(f"a flow of {self.kind} transfers no files", "leave out files, or write kind: quic")
+        if self.repeat_after is not None:
+            raise UnfitError("several files are not downloaded again", "leave out repeat_after")
+        if (count := sum(one.count for one in self.files)) > MAXIMUM_FILES:
+            raise UnfitError(f"{count} files, and a transfer has room for {MAXIMUM_FILES}", "write fewer")
         return self
 
     @model_validator(mode="after")

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from harness.errors import UnfitError
+from harness.model.fault import Blackhole, Corrupt, Drop
 from harness.model.frame import FRAME_HEADER, MTU
 from harness.model.loss import GilbertElliott
 from harness.model.part import Part, short_or
@@ -54,6 +55,10 @@ class Link(Part):
     """Uniform variation of the delay, ±; it may reorder packets."""
     loss: Percentage | GilbertElliott = Percentage(0)
     """Random loss after the queue: a percentage (iid), or a Gilbert–Elliott model."""
+    drop: Drop | None = None
+    """UDP datagrams that are dropped behind the queue: by number, or by chance with a longest burst."""
+    corrupt: Corrupt | None = None
+    """UDP datagrams of which a byte is changed behind the queue, by chance."""
     queue: Annotated[
         Queue,
         Field(
@@ -88,6 +93,10 @@ class Link(Part):
             raise UnfitError(
                 f"burst {self.burst} is below one frame ({MTU + FRAME_HEADER} B): tbf would drop frames",
                 "write '15 kB', say",
+            )
+        if (self.drop or self.corrupt) and self.mean_loss:
+            raise UnfitError(
+                "nobody can tell random loss from what is dropped or damaged by rule", "leave out loss, drop or corrupt"
             )
         if self.service is not None and self.burst is not None:
             raise UnfitError("a link with a service process has no token bucket: leave out burst", "leave out burst")
@@ -160,6 +169,18 @@ class Path(Part):
     """IP MTU of every interface, bytes; 1280 is the least that IPv6 allows (RFC 8200 §5)."""
     changes: tuple[Change, ...] = ()
     """Changes over time, in order."""
+    blackhole: Blackhole | None = None
+    """Times in which it forwards nothing."""
+
+    @model_validator(mode="after")
+    def _dark(self) -> Self:
+        if self.blackhole is None:
+            return self
+        if self.changes:
+            raise UnfitError("a path that goes dark keeps its figures", "leave out changes, or blackhole")
+        if any(link.service is not None for link in (self.forward, self.return_)):
+            raise UnfitError("a path goes dark, and a service process goes on for ever", "leave out service")
+        return self
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:

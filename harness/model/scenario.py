@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, StrictBool, StrictInt, StrictStr, field_validator, model_validator
 
 from harness.errors import UnfitError
 from harness.metric_names import MetricName
@@ -14,6 +14,7 @@ from harness.model.objective import Objective
 from harness.model.part import NAME, PATH_NAME, SCENARIO_NAME, Part
 from harness.model.path import Path
 from harness.model.sequence import AnyPath, Proxy, Segment, boundaries, end_to_end
+from harness.model.testcase import ONE_SIDED, TestcaseName
 from harness.parameters import ROLES, ParameterValue, Role, WrittenNumber, WrittenValue, canonical_value
 from harness.units import Duration, Size
 
@@ -30,6 +31,10 @@ MAXIMUM_PATHS = 4
 #: Values of one path that are drawn: every corner of their ranges must be a path that can be had.
 MAXIMUM_DRAWN = 6
 
+#: Certificates of a chain: OpenSSL verifies as many as 100, GnuTLS 16 (DEFAULT_MAX_VERIFY_DEPTH).
+MAXIMUM_CERTIFICATES = 16
+#: What a check demands: a count, a word, or true where there is nothing to say.
+CheckValue = StrictBool | StrictInt | StrictStr
 PathName = Annotated[str, Field(pattern=PATH_NAME)]
 Range = tuple[WrittenNumber, WrittenNumber]
 
@@ -59,8 +64,15 @@ class Scenario(Part):
     """Who the servers are where the command line names nobody; everybody by default."""
     protocol: Literal["auto", "h3", "hq-interop", "h2"] = "auto"
     """Application protocol; auto takes the first of h3, hq-interop and h2 (over TCP) that both ends speak."""
-    ip_version: Literal[4, 6] = 4
-    """IP version of the transfers."""
+    testcase: TestcaseName | None = None
+    """What the endpoints are asked to do, as TESTCASE of the interop runner's contract; it decides the application
+    protocol. By default a transfer over what both speak."""
+    checks: dict[str, CheckValue] = {}
+    """NAME → value: what must be on the wire, judged from the decrypted captures (harness report interop --checks)."""
+    certificates: Annotated[int, Field(strict=True, ge=1, le=MAXIMUM_CERTIFICATES)] = 1
+    """How many certificates the servers present, their own included; with several their own has 5 kB of names, too."""
+    ip_version: Literal[4, 6, 46] = 4
+    """IP version of the transfers; with 46 the server's name has addresses of both."""
     timeout: Duration = Duration.parse("120 s")
     """How long one transfer may take, from its client's first datagram to its last byte."""
     repetitions: Annotated[int, Field(strict=True, ge=1, le=MAXIMUM_REPETITIONS)] = 1
@@ -123,6 +135,25 @@ class Scenario(Part):
                 )
         return self
 
+    @model_validator(mode="after")
+    def _asked(self) -> Self:
+        if self.testcase is not None and self.protocol != "auto":
+            raise UnfitError("a testcase decides the protocol", "leave out protocol")
+        if self.checks and self.testcase is None:
+            raise UnfitError("checks are of a testcase", "write testcase: transfer, say")
+        corrupting = any(
+            link.corrupt is not None for path in self.every_path.values() for link in (path.forward, path.return_)
+        )
+        if corrupting and self.ip_version != 4:
+            raise UnfitError("datagrams without a checksum are of IPv4: corrupt needs it", "leave out ip_version")
+        return self
+
+    def told(self, role: Role) -> TestcaseName | None:
+        """TESTCASE of a role, of flows over QUIC; None where the application protocol decides it."""
+        if self.testcase is None or ONE_SIDED.get(self.testcase, role) == role:
+            return self.testcase
+        return "transfer"
+
     @property
     def steps(self) -> tuple[Segment | Proxy, ...]:
         """The segments of a path in a row and what stands between them, from the servers' end; none of another path."""
@@ -175,8 +206,8 @@ class Scenario(Part):
 
     @property
     def has_series(self) -> bool:
-        """Whether its runs are measured over time too: several flows, or one without a file to download to its end."""
-        return len(self.flows) > 1 or any(flow.file is None for flow in self.flows)
+        """Whether its runs are measured over time too: several flows, or one without files to download to its end."""
+        return len(self.flows) > 1 or any(flow.file is None and not flow.files for flow in self.flows)
 
     @property
     def open_roles(self) -> set[Role]:

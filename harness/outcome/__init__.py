@@ -5,6 +5,7 @@ Only completed runs are judged, and a failure of the ground is never an implemen
 """
 
 from harness.outcome.cell import Cell, Contestant, Cpu, EngineName, Image, SimKernel
+from harness.outcome.checked import Checked
 from harness.outcome.fact import Fact
 from harness.outcome.handover import Handover, RttReaction, WindowReaction
 from harness.outcome.measured import (
@@ -24,6 +25,7 @@ __all__ = [
     "Absence",
     "Better",
     "Cell",
+    "Checked",
     "Contestant",
     "Cpu",
     "DirectionProof",

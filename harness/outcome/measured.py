@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from harness.metric_names import MetricName, TransferName
+from harness.outcome.checked import Checked
 from harness.outcome.fact import Fact
 from harness.outcome.handover import Handover
 from harness.outcome.run import Outcome, Run
@@ -126,6 +127,8 @@ class MeasuredRun(Fact):
     """What is not among them that one might look for."""
     moves: tuple[Handover, ...] = ()
     """What each move of a client was, and what its server's stack did, in order of flows and of time."""
+    checks: tuple[Checked, ...] = ()
+    """What the scenario's checks found, in their order there."""
     observed: tuple[Observation, ...] = ()
     """What the endpoints' parameters were, by the evidence of this run."""
     link: LinkProof | None = None

@@ -27,11 +27,13 @@ from harness.path.arithmetic import (
     slow_start_time,
 )
 from harness.path.compile import compile_path
+from harness.path.faults import share as fault_share
 from harness.path.limits import inexpressible
-from harness.path.program import Command, LinkProgram, Mapping, Outage, PathProgram, TimedCommands
+from harness.path.program import Command, Fault, LinkProgram, Mapping, Outage, PathProgram, TimedCommands
 
 __all__ = [
     "Command",
+    "Fault",
     "LinkProgram",
     "Mapping",
     "Outage",
@@ -43,6 +45,7 @@ __all__ = [
     "bdp_bytes",
     "burst_bytes",
     "compile_path",
+    "fault_share",
     "ideal_time",
     "inexpressible",
     "queue_bytes",

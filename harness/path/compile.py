@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 from harness.model import MTU, DropTail, Link, LinkChange, Path
 from harness.path.arithmetic import Server, burst_bytes, queue_bytes
 from harness.path.bottleneck import bottleneck, cold_starts, curve, redirect, tbf
 from harness.path.egress import Access, egress_of, egress_room, is_serial, netem, netem_places, transmission
+from harness.path.faults import fault_setup, faults_of
 from harness.path.nat import nat_commands, nat_setup
 from harness.path.outage import PRIORITIES, outage_commands
 from harness.path.program import (
     Command,
+    Direction,
     LinkProgram,
     LinkState,
     Mapping,
@@ -97,7 +98,7 @@ def _state(before: Link, after: Link, server: Server) -> LinkState | None:
     )
 
 
-_DIRECTIONS: tuple[tuple[Literal["to_client", "to_server"], Side, Side], ...] = (
+_DIRECTIONS: tuple[tuple[Direction, Side, Side], ...] = (
     ("to_client", "right", "left"),
     ("to_server", "left", "right"),
 )
@@ -118,7 +119,7 @@ def compile_path(
     has no changes. `mappings`: what it makes of clients' addresses. ValueError for a queue that tc cannot express.
     """
     rtt, access = path.rtt, access or {}
-    links = {"to_client": path.to_client, "to_server": path.to_server}
+    links: dict[Direction, Link] = {"to_client": path.to_client, "to_server": path.to_server}
     # Queues are sized once: a change of rate keeps the bytes.
     limits = {name: queue_bytes(link, rtt) for name, link in links.items()}
     seeds = {"to_client": seed, "to_server": seed + 1}
@@ -150,11 +151,13 @@ def compile_path(
             timed.extend((change.at.value, command) for command in commands)
             new[name] = _state(before, after, server)
         timeline.append(PathChange(at=change.at.seconds, to_client=new["to_client"], to_server=new["to_server"]))
+    faults = faults_of(links)
+    setup.extend(fault_setup(faults, {name: ingress for name, ingress, _ in _DIRECTIONS}, seed))
     setup.extend(nat_setup(mappings))
     timed.extend(nat_commands(mappings))
     return PathProgram(
         setup=tuple(setup), changes=_together(timed), links=figures, timeline=tuple(timeline), outages=tuple(outages),
-        mappings=tuple(mappings),
+        mappings=tuple(mappings), faults=faults,
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 #: One command as an argument vector. The interfaces are called `left` (client side) and `right`.
 Command = tuple[str, ...]
 Side = Literal["left", "right"]
+Direction = Literal["to_client", "to_server"]
 
 
 class Record(BaseModel):
@@ -80,16 +81,29 @@ class Mapping(Record):
     """Their source port; None where it stays the client's."""
 
 
+class Fault(Record):
+    """Datagrams of one direction that are dropped, or of which a byte is changed."""
+
+    direction: Direction
+    kind: Literal["drop", "corrupt"]
+    packets: tuple[int, ...] = ()
+    """By their numbers among those that pass the queue, from 1; none where it is chance."""
+    rate: float = 0.0
+    """The chance of each, unless as many as `burst` came before it."""
+    burst: int | None = None
+
+
 class PathProgram(Record):
     """The commands, and the figures they stand for."""
 
     version: Literal[1] = 1
     setup: tuple[Command, ...]
     changes: tuple[TimedCommands, ...]
-    links: dict[Literal["to_client", "to_server"], LinkProgram]
+    links: dict[Direction, LinkProgram]
     timeline: tuple[PathChange, ...] = ()
     outages: tuple[Outage, ...] = ()
     mappings: tuple[Mapping, ...] = ()
+    faults: tuple[Fault, ...] = ()
 
     def lines(self) -> list[str]:
         """The program as a person would type it."""

@@ -13,6 +13,7 @@ from harness.path import (
     bdp_bytes,
     burst_bytes,
     compile_path,
+    fault_share,
     ideal_time,
     queue_bytes,
     size_bytes,
@@ -51,7 +52,17 @@ def loss_words(loss: Percentage | GilbertElliott) -> str:
 
 
 def _loss(link: Link) -> list[str]:
-    return [f"    loss: {loss_words(link.loss)}"] if link.mean_loss else []
+    lines = [f"    loss: {loss_words(link.loss)}"] if link.mean_loss else []
+    if link.drop is not None and link.drop.packets:
+        lines.append(f"    dropped: UDP datagrams {', '.join(map(str, link.drop.packets))}, counted behind the queue")
+    for name, fault in (("dropped", link.drop), ("damaged, in one byte", link.corrupt)):
+        if fault is not None and fault.rate is not None:
+            most = f", at most {fault.burst} in a row" if fault.burst is not None else ""
+            share = fault_share(fault.rate.fraction, fault.burst)
+            lines.append(
+                f"    {name}: each UDP datagram with a probability of {fault.rate}{most}: {_share(share)} of all"
+            )
+    return lines
 
 
 def _red(link: Link, rtt: Duration) -> list[str]:

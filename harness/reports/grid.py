@@ -22,11 +22,11 @@ METRIC = MetricName("completion", 0, "first")
 _REASON = len("unsupported")
 
 
-def _entry(result: CellResult) -> str:
-    """Median seconds to the last byte, else the reason code of the verdict."""
-    span = result.interval(*METRIC)
+def entry(result: CellResult, metric: MetricName = METRIC, written: Callable[[float], str] = "{:.2f}".format) -> str:
+    """The median of a metric, seconds to the last byte without; else the reason code of the verdict."""
+    span = result.interval(*metric)
     if span is not None and "completed" in result.outcomes and math.isfinite(span.median):
-        return f"{span.median:.2f}"
+        return written(span.median)
     return result.verdict.reason
 
 
@@ -64,9 +64,7 @@ def show(results: Sequence[CellResult], console: Console) -> None:
                 [
                     client,
                     *(
-                        "–"
-                        if one is None
-                        else Text(_entry(one).replace("_", " "), style=SYMBOLS[one.verdict.status][1])
+                        "–" if one is None else Text(entry(one).replace("_", " "), style=SYMBOLS[one.verdict.status][1])
                         for one in found
                     ),
                 ]
@@ -78,15 +76,15 @@ def show(results: Sequence[CellResult], console: Console) -> None:
 
 def markdown(results: Sequence[CellResult]) -> str:
     """The same for a page."""
-    return _markdown(results, lambda result: _entry(result).replace("_", " "))
+    return _markdown(results, lambda result: entry(result).replace("_", " "))
 
 
 def verdicts(results: Sequence[CellResult]) -> str:
     """The same, each pair with the symbol of its verdict."""
-    return _markdown(results, lambda result: f"{SYMBOLS[result.verdict.status][0]} {_entry(result).replace('_', ' ')}")
+    return _markdown(results, lambda result: f"{SYMBOLS[result.verdict.status][0]} {entry(result).replace('_', ' ')}")
 
 
-def _markdown(results: Sequence[CellResult], entry: Callable[[CellResult], str]) -> str:
+def _markdown(results: Sequence[CellResult], said: Callable[[CellResult], str]) -> str:
     made = []
     for title, cells in _groups(results):
         servers, rows = _rows(cells)
@@ -97,7 +95,7 @@ def _markdown(results: Sequence[CellResult], entry: Callable[[CellResult], str])
             "| --- |" + " ---: |" * len(servers),
         ]
         for client, found in rows:
-            entries = ["–" if one is None else marked(entry(one), one) for one in found]
+            entries = ["–" if one is None else marked(said(one), one) for one in found]
             lines.append(f"| {client} | " + " | ".join(entries) + " |")
         lines += ["", text] if (text := note(cells)) else []
         made.append("\n".join(lines) + "\n")

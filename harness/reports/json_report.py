@@ -12,7 +12,7 @@ from harness.metric_names import MetricName
 from harness.metrics.registry import unit_of
 from harness.model import Scenario
 from harness.outcome import LinkProof
-from harness.plan import PlannedRun
+from harness.plan import PlannedRun, SharedOut
 from harness.ranking import rankings
 from harness.reports import by_scenario
 from harness.reports.chosen import compared
@@ -80,12 +80,19 @@ def _cell(result: CellResult) -> dict[str, Any]:
             }
             for item in result.verdict.objectives
         ],
+        **({"checks": checks} if (checks := _checks(result)) else {}),
         "measurements": measurements,
         "link": _link(result),
         "warnings": warnings(result.runs, flows_too=True),
         "evidence": list(result.verdict.evidence),
         "reproduction": result.reproduction,
     }
+
+
+def _checks(result: CellResult) -> list[dict[str, Any]]:
+    """What the checks of a test case found in the last run."""
+    measured = result.last[1] if result.last is not None else None
+    return [] if measured is None else [one.model_dump(mode="json") for one in measured.checks]
 
 
 def report(results: Iterable[CellResult], asked_for: Sequence[MetricName] = ()) -> dict[str, Any]:
@@ -128,14 +135,24 @@ def catalogue(scenarios: Sequence[Scenario], entries: Sequence[Entry]) -> dict[s
 
 
 def plan(
-    planned: Sequence[PlannedRun], stored: set[tuple[str, int]], seconds: float, disk: Mapping[str, int]
+    planned: Sequence[PlannedRun],
+    stored: set[tuple[str, int]],
+    seconds: float,
+    disk: Mapping[str, int],
+    shards: Sequence[SharedOut] = (),
 ) -> dict[str, Any]:
     """What `plan --json` prints: every run, whether it is stored, and the estimates for the rest.
 
     `disk`: bytes that these leave at least (`least`) and at most (`stay`), that they take beside while they go on
-    (`meanwhile`), that are free (`free`).
+    (`meanwhile`), that are free (`free`). With shards, what each has to do, and the names of those that have something
+    as the matrix of a job of GitHub Actions.
     """
+    shared = {
+        "shards": [asdict(one) for one in shards],
+        "matrix": {"shard": [one.shard for one in shards if one.runs]},
+    }  # fmt: skip
     return {
+        **(shared if shards else {}),
         "schema": SCHEMA,
         "seconds": round(seconds),
         "disk": dict(disk),

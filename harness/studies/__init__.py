@@ -29,11 +29,19 @@ class Figure:
     caption: str
     parameters: Mapping[str, str] = field(default_factory=dict)
     """What tells the cell from others of the scenario."""
+    client: str = ""
+    """Whose client the first flow has, where the server does not tell."""
 
     @property
     def file(self) -> str:
         """Its file below docs/figures."""
-        words = [self.scenario.rpartition("/")[2], self.server, *self.parameters.values(), self.plot]
+        words = [
+            self.scenario.rpartition("/")[2],
+            *filter(None, [self.client]),
+            self.server,
+            *self.parameters.values(),
+            self.plot,
+        ]
         return "-".join(words) + ".svg"
 
     def is_of(self, result: CellResult) -> bool:
@@ -43,6 +51,7 @@ class Figure:
             cell.scenario.name == self.scenario
             and cell.engine == "virtual"
             and cell.implementation("server", 0).name == self.server
+            and self.client in ("", cell.implementation("client", 0).name)
             and all(str(cell.parameters.get(name)) == value for name, value in self.parameters.items())
         )
 

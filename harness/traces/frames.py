@@ -1,4 +1,4 @@
-"""The frames of a 1-RTT packet, as far as its payload was captured (RFC 9000 §19)."""
+"""The frames of a packet, as far as its payload was captured (RFC 9000 §19)."""
 
 from __future__ import annotations
 
@@ -50,6 +50,10 @@ class Frames:
     """What PATH_RESPONSE frames answer (§19.18)."""
     close: CloseFrame | None = None
     """The first CONNECTION_CLOSE."""
+    crypto: tuple[tuple[int, bytes], ...] = ()
+    """Offset and data of CRYPTO frames (§19.6), the data as far as they were captured."""
+    new_ids: tuple[bytes, ...] = ()
+    """Of NEW_CONNECTION_ID frames (§19.15), as far as they were captured."""
 
 
 class FrameError(ValueError):
@@ -76,7 +80,6 @@ _INTEGERS = {
 }  # fmt: skip
 #: Type → how many variable-length integers stand before a length and as many bytes.
 _PREFIXED = {
-    0x06: 1,  # CRYPTO
     0x07: 0,  # NEW_TOKEN
     0x31: 0,  # DATAGRAM with a length (RFC 9221 §4)
 }
@@ -85,7 +88,7 @@ PATH_CHALLENGE, PATH_RESPONSE = 0x1A, 0x1B
 CONNECTION_CLOSE, APPLICATION_CLOSE = 0x1C, 0x1D
 #: Bytes that follow a PATH_CHALLENGE or a PATH_RESPONSE.
 _PROBE = 8
-_ACK, _ACK_ECN, _NEW_CONNECTION_ID, _DATAGRAM = 0x02, 0x03, 0x18, 0x30
+_ACK, ACK_ECN, _CRYPTO, _NEW_CONNECTION_ID, _DATAGRAM = 0x02, 0x03, 0x06, 0x18, 0x30
 _STREAM, _STREAM_LAST = 0x08, 0x0F
 _FIN, _LEN, _OFF = 0x01, 0x02, 0x04
 #: Bytes of a stateless reset token, and the longest connection ID (RFC 9000 §19.15).
@@ -148,6 +151,8 @@ def read_frames(data: bytes, size: int) -> Frames:
     streams: list[StreamFrame] = []
     types: list[int] = []
     probes: dict[int, list[bytes]] = {PATH_CHALLENGE: [], PATH_RESPONSE: []}
+    crypto: list[tuple[int, bytes]] = []
+    new_ids: list[bytes] = []
     acknowledged: int | None = None
     close: CloseFrame | None = None
     readable = 0
@@ -157,20 +162,34 @@ def read_frames(data: bytes, size: int) -> Frames:
             types.append(kind)
             if _STREAM <= kind <= _STREAM_LAST:
                 streams.append(_stream(reader, kind))
-            elif kind in (_ACK, _ACK_ECN):
+            elif kind in (_ACK, ACK_ECN):
                 acknowledged = reader.integer()
                 _acknowledgement(reader, kind, acknowledged)
             elif kind in (CONNECTION_CLOSE, APPLICATION_CLOSE):
                 close = _close(reader, kind, close)
             elif kind in probes:
                 probes[kind].append(reader.bytes(_PROBE))
+            elif kind == _CRYPTO:
+                crypto.append(_crypto(reader))
+            elif kind == _NEW_CONNECTION_ID:
+                new_ids.append(_new_id(reader))
             else:
                 _pass_over(reader, kind)
             readable = reader.position
     except _CutError:
         pass
     asked, answered = (tuple(found) for found in probes.values())
-    return Frames(tuple(streams), tuple(types), acknowledged, size - readable, asked, answered, close)
+    return Frames(
+        tuple(streams),
+        tuple(types),
+        acknowledged,
+        size - readable,
+        asked,
+        answered,
+        close,
+        tuple(crypto),
+        tuple(new_ids),
+    )
 
 
 def _stream(reader: _Reader, kind: int) -> StreamFrame:
@@ -209,15 +228,26 @@ def _pass_over(reader: _Reader, kind: int) -> None:
         reader.skip(reader.integer())
     elif kind == _DATAGRAM:
         reader.skip(reader.size - reader.position)
-    elif kind == _NEW_CONNECTION_ID:
-        for _ in range(2):
-            reader.integer()
-        length = reader.integer()
-        if not 1 <= length <= _LONGEST_ID:
-            raise FrameError(f"no connection ID has {length} B")
-        reader.skip(length + _TOKEN)
     else:
         raise FrameError(f"no frame of 1-RTT packets has type {kind:#x}")
+
+
+def _crypto(reader: _Reader) -> tuple[int, bytes]:
+    offset, length = reader.integer(), reader.integer()
+    start = reader.position
+    reader.skip(length)
+    return offset, reader.data[start : reader.position]
+
+
+def _new_id(reader: _Reader) -> bytes:
+    for _ in range(2):
+        reader.integer()
+    length = reader.integer()
+    if not 1 <= length <= _LONGEST_ID:
+        raise FrameError(f"no connection ID has {length} B")
+    start = reader.position
+    reader.skip(length + _TOKEN)
+    return reader.data[start : start + length]
 
 
 def _acknowledgement(reader: _Reader, kind: int, largest: int) -> None:
@@ -232,5 +262,5 @@ def _acknowledgement(reader: _Reader, kind: int, largest: int) -> None:
             break
     if smallest < 0:
         raise FrameError("an ACK frame acknowledges packet numbers below 0")
-    for _ in range(3 if kind == _ACK_ECN else 0):
+    for _ in range(3 if kind == ACK_ECN else 0):
         reader.integer()

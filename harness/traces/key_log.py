@@ -34,6 +34,23 @@ def read_key_log(path: Path) -> list[Secret]:
     return list(dict.fromkeys(_secrets(lines)))
 
 
+def read_secrets(path: Path) -> dict[tuple[bytes, str], bytes]:
+    """All secrets of a key log: (client's random, label) → secret; of several with one name the first. Raises OSError.
+
+    Labels are those of draft-ietf-tls-keylogfile: CLIENT_HANDSHAKE_TRAFFIC_SECRET and the like.
+    """
+    found: dict[tuple[bytes, str], bytes] = {}
+    for line in read_whole_lines(path).decode("ascii", "replace").splitlines():
+        words = line.split()
+        try:
+            random, secret = bytes.fromhex(words[1]), bytes.fromhex(words[2])
+        except (ValueError, IndexError):
+            continue
+        if len(random) == _RANDOM and len(secret) in _SECRETS:
+            found.setdefault((random, words[0]), secret)
+    return found
+
+
 def _secrets(lines: Iterable[str]) -> Iterable[Secret]:
     for line in lines:
         words = line.split()

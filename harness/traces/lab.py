@@ -155,6 +155,16 @@ class MappingFacts(_Asked):
     """What the server sees of its port; None where that is the client's own."""
 
 
+class FaultFacts(_Asked):
+    """What a path was to do to datagrams of one direction."""
+
+    direction: Literal["to_client", "to_server"]
+    kind: Literal["drop", "corrupt"]
+    packets: tuple[int, ...] = ()
+    rate: float = 0.0
+    burst: int | None = None
+
+
 class PathFacts(_Asked):
     """One of several paths."""
 
@@ -167,6 +177,7 @@ class PathFacts(_Asked):
     changes: tuple[ScheduledChange, ...] = ()
     outages: tuple[OutageFacts, ...] = ()
     mappings: tuple[MappingFacts, ...] = ()
+    faults: tuple[FaultFacts, ...] = ()
 
 
 class ProxyFacts(_Asked):
@@ -196,13 +207,15 @@ class LabFacts(_Asked):
     """Of the path that is looked at."""
     mappings: tuple[MappingFacts, ...] = ()
     """Of the path that is looked at."""
+    faults: tuple[FaultFacts, ...] = ()
+    """Of the path that is looked at."""
 
     def alone(self, path: str) -> LabFacts:
         """One of the paths, with the flows' addresses that belong to it."""
         (one,) = (facts for facts in self.paths if facts.path == path)
         networks = [ipaddress.ip_network(network) for network in one.networks]
         flows = tuple(flow.within(networks) for flow in self.flows)
-        found = {name: getattr(one, name) for name in ("links", "changes", "outages", "mappings")}
+        found = {name: getattr(one, name) for name in ("links", "changes", "outages", "mappings", "faults")}
         return self.model_copy(update={**found, "flows": flows, "paths": (one,)})
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,14 +56,7 @@ def together(captures: Sequence[Records]) -> Records:
 
 def parse(data: bytes) -> Records:
     """Frames of an Ethernet capture. Raises ValueError where it is no classic Ethernet pcap."""
-    if len(data) < _FILE_HEADER:
-        raise ValueError(f"a pcap file starts with {_FILE_HEADER} bytes, this has {len(data)}")
-    if data[:4] not in _MAGIC:
-        raise ValueError(f"not a classic pcap file: it starts with {data[:4].hex()}")
-    order, unit = _MAGIC[data[:4]]
-    link = struct.unpack_from(order + "I", data, 20)[0] & 0x0FFF_FFFF
-    if link != _ETHERNET:
-        raise ValueError(f"the capture's link type is {link}, not Ethernet (1)")
+    order, unit = _form(data)
     offsets, end = _offsets(data, order)
     if not offsets:
         nothing = np.zeros(0, np.int64)
@@ -75,6 +68,29 @@ def parse(data: bytes) -> Records:
     short = np.flatnonzero(captured < HEAD)
     heads[short] *= np.arange(HEAD) < captured[short, None]
     return Records(fields[:, 0] * 1_000_000_000 + fields[:, 1] * unit, heads, captured, fields[:, 3], end != len(data))
+
+
+def _form(data: bytes) -> tuple[str, int]:
+    """Byte order, and nanoseconds per unit of a time's fraction."""
+    if len(data) < _FILE_HEADER:
+        raise ValueError(f"a pcap file starts with {_FILE_HEADER} bytes, this has {len(data)}")
+    if data[:4] not in _MAGIC:
+        raise ValueError(f"not a classic pcap file: it starts with {data[:4].hex()}")
+    order, unit = _MAGIC[data[:4]]
+    link = struct.unpack_from(order + "I", data, 20)[0] & 0x0FFF_FFFF
+    if link != _ETHERNET:
+        raise ValueError(f"the capture's link type is {link}, not Ethernet (1)")
+    return order, unit
+
+
+def records(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Time of capture, ns, and what was kept of each frame, all of it, in file order. Raises ValueError as `parse`."""
+    order, unit = _form(data)
+    unpack = struct.Struct(order + "IIII").unpack_from
+    for offset in _offsets(data, order)[0]:
+        seconds, fraction, captured, _ = unpack(data, offset)
+        start = offset + _RECORD_HEADER
+        yield seconds * 1_000_000_000 + fraction * unit, data[start : start + captured]
 
 
 def _offsets(data: bytes, order: str) -> tuple[list[int], int]:

@@ -8,34 +8,9 @@ side is known to run or to wait, the host's files in an order and with a block s
 links that let go of their senders' sockets.
 """
 
-import re
-import sys
 from pathlib import Path
 
-HERE = Path(sys.argv[1])
-UM = Path("arch/um")
-
-
-def change(file: Path, *edits: tuple[str, str]) -> None:
-    """Replace each pattern, which must be there exactly once."""
-    text = file.read_text()
-    for pattern, replacement in edits:
-        text, count = re.subn(pattern, lambda _, new=replacement: new, text, flags=re.MULTILINE | re.DOTALL)
-        if count != 1:
-            raise SystemExit(f"{file}: found {count} places for {pattern!r} instead of one: this kernel is another one")
-    file.write_text(text)
-
-
-def put(file: Path, pattern: str, *, ahead: str = "", behind: str = "") -> None:
-    """Add text around a pattern, which must be there exactly once."""
-    found = re.findall(pattern, file.read_text(), flags=re.MULTILINE)
-    change(file, (pattern, ahead + (found or [""])[0] + behind))
-
-
-def add(name: str, target: Path) -> None:
-    """Put one of our files into the sources."""
-    target.write_bytes((HERE / name).read_bytes())
-
+from edits import UM, add, change, put
 
 # A static executable runs on any machine. Only two transports of the vector driver, which the lab does not use,
 # look up names at run time.

@@ -28,6 +28,7 @@
 #include <skas.h>
 #include <lab_clock.h>
 #include <lab_cpu.h>
+#include <lab_inproc.h>
 #include <lab_witness.h>
 
 /*
@@ -204,6 +205,7 @@ static int __init lab_cpu_init(void)
 	}
 	proc_mkdir("lab", NULL);
 	proc_create_single("lab/cpu", 0, NULL, cpu_show);
+	lab_inproc_init();
 	return 0;
 }
 fs_initcall(lab_cpu_init);

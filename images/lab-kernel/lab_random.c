@@ -21,27 +21,31 @@ static uint64_t next(uint64_t *state)
 	return z ^ (z >> 31);
 }
 
-static const char *seed(void)
+static uint64_t bytes, jitter;
+static int seeded = -1;
+
+/* Read once, when the kernel starts: later it may be in a process without this environment (lab_inproc.c). */
+static void seed(void)
 {
-	return getenv("LAB_SEED");
+	const char *text = getenv("LAB_SEED");
+
+	seeded = text != NULL;
+	if (seeded)
+		bytes = strtoull(text, NULL, 10);
+	jitter = ~bytes;
 }
 
 ssize_t os_getrandom(void *buf, size_t len, unsigned int flags)
 {
-	static uint64_t state;
-	static int seeded = -1;
 	size_t done, part;
 	uint64_t word;
 
-	if (seeded < 0) {
-		seeded = seed() != NULL;
-		if (seeded)
-			state = strtoull(seed(), NULL, 10);
-	}
+	if (seeded < 0)
+		seed();
 	if (!seeded)
 		return getrandom(buf, len, flags);
 	for (done = 0; done < len; done += part) {
-		word = next(&state);
+		word = next(&bytes);
 		part = len - done < sizeof(word) ? len - done : sizeof(word);
 		memcpy((char *)buf + done, &word, part);
 	}
@@ -51,12 +55,5 @@ ssize_t os_getrandom(void *buf, size_t len, unsigned int flags)
 /* The jitter of the time stamp counter: a sequence of its own, so that who reads it changes nobody's random numbers. */
 unsigned long long lab_noise(void)
 {
-	static uint64_t state;
-	static int seeded;
-
-	if (!seeded) {
-		state = ~(seed() ? strtoull(seed(), NULL, 10) : 0);
-		seeded = 1;
-	}
-	return next(&state);
+	return next(&jitter);
 }

@@ -43,13 +43,16 @@ def leaves(content: object, place: str = "") -> Iterator[tuple[str, object]]:
 
 
 def picture(folder: Path) -> dict[str, object]:
-    """All that a run's folder says: values of its documents, digests of its other files."""
+    """All that a run's folder says: values of its documents, digests of its other files.
+
+    A document that can be read has no digest: it holds what the machine was doing, on which two runs may agree.
+    """
     found: dict[str, object] = {}
     for name, digest in digests(folder).items():
         found[name] = digest
         if name in DOCUMENTS:
             with suppress(ValueError):
-                found |= dict(leaves(json.loads((folder / name).read_bytes()), name))
+                found |= dict(leaves(json.loads((folder / name).read_bytes()), name)) | {name: "read"}
     return found
 
 

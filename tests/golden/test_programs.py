@@ -47,6 +47,13 @@ PATHS = {
     "a Poisson service and the least MTU": path(
         forward=link("2.64 Mbit/s", queue="130 packets", service={"process": "poisson"}), mtu=1280
     ),
+    "datagrams dropped by number and damaged by chance": path(
+        **{
+            "forward": link("10 Mbit/s", queue="25 packets", drop={"packets": [2, 3, 5]}),
+            "return": link("10 Mbit/s", queue="25 packets", corrupt={"rate": "30 %", "burst": 3}),
+        }
+    ),
+    "bursts that end": path(forward=link(drop={"rate": "2 %", "burst": 3}), **{"return": link(drop={"rate": "30 %"})}),
     "everything changes": path(
         changes=[
             {"at": "5 s", "forward": {"rate": "10 Mbit/s", "loss": "1 %"}},

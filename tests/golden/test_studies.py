@@ -179,9 +179,22 @@ def test_a_study_is_a_folder_with_its_source() -> None:
 def test_figures_are_named_after_what_they_show() -> None:
     files = [one.file for one in figures()]
     assert len(set(files)) == len(files)
-    shown = study_pages([], set(files[:1]))[SHARED]
+    sharing = studies()["link_sharing"].figures[0].file
+    shown = study_pages([], {sharing})[SHARED]
     assert shown.count("](figures/") == 1
-    assert shown.index("## Bandwidth sharing") < shown.index(files[0]) < shown.index("## UDP background")
+    assert shown.index("## Bandwidth sharing") < shown.index(sharing) < shown.index("## UDP background")
+
+
+def test_a_figure_says_whose_client_it_shows() -> None:
+    (one,) = studies()["in_sequence"].figures
+    assert one.file == "quic-medium-picoquic-picoquic-ack_ratio.svg"
+    made = [
+        cells(Request(catalogue().find_scenarios([one.scenario]), [KNOWN[client]], [KNOWN["picoquic"]],
+                      engine="virtual"), images(client, "picoquic"), SIM, KNOWN)[0]
+        for client in ("picoquic", "ngtcp2")
+    ]  # fmt: skip
+    found = [CellResult(cell, (), judge(cell.scenario, (), []), ()) for cell in made]
+    assert [one.is_of(result) for result in found] == [True, False]
 
 
 def test_tables_of_flows(snapshot: SnapshotAssertion) -> None:

@@ -9,9 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.analysis.handover import seen_moves
 from harness.analysis.view import RunView
 from harness.records import read_run
+from harness.studies.handover.claims import FIRST, SECOND
 from harness.traces.capture import Capture
+from tests import rule
 from tests.lab.conftest import ATTEMPTS, STOLEN, Harness
 
 VIRTUAL = ("--engine", "virtual")
@@ -28,12 +31,20 @@ AT = 0.3
 LATE = {"virtual": 0.001, "compose": 0.02}
 
 
-def _run(harness: Harness, name: str, moves: list[dict[str, str]], client: str, *words: str, **more: Any) -> RunView:
+def _run(
+    harness: Harness,
+    name: str,
+    moves: list[dict[str, str]],
+    client: str,
+    *words: str,
+    server: str = "quinn",
+    **more: Any,
+) -> RunView:
     """A run of 2 MB, which has completed over links that are proven."""
     flows = [{"download": "2 MB", "moves": moves}]
     content: dict[str, Any] = {"flows": flows, "milestones": ["2 MB"], **({"path": None, "paths": PATHS} | more)}
     case = harness.scenario(name, **content)
-    cell = harness.cell(case, "--clients", client, "--servers", "quinn", "--repeat", "1", *words)
+    cell = harness.cell(case, "--clients", client, "--servers", server, "--repeat", "1", *words)
     assert cell["outcomes"] == {"completed": 1}, cell["sentence"]
     assert cell["link"]["valid"], cell["link"]["problems"]
     assert "virtual" not in words or all(0 <= late <= 1 for late in cell["link"]["changes_late_ms"])
@@ -108,6 +119,15 @@ def test_a_path_rewrites_port_and_address(harness: Harness, version: int) -> Non
     assert sent.source_port[~moved][0] != 10000
     places = sent.client_address[np.flatnonzero(seconds > 0.6 + 0.02 + 0.01)]
     assert len(set(places)) == 1 and places[0] != sent.client_address[0]
+
+
+@pytest.mark.parametrize("server", [FIRST, SECOND])
+def test_the_window_after_a_move_is_the_rule_s_of_the_captured_round_trips(harness: Harness, server: str) -> None:
+    moves = [{"at": f"{AT} s", "to": "campus", "how": "migrate"}]
+    asked = {"server.migration_cwnd": "adaptive"}
+    view = _run(harness, f"rule-{server}", moves, MIGRATES, *VIRTUAL, server=server, parameters=asked)
+    (moved,) = seen_moves(view)
+    rule.obeys(moved)
 
 
 def test_the_same_seed_gives_the_same_captures(harness: Harness) -> None:

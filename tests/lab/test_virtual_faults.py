@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.engines.guest import Guest, guests
+from harness.engines.kernels import OWN
 from harness.engines.owner import lives
 from tests.examples import ROOT
 from tests.lab.conftest import Harness, Manifest, build_image, wait_for
@@ -74,7 +75,8 @@ def test_a_guest_that_panics_leaves_its_last_words(warm: Harness, tmp_path: Path
     """A kernel whose init ends at once."""
     rootfs = simulator_rootfs()
     guest = Guest(rootfs / "opt/lab/linux", rootfs, memory_mib=128, seed=1, start_ns=10**18, core=0)
-    end = guest.run(["/bin/false"], tmp_path, tmp_path / "console.log", stall=30, phase=lambda word: None)
+    console = tmp_path / "console.log"
+    end = guest.run(["/bin/false"], tmp_path, console, stall=30, phase=lambda word: None, settings=OWN.settings)
     assert not end.said_over
     assert not end.spun
     assert "Kernel panic - not syncing: Attempted to kill init!" in (tmp_path / "console.log").read_text()

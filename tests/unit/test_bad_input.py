@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from harness.reports import listing, table
 from harness.results import CellResult
 from harness.store import Store
 from tests.bad_commands import COMMANDS, VARIABLES, BadCommand
+from tests.bad_faults import FAULTS, FAULTY
 from tests.bad_files import CONTENTS, MANIFEST, MANIFESTS, RAW, SCENARIO, SCENARIOS, Bad
 from tests.bad_moves import MOVES, MOVING
 from tests.bad_sequences import QUIC, SEQUENCE, SEQUENCES, UNSPLIT
@@ -46,7 +47,7 @@ def _refused(file: Path, read: Any) -> InputError:
 
 def test_the_table_is_large_and_names_every_case_once() -> None:
     assert len(SCENARIOS) + len(MOVES) + len(CONTENTS) + len(MANIFESTS) + len(COMMANDS) >= 250
-    for cases in (SCENARIOS, MOVES, SEQUENCES, MANIFESTS):
+    for cases in (SCENARIOS, MOVES, FAULTS, SEQUENCES, MANIFESTS):
         assert len(set(cases)) == len(cases)
 
 
@@ -75,6 +76,11 @@ def test_a_bad_scenario(folder: Path, bad: Bad) -> None:
 @pytest.mark.parametrize("bad", MOVES, ids=lambda bad: bad.new[:60])
 def test_a_bad_move(folder: Path, bad: Bad) -> None:
     _check(folder / "case.yaml", bad, MOVING, catalogue().scenario)
+
+
+@pytest.mark.parametrize("bad", FAULTS, ids=lambda bad: bad.new[:60])
+def test_a_bad_fault(folder: Path, bad: Bad) -> None:
+    _check(folder / "case.yaml", bad, FAULTY, catalogue().scenario)
 
 
 @pytest.mark.parametrize("bad", SEQUENCES, ids=lambda bad: bad.new[:60])
@@ -120,8 +126,13 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     def accepted(*_: object, **__: object) -> None:
         raise AssertionError("the command line was accepted")
 
-    def read(root: Path, manifests: tuple[Path, ...], check: Callable[[Scenario], Sequence[Mistake]]) -> Catalogue:
-        return Catalogue(root, manifests, check) if manifests else catalogue()
+    def read(
+        root: Path,
+        manifests: tuple[Path, ...],
+        check: Callable[[Scenario], Sequence[Mistake]],
+        stand_ins: Mapping[str, str],
+    ) -> Catalogue:
+        return Catalogue(root, manifests, check, stand_ins) if manifests or stand_ins else catalogue()
 
     monkeypatch.setattr("harness.app.checkout.Catalogue", read)
     monkeypatch.setattr("harness.app.inventory.Inventory.absent", lambda self: {})

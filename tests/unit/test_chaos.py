@@ -217,3 +217,15 @@ def test_a_lock_that_somebody_holds_is_left_behind(scene: Scene, truth: Truth) -
         fcntl.flock(held, fcntl.LOCK_EX)
         assert "lock store/claims/0123456789abcdef.0" in left_on(scene.stage, None)
     assert left_on(scene.stage, None) == []
+
+
+def test_what_the_machine_did_is_no_figure_though_two_runs_agreed_on_it(tmp_path: Path) -> None:
+    def seen(name: str, idle: float, rate: float) -> dict[str, object]:
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "measured.json").write_text(json.dumps({"link": {"idle": idle, "rate": rate}}))
+        return picture(folder)
+
+    agree = agreed(seen("one", 0.5, 50.0), seen("other", 0.5, 50.0))
+    assert agree == {key: value for key, value in seen("third", 0.1, 50.0).items() if key in agree}
+    assert agree != {key: value for key, value in seen("fourth", 0.5, 49.0).items() if key in agree}

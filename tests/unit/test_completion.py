@@ -122,7 +122,7 @@ def test_plan_takes_what_run_takes(capsys: pytest.CaptureFixture[str], monkeypat
     import inspect
 
     run, plan = (inspect.signature(COMMANDS[name]).parameters for name in ("run", "plan"))
-    assert list(run) == list(plan)
+    assert [*run, "shards"] == list(plan)
     assert {"scenarios", "jobs", "fresh", "retry", "draw"} <= set(run)
     for command in ("run", "plan"):
         assert "--figures" in _said(capsys, monkeypatch, command, "--help")[1]

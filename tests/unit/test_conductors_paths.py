@@ -132,7 +132,7 @@ def test_inside_the_lab_all_must_be_ready_and_none_may_end() -> None:
 @pytest.mark.parametrize("one", [lab(GO), lab(paths={"alone": {"forward": {"rate": "1 Mbit/s", "delay": "1 ms"},
                                                               "return": {"rate": "1 Mbit/s", "delay": "1 ms"}}})])  # fmt: skip
 def test_a_folder_has_what_every_simulator_needs(one: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.engines.folder.certificates", lambda cache: cache)
+    monkeypatch.setattr("harness.engines.folder.certificates", lambda cache, *more: cache)
     prepare_folder(one, tmp_path, tmp_path / "cache")
     for simulator in one.simulators:
         assert (tmp_path / simulator.name).is_dir()

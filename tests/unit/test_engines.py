@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import itertools
 import os
 import subprocess
 import threading
@@ -333,3 +334,15 @@ def test_a_build_beside_runs_is_told_how_many_compilers(
     Images(tmp_path, tmp_path / "state").make(build, lambda name, seconds: None, jobs)
     words = (tmp_path / "words").read_text().split()
     assert [word for word in words if word.startswith(("CARGO", "GOMAXPROCS"))] == said
+
+
+def test_a_long_chain_is_large_and_each_certificate_is_signed_by_the_next(tmp_path: Path) -> None:
+    folder = virtual_certificates(tmp_path, 9)
+    chain = x509.load_pem_x509_certificates((folder / "cert.pem").read_bytes())
+    (authority,) = x509.load_pem_x509_certificates((folder / "ca.pem").read_bytes())
+    assert len(chain) == 9
+    for one, issuer in itertools.pairwise([*chain, authority]):
+        one.verify_directly_issued_by(issuer)
+    # What a server sends of it is more than three times a client's first datagram, by far.
+    assert sum(len(one.public_bytes(serialization.Encoding.DER)) for one in chain) > 7500
+    assert folder != virtual_certificates(tmp_path)

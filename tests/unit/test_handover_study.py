@@ -13,7 +13,7 @@ from harness.metrics import VERSION
 from harness.outcome import Handover, LinkProof, MeasuredRun, Measurement, Outcome, Run
 from harness.plan import Request, cells, named, points_of
 from harness.results import CellResult
-from harness.studies.handover.claims import DOCUMENT, OTHERS, RULES
+from harness.studies.handover.claims import AGAIN, DOCUMENT, FIRST, OTHERS, RULES, SECOND
 from harness.studies.handover.compared import by_rule, ratio
 from harness.studies.handover.figures import mean_windows, throughputs, windows
 from harness.studies.handover.page import handover
@@ -24,9 +24,11 @@ KNOWN = {name: one for name, (one, _) in catalogue().implementations().items()}
 Figures = dict[str, tuple[float, Sequence[float]]]
 
 
-def results(figures: Figures, scenario: str = DOCUMENT.scenario) -> list[CellResult]:
+def results(figures: Figures, scenario: str = DOCUMENT.scenario, server: str = FIRST) -> list[CellResult]:
     one = catalogue().find_scenarios([scenario])[0]
-    request = Request([one], [KNOWN["picoquic"]], [KNOWN["quinn"]], engine="virtual")
+    request = Request(
+        [one], [KNOWN["picoquic"]], [KNOWN[server]], engine="virtual", parameters={"flow0.server": server}
+    )
     made = []
     for cell in cells(request, images(*named(points_of(request))), SIM, KNOWN):
         rule = str(cell.parameters["server.migration_cwnd"])
@@ -114,14 +116,30 @@ def _small(one: Measurement) -> Measurement:
 
 def test_cases_that_have_no_runs_say_so() -> None:
     text = handover([])
-    assert text.count("No runs are stored.") == len(OTHERS) + 1
+    assert text.count("No runs are stored.") == len(OTHERS) + 2
     assert "claims**" not in text and "## In all" not in text
 
 
+def test_the_second_implementation_stands_beside_the_first() -> None:
+    first = results({"reset": (0.3, RATES), "adaptive": (0.86, [1.9 * rate for rate in RATES])})
+    second = results({"reset": (0.2, RATES), "adaptive": (0.9, [1.5 * rate for rate in RATES])}, server=SECOND)
+    assert "No runs are stored." in handover(first).partition("## A second implementation")[2]
+    for stored in (first + second, second + first):
+        text, _, again = handover(stored).partition("## A second implementation")
+        # All else is of the first alone, whoever was stored last.
+        assert "1.9" in text and "1.5 " not in text
+        rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in again.splitlines() if "| 6 |" in row]
+        assert [(rule, server, kept, gain) for _, rule, server, _, kept, gain, *_ in rows] == [
+            ("reset", FIRST, "0.3", "–"), ("reset", SECOND, "0.2", "–"),
+            ("adaptive", FIRST, "0.86", "1.9"), ("adaptive", SECOND, "0.9", "1.5"),
+        ]  # fmt: skip
+
+
 def test_every_rule_and_case_is_one_that_there_is() -> None:
-    parameter = KNOWN["quinn"].parameters["migration_cwnd"]
     assert set(RULES) == {"reset", "keep", "adaptive"}
-    assert all(word in str(parameter) for word in RULES)
+    for server in (FIRST, SECOND):
+        assert all(word in str(KNOWN[server].parameters["migration_cwnd"]) for word in RULES)
+    assert set(AGAIN) <= {DOCUMENT, *OTHERS}
     for case in (DOCUMENT, *OTHERS):
         (scenario,) = catalogue().find_scenarios([case.scenario])
         assert set(map(str, scenario.vary["server.migration_cwnd"])) == set(RULES)

@@ -48,6 +48,27 @@ def test_rates_per_bin(series: RunSeries) -> None:
     assert values(series, 1, "throughput") == pytest.approx({t: 0.08 if t >= 0.3 else 0.0 for t in tenths[2:]})
 
 
+def test_packets_per_answer(tmp_path: Path) -> None:
+    """Three a tenth of a second for one, then ten for two, then four for none; a handshake is no bulk."""
+    short, initial = b"\x40" + bytes(30), b"\xc3\x00\x00\x00\x01" + bytes(30)
+    items = [Passing(Packet(0, False, initial, 1200), 0, 10), Passing(Packet(0, True, initial, 1200), 20, 30)]
+    for tenth, (data, answers) in enumerate([(3, 1), (10, 2), (4, 0)]):
+        items += [
+            Passing(Packet(0, True, short, 1200), 100 * tenth + 20 + n, 100 * tenth + 40 + n) for n in range(data)
+        ]
+        items += [
+            Passing(Packet(0, False, short, 40), 100 * tenth + 60 + n, 100 * tenth + 70 + n) for n in range(answers)
+        ]
+    write_captures(tmp_path, sorted(items, key=lambda one: one.came))
+    write_lab(tmp_path, [{"kind": "quic"}])
+    found = RunView(tmp_path, make_run()).series
+    assert found is not None and values(found, 0, "ack_ratio") == {0.0: 3.0, 0.1: 5.0}
+
+
+def test_nobody_answers_datagrams(series: RunSeries) -> None:
+    assert values(series, 0, "ack_ratio") == {}
+
+
 def test_delay_and_drops(series: RunSeries) -> None:
     assert values(series, 0, "one_way_delay") == pytest.approx({k / 10: 35.0 for k in range(10) if k != 5})
     assert values(series, 1, "one_way_delay") == pytest.approx({k / 10: (34 + 52) / 2 for k in range(3, 10)})

@@ -547,8 +547,10 @@ def moving(view: RunView) -> RunView:
         (((151, 40_000), (190, 60_000), (225, 80_000), (240, 160_000)), 0.08),
         # Starts again, and knows the new round trip a moment later.
         (((160, 40_000), (185, 500_000), (300, 700_000)), 0.5),
+        # Starts again as something else is told of the old window, at the same time.
+        (((160, 1_000_001), (160, 40_000), (190, 60_000)), 0.06),
         # Stays; a loss long after is not the move's.
-        (((160, 1_000_000), (330, 1_010_000), (600, 700_000)), 1.0),
+        (((160, 1_000_000), (330, 1_010_000), (360, 700_000)), 1.0),
     ],
 )
 def test_the_window_after_a_move(tmp_path: Path, after: tuple[tuple[float, int], ...], expected: float) -> None:

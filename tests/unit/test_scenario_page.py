@@ -65,7 +65,7 @@ def test_every_key_of_the_model_is_on_the_page_with_an_example() -> None:
 @pytest.mark.parametrize(
     ("key", "words"),
     [
-        ("ip_version", ("`4` or `6`", "`4`", "`6`")),
+        ("ip_version", ("`4` or `6` or `46`", "`4`", "`6`")),
         ("jitter", ("duration", "`0 ns`", "`2 ms`")),
         ("wq", ("number above 0 to 0.5", "none", "`0.002`")),
         ("mtu", ("whole number from 1280 to 1500", "`1500`", "`1500`")),

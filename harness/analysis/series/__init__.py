@@ -73,6 +73,11 @@ SERIES: Final[dict[str, Description]] = {
         f"payload of UDP or TCP that left the sender, per bin of {BIN} s; of a bottleneck: frames that left its queue",
         "capture at the sender's side; both captures",
     ),
+    "ack_ratio": Description(
+        "1", f"packets with data that reached the receiver per packet it sent, per bin of {BIN} s that has both; no "
+        "packets of handshakes",
+        "capture at the receiver's side; RFC 9000 §13.2.2",
+    ),
     "cwnd": Description("packets", f"congestion window, last known value every {GRID} s", _SENDER),
     "in_flight": Description("packets", f"sent and not known to have arrived or been lost, every {GRID} s", _SENDER),
     "srtt": Description("ms", f"smoothed round-trip time from the first sample on, every {GRID} s", _SENDER),

@@ -35,6 +35,8 @@ class Lifetime:
     """Its packets in the direction of its data as they entered the simulator."""
     received: Capture
     """The same as they left it."""
+    answers: Capture
+    """What the receiver sent, as it entered the simulator."""
 
     @property
     def seconds(self) -> float:
@@ -77,6 +79,7 @@ def _lifetime(flow: FlowAddresses, left: Capture, right: Capture, zero_ns: int, 
     at_server = right.where(right.flow == flow.flow)
     down = flow.sender == "server"
     sent, received = (at_server, at_client) if down else (at_client, at_server)
+    answers = received.where(received.to_client != down)
     sent, received = sent.where(sent.to_client == down), received.where(received.to_client == down)
     if flow.kind == "tcp" and flow.stop is None:
         # The generator's own connection begins round trips before, and says after the end that it is over.
@@ -91,7 +94,7 @@ def _lifetime(flow: FlowAddresses, left: Capture, right: Capture, zero_ns: int, 
     last_ns = int(received.t_ns[arrived[-1]]) - zero_ns
     stop_ns = last_ns if flow.stop is None else round(flow.stop * 1e9)
     start_ns = int(at_client.t_ns[first[0]]) - zero_ns
-    return Lifetime(flow.flow, zero_ns, start_ns, max(start_ns, min(stop_ns, end_ns)), last_ns, sent, received)
+    return Lifetime(flow.flow, zero_ns, start_ns, max(start_ns, min(stop_ns, end_ns)), last_ns, sent, received, answers)
 
 
 def client_port(received: Capture, down: bool) -> npt.NDArray[np.int64]:

@@ -11,16 +11,18 @@ from harness.analysis.series.grid import NOTHING, Floats, Ints, Points, beginnin
 from harness.analysis.series.lifetimes import Lifetime
 from harness.traces.lab import FlowAddresses
 from harness.traces.matching import Passage
+from harness.traces.quic import Form
 
 
 def wire_series(view: LinkView, flow: FlowAddresses, lifetime: Lifetime) -> dict[str, Points]:
-    """throughput, sending_rate, one_way_delay and drops of one flow, over all bins in which it had packets."""
+    """throughput, sending_rate, ack_ratio, one_way_delay and drops of a flow, over all bins in which it had packets."""
     sent, received = lifetime.sent, lifetime.received
     first = int(bin_of(np.array([lifetime.start_ns]))[0])
     last = int(bin_of(np.array([max(lifetime.end_ns - 1, int(sent.t_ns[-1]) - lifetime.zero_ns, lifetime.last_ns)]))[0])
     found = {
         "throughput": rates(received.t_ns - lifetime.zero_ns, received.payload, first, last),
         "sending_rate": rates(sent.t_ns - lifetime.zero_ns, sent.payload, first, last),
+        "ack_ratio": NOTHING if flow.kind == "udp" else _ack_ratio(lifetime, first, last),
     }
     side: Side = "to_client" if flow.sender == "server" else "to_server"
     directions = [part.directions[side] for part in view.every_path if side in part.directions]
@@ -32,6 +34,20 @@ def wire_series(view: LinkView, flow: FlowAddresses, lifetime: Lifetime) -> dict
         found["one_way_delay"] = _delays(passages, lifetime, first, last)
         found["drops"] = _drops(directions, lifetime, first, last)
     return found
+
+
+def _ack_ratio(lifetime: Lifetime, first: int, last: int) -> Points:
+    """Packets with data per packet of the receiver, in each bin that has both."""
+    # A handshake is answered by rules of its own (RFC 9000 §13.2.1).
+    data, answers = (
+        each.where((each.form == Form.SHORT) | (each.form == Form.NONE))
+        for each in (lifetime.received, lifetime.answers)
+    )
+    data = data.where(data.payload > 0)
+    came = sums(data.t_ns - lifetime.zero_ns, 1, first, last)
+    told = sums(answers.t_ns - lifetime.zero_ns, 1, first, last)
+    both = (came > 0) & (told > 0)
+    return Points(beginnings(first, last)[both], came[both] / told[both])
 
 
 def _delays(passages: list[Passage], lifetime: Lifetime, first: int, last: int) -> Points:

@@ -11,6 +11,8 @@ RULE = "cwnd_new = max((RTT_old − RTT_new) / RTT_old · cwnd_old, cwnd_init)"
 KEPT, TIMES = 0.86, 2.0
 #: Bytes of the initial window: 32 packets, as in Chromium.
 INITIAL = 32 * 1200
+#: Whose server has the rule, and whose has it anew, on the first's cases.
+FIRST, SECOND = "quinn", "s2n-quic"
 #: A share so far from theirs is another, and from so much on a gain is nearly theirs.
 NEAR, NEARLY = 0.05, 1.8
 
@@ -37,6 +39,8 @@ OTHERS = (
     Case("handover/5g-campus-shallow", "5G to campus, with a queue of one BDP there", "not tried"),
     Case("handover/campus-5g", "campus to 5G", "not tried; the rule falls back to the initial window"),
     Case("handover/slower", "the same round trip, a tenth of the rate", "not tried; the rule starts again"),
-    Case("handover/geo-5g", "satellite to 5G", "not tried; the rule keeps nearly all"),
+    SATELLITE := Case("handover/geo-5g", "satellite to 5G", "not tried; the rule keeps nearly all"),
     Case("handover/5g-geo", "5G to satellite", "not tried; the rule starts again"),
 )
+#: Those that the second implementation is tried on: where the rule keeps a share.
+AGAIN = (DOCUMENT, SATELLITE)

@@ -9,15 +9,20 @@ from harness.outcome import Handover, Interval, proven_outcome
 from harness.results import CellResult
 from harness.stats import interval
 from harness.studies import stored_of
+from harness.studies.handover.claims import FIRST
 
 PARAMETER = "server.migration_cwnd"
 #: A ratio within so much of one is no difference that matters.
 _SAME = 0.05
 
 
-def by_rule(results: Sequence[CellResult], scenario: str) -> dict[str, CellResult]:
-    """Rule → the cell of a scenario, in virtual time."""
-    found = [one for one in stored_of(results, scenario) if one.cell.engine == "virtual"]
+def by_rule(results: Sequence[CellResult], scenario: str, server: str = FIRST) -> dict[str, CellResult]:
+    """Rule → the cell of a scenario in which that server has it, in virtual time."""
+    found = [
+        one
+        for one in stored_of(results, scenario)
+        if one.cell.engine == "virtual" and one.cell.implementation("server", 0).name == server
+    ]
     return {str(one.cell.parameters.get(PARAMETER)): one for one in found}
 
 

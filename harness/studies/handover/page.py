@@ -10,7 +10,9 @@ from harness.reports.numbers import number, text
 from harness.results import CellResult
 from harness.stats import interval
 from harness.studies.handover.claims import (
+    AGAIN,
     DOCUMENT,
+    FIRST,
     INITIAL,
     KEPT,
     NEAR,
@@ -18,6 +20,7 @@ from harness.studies.handover.claims import (
     OTHERS,
     RULE,
     RULES,
+    SECOND,
     SOURCE,
     TIMES,
     Case,
@@ -66,7 +69,7 @@ def handover(results: Sequence[CellResult]) -> str:
     ]
     for case in OTHERS:
         lines += _case(mine, case)
-    lines += _lessons(mine)
+    lines += [*_lessons(mine), *_again(mine)]
     stacks = [one for one in mine if one.cell.scenario.name in _STACKS]
     if stacks:
         lines += [
@@ -98,15 +101,23 @@ def _case(results: Sequence[CellResult], case: Case) -> list[str]:
 
 
 def _row(found: dict[str, CellResult], rule: str) -> str:
-    result = found[rule]
-    cells = [f"{rule}: {RULES[rule]}", str(len(result.runs))]
-    for metric, per in _COLUMNS.values():
-        seen = [value / per for value in values(result, metric).values()]
-        cells.append(text(interval(seen) if seen else None))
+    cells = [f"{rule}: {RULES[rule]}", str(len(found[rule].runs))]
+    cells += [_median(found[rule], metric, per) for metric, per in _COLUMNS.values()]
+    return line([*cells, *_per_reset(found, rule)])
+
+
+def _median(result: CellResult, metric: str, per: float = 1.0) -> str:
+    seen = [value / per for value in values(result, metric).values()]
+    return text(interval(seen) if seen else None)
+
+
+def _per_reset(found: dict[str, CellResult], rule: str) -> list[str]:
+    """What is delivered in each span, per what the reset delivers."""
+    cells = []
     for metric in _SPANS.values():
-        made = None if rule == "reset" or "reset" not in found else ratio(result, found["reset"], metric)
+        made = None if rule == "reset" or "reset" not in found else ratio(found[rule], found["reset"], metric)
         cells.append("–" if made is None else text(made.span))
-    return line(cells)
+    return cells
 
 
 def _verdicts(found: dict[str, CellResult]) -> list[str]:
@@ -187,3 +198,26 @@ def _lessons(results: Sequence[CellResult]) -> list[str]:
     columns = [f"{what}, {when}" for what in ("the document's rule", "keeping all") for when in _SPANS]
     head = [line(["against the reset", *columns]), line(["---"] * (1 + len(columns)))]
     return ["## In all", "", *head, *rows, ""]
+
+
+def _again(results: Sequence[CellResult]) -> list[str]:
+    """What the second implementation of the rule does on the cases of the first."""
+    lines = [
+        "## A second implementation",
+        "",
+        f"So that the rule is not {FIRST}'s luck, the server of {SECOND} has it too, written anew: the crate's CUBIC",
+        f"in another frame, one for each path, as the stack's RTT estimators are. Beside {FIRST}'s, on the same paths:",
+        "",
+    ]
+    rows = []
+    for case in AGAIN:
+        found = {server: by_rule(results, case.scenario, server) for server in (FIRST, SECOND)}
+        rows += [
+            line([case.title, rule, server, str(len(cells[rule].runs)), _median(cells[rule], "cwnd_kept"),
+                  *_per_reset(cells, rule)])
+            for rule in RULES for server, cells in found.items() if rule in cells and found[SECOND]
+        ]  # fmt: skip
+    if not rows:
+        return [*lines, "No runs are stored.", ""]
+    head = ["case", "window", "server", "runs", "kept", *(f"{when} / reset" for when in _SPANS)]
+    return [*lines, line(head), line(["---"] * 3 + ["---:"] * (len(head) - 3)), *rows, ""]

@@ -12,10 +12,13 @@ Course = Literal["jumps", "jumps and retreats", "does not jump"]
 
 #: Scenarios in which nothing changes between the connections, and what they are called.
 ALIKE = {
+    "remembered/same-10-10mb": "10/2 Mbit/s, 10 MB",
     "remembered/same-50-10mb": "50/10 Mbit/s, 10 MB",
     "remembered/same-50-100mb": "50/10 Mbit/s, 100 MB",
+    "remembered/congested-10mb": "50/0.5 Mbit/s, 10 MB",
     "remembered/same-250-10mb": "250/3 Mbit/s, 10 MB",
     "remembered/same-250-100mb": "250/3 Mbit/s, 100 MB",
+    "remembered/lossy-2mb": "250/3 Mbit/s, 1 % loss, 2 MB",
 }
 
 

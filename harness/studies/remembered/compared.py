@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from harness.model import Implementation
 from harness.outcome import Interval, MeasuredRun, proven_outcome
+from harness.parameters import Role
 from harness.results import CellResult
 from harness.stats import harm, interval
 from harness.studies import stored_of
@@ -22,7 +24,7 @@ class Mechanism:
     server: str
     seed: str
     early_data: str
-    """Of the parameter zero_rtt: on or off; empty where nobody asked."""
+    """Of the client's parameter zero_rtt: on or off."""
 
     @property
     def title(self) -> str:
@@ -39,11 +41,15 @@ class Mechanism:
 def mechanism(result: CellResult) -> Mechanism:
     """Of a cell. What nobody asked for is what the server does untold."""
     cell = result.cell
-    setting = cell.server.setting("server", "bdp_seed")
-    untold = None if setting is None else setting.default
-    seed = cell.parameters.get("server.bdp_seed", untold)
-    early = cell.parameters.get("client.zero_rtt", "")
-    return Mechanism(cell.server.name, "off" if seed is None else str(seed), str(early))
+    seed = cell.parameters.get("server.bdp_seed", _untold(cell.server, "server", "bdp_seed"))
+    early = cell.parameters.get("client.zero_rtt", _untold(cell.client, "client", "zero_rtt"))
+    return Mechanism(cell.server.name, str(seed or "off"), str(early or "off"))
+
+
+def _untold(implementation: Implementation, role: Role, parameter: str) -> object:
+    """What it does when nobody asks; None where its manifest does not say."""
+    setting = implementation.setting(role, parameter)
+    return None if setting is None else setting.default
 
 
 def by_mechanism(results: Sequence[CellResult], scenario: str) -> dict[Mechanism, CellResult]:

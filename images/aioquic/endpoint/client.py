@@ -20,7 +20,7 @@ from endpoint.logs import Logs
 from endpoint.moves import Journey, Move
 from endpoint.options import Options
 from endpoint.session import SessionStore
-from endpoint.stack import NO_ERROR, Http, adapt, configuration, fix_window, http
+from endpoint.stack import ASKED, NO_ERROR, Http, adapt, configuration, fix_window, http
 
 #: How long a client that has all its files waits for a session ticket it wants, seconds.
 TICKET_PATIENCE = 3.0
@@ -53,6 +53,7 @@ class _Client(QuicConnectionProtocol):
         self._http: Http | None = None
         self._downloads: dict[int, _Download] = {}
         self.outcome = "no handshake"
+        self._has_updated = False
 
     def get(self, url: SplitResult) -> asyncio.Future[None]:
         """Ask for a file as soon as there are keys for that: at once with early data, else after the handshake."""
@@ -109,6 +110,9 @@ class _Client(QuicConnectionProtocol):
         if self._http is not None:
             for part in self._http.handle_event(event):
                 self._response_received(part)
+        if ASKED == "keyupdate" and not self._has_updated and self.is_confirmed:
+            self._has_updated = True
+            self._quic.request_key_update()
 
     def _response_received(self, part: H3Event) -> None:
         if not isinstance(part, DataReceived | HeadersReceived) or part.stream_id not in self._downloads:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 
 from aioquic.h0.connection import H0Connection
@@ -10,8 +11,9 @@ from aioquic.quic import connection as aioquic_connection
 from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.congestion import base, cubic
 from aioquic.quic.connection import Limit, QuicConnection
-from aioquic.quic.packet import QuicFrameType
+from aioquic.quic.packet import QuicFrameType, QuicProtocolVersion
 from aioquic.quic.stream import QuicStream
+from aioquic.tls import CipherSuite
 
 from endpoint.logs import Logs
 from endpoint.options import Options
@@ -21,6 +23,11 @@ NO_ERROR = {"h3": 0x100, "hq-interop": 0}
 REJECTED = 0x10B
 
 Http = H0Connection | H3Connection
+
+#: A test case beyond those that all programs share (run_endpoint.sh).
+ASKED = os.environ.get("ASKED", "")
+#: A version that nobody speaks (RFC 9000 §15).
+_RESERVED_VERSION = 0x1A2A3A4A
 
 
 def http(quic: QuicConnection, protocol: str) -> Http:
@@ -39,6 +46,13 @@ def configuration(options: Options, logs: Logs) -> QuicConfiguration:
         secrets_log_file=logs.keys,
         verify_mode=ssl.CERT_NONE,
     )
+    if ASKED == "chacha20":
+        made.cipher_suites = [CipherSuite.CHACHA20_POLY1305_SHA256]
+    elif ASKED == "v2":
+        made.supported_versions = [QuicProtocolVersion.VERSION_2, QuicProtocolVersion.VERSION_1]
+        made.original_version = QuicProtocolVersion.VERSION_1 if made.is_client else None
+    elif ASKED == "versionnegotiation" and made.is_client:
+        made.supported_versions = [_RESERVED_VERSION, QuicProtocolVersion.VERSION_1]
     if options.initial_rtt is not None:
         made.initial_rtt = options.initial_rtt
     if options.connection_window is not None:

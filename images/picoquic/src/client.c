@@ -20,7 +20,7 @@ static struct st_picoquic_quic_t *quic;
 static struct download *downloads;
 /* The current connection fetches downloads[first] up to, not including, downloads[last]. */
 static int first, last, done;
-static bool is_asked, has_failed;
+static bool is_fetching, has_failed, has_updated;
 static bool is_hopeless; /* for a reason of this machine: nothing is to be waited for */
 static struct st_picoquic_cnx_t *connection;
 static struct st_h3zero_callback_ctx_t *session;
@@ -70,9 +70,9 @@ static int ask_hq(struct st_picoquic_cnx_t *cnx, struct download *download)
 /* Sends the connection's requests, once. */
 static void ask(struct st_picoquic_cnx_t *cnx)
 {
-    if (is_asked)
+    if (is_fetching)
         return;
-    is_asked = true;
+    is_fetching = true;
     for (int i = first; i < last; i++) {
         struct download *download = &downloads[i];
         download->stream = picoquic_get_next_local_stream_id(cnx, 0);
@@ -85,7 +85,7 @@ static void ask(struct st_picoquic_cnx_t *cnx)
 
 static struct download *download_of(uint64_t stream)
 {
-    for (int i = first; is_asked && i < last; i++)
+    for (int i = first; is_fetching && i < last; i++)
         if (downloads[i].stream == stream)
             return &downloads[i];
     return NULL;
@@ -205,10 +205,12 @@ static bool begin_connection(void)
         return false;
     }
     last = end_of_connection(first);
-    is_asked = false;
+    is_fetching = false;
     uint64_t now = picoquic_current_time();
     connection = picoquic_create_cnx(quic, picoquic_null_connection_id, picoquic_null_connection_id, found->ai_addr, now,
                                      0, url->host, fetching->http3 ? "h3" : "hq-interop", 1);
+    if (connection && is_asked("v2"))
+        picoquic_set_desired_version(connection, VERSION_2);
     if (connection)
         start_from_moved(connection, found->ai_addr, now);
     freeaddrinfo(found);
@@ -254,6 +256,8 @@ static int step(struct st_picoquic_quic_t *context, int mode, void *unused, void
         return PICOQUIC_NO_ERROR_TERMINATE_PACKET_LOOP;
     if (connection)
         make_moves(connection, picoquic_current_time());
+    if (connection && !has_updated && is_asked("keyupdate") && picoquic_get_cnx_state(connection) == picoquic_state_ready)
+        has_updated = picoquic_start_key_rotation(connection) == 0;
     /* Once CONNECTION_CLOSE is on its way there is nothing to wait for. */
     if (connection && done == last && picoquic_get_cnx_state(connection) > picoquic_state_closing)
         on_end(connection);

@@ -9,6 +9,8 @@
 #define H3_NO_ERROR 0x100
 /* Long enough for any path under test to come back, ms. */
 #define IDLE_TIMEOUT 60000
+/* RFC 9369 §3.1. */
+#define VERSION_2 0x6b3343cfu
 
 /* --- tuning.c: what picoquic has no interface for */
 
@@ -58,6 +60,9 @@ int serve(const struct options *, struct st_picoquic_quic_config_t *);
 int fetch(const struct options *, struct st_picoquic_quic_config_t *);
 
 /* --- main.c */
+
+/* Whether it is asked for a test case beyond those that all programs share (run_endpoint.sh). */
+bool is_asked(const char *testcase);
 
 /* A context as the options want it, with logs where the environment wants them. Ends the process if it cannot be. */
 struct st_picoquic_quic_t *configure(const struct options *, struct st_picoquic_quic_config_t *,

@@ -248,6 +248,10 @@ struct st_picoquic_cnx_t *picoquic_create_cnx(struct st_picoquic_quic_t *,
                                               uint64_t now, uint32_t version, const char *server_name,
                                               const char *alpn, char is_client);
 int picoquic_start_client_cnx(struct st_picoquic_cnx_t *);
+/* What compatible version negotiation (RFC 9368) is to come to. */
+void picoquic_set_desired_version(struct st_picoquic_cnx_t *, uint32_t version);
+/* Not 0 where the handshake is not confirmed yet. */
+int picoquic_start_key_rotation(struct st_picoquic_cnx_t *);
 int picoquic_set_local_addr(struct st_picoquic_cnx_t *, struct sockaddr *);
 void picoquic_get_peer_addr(struct st_picoquic_cnx_t *, struct sockaddr **);
 /* Probes the path between two addresses and, once it is validated, switches to it. */

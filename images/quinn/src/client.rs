@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quic_endpoint::{Journey, Options, Result, SessionDir, Url, random};
-use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{ClientConfig, Connection, ConnectionId, Endpoint, EndpointConfig, TokioRuntime, crypto};
 
 use crate::session::{self, Sessions, Tokens};
@@ -15,6 +14,8 @@ use crate::{STACK, config, fetch};
 const TICKET_PATIENCE: Duration = Duration::from_secs(3);
 /// Time for the last packet to leave. Whoever waits until the connection has drained waits three probe timeouts.
 const FAREWELL: Duration = Duration::from_millis(50);
+/// How often a client that is to update its keys looks whether it may.
+const KEY_UPDATE: Duration = Duration::from_millis(100);
 
 struct Client {
     options: Arc<Options>,
@@ -32,10 +33,7 @@ pub async fn run(options: Options) -> Result<()> {
     };
     let tls: Arc<dyn crypto::ClientConfig> = match &sessions {
         Some(sessions) => sessions.clone(),
-        None => {
-            let tls = config::client_tls(&options, rustls::crypto::ring::default_provider())?;
-            Arc::new(QuicClientConfig::try_from(tls)?)
-        }
+        None => Arc::new(config::client_crypto(&options)?),
     };
     if let (Some(sessions), Some(directory)) = (&sessions, &stored)
         && let Some(recording) = directory.load(session::FILE)
@@ -86,6 +84,7 @@ impl Client {
             biased;
             outcome = fetch::all(&connection, &self.options, urls) => outcome,
             Err(error) = travel(journey, &endpoint, &connection, peer) => Err(error),
+            Err(error) = update_keys(&connection) => Err(error),
         };
         let accepted = match early_data {
             Some(accepted) => Some(accepted.await),
@@ -120,6 +119,18 @@ impl Client {
             _ => Ok(()),
         }
     }
+}
+
+/// Updates the keys early in the transfer, where that is asked for, and goes on for ever.
+async fn update_keys(connection: &Connection) -> Result<()> {
+    if config::is_asked("keyupdate") {
+        // Not before the handshake is confirmed (RFC 9001 §6.1).
+        while connection.stats().frame_rx.handshake_done == 0 {
+            tokio::time::sleep(KEY_UPDATE).await;
+        }
+        connection.force_key_update();
+    }
+    std::future::pending().await
 }
 
 /// Makes the moves as their time comes.

@@ -6,13 +6,16 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use quic_endpoint::{Options, Parameters, Result, logs};
+use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::congestion::{BbrConfig, ControllerFactory, CubicConfig, NewRenoConfig};
 use quinn::{AckFrequencyConfig, ConnectionId, MtuDiscoveryConfig, QlogConfig, QlogStream, TransportConfig, VarInt};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{DigitallySignedStruct, Error, KeyLogFile, SignatureScheme};
+use rustls::quic::Suite;
+use rustls::{CipherSuite, DigitallySignedStruct, Error, KeyLogFile, SignatureScheme};
 
 use crate::resume::SharedMemory;
 use crate::rule::Rule;
@@ -158,6 +161,30 @@ fn qlog(options: &Options, trace: Trace) -> Option<QlogStream> {
     qlog.into_stream()
 }
 
+/// A test case beyond those that all programs share (run_endpoint.sh).
+pub fn is_asked(testcase: &str) -> bool {
+    std::env::var("ASKED").is_ok_and(|asked| asked == testcase)
+}
+
+/// With ChaCha20-Poly1305 alone where that is asked for, and what protects Initial packets (RFC 9001 §5.2).
+fn suites(mut provider: CryptoProvider) -> (CryptoProvider, Suite) {
+    let initial = TLS13_AES_128_GCM_SHA256.tls13().and_then(|suite| suite.quic_suite()).expect("QUIC has it");
+    if is_asked("chacha20") {
+        provider.cipher_suites.retain(|suite| suite.suite() == CipherSuite::TLS13_CHACHA20_POLY1305_SHA256);
+    }
+    (provider, initial)
+}
+
+pub fn client_crypto(options: &Options) -> Result<QuicClientConfig> {
+    let (provider, initial) = suites(rustls::crypto::ring::default_provider());
+    Ok(QuicClientConfig::with_initial(Arc::new(client_tls(options, provider)?), initial)?)
+}
+
+pub fn server_crypto(options: &Options) -> Result<QuicServerConfig> {
+    let (provider, initial) = suites(rustls::crypto::ring::default_provider());
+    Ok(QuicServerConfig::with_initial(Arc::new(server_tls(options, provider)?), initial)?)
+}
+
 pub fn client_tls(options: &Options, provider: CryptoProvider) -> Result<rustls::ClientConfig> {
     let provider = Arc::new(provider);
     let verifier = Arc::new(AnyCertificate(provider.clone()));
@@ -172,13 +199,13 @@ pub fn client_tls(options: &Options, provider: CryptoProvider) -> Result<rustls:
     Ok(tls)
 }
 
-pub fn server_tls(options: &Options) -> Result<rustls::ServerConfig> {
+fn server_tls(options: &Options, provider: CryptoProvider) -> Result<rustls::ServerConfig> {
     let read = |error| format!("{}: {error}", options.certificate.display());
     let chain = CertificateDer::pem_file_iter(&options.certificate).map_err(read)?;
     let chain = chain.collect::<std::result::Result<_, _>>().map_err(read)?;
     let key = PrivateKeyDer::from_pem_file(&options.private_key)
         .map_err(|error| format!("{}: {error}", options.private_key.display()))?;
-    let mut tls = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+    let mut tls = rustls::ServerConfig::builder_with_provider(Arc::new(provider))
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_no_client_auth()
         .with_single_cert(chain, key)?;

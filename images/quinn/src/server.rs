@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quic_endpoint::{Options, Result, udp};
-use quinn::crypto::rustls::QuicServerConfig;
 use quinn::{Endpoint, EndpointConfig, Incoming, ServerConfig, TokioRuntime};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -17,7 +16,7 @@ const FAREWELL: Duration = Duration::from_millis(50);
 pub async fn run(options: Options) -> Result<()> {
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
-    let crypto = QuicServerConfig::try_from(config::server_tls(&options)?)?;
+    let crypto = config::server_crypto(&options)?;
     let config = ServerConfig::with_crypto(Arc::new(crypto));
     let memory = config::memory(&options)?;
     let options = Arc::new(options);

@@ -8,6 +8,10 @@ use s2n_quic::provider::congestion_controller::{Bbr, Cubic, bbr, cubic};
 use s2n_quic::provider::event::events::SocketAddress;
 use s2n_quic::provider::{endpoint_limits, io, limits, mtu};
 
+use crate::handover::{Controllers, INITIAL_PACKETS, Newest};
+use crate::paths::Watch;
+use crate::rule::Rule;
+
 /// Longer than the stack's 30 s, so that a path may be dead for a while.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Longer than the stack's 10 s: a handshake with losses on a satellite path takes its time.
@@ -23,6 +27,8 @@ const IPV6_HEADER: u16 = 40;
 
 /// s2n-quic's own option: most bytes of a stream that are not acknowledged yet.
 pub const SEND_BUFFER: &str = "max-send-buffer";
+/// Our own option: what the server's congestion window is after a migration.
+pub const MIGRATION_CWND: &str = "migration-cwnd";
 
 pub fn limits(options: &Options) -> Result<limits::Limits> {
     let parameters = &options.parameters;
@@ -77,10 +83,27 @@ pub enum CongestionControl {
     Bbr(Bbr),
 }
 
+/// Bytes of so many packets of the size that a connection begins with.
+fn window(options: &Options, packets: u32) -> u32 {
+    packets.saturating_mul(Payload::of(options).first().into())
+}
+
+/// The server's controllers where its window after a migration is told, and who tells them of migrations.
+pub fn handover(options: &Options) -> Result<Option<(Controllers, Watch)>> {
+    let Some(name) = options.own.get(MIGRATION_CWND) else { return Ok(None) };
+    let rule = Rule::parse(name).ok_or_else(|| format!("--{MIGRATION_CWND} is reset, keep or adaptive, not {name}"))?;
+    match options.parameters.congestion_control.as_deref() {
+        None | Some("cubic") => (),
+        Some(other) => return Err(format!("--{MIGRATION_CWND} is for cubic, not {other}").into()),
+    }
+    let initial = window(options, options.parameters.initial_cwnd.unwrap_or(INITIAL_PACKETS));
+    let newest = Newest::default();
+    Ok(Some((Controllers::new(rule, initial, newest.clone()), Watch::new(newest))))
+}
+
 pub fn congestion_control(options: &Options) -> Result<CongestionControl> {
     let parameters = &options.parameters;
-    let first = Payload::of(options).first();
-    let window = parameters.initial_cwnd.map(|packets| packets.saturating_mul(first.into()));
+    let window = parameters.initial_cwnd.map(|packets| window(options, packets));
     match parameters.congestion_control.as_deref().unwrap_or("cubic") {
         "cubic" => {
             let mut builder = cubic::Builder::default();

@@ -2,9 +2,13 @@
 
 mod client;
 mod config;
+mod handover;
 mod http3;
 mod parameters;
+mod paths;
+mod place;
 mod qlog;
+mod rule;
 mod server;
 mod tickets;
 mod tls;
@@ -28,7 +32,7 @@ pub const STACK: Stack = Stack {
         config::SEND_BUFFER,
     ],
     client: &[],
-    server: &[],
+    server: &[config::MIGRATION_CWND],
     moves: &[],
 };
 

@@ -7,13 +7,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use quic_endpoint::{Role, logs};
 use s2n_quic::provider::event::events::{
-    ConnectionClosed, ConnectionStarted, PacingRateUpdated, PacketHeader, PacketLost, PacketSent, RecoveryMetrics,
-    TlsExporterReady, TransportParametersReceived,
+    ActivePathUpdated, ConnectionClosed, ConnectionStarted, FrameReceived, PacingRateUpdated, PacketHeader, PacketLost,
+    PacketSent, RecoveryMetrics, TlsExporterReady, TransportParametersReceived,
 };
 use s2n_quic::provider::event::{ConnectionInfo, ConnectionMeta, Subscriber, Timestamp};
 
 use crate::STACK;
 use crate::parameters::{self, Own};
+use crate::place::{self, Place};
 use crate::tls::OwnParameters;
 
 const BUFFER: usize = 64 * 1024;
@@ -30,6 +31,8 @@ pub struct Trace {
     start: Timestamp,
     start_wall: SystemTime,
     shown: Figures,
+    /// Figures are of the path that the client is at.
+    place: Place,
 }
 
 /// What is said of recovery, in the units of qlog; only what has changed is written.
@@ -117,7 +120,13 @@ impl Subscriber for Qlog {
     type ConnectionContext = Trace;
 
     fn create_connection_context(&mut self, meta: &ConnectionMeta, _: &ConnectionInfo) -> Trace {
-        Trace { out: None, start: meta.timestamp, start_wall: SystemTime::now(), shown: Figures::default() }
+        Trace {
+            out: None,
+            start: meta.timestamp,
+            start_wall: SystemTime::now(),
+            shown: Figures::default(),
+            place: Place::default(),
+        }
     }
 
     fn on_connection_started(&mut self, trace: &mut Trace, meta: &ConnectionMeta, event: &ConnectionStarted) {
@@ -160,8 +169,16 @@ impl Subscriber for Qlog {
         trace.event(meta, "recovery:packet_lost", members);
     }
 
+    fn on_frame_received(&mut self, trace: &mut Trace, meta: &ConnectionMeta, event: &FrameReceived) {
+        place::on_frame(&mut trace.place, meta, event);
+    }
+
+    fn on_active_path_updated(&mut self, trace: &mut Trace, meta: &ConnectionMeta, event: &ActivePathUpdated) {
+        place::on_active_path(&mut trace.place, meta, event);
+    }
+
     fn on_recovery_metrics(&mut self, trace: &mut Trace, meta: &ConnectionMeta, event: &RecoveryMetrics) {
-        if event.path.is_active {
+        if event.path.id == trace.place.at() {
             let figures = Figures {
                 smoothed_rtt: Some(event.smoothed_rtt),
                 latest_rtt: Some(event.latest_rtt),
@@ -177,8 +194,10 @@ impl Subscriber for Qlog {
     }
 
     fn on_pacing_rate_updated(&mut self, trace: &mut Trace, meta: &ConnectionMeta, event: &PacingRateUpdated) {
-        let pacing_rate = Some(event.bytes_per_second.saturating_mul(8));
-        trace.metrics(meta, Figures { pacing_rate, ..trace.shown });
+        if event.path_id == trace.place.at() {
+            let pacing_rate = Some(event.bytes_per_second.saturating_mul(8));
+            trace.metrics(meta, Figures { pacing_rate, ..trace.shown });
+        }
     }
 
     fn on_connection_closed(&mut self, trace: &mut Trace, meta: &ConnectionMeta, event: &ConnectionClosed) {

@@ -41,8 +41,11 @@ fn start(options: &Options) -> Result<Server> {
         .with_io(config::io(options, local)?)?
         .with_limits(config::limits(options)?)?
         .with_endpoint_limits(config::endpoint_limits(options))?
-        .with_mtu(Payload::of(options))?
-        .with_event(qlog)?;
+        .with_mtu(Payload::of(options))?;
+    if let Some((controllers, watch)) = config::handover(options)? {
+        return Ok(builder.with_event((qlog, watch))?.with_congestion_controller(controllers)?.start()?);
+    }
+    let builder = builder.with_event(qlog)?;
     Ok(match config::congestion_control(options)? {
         CongestionControl::Cubic(cubic) => builder.with_congestion_controller(cubic)?.start()?,
         CongestionControl::Bbr(bbr) => builder.with_congestion_controller(bbr)?.start()?,

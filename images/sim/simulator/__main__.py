@@ -152,7 +152,7 @@ def main() -> int:
         plan = read_plan(PLAN)
         interfaces = find_interfaces(plan.addresses)
         kernel = choose_kernel(plan, events)
-        captures = [Capture(interfaces[side], side, LOGS) for side in ("left", "right")]
+        captures = [Capture(interfaces[side], side, LOGS, whole_frames=plan.whole_frames) for side in ("left", "right")]
         for capture in captures:
             capture.await_start()
         return run_lab(plan, interfaces) if kernel == "lab" else run_host(plan, interfaces)

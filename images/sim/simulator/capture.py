@@ -1,4 +1,4 @@
-"""Headers-only captures on both sides of the bottleneck."""
+"""Captures on both sides of the bottleneck: of frames' heads, or of whole frames."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from simulator.shell import CommandError
 
 #: Bytes of each frame kept: Ethernet, IPv6, UDP and enough of the payload to tell datagrams apart.
 SNAPLEN = 96
+#: More than any frame of a path has. In immediate mode the kernel sets aside as much for each (tpacket version 2).
+WHOLE = 1600
 #: tcpdump's buffer, KiB. In virtual time it is emptied before anything else happens.
 BUFFER, VIRTUAL_BUFFER = 65536, 4096
 #: For how long the kernel may keep packets back from a tcpdump that is not in immediate mode, seconds.
@@ -18,18 +20,22 @@ HELD_BACK = 1.0
 
 
 class Capture:
-    """Headers-only capture of one interface, outside the bottleneck."""
+    """Capture of one interface, outside the bottleneck."""
 
-    def __init__(self, interface: str, side: str, logs: Path, *, virtual: bool = False) -> None:
-        """`virtual`: in virtual time packets are handed over in blocks, which saves most of the work.
+    def __init__(
+        self, interface: str, side: str, logs: Path, *, virtual: bool = False, whole_frames: bool = False
+    ) -> None:
+        """`whole_frames`: keep more of them than their heads.
 
-        The last block takes HELD_BACK to arrive, so whoever stops such a capture waits for that long first.
+        `virtual`: in virtual time packets are handed over in blocks, which saves most of the work. The last block takes
+        HELD_BACK to arrive, so whoever stops such a capture waits for that long first.
         """
         self.side = side
         # In real time immediate mode: otherwise tcpdump drops what it still keeps when it is told to end.
         mode = ["-B", str(VIRTUAL_BUFFER)] if virtual else ["--immediate-mode", "-B", str(BUFFER)]
+        length = WHOLE if whole_frames else SNAPLEN
         self._process = subprocess.Popen(
-            ["tcpdump", "-i", interface, *mode, "-n", "-s", str(SNAPLEN), "-Z", "root", "--no-promiscuous-mode",
+            ["tcpdump", "-i", interface, *mode, "-n", "-s", str(length), "-Z", "root", "--no-promiscuous-mode",
              "--time-stamp-precision=nano", "-w", str(logs / f"trace_node_{side}.pcap"), "udp or tcp"],
             stderr=subprocess.PIPE, text=True,
         )  # fmt: skip

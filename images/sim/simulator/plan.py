@@ -54,6 +54,8 @@ class Plan:
     """The names of all simulators of the lab; none where there is one."""
     routes: tuple[Route, ...] = ()
     """To what lies behind the simulators, or proxies, beside this one."""
+    whole_frames: bool = False
+    """Captures keep whole frames, not their heads alone."""
     after: str = ""
     """The simulator that must have its servers' answers before this one delays anything; '' for none."""
 
@@ -77,5 +79,6 @@ def read_plan(path: Path) -> Plan:
         name=raw.get("name", "sim"),
         peers=tuple(raw.get("peers", ())),
         routes=tuple(Route(**item) for item in raw.get("routes", ())),
+        whole_frames=raw.get("whole_frames", False),
         after=raw.get("after", ""),
     )

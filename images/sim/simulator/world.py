@@ -131,8 +131,9 @@ def containers(
         mounts = [Mount(str(folder / host["role"]), "/logs", False), Mount(str(shared["certs"]), "/certs", True)]
         if host["role"] == "server":
             # The folder on the host has whatever was served there before.
-            file = host["file"]
-            mounts.append(Mount(str(_www(host["name"], file)), "/www", True))
+            file, several = host["file"], host.get("folder", "")
+            served = shared["www"] / several if several else _www(host["name"], file)
+            mounts.append(Mount(str(served), "/www", True))
             if file:
                 mounts.append(Mount(str(shared["www"] / file), f"/www/{file}", True))
         else:
@@ -246,10 +247,13 @@ def start_agent(simulator: Simulator) -> tuple[int, int]:
     os._exit(0)
 
 
-def captured(simulator: str) -> list[Capture]:
+def captured(simulator: Simulator) -> list[Capture]:
     """The captures on both sides of a simulator, which listen by now."""
-    with inside(simulator):
-        captures = [Capture(side, side, OUT / simulator, virtual=True) for side in ("left", "right")]
+    name, whole = simulator.name, simulator.plan.whole_frames
+    with inside(name):
+        captures = [
+            Capture(side, side, OUT / name, virtual=True, whole_frames=whole) for side in ("left", "right")
+        ]  # fmt: skip
         for capture in captures:
             capture.await_start()
     return captures
@@ -281,7 +285,7 @@ def run(folder: str) -> None:
     lowers: dict[str, Path] = {}
     endpoints = containers(world["hosts"], world["folders"], cpu, lowers)
     between = proxies(world.get("proxies", []), cpu, lowers)
-    captures = {sim.name: captured(sim.name) for sim in sims}
+    captures = {sim.name: captured(sim) for sim in sims}
     say("ready")
     SHARED.mkdir()
     agents = [start_agent(sim) for sim in sims]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from harness.app.options import Artefacts
+from typing import Literal
+
 from harness.judge import judge
 from harness.model import Scenario
 from harness.outcome import MeasuredRun, Run, proven_outcome
+
+#: Of which runs the artefacts are kept.
+Artefacts = Literal["all", "failed", "none"]
 
 
 def keeps(artefacts: Artefacts, scenario: Scenario, run: Run, measured: MeasuredRun | None) -> bool:

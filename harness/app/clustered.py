@@ -1,0 +1,254 @@
+"""A plan of this checkout worked on by a cluster: what workers are told, what becomes of what they make."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.app.attempts import Attempts
+from harness.app.ground import CheckoutGround
+from harness.arguments import UnsupportedError
+from harness.claims import Claim
+from harness.cluster import tls, twice
+from harness.cluster.crew import Crew
+from harness.cluster.depot import Depot
+from harness.cluster.driver import Driver
+from harness.cluster.letters import Answer, Order
+from harness.cluster.place import Place, started
+from harness.cluster.worker import MEASURING
+from harness.engines.cache import Cache
+from harness.engines.world import guest_memory_mib
+from harness.errors import EngineError, ResultError, disk_error
+from harness.events import BuildEnded, BuildStarted, Listener, RunFinished, Warned
+from harness.judge import judge
+from harness.lab import build_lab
+from harness.outcome import Cell, MeasuredRun, Run, proven_outcome
+from harness.plan import PlannedRun
+from harness.records import read_measured, read_run
+from harness.schedule import Step, Work, next_step
+from harness.store import MEASURED, RUN
+from harness.unbuilt import LostRuns
+
+#: Cells whose stored runs, or whose text, are kept at hand.
+_MET = 2048
+
+
+@dataclass
+class ClusterGround:
+    """The ground of a driver (`harness.cluster.ground.Ground`) in one checkout."""
+
+    ground: CheckoutGround
+    attempts: Attempts
+    depot: Depot
+    _known: dict[str, tuple[Sequence[str], int]] = field(default_factory=dict)
+    """Key of a cell → its images, and the bytes of memory that its runs take."""
+
+    _texts: dict[str, str] = field(default_factory=dict)
+
+    def order(self, item: PlannedRun, driver: str) -> tuple[Order, int]:
+        """See `harness.cluster.ground.Ground`."""
+        cell, options = item.cell, self.attempts.options
+        if cell.key not in self._known:
+            self._known[cell.key] = self._needs(cell)
+        references, memory = self._known[cell.key]
+        contents = {name: one.digest for name, one in self.depot.contents(references).items()}
+        order = Order(
+            self._text(cell), item.repetition, {name: self.depot.sent(name) for name in references},
+            contents, driver, self.depot.files, self.attempts.provenance.commit, options.artefacts, options.stall,
+            options.log_limit,
+        )  # fmt: skip
+        return order, memory
+
+    def _text(self, cell: Cell) -> str:
+        if cell.key not in self._texts:
+            self._texts[cell.key] = cell.model_dump_json(by_alias=True)
+            if len(self._texts) > _MET:
+                del self._texts[next(iter(self._texts))]
+        return self._texts[cell.key]
+
+    def _needs(self, cell: Cell) -> tuple[Sequence[str], int]:
+        try:
+            lab = build_lab(cell, 0)
+        except UnsupportedError:
+            # Nothing is run: the worker says so, as this machine would.
+            return (), 0
+        references = list(dict.fromkeys([lab.sim_image, *(host.image for host in lab.hosts)]))
+        sent = {reference: self.depot.sent(reference).at(Path()) for reference in references}
+        images = {host.name: sent[host.image] for host in lab.hosts}
+        images |= {one.name: sent[lab.sim_image] for one in lab.proxies}
+        self.attempts.store.keep_contents(self.depot.contents(references).values())
+        return references, (guest_memory_mib(lab, images) << 20) + MEASURING
+
+    _met: dict[str, dict[int, tuple[Run, MeasuredRun | None]]] = field(default_factory=dict)
+
+    def claim(self, item: PlannedRun) -> Claim | int:
+        """See `harness.campaign.Ground`."""
+        return self.ground.claim(item)
+
+    def made_elsewhere(self, item: PlannedRun) -> bool:
+        """See `harness.campaign.Ground`."""
+        return self.ground.made_elsewhere(item)
+
+    def expected(self, cell: Cell) -> float:
+        """See `harness.campaign.Ground`."""
+        return self.ground.expected(cell)
+
+    def take(self, item: PlannedRun, answer: Answer, attempt: int) -> bool:
+        """See `harness.cluster.ground.Ground`."""
+        store, attempts = self.attempts.store, self.attempts
+        partial = store.begin(item.cell.key, item.repetition)
+        try:
+            run, measured = _unpacked(answer, partial, item)
+            others = self._others(item)
+            store.adopt(partial, run)
+        except OSError as error:
+            store.abandon(partial)
+            raise disk_error(error, partial) from error
+        except BaseException:
+            store.abandon(partial)
+            raise
+        outcome = proven_outcome(run, measured)
+        others[item.repetition] = run, measured
+        pairs = [others[number] for number in sorted(others) if number <= item.repetition]
+        verdict = judge(
+            item.cell.scenario, pairs, [str(store.folder(item.cell.key, one.repetition)) for one, _ in pairs]
+        )
+        attempts.listen(RunFinished(item.cell, run, outcome, verdict))
+        again = attempts.may_pass(outcome) and attempt < (attempts.options.attempts if attempts.options.patience else 1)
+        if again:
+            said = f"the run was disturbed on {answer.worker}: running once more (the run is kept as replaced)"
+            attempts.listen(Warned(said, item.cell, item.repetition))
+        return again
+
+    def _others(self, item: PlannedRun) -> dict[int, tuple[Run, MeasuredRun | None]]:
+        """The runs of a cell that are stored, by repetition; read once, and kept for the cells that were last met."""
+        key = item.cell.key
+        if key not in self._met:
+            found = self.attempts.results.of(item.cell).runs
+            self._met[key] = {run.repetition: (run, measured) for run, measured in found}
+            if len(self._met) > _MET:
+                del self._met[next(iter(self._met))]
+        return self._met[key]
+
+    def unpacked(self, answer: Answer) -> tuple[Run, MeasuredRun | None]:
+        """See `harness.cluster.ground.Ground`."""
+        with tempfile.TemporaryDirectory(prefix="quic-lab-second-") as folder:
+            return _unpacked(answer, Path(folder))
+
+    def stored(self, item: PlannedRun) -> tuple[Run, MeasuredRun | None]:
+        """See `harness.cluster.ground.Ground`."""
+        store = self.attempts.store
+        run = store.run(item.cell.key, item.repetition)
+        if run is None:
+            raise ResultError(f"{store.folder(item.cell.key, item.repetition)} is gone", "run again")
+        return run, store.measured(item.cell.key, item.repetition)
+
+
+def _unpacked(answer: Answer, folder: Path, asked: PlannedRun | None = None) -> tuple[Run, MeasuredRun | None]:
+    """Write what a worker made to a folder. Raises OSError, and ResultError where it is not the one asked for.
+
+    To read a cell takes longer than all else that a driver does for a run, and the one that was asked for is at hand.
+    """
+    try:
+        with tarfile.open(fileobj=io.BytesIO(answer.archive)) as archive:
+            archive.extractall(folder, filter="tar")
+        content = (folder / RUN).read_bytes()
+        run = read_run(content) if asked is None else _as_asked(json.loads(content), asked)
+        measured = read_measured((folder / MEASURED).read_bytes()) if (folder / MEASURED).is_file() else None
+    except (tarfile.TarError, ValueError, KeyError, TypeError) as error:
+        raise ResultError(f"what the worker {answer.worker} made is no run: {error}", "run again") from error
+    return run, measured
+
+
+def _as_asked(content: dict[str, Any], item: PlannedRun) -> Run:
+    made = content["cell"]["key"], content["repetition"]
+    if made != (item.cell.key, item.repetition):
+        asked = f"{item.cell.key}/{item.repetition}"
+        raise ResultError(f"a worker made {made[0]}/{made[1]} where {asked} was asked for", "run again")
+    return Run.model_validate({**content, "cell": item.cell})
+
+
+def build_missing(
+    todo: Sequence[PlannedRun], ground: CheckoutGround, listen: Listener
+) -> tuple[list[PlannedRun], list[LostRuns]]:
+    """Build what the runs need, one image after the other, before any is handed out: the runs that can be made, and
+    those that are lost to builds that failed.
+    """
+    needs = {item.cell.key: ground.needs(item.cell) for item in {item.cell.key: item for item in todo}.values()}
+    steps = {step.reference: step for _, found in needs.values() for step in found}
+    failed: dict[str, EngineError] = {}
+    names: dict[str, str] = {reference: step.name for reference, step in steps.items()}
+    culprits: dict[str, str] = {}
+    while steps:
+        step = next_step(Work(steps, [needed for needed, _ in needs.values()], ended=1)) or next(
+            one for one in steps.values() if not one.on & steps.keys()
+        )
+        del steps[step.reference]
+        _build(step, ground, listen, failed)
+        if step.reference in failed:
+            culprits[step.reference] = step.reference
+            _leave_out(steps, step.reference, culprits)
+    kept, lost = [], dict[str, int]()
+    for item in todo:
+        culprit = next((culprits[one] for one in sorted(needs[item.cell.key][0]) if one in culprits), None)
+        if culprit is None:
+            kept.append(item)
+        else:
+            lost[culprit] = lost.get(culprit, 0) + 1
+    return kept, [LostRuns(names[culprit], failed[culprit], count) for culprit, count in lost.items()]
+
+
+def _leave_out(steps: dict[str, Step], culprit: str, culprits: dict[str, str]) -> None:
+    """Nothing is built on what there will not be."""
+    left = [culprit]
+    while left:
+        below = left.pop()
+        for reference in [reference for reference, step in steps.items() if below in step.on]:
+            del steps[reference]
+            culprits[reference] = culprit
+            left.append(reference)
+
+
+def _build(step: Step, ground: CheckoutGround, listen: Listener, failed: dict[str, EngineError]) -> None:
+    began = time.monotonic()
+    listen(BuildStarted(step.name, step.seconds))
+    try:
+        ground.make(step, beside=False)
+    except EngineError as error:
+        failed[step.reference] = error
+    listen(BuildEnded(step.name, time.monotonic() - began, failed.get(step.reference)))
+
+
+def work_on_cluster(
+    place: Place,
+    todo: Sequence[PlannedRun],
+    ground: CheckoutGround,
+    attempts: Attempts,
+    depot: Depot,
+    cache: Cache,
+    further: Callable[[Cell], Sequence[PlannedRun]],
+) -> list[LostRuns]:
+    """Have a plan's runs made, and store them; what was lost to failed builds. Raises as `Driver.work` does."""
+    listen = attempts.listen
+    possible, lost = build_missing(todo, ground, listen)
+    environment = {"HARNESS_CACHE": str(cache.folder), "HARNESS_CACHE_LIMIT": f"{cache.limit} B"}
+    security = None if place.tls is None else tls.security(place.tls)
+    with ExitStack() as held:
+        held.enter_context(depot)
+        address = held.enter_context(started(place, environment))
+        driver = Driver(
+            possible, ClusterGround(ground, attempts, depot),
+            lambda: Crew(address, security, depot, lambda text: listen(Warned(text))), listen, further,
+            twice.sample(list(possible), place.verify), attempts.options.artefacts != "none",
+        )  # fmt: skip
+        if possible:
+            driver.work()
+    return lost

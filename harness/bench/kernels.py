@@ -1,0 +1,156 @@
+"""Two lab kernels, or the two ways in which one enters programs, side by side: the same bytes, and how much faster.
+
+The cells are reference runs: the cheapest of each scenario, of each stack in each role, and of each value that was
+asked for.
+"""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.app import App
+from harness.bench.pairs import parts
+from harness.engines import Progress
+from harness.engines.kernels import ENTRIES, LabKernel
+from harness.engines.virtual import VirtualEngine
+from harness.errors import InputError, did_you_mean
+from harness.events import Listener, PhaseStarted
+from harness.outcome import Run
+from harness.parameters import ROLES
+from harness.plan import PlannedRun
+from harness.provenance import Provenance
+from harness.runner import run_once
+from harness.store import Store
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """One cell under both kernels."""
+
+    runs: tuple[Run, Run]
+    cpu: tuple[float, float]
+    """Seconds of processor time that the kernels and their guests took."""
+    differs: tuple[str, ...]
+    """Captures, random streams and other files that are not the same; nothing where all are."""
+
+    @property
+    def ratios(self) -> tuple[float, float]:
+        """How much longer the first kernel took, by the wall's clock and in processor time."""
+        return self.runs[0].wall / self.runs[1].wall, self.cpu[0] / self.cpu[1]
+
+
+def kernel_of(name: str) -> LabKernel:
+    """'host' or 'inproc': today's kernel entered so; FILE or FILE@host: another. InputError for none of these."""
+    file, _, entry = name.rpartition("@") if "@" in name else (name, "", "")
+    if name in ENTRIES:
+        return LabKernel(entry=next(one for one in ENTRIES if one == name))
+    if entry and entry not in ENTRIES:
+        raise InputError(f"no way to enter programs is called '{entry}'", did_you_mean(entry, ENTRIES))
+    if not Path(file).is_file():
+        raise InputError(f"there is no lab kernel {file}", f"name a file, or one of {', '.join(ENTRIES)}")
+    return LabKernel(Path(file).resolve(), next((one for one in ENTRIES if one == entry), None))
+
+
+def varied(runs: Sequence[Run]) -> list[Run]:
+    """Cheapest runs first, those that have something no cheaper one has: a scenario, a stack in a role, a value."""
+    seen: set[tuple[str, ...]] = set()
+    found = []
+    for run in sorted(runs, key=lambda one: (one.wall, one.name)):
+        cell = run.cell
+        has: set[tuple[str, ...]] = {("scenario", cell.scenario.name)}
+        has |= {("asked", name, str(value)) for name, value in cell.parameters.items()}
+        flows = range(len(cell.scenario.flows))
+        has |= {(role, cell.implementation(role, flow).name) for role in ROLES for flow in flows}
+        if not has <= seen:
+            seen |= has
+            found.append(run)
+    return found
+
+
+def side_by_side(
+    app: App, runs: Sequence[Run], kernels: tuple[LabKernel, LabKernel], core: int, listen: Listener
+) -> Iterator[SideBySide]:
+    """Run each cell under both kernels, one after the other on one core. EngineError when the ground failed."""
+    engines = [VirtualEngine(app.cache, [core], kernel=kernel) for kernel in kernels]
+    with tempfile.TemporaryDirectory(prefix="quic-lab-kernels-") as scratch:
+        for number, run in enumerate(runs):
+            item = PlannedRun(app.inventory.made(app.today(run.cell), listen), run.repetition)
+            made: dict[int, Run] = {}
+            cpu: dict[int, float] = {}
+            # Each goes first as often as the other: what one reads, the other finds in memory.
+            for which in (0, 1) if number % 2 else (1, 0):
+                store, before = Store(Path(scratch) / f"{number}-{which}"), _of_children()
+                made[which], _ = run_once(item, engines[which], store, Provenance(), _entering(listen, item))
+                cpu[which] = _of_children() - before
+            yield SideBySide((made[0], made[1]), (cpu[0], cpu[1]), differences(made[0], made[1]))
+
+
+def _entering(listen: Listener, item: PlannedRun) -> Progress:
+    return lambda phase: listen(PhaseStarted(item.cell, item.repetition, phase))
+
+
+def _of_children() -> float:
+    """Seconds of processor time that ended processes of this one took, with theirs."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def differences(one: Run, other: Run) -> tuple[str, ...]:
+    """What two runs do not have in common, of all that was recorded."""
+    files = sorted({*one.artefacts, *other.artefacts})
+    outcome = () if one.outcome == other.outcome else (f"outcome: {one.outcome.status}, {other.outcome.status}",)
+    return (
+        *outcome,
+        *parts(one, other),
+        *(file for file in files if one.artefacts.get(file) != other.artefacts.get(file)),
+    )
+
+
+def sentence(one: SideBySide) -> str:
+    """A line about a cell."""
+    cell = one.runs[0].cell
+    walls, cpus = (" : ".join(f"{one:.2f}" for one in pair) for pair in ([run.wall for run in one.runs], one.cpu))
+    wall, cpu = one.ratios
+    same = f"DIFFERS: {', '.join(one.differs)}" if one.differs else "the same bytes"
+    return (
+        f"{cell.scenario.name}, {cell.client.name} → {cell.server.name} ({one.runs[0].outcome.status}): "
+        f"{walls} s = {wall:.2f}, of the processor {cpus} s = {cpu:.2f}, {same}"
+    )
+
+
+def summary(found: Sequence[SideBySide]) -> str:
+    """A line about all of them."""
+    same = sum(not one.differs for one in found)
+    wall, cpu = (statistics.median(one.ratios[which] for one in found) for which in (0, 1))
+    return (
+        f"{same} of {len(found)} give the same bytes; median ratios: {wall:.2f} by the wall's clock, "
+        f"{cpu:.2f} of the processor"
+    )
+
+
+def report(found: Sequence[SideBySide]) -> dict[str, Any]:
+    """All of it for --json."""
+    return {
+        "schema": 1,
+        "same": sum(not one.differs for one in found),
+        "ratios": [statistics.median(one.ratios[which] for one in found) for which in (0, 1)] if found else None,
+        "cells": [
+            {
+                "key": one.runs[0].cell.key,
+                "scenario": one.runs[0].cell.scenario.name,
+                "client": one.runs[0].cell.client.name,
+                "server": one.runs[0].cell.server.name,
+                "wall": [run.wall for run in one.runs],
+                "cpu": list(one.cpu),
+                "ratios": list(one.ratios),
+                "differs": list(one.differs),
+            }
+            for one in found
+        ],
+    }

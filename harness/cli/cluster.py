@@ -1,0 +1,42 @@
+"""`harness cluster`."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.cli.consoles import console
+from harness.cli.exits import FAULT
+from harness.cli.options import ClusterTls
+
+cluster = typer.Typer(no_args_is_help=True, help="What a cluster of workers takes: certificates, a scheduler.")
+
+
+@cluster.command("tls")
+def tls(folder: Annotated[Path, typer.Argument(help="Folder that is made, and copied to every machine.")]) -> None:
+    """Make certificates for driver, scheduler and workers: whoever has the folder may take part, nobody else may."""
+    from harness.cluster import tls as certificates
+
+    certificates.write(folder)
+    console().print(f"{folder} has all it takes, for {certificates.DAYS} days", markup=False, soft_wrap=True)
+    words = " ".join(certificates.options(folder))
+    console().print(f"a worker: dask worker tls://HOST:8786 --nthreads 1 {words}", markup=False, soft_wrap=True)
+
+
+@cluster.command("scheduler")
+def scheduler(
+    cluster_tls: ClusterTls = None,
+    port: Annotated[int, typer.Option(help="Port it listens at.", min=0, max=65535)] = 8786,
+) -> None:
+    """Run Dask's scheduler: on all addresses with TLS, without it only for this machine."""
+    from harness.cluster.place import scheduler_command
+
+    try:
+        ended = subprocess.run(scheduler_command(cluster_tls, port), check=False)
+    except KeyboardInterrupt:
+        return
+    if ended.returncode:
+        raise typer.Exit(FAULT)

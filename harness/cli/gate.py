@@ -1,0 +1,170 @@
+"""`harness gate`."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.cli.consoles import console, paper, print_json, print_text
+from harness.cli.environment import log_limit, open_app, patience, stall
+from harness.cli.exits import FAILED, NOTHING, UNDECIDED
+from harness.cli.interrupts import heard
+from harness.cli.options import (
+    AsJson,
+    AsMarkdown,
+    Clients,
+    EngineChoice,
+    Jobs,
+    Servers,
+    StoredScenarios,
+    StoreFolder,
+)
+from harness.cli.stored import stored_cells
+from harness.cli.words import jobs_of, tolerance_of
+from harness.errors import AbsentError, InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from harness.app import App
+    from harness.reports.gate import Passage
+    from harness.results import CellResult
+
+Baseline = Annotated[Path, typer.Option("--baseline", help="Store of the runs to compare with.")]
+Allow = Annotated[
+    Path | None, typer.Option("--allow", help="File of accepted changes, each with a reason and a last day.")
+]
+Within = Annotated[str, typer.Option("--within", help="Change of a figure up to which it counts as the same.")]
+
+
+def gate(
+    baseline: Baseline,
+    scenarios: StoredScenarios = None,
+    clients: Clients = "all",
+    servers: Servers = "all",
+    store: StoreFolder = None,
+    allow: Allow = None,
+    within: Within = "3%",
+    metrics_asked: Annotated[
+        str,
+        typer.Option("--metrics", help="Metrics to look at besides those of objectives and headlines, by commas."),
+    ] = "",
+    until: Annotated[
+        int | None,
+        typer.Option(
+            "--until",
+            metavar="N",
+            min=2,
+            max=1000,
+            help="Repeat what cannot be told until it can, at most N repetitions a cell.",
+        ),
+    ] = None,
+    jobs: Jobs = None,
+    junit: Annotated[bool, typer.Option("--junit", help="Print JUnit XML on stdout.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="What cannot be told, and a cell that is gone, is exit code 4.")
+    ] = False,
+    markdown: AsMarkdown = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compare stored runs with a baseline, figure by figure: same, better, worse, new, gone, or cannot tell, and why.
+
+    The exit code is 1 when something is worse, or other though its bits are the same, and nobody has accepted it; 5
+    when there is nothing to compare. Where GITHUB_ACTIONS is set, each such cell is annotated.
+    """
+    from harness.reports import gate as view
+    from harness.reports.junit import decisions
+
+    def decided() -> Passage:
+        return passage_of(baseline, scenarios, clients, servers, store, allow, within, metrics_asked, until)
+
+    if until is not None:
+        _repeat(store, decided, until, jobs)
+    passage = decided()
+    if as_json:
+        print_json(view.report(passage))
+    elif junit:
+        print_text(decisions(passage))
+    elif markdown:
+        print_text(view.markdown(passage))
+    else:
+        view.show(passage, paper())
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        for text in view.workflow_commands(passage):
+            console().print(text, markup=False, highlight=False, soft_wrap=True)
+    if passage.alarms:
+        raise typer.Exit(FAILED)
+    if not passage.counts.keys() - {"new", "gone"}:
+        raise typer.Exit(NOTHING)
+    if strict and passage.counts.keys() & {"cannot tell", "gone"}:
+        raise typer.Exit(UNDECIDED)
+
+
+def passage_of(
+    baseline: Path,
+    scenarios: list[str] | None,
+    clients: str,
+    servers: str,
+    store: Path | None,
+    allow: Path | None,
+    within: str,
+    metrics_asked: str = "",
+    until: int | None = None,
+) -> Passage:
+    """What the gate says of the stored cells that words name. Raises InputError, also without a baseline."""
+    from harness.app.further import looks
+    from harness.gate.allowed import apply, read_allowances
+    from harness.gate.decide import decide
+    from harness.gate.pairs import causes, pairs
+    from harness.reports.chosen import named
+    from harness.reports.gate import Passage, Told
+
+    tolerance = tolerance_of("--within", within)
+    allowances = () if allow is None else read_allowances(allow)
+    app, older = open_app(store), open_app(baseline)
+    if not baseline.is_dir():
+        raise InputError(f"{baseline}: no such folder, so there is no baseline", "'harness run --store' makes one")
+    # What is not in both stands in one of them: that nothing is there now is an answer, too.
+    now, base = (_cells(one, scenarios, clients, servers) for one in (app, older))
+    if not now and not base:
+        stored_cells(app, scenarios, clients, servers)
+    times = 1 if until is None else 1 + len(looks(until))
+    decided = decide(pairs(base, now), named(metrics_asked, [*now, *base]), within=tolerance, looks=times)
+    applied = apply(decided, allowances, datetime.datetime.now(datetime.UTC).date())
+    known = (older.stored.contents, app.stored.contents)
+    told = tuple(
+        Told(one, () if one.decided.standing == "same" else tuple(causes(one.decided.pair, known)))
+        for one in applied.cells
+    )
+    return Passage(told, applied, tolerance)
+
+
+def _repeat(store: Path | None, decided: Callable[[], Passage], most: int, jobs: int | None) -> None:
+    """Make further repetitions of what cannot be told."""
+    from harness.app import Options
+    from harness.app.further import repeat_until
+    from harness.progress import Talk
+
+    app = open_app(store)
+    options = Options(
+        patience=patience(), log_limit=log_limit(), jobs=jobs_of(jobs, EngineChoice.VIRTUAL), stall=stall()
+    )
+
+    def undecided() -> list[CellResult]:
+        open_ones = [one.weighed.decided for one in decided().cells if one.weighed.decided.standing == "cannot tell"]
+        return [one.pair.now for one in open_ones if one.pair.now is not None]
+
+    with Talk(console()) as talk, heard(talk.interrupted, app.end_hard):
+        repeat_until(app, undecided, most, options, talk)
+
+
+def _cells(app: App, scenarios: list[str] | None, clients: str, servers: str) -> list[CellResult]:
+    """The cells that words name; none where there are none."""
+    try:
+        return stored_cells(app, scenarios, clients, servers)
+    except AbsentError:
+        return []

@@ -1,0 +1,33 @@
+"""A site of stored cells: written, told of, and opened where that is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.cli.consoles import console
+
+if TYPE_CHECKING:
+    from harness.app import App
+    from harness.results import CellResult
+
+
+def write_site(app: App, results: list[CellResult], folder: Path) -> str:
+    """Write the site of these cells, and say how large it is. Its address.
+
+    Raises InputError, EngineError and ResultError as `harness.site.build.write` does.
+    """
+    from harness.site.build import write
+    from harness.text import counted, size_of
+
+    made = write(folder, results, app.stored, app.results.find, app.places.cache)
+    console().print(f"{counted(made.pages, 'page')}, {size_of(made.size)}, for any browser:", soft_wrap=True)
+    return made.index.resolve().as_uri()
+
+
+def open_site(address: str) -> None:
+    """Open it in this machine's browser, if there is one."""
+    import webbrowser
+
+    if not webbrowser.open(address):
+        console().print("no browser was found here: open the address by hand", soft_wrap=True)

@@ -1,0 +1,242 @@
+"""A scheduler and the workers that take part: who they are, what they are given to do, and what comes back."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+from harness.cluster.bits import build, named
+from harness.cluster.depot import Depot
+from harness.cluster.letters import CORE, MEMORY, WANTED, Answer, Member, Order
+from harness.cluster.worker import deliver, dismiss, enrol, make
+from harness.errors import EngineError
+
+#: Seconds that a scheduler has to answer.
+ANSWER = 20.0
+#: Seconds after which answers that were told of do not come any more.
+FETCH = 30.0
+#: Workers that are sent files at once.
+_SENDERS = 4
+#: Bytes of answers that are fetched at once where each may be large.
+_AT_ONCE = 4
+
+#: What `distributed` raises for a task, or a result, that it has no more.
+_GONE = frozenset({"CancelledError", "FutureCancelledError", "CommClosedError"})
+
+#: States of a task that its scheduler does not know any more.
+_LOST = frozenset({"lost", "cancelled"})
+
+Work = Callable[[Order], Answer]
+
+
+class LostConnectionError(EngineError):
+    """The scheduler does not answer any more."""
+
+
+class Crew:
+    """What a driver has of a cluster, for as long as one connection lasts."""
+
+    def __init__(
+        self, address: str, security: Any, depot: Depot, say: Callable[[str], object], work: Work = make
+    ) -> None:
+        """`security`: of `distributed`, None without TLS; `say` is told who is refused. EngineError: nobody answers."""
+        from distributed import Client
+
+        self._depot = depot
+        self._say = say
+        self._work = work
+        self.members: dict[str, Member] = {}
+        """Those that take part, by address."""
+        self._others: set[str] = set()
+        """Workers that were looked at and do not take part."""
+        self._ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._tasks: dict[str, Any] = {}
+        """Key → future of a task that was given and of which nothing was heard yet."""
+        self._closed = False
+        self._senders = ThreadPoolExecutor(_SENDERS, thread_name_prefix="parcel")
+        try:
+            # Not typed there.
+            client: Any = Client
+            self._client = client(address, security=security, timeout=ANSWER, set_as_default=False, name="quic-lab")
+        except (OSError, TimeoutError, ValueError, RuntimeError) as error:
+            raise EngineError(
+                f"no scheduler answers at {address}: {error or type(error).__name__}",
+                "start one ('harness cluster scheduler', or 'dask scheduler'), and check TLS on both sides",
+            ) from error
+        self._known = self._scheduler()
+        self.name = str(self._client.id)
+        self._client.subscribe_topic(f"{WANTED}{self.name}", self._asked)
+
+    def _scheduler(self) -> str:
+        return str(self._call(lambda: self._client.scheduler_info(n_workers=0))["id"])
+
+    # --- who takes part
+
+    def look(self) -> bool:
+        """Enrol workers that came, forget those that went; whether any did. LostConnectionError."""
+        there = self._call(self._client.ncores)
+        # Dask connects again by itself, but what was asked of the scheduler before is then forgotten there.
+        if self._scheduler() != self._known or any(one.status in _LOST for one in self._tasks.values()):
+            raise LostConnectionError("the connection to the scheduler was lost")
+        gone = self.members.keys() - there.keys()
+        for address in gone:
+            del self.members[address]
+        self._others &= there.keys()
+        new = [address for address in there if address not in self.members and address not in self._others]
+        if new:
+            found = self._call(lambda: self._client.run(enrol, build(), workers=new, on_error="return"))
+            for address in new:
+                self._enrolled(address, found.get(address))
+        return bool(gone or new)
+
+    def _enrolled(self, address: str, said: Any) -> None:
+        if isinstance(said, Mapping) and "cores" in said:
+            self.members[address] = Member(address, said["host"], int(said["cores"]), int(said["memory"]))
+            return
+        if isinstance(said, OSError) or said is None:
+            # It went while it was asked; if it comes back it is asked again.
+            return
+        self._others.add(address)
+        if isinstance(said, Mapping):
+            why = f"on {said['host']} has another version of this package, {said['refused']}, and this is {named()}"
+        elif isinstance(said, ImportError | AttributeError):
+            why = f"does not have this package, or an older version of it; this is {named()}"
+        else:
+            why = f"cannot take part: {type(said).__name__}: {said}"
+        self._say(f"the worker {address} {why}: it gets nothing to do")
+
+    def dismiss(self, address: str) -> list[str]:
+        """Give a worker nothing any more; the keys of the tasks that it had, which are taken back."""
+        self.members.pop(address, None)
+        self._others.add(address)
+        with suppress(LostConnectionError):
+            self._call(lambda: self._client.run(dismiss, build(), workers=[address], on_error="ignore"))
+            had = self._call(lambda: self._client.processing([address]))
+            return self.take_back(key for keys in had.values() for key in keys if key in self._tasks)
+        return []
+
+    @property
+    def cores(self) -> int:
+        """Of all that take part."""
+        return sum(member.cores for member in self.members.values())
+
+    # --- what they do
+
+    def give(self, key: str, order: Order, seconds: float, memory: int, workers: Collection[str] | None = None) -> None:
+        """Have a run made, by some of the workers if they are named. `seconds`: longer ones come first."""
+        resources = {f"{CORE}{build()}": 1, f"{MEMORY}{build()}": memory}
+
+        def submitted() -> Any:
+            return self._client.submit(
+                self._work, order, key=key, pure=False, priority=seconds, resources=resources,
+                workers=None if workers is None else sorted(workers),
+            )  # fmt: skip
+
+        future = self._call(submitted)
+        self._tasks[key] = future
+        future.add_done_callback(self._ended.put)
+
+    def take_back(self, keys: Any) -> list[str]:
+        """Cancel tasks; those that were under way."""
+        taken = [key for key in list(keys) if key in self._tasks]
+        if not taken:
+            return []
+        with suppress(Exception):
+            self._client.cancel([self._tasks.pop(key) for key in taken], force=True)
+        return taken
+
+    def adrift(self) -> list[str]:
+        """Tasks that no worker has, though they are not done: those that could do them went before others came."""
+        had = self._call(self._client.processing)
+        at_work = {key for keys in had.values() for key in keys}
+        return [key for key, future in self._tasks.items() if key not in at_work and future.status == "pending"]
+
+    def wait(self, seconds: float, large: bool) -> list[tuple[str, Answer | BaseException]]:
+        """What has ended, after so many seconds at most. LostConnectionError. `large`: answers have artefacts."""
+        ended = list[Any]()
+        with suppress(queue.Empty):
+            ended.append(self._ended.get(timeout=seconds))
+            while len(ended) < (_AT_ONCE if large else 64):
+                ended.append(self._ended.get_nowait())
+        mine: list[Any] = [future for future in ended if self._tasks.get(future.key) is future]
+        if self._client.status not in ("running", "connecting"):
+            raise LostConnectionError("the connection to the scheduler is lost")
+        if any(future.status in _LOST for future in mine):
+            raise LostConnectionError("the scheduler has forgotten this driver")
+        done = [future for future in mine if future.status == "finished"]
+        found = self._fetch(done) if done else []
+        found += [(future.key, self._error(future)) for future in mine if future.status == "error"]
+        self.take_back(key for key, answer in found if isinstance(answer, TimeoutError))
+        for key, _ in found:
+            if key in self._tasks:
+                self._tasks.pop(key).release()
+        return found
+
+    def _fetch(self, done: list[Any]) -> list[tuple[str, Answer | BaseException]]:
+        """The answers of tasks that are done. Dask would make one anew whose worker died meanwhile, and wait for it,
+        maybe for ever: who comes next must be enrolled first. Such tasks have no answer, but a `TimeoutError`.
+        """
+
+        def fetched() -> Sequence[Any]:
+            try:
+                found: Sequence[Any] = self._client.sync(self._client._gather, done, callback_timeout=FETCH)
+            except TimeoutError as error:
+                return [error] * len(done)
+            return found
+
+        answers = self._call(fetched)
+        return list(zip([future.key for future in done], answers, strict=True))
+
+    @staticmethod
+    def _error(future: Any) -> BaseException:
+        found = future.exception()
+        return found if isinstance(found, BaseException) else RuntimeError(str(found))
+
+    def _call(self, ask: Callable[[], Any]) -> Any:
+        try:
+            return ask()
+        except (OSError, TimeoutError) as error:
+            raise LostConnectionError(f"the connection to the scheduler is lost: {error}") from error
+        except Exception as error:
+            # (Of several kinds in different places of `distributed`.)
+            if self._client.status != "running" or type(error).__name__ in _GONE:
+                raise LostConnectionError(f"the connection to the scheduler is lost: {error}") from error
+            raise
+
+    # --- what they lack
+
+    def _asked(self, event: Any) -> None:
+        """A worker asks for files. In a thread of the client's, which must not wait."""
+        message = event[1] if isinstance(event, tuple | list) else event
+        if not self._closed:
+            self._senders.submit(self._send, message["worker"], message["what"], message["digest"])
+
+    def _send(self, address: str, what: str, digest: str) -> None:
+        def put(piece: bytes | None, why: str = "") -> bool:
+            taken = self._client.run(deliver, what, piece, why, workers=[address], on_error="ignore")
+            return bool(taken.get(address)) and not self._closed
+
+        with suppress(Exception):  # who asked notices that nothing comes, and says so
+            try:
+                if all(put(piece) for piece in self._depot.pieces(digest)):
+                    put(None)
+            except EngineError as error:
+                put(None, error.message)
+
+    def close(self) -> None:
+        """End the connection; tasks under way are of no use to anybody then, and end."""
+        self._closed = True
+        self._senders.shutdown(wait=False, cancel_futures=True)
+        with suppress(Exception):
+            self.take_back(list(self._tasks))
+        closing = threading.Thread(target=self._close, daemon=True)
+        closing.start()
+        closing.join(ANSWER)
+
+    def _close(self) -> None:
+        with suppress(Exception):
+            self._client.close(timeout=5)

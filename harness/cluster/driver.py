@@ -1,0 +1,320 @@
+"""Works on a plan with a cluster: keeps plan − store, hands out runs, writes what comes back, and goes on after faults.
+
+Few more runs than there are cores are handed out at a time, the longest first. So another driver on the same store can
+share the work, and when this one ends little is under way.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence, Set
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from harness.cluster.crew import Crew, LostConnectionError
+from harness.cluster.ground import Ground, Task
+from harness.cluster.letters import Answer
+from harness.cluster.twice import Twice
+from harness.errors import EngineError, ResultError
+from harness.events import ClusterWorks, Listener, RunsHeld, RunTakenOver, Verified, Warned
+from harness.outcome import Cell
+from harness.plan import PlannedRun
+from harness.text import counted
+
+#: Seconds after which the driver looks up, at the latest: at Ctrl-C, and at who came and went.
+PULSE, LOOK = 0.5, 2.0
+#: Seconds between two signs of how far things are.
+SIGN = 1.0
+#: Seconds that a lost scheduler has to come back.
+BACK = 60.0
+#: Seconds that a plan waits for the first worker that can take part, saying so.
+SAID = 10.0
+#: On so many machines a run may fail for want of their ground before the plan is given up.
+MACHINES = 3
+
+
+@dataclass
+class Driver:
+    """One plan, worked on once."""
+
+    todo: Sequence[PlannedRun]
+    ground: Ground
+    connect: Callable[[], Crew]
+    """Raises EngineError."""
+    listen: Listener
+    further: Callable[[Cell], Sequence[PlannedRun]] = lambda cell: ()
+    """What else a cell needs, asked when all its runs have ended."""
+    twice: Set[tuple[str, int]] = frozenset()
+    """(key, repetition) of the runs that are made twice."""
+    large: bool = True
+    """Answers have artefacts."""
+    verified: Twice = field(default_factory=Twice)
+    _open: list[tuple[float, int, Task]] = field(default_factory=list)
+    """What is to be handed out, the longest first (heap)."""
+    _aside: list[Task] = field(default_factory=list)
+    """What waits for another harness, or for another worker."""
+    _out: dict[str, Task] = field(default_factory=dict)
+    """Key of a task → the run."""
+    _claims: dict[int, Task] = field(default_factory=dict)
+    """The runs that this driver has the right to make, by their identities."""
+    _left: Counter[str] = field(default_factory=Counter)
+    """Key of a cell → its runs that have not ended."""
+    _numbers: itertools.count[int] = field(default_factory=itertools.count)
+
+    def work(self) -> None:
+        """Make all runs. Raises what storing raises, and EngineError where it cannot go on; what ended is stored."""
+        self._done, self._took, self._begun = 0, 0.0, time.monotonic()
+        self._lost: list[str] = []
+        self._looked = self._signed = 0.0
+        self._warned = time.monotonic()
+        for item in self.todo:
+            self._add(Task(item))
+        self._crew = self.connect()
+        try:
+            self._look()
+            while self._open or self._out or self._aside:
+                self._turn()
+        finally:
+            self._crew.close()
+            for task in list(self._claims.values()):
+                self._let_go(task)
+        self._tell_end()
+
+    def _add(self, task: Task) -> None:
+        if not task.first:
+            self._left[task.item.cell.key] += 1
+        self._again(task)
+
+    def _again(self, task: Task) -> None:
+        heapq.heappush(self._open, (-self.ground.expected(task.item.cell), next(self._numbers), task))
+
+    def _turn(self) -> None:
+        """One step: look who is there, hand out, take what came."""
+        try:
+            if time.monotonic() - self._looked >= LOOK:
+                self._look()
+            self._fill()
+            self._take(self._crew.wait(PULSE, self.large))
+        except LostConnectionError as error:
+            self._reconnect(error)
+        self._sign()
+
+    # --- who is there
+
+    def _look(self) -> None:
+        self._looked = time.monotonic()
+        before = self._crew.cores
+        if self._crew.look():
+            # Whoever could do them may have gone before others came.
+            for key in self._crew.take_back(self._crew.adrift()):
+                self._again(self._out.pop(key))
+        for task in self._aside:
+            self._again(task)
+        self._aside = []
+        if self._crew.cores != before:
+            self._sign(now=True)
+        if not self._crew.members and time.monotonic() - self._warned > SAID:
+            self._warned = time.monotonic()
+            self.listen(Warned("no worker takes part yet: 'dask worker ADDRESS' starts one"))
+
+    def _reconnect(self, error: EngineError) -> None:
+        """What was under way is made again, by whoever is there then. EngineError where nobody is."""
+        self.listen(Warned(f"{error.message}; what was under way is made again"))
+        self._crew.close()
+        for task in self._out.values():
+            self._again(task)
+        self._out = {}
+        deadline = time.monotonic() + BACK
+        while True:
+            try:
+                self._crew = self.connect()
+                self._looked = 0.0
+                return
+            except EngineError:
+                if time.monotonic() > deadline:
+                    raise EngineError(
+                        f"{error.message}, and it did not come back within {BACK:.0f} s",
+                        "what finished is kept; the same command goes on",
+                    ) from error
+                time.sleep(PULSE)
+
+    # --- handing out
+
+    def _fill(self) -> None:
+        held = list[Task]()
+        while self._open and len(self._out) < 2 * self._crew.cores:
+            task = heapq.heappop(self._open)[2]
+            if not self._claimed(task):
+                held.append(task)
+                continue
+            if task.first and not self._others(task.first):
+                held.append(task)
+                continue
+            if not task.first and task.attempt == 1 and self.ground.made_elsewhere(task.item):
+                self.listen(RunTakenOver(task.item.cell, task.item.repetition))
+                self._over(task)
+                continue
+            if not self._give(task):
+                held.append(task)
+        self._aside += held
+        if held and not self._out and not self._open:
+            self._stuck(held)
+
+    def _claimed(self, task: Task) -> bool:
+        if task.claim is None and not task.first:
+            found = self.ground.claim(task.item)
+            if isinstance(found, int):
+                if not self._out:
+                    self.listen(RunsHeld(task.item.cell, task.item.repetition, found))
+                return False
+            task.claim = found
+            self._claims[id(task)] = task
+        return True
+
+    def _others(self, first: str) -> list[str]:
+        """Workers that may make a run a second time: of other machines, where there are any."""
+        others = [one for one in self._crew.members.values() if one.address != first]
+        made = self._crew.members.get(first)
+        elsewhere = [one for one in others if made is None or one.host != made.host]
+        return [one.address for one in elsewhere or others]
+
+    def _give(self, task: Task) -> bool:
+        """Hand a run out, if there is a worker with so much memory."""
+        order, memory = self.ground.order(task.item, self._crew.name)
+        workers = self._others(task.first) if task.first else None
+        task.memory = memory
+        if not any(
+            one.memory >= memory for one in self._crew.members.values() if workers is None or one.address in workers
+        ):
+            return False
+        second = "-second" if task.first else ""
+        key = f"quic-lab-{task.item.cell.key}-{task.item.repetition}-{next(self._numbers)}{second}"
+        self._out[key] = task
+        self._crew.give(key, order, self.ground.expected(task.item.cell), memory, workers)
+        return True
+
+    def _stuck(self, held: list[Task]) -> None:
+        """Nothing is under way, and what is left cannot be handed out now."""
+        if not self._crew.members or any(task.claim is None and not task.first for task in held):
+            return
+        for task in held:
+            # Whoever made it is the only one there.
+            if task.first and not self._others(task.first):
+                self.verified.alone += 1
+                self._aside.remove(task)
+        most = max(member.memory for member in self._crew.members.values())
+        short = [task for task in held if task.memory > most]
+        if short and time.monotonic() - self._warned > SAID:
+            self._warned = time.monotonic()
+            need = max(task.memory for task in short) >> 20
+            runs = counted(len(short), "run")
+            self.listen(Warned(f"no worker has the memory for {runs}: {need} MiB, and the most is {most >> 20} MiB"))
+
+    # --- taking in
+
+    def _take(self, ended: Sequence[tuple[str, Answer | BaseException]]) -> None:
+        """What came at once: one that ends everything costs none of the others."""
+        failed: Exception | None = None
+        for key, answer in ended:
+            if (task := self._out.pop(key, None)) is not None:
+                try:
+                    self._came(task, answer)
+                except Exception as error:
+                    failed = failed or error
+        if failed is not None:
+            raise failed
+
+    def _came(self, task: Task, answer: Answer | BaseException) -> None:
+        if isinstance(answer, TimeoutError):
+            self._again(task)
+        elif isinstance(answer, BaseException):
+            self._broke(task, answer)
+        elif answer.failed:
+            self._ground_failed(task, answer)
+        elif task.first:
+            self._second(task, answer)
+        elif self.ground.take(task.item, answer, task.attempt):
+            task.attempt += 1
+            self._again(task)
+        else:
+            self._done += 1
+            self._took += answer.seconds
+            if (task.item.cell.key, task.item.repetition) in self.twice:
+                self._again(Task(task.item, first=answer.worker))
+            self._over(task)
+
+    def _second(self, task: Task, answer: Answer) -> None:
+        made = self.ground.unpacked(answer)
+        self.verified.compare(self.ground.stored(task.item), made, (task.first, answer.worker))
+
+    def _broke(self, task: Task, error: BaseException) -> None:
+        """No answer came: every worker that was given the run died of it, or it is a fault of ours."""
+        name = f"{task.item.cell.key}/{task.item.repetition}"
+        if type(error).__name__ != "KilledWorker":
+            raise error
+        self._lost.append(f"{name}: {error}")
+        self.listen(Warned(f"given up: worker after worker died of it: {error}", task.item.cell, task.item.repetition))
+        self._over(task)
+
+    def _ground_failed(self, task: Task, answer: Answer) -> None:
+        """A machine cannot make runs: it gets none any more, and others make what it had."""
+        who = f"the worker {answer.worker} on {answer.host}"
+        for key in self._crew.dismiss(answer.worker):
+            self._again(self._out.pop(key))
+        self.listen(Warned(f"{who} gets nothing more to do: {answer.failed}"))
+        task.failed = (*task.failed, f"{who}: {answer.failed}")
+        if len(task.failed) >= MACHINES or not self._crew.members:
+            raise EngineError(f"{who}: {answer.failed}", answer.hint or "start other workers and run again")
+        self._again(task)
+
+    def _over(self, task: Task) -> None:
+        """A run has ended: with the last of them the cell may need more."""
+        self._let_go(task)
+        key = task.item.cell.key
+        self._left[key] -= 1
+        if not self._left[key]:
+            del self._left[key]
+            for item in self.further(task.item.cell):
+                self._add(Task(item))
+
+    def _let_go(self, task: Task) -> None:
+        if task.claim is not None:
+            del self._claims[id(task)]
+            with suppress(OSError):
+                task.claim.__exit__(None, None, None)
+            task.claim = None
+
+    # --- telling
+
+    def _sign(self, *, now: bool = False) -> None:
+        since = time.monotonic()
+        if not now and since - self._signed < SIGN:
+            return
+        self._signed = since
+        left = sum(self._left.values())
+        rate = self._done / (since - self._begun) if self._done else 0.0
+        hosts = len({member.host for member in self._crew.members.values()})
+        self.listen(
+            ClusterWorks(
+                len(self._crew.members), hosts, self._crew.cores, self._done, self._done + left, len(self._out), rate,
+                changed=now,
+            )
+        )  # fmt: skip
+
+    def _tell_end(self) -> None:
+        if self.verified.sentence:
+            self.listen(Verified(self.verified.sentence))
+        if self.verified.parted:
+            raise ResultError(
+                f"{counted(len(self.verified.parted), 'run')} came out differently on another worker: "
+                f"{'; '.join(self.verified.parted[:3])}",
+                "what is stored is what came first; 'harness divergence' finds where two runs part",
+            )
+        if self._lost:
+            raise EngineError(
+                f"{counted(len(self._lost), 'run')} could not be made: {'; '.join(self._lost[:3])}",
+                "give workers more memory (--memory-limit), and run again",
+            )

@@ -1,0 +1,63 @@
+"""What a driver and its workers write each other: both of one version, and before that is known nothing is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from harness.cluster.travelled import Sent
+from harness.kept import Artefacts
+
+#: Name of a resource that a worker has as much of as it has threads, and of one that it has bytes of memory of: behind
+#: it is the version of the package. Workers of another version have none of it, and so never get a run.
+CORE, MEMORY = "quic-lab-core-", "quic-lab-memory-"
+#: Name of the topic on which workers ask their driver for files: behind it is who that is.
+WANTED = "quic-lab-wanted-"
+
+
+@dataclass(frozen=True)
+class Order:
+    """A run that is to be made."""
+
+    cell: str
+    """JSON."""
+    repetition: int
+    images: Mapping[str, Sent]
+    """By reference: every image that plays."""
+    contents: Mapping[str, str]
+    """Reference → digest of what is really in the image, where it is known."""
+    driver: str
+    """What is behind `WANTED`."""
+    files: str = ""
+    """Folder or address (fsspec) that parcels are taken from; empty where the driver sends them."""
+    commit: str = ""
+    artefacts: Artefacts = "all"
+    stall: float = 60.0
+    log_limit: int = 2 << 30
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of it."""
+
+    worker: str
+    """Address of the worker."""
+    host: str
+    failed: str = ""
+    """Why there is no run: the ground failed on that machine."""
+    hint: str = ""
+    archive: bytes = field(default=b"", repr=False)
+    """The run's folder, as it stands in a store (tar)."""
+    seconds: float = 0.0
+    """Wall time at the worker, measuring included."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A worker that takes part."""
+
+    address: str
+    host: str
+    cores: int
+    memory: int
+    """Bytes."""

@@ -1,0 +1,151 @@
+"""Where a cluster is: an address that somebody else started, or one that is started here and ends with this process."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.cluster import tls
+from harness.errors import EngineError, InputError
+from harness.text import shown
+
+#: Seconds that a scheduler of our own has to come up.
+START = 60.0
+#: prctl(2): the signal that a process gets when the one that started it has ended.
+_PR_SET_PDEATHSIG = 1
+# Loaded now: between fork and exec a process with threads may do next to nothing.
+_LIBC = ctypes.CDLL(None)
+
+
+@dataclass(frozen=True)
+class Place:
+    """What `--cluster` and its companions say."""
+
+    address: str
+    """tcp://HOST:PORT, tls://HOST:PORT; empty where the cluster is started here."""
+    local: int = 0
+    """Workers that are started here."""
+    tls: Path | None = None
+    files: str = ""
+    """Where parcels are laid down for workers to read (fsspec); empty where they are sent."""
+    verify: float = 0.0
+    """Share of the runs that are made twice."""
+
+
+def place_of(text: str, folder: Path | None = None, files: str = "", verify: str = "") -> Place | None:
+    """What the words say; None where there is no cluster. Raises InputError."""
+    if not text:
+        given = {"--cluster-tls": folder, "--cluster-files": files, "--verify": verify}
+        for option, value in given.items():
+            if value:
+                raise InputError(f"{option} is for runs on a cluster", "add --cluster ADDRESS, or local:N")
+        return None
+    share = _share(verify)
+    if (local := re.fullmatch(r"local:([0-9]{1,4})", text)) and int(local[1]):
+        return Place("", int(local[1]), folder, files, share)
+    if not re.fullmatch(r"(tcp|tls)://[^/\s]+:[0-9]{1,5}", text):
+        raise InputError(
+            f"--cluster {shown(text)}: expected tcp://HOST:PORT, tls://HOST:PORT or local:N",
+            "for example --cluster tls://10.0.0.1:8786, or --cluster local:4",
+        )
+    if text.startswith("tls:") and folder is None:
+        raise InputError(
+            f"--cluster {text}: TLS needs certificates", "add --cluster-tls FOLDER ('harness cluster tls')"
+        )
+    if text.startswith("tcp:") and folder is not None:
+        raise InputError(f"--cluster {text} is without TLS, and --cluster-tls with it", f"write tls:{text[4:]}")
+    return Place(text, 0, folder, files, share)
+
+
+def _share(text: str) -> float:
+    if not text:
+        return 0.0
+    match = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,6})?) ?%", text)
+    if match is None or float(match[1]) > 100:
+        raise InputError(f"--verify {shown(text)}: expected a share, 0 % to 100 %", "for example --verify 2%")
+    return float(match[1]) / 100
+
+
+@contextlib.contextmanager
+def started(place: Place, environment: Mapping[str, str]) -> Iterator[str]:
+    """The address of a scheduler; one of our own, with its workers, ends when this is left, or with this process.
+
+    `environment`: of the workers, beside this process's. Raises EngineError.
+    """
+    if place.address:
+        yield place.address
+        return
+    with tempfile.TemporaryDirectory(prefix="quic-lab-cluster-") as folder, contextlib.ExitStack() as held:
+        said, log = Path(folder) / "scheduler.json", Path(folder) / "log"
+        options = [] if place.tls is None else tls.options(place.tls)
+        scheduler = scheduler_command(place.tls, 0, everywhere=False)
+        process = held.enter_context(_process([*scheduler, "--scheduler-file", str(said)], log, {}))
+        address = _address(said, process, log)
+        workers = [
+            *dask("worker"), address, "--host", "127.0.0.1", "--nworkers", str(place.local), "--nthreads", "1",
+            "--no-dashboard", "--local-directory", folder, "--death-timeout", "30", *options,
+        ]  # fmt: skip
+        held.enter_context(_process(workers, log, environment))
+        yield address
+
+
+def scheduler_command(folder: Path | None, port: int, *, everywhere: bool = True) -> list[str]:
+    """A scheduler; without TLS it listens on loopback alone, since whoever reaches it may run anything.
+
+    InputError where the folder has no certificates.
+    """
+    if folder is None:
+        how = ["--host", "127.0.0.1", "--protocol", "tcp"]
+    else:
+        how = [*(() if everywhere else ("--host", "127.0.0.1")), "--protocol", "tls", *tls.options(folder)]
+    return [*dask("scheduler"), *how, "--port", str(port), "--no-dashboard", "--dashboard-address", "127.0.0.1:0"]
+
+
+def dask(command: str) -> list[str]:
+    """The command `dask scheduler`, or `dask worker`, of this Python."""
+    return [sys.executable, "-m", f"distributed.cli.dask_{command}"]
+
+
+@contextlib.contextmanager
+def _process(command: list[str], log: Path, environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    # Of a session of its own: Ctrl-C is for this process, which ends the others when it has ended its own work.
+    with log.open("ab") as out:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
+            env={**os.environ, "PYTHONWARNINGS": "ignore", **environment},
+            preexec_fn=_end_with_me,  # noqa: PLW1509
+        )  # fmt: skip
+    try:
+        yield process
+    finally:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(10)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _end_with_me() -> None:
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _address(said: Path, process: subprocess.Popen[bytes], log: Path) -> str:
+    deadline = time.monotonic() + START
+    while time.monotonic() < deadline and process.poll() is None:
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            return str(json.loads(said.read_text())["address"])
+        time.sleep(0.05)
+    words = log.read_text(errors="replace").strip().splitlines()[-1:] or ["without a word"]
+    raise EngineError(f"the scheduler did not come up: {words[0]}", "is 'distributed' installed ('make setup')?")

@@ -1,0 +1,83 @@
+"""TLS between driver, scheduler and workers: one folder with an authority, a certificate and its key, for all of them.
+
+Who has the folder may take part, and nobody else. `harness cluster tls` makes it once; every machine has a copy.
+"""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from harness.errors import InputError
+
+AUTHORITY, CERTIFICATE, KEY = "ca.pem", "cert.pem", "key.pem"
+DAYS = 365
+
+
+def write(folder: Path) -> None:
+    """Make the three files. InputError where there are some already; raises OSError."""
+    there = [name for name in (AUTHORITY, CERTIFICATE, KEY) if (folder / name).exists()]
+    if there:
+        raise InputError(f"{folder} has a {there[0]} already", "name another folder, or remove it there")
+    folder.mkdir(parents=True, exist_ok=True)
+    own, other = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    authority = _certificate("quic-lab cluster CA", own, "quic-lab cluster CA", own, authority=True)
+    member = _certificate("quic-lab cluster", other, "quic-lab cluster CA", own, authority=False)
+    pem = serialization.Encoding.PEM
+    secret = other.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / KEY).touch(0o600)
+    (folder / KEY).write_bytes(secret)
+    (folder / CERTIFICATE).write_bytes(member.public_bytes(pem))
+    # The authority's own key is kept nowhere: it signs nothing more.
+    (folder / AUTHORITY).write_bytes(authority.public_bytes(pem))
+
+
+def _certificate(
+    name: str, key: ec.EllipticCurvePrivateKey, issuer: str, signer: ec.EllipticCurvePrivateKey, *, authority: bool
+) -> x509.Certificate:
+    now = datetime.datetime.now(datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+        .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)]))
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        # Clocks differ.
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(days=DAYS))
+        .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
+        .sign(signer, hashes.SHA256())
+    )
+
+
+def files(folder: Path) -> dict[str, str]:
+    """The three files of a folder: authority, certificate, key. InputError where one is missing."""
+    missing = [name for name in (AUTHORITY, CERTIFICATE, KEY) if not (folder / name).is_file()]
+    if missing:
+        raise InputError(f"{folder} has no {missing[0]}", "'harness cluster tls FOLDER' makes all it takes")
+    return {name: str((folder / name).resolve()) for name in (AUTHORITY, CERTIFICATE, KEY)}
+
+
+def security(folder: Path) -> Any:
+    """What Dask is told of it: nobody is spoken to in the clear. InputError."""
+    from distributed.security import Security
+
+    found = files(folder)
+    roles = ("client", "scheduler", "worker")
+    kinds = {"cert": CERTIFICATE, "key": KEY}
+    pairs = {f"tls_{role}_{kind}": found[name] for role in roles for kind, name in kinds.items()}
+    # Not typed there.
+    made: Any = Security
+    return made(require_encryption=True, tls_ca_file=found[AUTHORITY], **pairs)
+
+
+def options(folder: Path) -> list[str]:
+    """The same as options of `dask scheduler` and `dask worker`. InputError."""
+    found = files(folder)
+    return ["--tls-ca-file", found[AUTHORITY], "--tls-cert", found[CERTIFICATE], "--tls-key", found[KEY]]

@@ -1,0 +1,281 @@
+"""What a worker does for a driver: it takes part if it is of the same version, fetches what it lacks, and makes runs.
+
+Nothing here outlives a task but the cache: `HARNESS_CACHE`, `~/.cache/quic-lab` without it, at most
+`HARNESS_CACHE_LIMIT` large. A run that nobody waits for any more is ended with its guest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import io
+import os
+import platform
+import queue
+import random
+import shutil
+import tarfile
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.cluster.bits import build, named
+from harness.cluster.letters import CORE, MEMORY, WANTED, Answer, Order
+from harness.cluster.travelled import TravelledEngine, TravelledRoots
+from harness.engines.cache import LIMIT, Cache
+from harness.engines.contents import Contents
+from harness.engines.guest import remove_orphans
+from harness.engines.owner import lives, owner
+from harness.errors import EngineError, HarnessError
+from harness.kept import keeps
+from harness.outcome import Cell
+from harness.plan import PlannedRun
+from harness.provenance import Provenance
+from harness.runner import run_once
+from harness.store import Store
+from harness.units import Size
+
+#: Seconds without a piece of what was asked for after which it does not come any more.
+SILENCE = 120.0
+#: Pieces that wait at a worker to be unpacked.
+_WAITING = 4
+#: Seconds between two looks at whether a run is still wanted.
+_LOOK = 0.5
+#: Memory that measuring a run takes beside its guest, bytes: captures of 2 × 100 MB and their frames.
+MEASURING = 768 << 20
+
+_arrivals: dict[str, queue.Queue[bytes | Exception | None]] = {}
+"""What pieces are for → the pieces that have come."""
+
+
+# --- taking part
+
+
+async def enrol(driver_build: str, dask_worker: Any = None) -> dict[str, Any]:
+    """Take part, if this is the driver's version of the package: say so to the scheduler. What this worker is.
+
+    Everything in it is a plain value, whatever version the other side is.
+    """
+    if driver_build != build():
+        return {"refused": named(), "host": platform.node()}
+    await asyncio.to_thread(_tidy)
+    memory = await asyncio.to_thread(_memory, dask_worker)
+    cores = dask_worker.state.nthreads
+    await dask_worker.set_resources(**{f"{CORE}{driver_build}": cores, f"{MEMORY}{driver_build}": memory})
+    return {"host": platform.node(), "cores": cores, "memory": memory}
+
+
+async def dismiss(driver_build: str, dask_worker: Any = None) -> None:
+    """Take part no longer."""
+    await dask_worker.set_resources(**{f"{CORE}{driver_build}": 0})
+
+
+def _memory(dask_worker: Any) -> int:
+    """Bytes that guests and measuring may take: what the worker was given, and what is free where guests' memory is."""
+    given = getattr(dask_worker.memory_manager, "memory_limit", None)
+    folder = os.environ.get("TMPDIR") or "/dev/shm"
+    with contextlib.suppress(OSError):
+        free: int = shutil.disk_usage(folder).free + MEASURING * dask_worker.state.nthreads
+        return min(int(given), free) if given else free
+    return int(given or 0)
+
+
+def cache() -> Cache:
+    """What this machine keeps between runs. Raises EngineError where its limit is no size."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    text = os.environ.get("HARNESS_CACHE_LIMIT")
+    try:
+        limit = Size.parse(text).bytes if text else LIMIT
+    except ValueError as error:
+        raise EngineError(f"HARNESS_CACHE_LIMIT: {error}", "for example 10 GB") from error
+    return Cache(Path(os.environ.get("HARNESS_CACHE") or home / "quic-lab"), limit)
+
+
+def _tidy() -> None:
+    """Remove what workers that no longer live have left: guests, scratch folders, what was being unpacked, runs."""
+    remove_orphans()
+    with contextlib.suppress(HarnessError, OSError):
+        kept = cache()
+        kept.remove_orphans()
+        for place in (kept.folder / "runs").glob("*"):
+            if not lives(place.name.partition(".")[0]):
+                shutil.rmtree(place, ignore_errors=True)
+
+
+# --- what it lacks
+
+
+async def deliver(what: str, piece: bytes | None, why: str = "") -> bool:
+    """Take a piece of what was asked for, its end (None), or why it does not come. False where nobody waits for it."""
+    arriving = _arrivals.get(what)
+    while arriving is not None and arriving.qsize() >= _WAITING:
+        await asyncio.sleep(0.005)
+        arriving = _arrivals.get(what)
+    if arriving is None:
+        return False
+    arriving.put(EngineError(why) if why else piece)
+    return True
+
+
+def _asked_for(order: Order, digest: str, wanted: Wanted) -> Iterator[bytes]:
+    """The pieces of a parcel: from where the driver said, else from the driver itself."""
+    if order.files:
+        yield from _read(order.files, digest)
+        return
+    from distributed import get_worker
+
+    worker, arriving = get_worker(), queue.Queue[bytes | None | Exception]()
+    what = f"{digest}.{owner()}.{threading.get_ident()}.{time.monotonic_ns()}"
+    _arrivals[what] = arriving
+    try:
+        worker.log_event(f"{WANTED}{order.driver}", {"what": what, "digest": digest, "worker": worker.address})
+        since = time.monotonic()
+        while True:
+            try:
+                piece = arriving.get(timeout=_LOOK)
+            except queue.Empty:
+                wanted.require()
+                if time.monotonic() - since > SILENCE:
+                    raise EngineError(f"the driver has sent nothing for {SILENCE:.0f} s") from None
+                continue
+            since = time.monotonic()
+            if isinstance(piece, Exception):
+                raise piece
+            if piece is None:
+                return
+            yield piece
+    finally:
+        del _arrivals[what]
+
+
+def _read(files: str, digest: str) -> Iterator[bytes]:
+    import fsspec
+
+    place = f"{files.rstrip('/')}/{digest}.parcel"
+    try:
+        with fsspec.open(place, "rb") as file:
+            while piece := file.read(4 << 20):
+                yield piece
+    except (OSError, ImportError, ValueError) as error:
+        raise EngineError(f"{place}: {error}", "can this worker reach what --cluster-files names?") from error
+
+
+# --- a run
+
+
+class Wanted:
+    """Whether the scheduler still waits for the task that this thread works on."""
+
+    def __init__(self) -> None:
+        from distributed import get_worker
+
+        self._worker = get_worker()
+        self._key = self._worker.get_current_task()
+
+    def __bool__(self) -> bool:
+        task = self._worker.state.tasks.get(self._key)
+        alive = getattr(self._worker.status, "name", "") in ("running", "paused", "closing_gracefully")
+        return alive and task is not None and task.state not in ("cancelled", "released", "forgotten")
+
+    def require(self) -> None:
+        """EngineError once it does not."""
+        if not self:
+            raise EngineError("nobody waits for the run any more")
+
+
+@contextlib.contextmanager
+def _ended_when_unwanted(engine: TravelledEngine, wanted: Wanted) -> Iterator[None]:
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(_LOOK):
+            if not wanted:
+                engine.cancel()
+                return
+
+    watcher = threading.Thread(target=watch, name="wanted", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+
+
+@contextlib.contextmanager
+def _core() -> Iterator[int]:
+    """A core that no other worker of this machine has taken; one of those taken where there are more workers."""
+    cores = sorted(os.sched_getaffinity(0))
+    with contextlib.ExitStack() as held:
+        for core in cores:
+            place = Path(tempfile.gettempdir()) / f"quic-lab-{os.getuid()}.core{core}"
+            try:
+                lock = held.enter_context(place.open("a"))
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                continue
+            yield core
+            return
+        yield random.choice(cores)
+
+
+@dataclass(frozen=True)
+class _Told(Provenance):
+    """What a driver knows of the images: a worker looks into none."""
+
+    known: Mapping[str, str] = field(default_factory=dict)
+    """Reference → digest of its contents."""
+
+    def contents(self, ids: Mapping[str, str], references: Mapping[str, str]) -> dict[str, Contents]:
+        """See `Provenance`; digests alone, for the driver keeps the rest."""
+        digests = {name: self.known.get(references.get(name, "")) for name in ids}
+        return {name: Contents(digest, {}, {}) for name, digest in digests.items() if digest is not None}
+
+
+def make(order: Order) -> Answer:
+    """Make a run; the task that a driver submits. What fails for want of this machine's ground is in the answer."""
+    from distributed import get_worker
+
+    worker = get_worker()
+    begun = time.monotonic()
+    try:
+        archive = _made(order)
+    except HarnessError as error:
+        return Answer(worker.address, platform.node(), error.message, error.hint)
+    except OSError as error:
+        return Answer(worker.address, platform.node(), f"{error.filename or 'this machine'}: {error.strerror}")
+    return Answer(worker.address, platform.node(), archive=archive, seconds=time.monotonic() - begun)
+
+
+def _made(order: Order) -> bytes:
+    item = PlannedRun(Cell.model_validate_json(order.cell), order.repetition)
+    kept, wanted = cache(), Wanted()
+    roots = TravelledRoots(kept, order.images, lambda digest: _asked_for(order, digest, wanted))
+    place = kept.folder / "runs" / f"{owner()}.{threading.get_ident()}"
+    shutil.rmtree(place, ignore_errors=True)
+    try:
+        store = Store(place)
+        with _core() as core:
+            engine = TravelledEngine(kept, [core], roots, order.log_limit, order.stall)
+            with _ended_when_unwanted(engine, wanted):
+                run_once(
+                    item, engine, store, _Told(commit=order.commit, known=order.contents), lambda phase: None,
+                    lambda run, measured: keeps(order.artefacts, run.cell.scenario, run, measured),
+                )  # fmt: skip
+        return packed(store.folder(item.cell.key, item.repetition))
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def packed(folder: Path) -> bytes:
+    """A run's folder as one archive (tar); what is in it is compressed already."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        for file in sorted(folder.iterdir()):
+            archive.add(file, arcname=file.name)
+    return buffer.getvalue()

@@ -1,0 +1,110 @@
+"""Images by their identities from a registry: pulled instead of built, and held against what they say they hold.
+
+An image built here is named by the hash of its recipe, which is the same on every machine: whoever has built it can
+give it to others. It goes there with two labels: the identity, and a seal, a digest of its files
+(`harness.engines.contents`) and of how it starts. An image whose files are not those of its seal is refused. A seal
+tells what was altered on the way or by hand; it is no signature: whoever may write to a registry is trusted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from harness.engines.contents import exported_contents
+from harness.engines.docker import docker, failure, inspect_image
+from harness.errors import EngineError
+
+IDENTITY_LABEL, SEAL_LABEL = "org.quic-lab.identity", "org.quic-lab.seal"
+#: Seconds that a pull or a push may take.
+_PATIENCE = 900
+#: Of an image's configuration, how it starts.
+_START = ("Entrypoint", "Cmd", "Env", "User", "WorkingDir", "ExposedPorts", "Volumes", "StopSignal")
+#: What a registry that answers says of an image that it has not.
+_NOT_THERE = ("not found", "manifest unknown", "repository does not exist")
+
+
+def seal_of(reference: str) -> str:
+    """Digest of an image's files and of how it starts. A few seconds. Raises EngineError."""
+    image = inspect_image(reference)
+    if image is None:
+        raise EngineError(f"there is no image {reference}")
+    start = {name: image["Config"].get(name) for name in _START}
+    text = json.dumps([exported_contents(reference).digest, start], sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+class Registry:
+    """A registry as `docker pull` names it: host, port, and a path where it has one."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place.rstrip("/")
+
+    def name(self, reference: str) -> str:
+        """What an image of ours is called there."""
+        return f"{self.place}/{reference}"
+
+    def take(self, reference: str, identity: str) -> bool:
+        """Pull an image under its own name; False where the registry has it not.
+
+        EngineError where the registry does not answer, and where what it has is not what it says.
+        """
+        name = self.name(reference)
+        done = docker("pull", "--quiet", name, check=False, timeout=_PATIENCE)
+        if done.returncode != 0:
+            if any(word in done.stderr for word in _NOT_THERE):
+                return False
+            raise failure(f"pulling {name}", done.stderr)
+        try:
+            self._require_whole(name, identity)
+            docker("tag", name, reference)
+        except EngineError:
+            # Nobody is to find it under either name.
+            docker("rmi", name, check=False)
+            raise
+        return True
+
+    def _require_whole(self, name: str, identity: str) -> None:
+        labels = _labels(inspect_image(name))
+        if labels.get(IDENTITY_LABEL) != identity:
+            said = labels.get(IDENTITY_LABEL) or "none"
+            raise EngineError(
+                f"{name} was refused: it says that it is of the recipe {said}, not {identity}",
+                "build the image here, without --from, and push it again",
+            )
+        if labels.get(SEAL_LABEL) != seal_of(name):
+            raise EngineError(
+                f"{name} was refused: its files are not those that it was pushed with",
+                "somebody has altered it: build the image here, without --from, and push it again",
+            )
+
+    def give(self, reference: str, identity: str) -> str:
+        """Push an image with its labels; what it is called there. Raises EngineError."""
+        name = self.name(reference)
+        words = ["--label", f"{IDENTITY_LABEL}={identity}", "--label", f"{SEAL_LABEL}={seal_of(reference)}"]
+        with tempfile.TemporaryDirectory(prefix="quic-lab-push-") as folder:
+            Path(folder, "Dockerfile").write_text(f"FROM {reference}\n")
+            docker("buildx", "build", "--load", "--quiet", *words, "--tag", name, folder, timeout=_PATIENCE)
+        done = docker("push", "--quiet", name, check=False, timeout=_PATIENCE)
+        with suppress(EngineError, subprocess.SubprocessError):
+            docker("rmi", name, check=False)
+        if done.returncode != 0:
+            raise failure(f"pushing {name}", done.stderr)
+        return name
+
+
+def origin_of(reference: str, place: str) -> str:
+    """What an image is called in a registry that it was pulled from, with its digest; empty where it was built here."""
+    with suppress(EngineError):
+        digests = (inspect_image(reference) or {}).get("RepoDigests") or []
+        return next((one for one in digests if one.startswith(f"{place}/")), "")
+    return ""
+
+
+def _labels(image: dict[str, Any] | None) -> dict[str, str]:
+    return (image or {}).get("Config", {}).get("Labels") or {}

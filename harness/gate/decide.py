@@ -1,0 +1,283 @@
+"""What has become of each figure of a matrix since its baseline.
+
+* **Same bits, virtual time.** Every figure of a repetition is the same to the last digit; where one is not, the cell
+  *differs*, whatever the tolerance.
+* **No chance in it** (`harness.gate.chance`). A metric has changed when every value of now is off every value of the
+  baseline by more than the tolerance, to the same side.
+* **Chance in it.** A metric has changed when its Hodges–Lehmann factor is beyond the tolerance and the test of Mann and
+  Whitney shows it at `ALPHA`, adjusted over all tests of the matrix (Holm): the probability that a matrix in which
+  nothing changed has one false alarm or more is at most `ALPHA`. It is the same when the factor's interval lies within
+  the tolerance, and else cannot be told: more runs would tell.
+* **Outcomes.** More runs that fail are judged alike, by Fisher's exact test, in the same family. A cell all of whose
+  runs fail, two at least, where none of two or more did, is worse without a test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from harness.comparison import ALPHA, Comparison, compare, holm, ratio
+from harness.gate.chance import plays
+from harness.gate.pairs import Pair
+from harness.metric_names import MetricName
+from harness.metrics.registry import find
+from harness.model import Scenario
+from harness.outcome import MeasuredRun, Run, proven_outcome
+from harness.ranking import headline
+from harness.results import CellResult
+from harness.stats import COVERAGE
+from harness.verified import other_figures
+
+Standing = Literal["same", "better", "worse", "differs", "cannot tell", "new", "gone"]
+#: The gravest first: what a cell's figures come to together.
+GRAVITY: tuple[Standing, ...] = ("differs", "worse", "cannot tell", "gone", "new", "better", "same")
+#: Those that keep the gate shut.
+ALARMS: frozenset[Standing] = frozenset({"differs", "worse"})
+#: Outcomes that are nobody's figure: the ground spoilt the run.
+_SPOILT = frozenset({"infrastructure"})
+OUTCOME = "outcome"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One metric of a cell in the baseline and now, or how its runs ended."""
+
+    name: str
+    """For people; `OUTCOME` for how runs ended."""
+    unit: str
+    base: tuple[float, ...]
+    """One value a run; of outcomes 1 for a run that failed, else 0."""
+    now: tuple[float, ...]
+    standing: Standing
+    why: str
+    """In words; empty where the values say all."""
+    factor: float | None = None
+    """How many times the baseline it is; None where that is no finite number."""
+    p: float | None = None
+    """Adjusted for all tests of the matrix and all looks at it; None where nothing was tested."""
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A pair with what has become of it."""
+
+    pair: Pair
+    standing: Standing
+    figures: tuple[Figure, ...] = ()
+    exact: bool = False
+    """Whether both sides are of the same bits in virtual time, so that all figures had to be the same."""
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """Something that is to be decided of a pair."""
+
+    pair: Pair
+    name: str
+    unit: str
+    sign: int
+    """1 where more is worse, -1 where more is better."""
+    base: tuple[float, ...]
+    now: tuple[float, ...]
+    comparison: Comparison | None
+    """None of outcomes."""
+    p: float | None
+
+
+def decide(found: Sequence[Pair], asked: Sequence[MetricName] = (), *, within: float, looks: int = 1) -> list[Decided]:
+    """What has become of each pair. `asked`: metrics beside those of objectives and of the scenario's headline.
+
+    `within`: factor − 1 up to which a figure counts as the same. `looks`: how often a matrix may be looked at until it
+    can be told; each is given its share of `ALPHA` (Bonferroni). ValueError for a `within` below 0.
+    """
+    if within < 0:
+        raise ValueError("a tolerance is no negative number")
+    trials = {index: _trials(pair, asked) for index, pair in enumerate(found) if _open(pair)}
+    every = [trial for one in trials.values() for trial in one]
+    adjusted = iter(None if p is None else min(1.0, p * looks) for p in holm([trial.p for trial in every]))
+    figures = {index: tuple(_figure(trial, next(adjusted), within) for trial in one) for index, one in trials.items()}
+    return [_decided(pair, figures.get(index)) for index, pair in enumerate(found)]
+
+
+def exact(pair: Pair) -> bool:
+    """Whether every figure of both has to be the same: virtual time, one key, the same in all images and the lab."""
+    if not pair.same_bits or pair.cell.engine != "virtual" or pair.base is None or pair.now is None:
+        return False
+    before, after = ([run for run, _ in result.runs] for result in (pair.base, pair.now))
+    versions = {each.version for result in (pair.base, pair.now) for _, each in result.runs if each is not None}
+    bits = {(tuple(sorted(run.contents.items())), run.lab_kernel, run.cpu) for run in (*before, *after)}
+    return len(versions) == 1 and len(bits) == 1
+
+
+def _open(pair: Pair) -> bool:
+    return pair.base is not None and pair.now is not None and not exact(pair)
+
+
+def _decided(pair: Pair, figures: tuple[Figure, ...] | None) -> Decided:
+    if pair.base is None or pair.now is None:
+        return Decided(pair, "new" if pair.base is None else "gone")
+    if figures is None:
+        figures = tuple(_differing(pair.base, pair.now))
+        return Decided(pair, "differs" if figures else "same", figures, exact=True)
+    standings = {one.standing for one in figures}
+    return Decided(pair, next((one for one in GRAVITY if one in standings), "cannot tell"), figures)
+
+
+# --- the same bits
+
+
+def _differing(base: CellResult, now: CellResult) -> list[Figure]:
+    """What is not the same in repetitions that both have."""
+    older = {run.repetition: (run, measured) for run, measured in base.runs}
+    found = []
+    for run, measured in now.runs:
+        if (there := older.get(run.repetition)) is not None:
+            found += _parted(there, (run, measured))
+    return found
+
+
+def _parted(
+    one: tuple[Run, MeasuredRun | None], other: tuple[Run, MeasuredRun | None]
+) -> list[Figure]:  # fmt: skip
+    number, flows = other[0].repetition, len(other[0].cell.scenario.flows)
+    ends = [proven_outcome(*side).status for side in (one, other)]
+    if _SPOILT & set(ends):
+        return []
+    if ends[0] != ends[1]:
+        return [_told(OUTCOME, (0.0,), (1.0,), f"repetition {number}: {ends[0]} before, {ends[1]} now")]
+    return [
+        _told(figure.name.text(flows), both[:1], both[1:], f"repetition {number}", figure.unit)
+        for figure in other_figures(one[1], other[1])
+        if (both := figure.both) is not None
+    ]
+
+
+def _told(name: str, base: tuple[float, ...], now: tuple[float, ...], why: str, unit: str = "") -> Figure:
+    return Figure(name, unit, base, now, "differs", f"{why}; the bits are the same")
+
+
+# --- other bits, or real time
+
+
+def gated(scenario: Scenario, asked: Sequence[MetricName] = ()) -> list[MetricName]:
+    """The metrics that the gate looks at: of the objectives, of the headline, of the repeat, and those asked for."""
+    names = [MetricName.parse(objective.metric) for objective in scenario.objectives]
+    names += headline(scenario)
+    again = [number for number, flow in enumerate(scenario.flows) if flow.repeat_after is not None]
+    names += [MetricName("completion", number, "repeat") for number in again]
+    one = {name._replace(flow=0) if _of_flow(name) and len(scenario.flows) == 1 else name: None
+           for name in [*names, *asked]}  # fmt: skip
+    seen: dict[object, MetricName] = {}
+    for name in one:
+        seen.setdefault(name.key, name)
+    return [name for name in seen.values() if (metric := find(name.metric)) and metric.better != "neutral"]
+
+
+def _of_flow(name: MetricName) -> bool:
+    metric = find(name.metric)
+    return metric is not None and metric.layer == "flow" and name.flow is None
+
+
+def _trials(pair: Pair, asked: Sequence[MetricName]) -> list[_Trial]:
+    assert pair.base is not None and pair.now is not None
+    found = [_ends(pair)]
+    for name in gated(pair.cell.scenario, asked):
+        metric = find(name.metric)
+        base, now = (tuple(result.values(*name)) for result in (pair.base, pair.now))
+        if metric is None or not base or not now:
+            continue
+        comparison = compare(now, base)
+        found.append(
+            _Trial(
+                pair, name.text(len(pair.cell.scenario.flows)), metric.unit, -1 if metric.better == "higher" else 1,
+                base, now, comparison, comparison.p if plays(pair.cell) else None,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _ends(pair: Pair) -> _Trial:
+    base, now = (_failed(result) for result in (pair.base, pair.now))
+    return _Trial(pair, OUTCOME, "", 1, base, now, None, _fisher(base, now) if plays(pair.cell) else None)
+
+
+def _failed(result: CellResult | None) -> tuple[float, ...]:
+    """1 for each run that broke off, or in which a check of its scenario failed."""
+    assert result is not None
+    return tuple(
+        float(end != "completed" or any(one.status == "failed" for one in (measured.checks if measured else ())))
+        for run, measured in result.runs
+        if (end := proven_outcome(run, measured).status) not in _SPOILT
+    )
+
+
+def _fisher(base: Sequence[float], now: Sequence[float]) -> float | None:
+    """The p of failures on one side beside the other (Fisher's exact test); None where no run failed, or all did."""
+    failed = sum(base) + sum(now)
+    if not base or not now or failed in (0, len(base) + len(now)):
+        return None
+    # It takes a while to import, and few need it.
+    from scipy.stats import fisher_exact
+
+    table = np.array([[sum(side), len(side) - sum(side)] for side in (base, now)], np.int64)
+    return float(fisher_exact(table).pvalue)
+
+
+def _figure(trial: _Trial, p: float | None, within: float) -> Figure:
+    standing, why = _of_ends(trial, p) if trial.comparison is None else _of_values(trial, trial.comparison, p, within)
+    factor = None if trial.comparison is None else trial.comparison.factor
+    return Figure(trial.name, trial.unit, trial.base, trial.now, standing, why, factor, p)
+
+
+def _of_ends(trial: _Trial, p: float | None) -> tuple[Standing, str]:
+    base, now = trial.base, trial.now
+    if not base or not now:
+        return "cannot tell", "no run of " + ("the baseline" if not base else "now") + " that the ground did not spoil"
+    before, after = sum(base) / len(base), sum(now) / len(now)
+    said = f"{sum(base):.0f} of {len(base)} runs failed before, {sum(now):.0f} of {len(now)} now"
+    if before == after:
+        return "same", said if after else ""
+    moved: Standing = "worse" if after > before else "better"
+    all_of_them = {before, after} == {0.0, 1.0} and min(len(base), len(now)) > 1
+    if p is None or p <= ALPHA or all_of_them:
+        return moved, said
+    return "cannot tell", said
+
+
+def _of_values(trial: _Trial, found: Comparison, p: float | None, within: float) -> tuple[Standing, str]:
+    least, most = _ratios(trial)
+    up: Standing = "worse" if trial.sign > 0 else "better"
+    down: Standing = "better" if trial.sign > 0 else "worse"
+    high, low = 1 + within, 1 / (1 + within)
+    if not plays(trial.pair.cell) or found.constant:
+        if least > high or most < low:
+            return (up if least > high else down), ""
+        if low <= least and most <= high:
+            return "same", ""
+        return _middle(found, low, high, "some values are further off than the tolerance, and some are not")
+    if p is not None and p <= ALPHA and (found.factor is None or not low <= found.factor <= high):
+        return (up if _above(trial, found) else down), ""
+    if (found.coverage >= COVERAGE and low <= found.low and found.high <= high) or (p is not None and p <= ALPHA):
+        return "same", ""
+    if low <= least and most <= high:
+        return "same", ""
+    return "cannot tell", f"{len(trial.now)} beside {len(trial.base)} runs do not tell; more would"
+
+
+def _middle(found: Comparison, low: float, high: float, why: str) -> tuple[Standing, str]:
+    return ("same", "") if found.factor is not None and low <= found.factor <= high else ("cannot tell", why)
+
+
+def _ratios(trial: _Trial) -> tuple[float, float]:
+    """The smallest and the largest ratio of a value of now to one of the baseline."""
+    return ratio(min(trial.now), max(trial.base)), ratio(max(trial.now), min(trial.base))
+
+
+def _above(trial: _Trial, found: Comparison) -> bool:
+    if found.factor is not None:
+        return found.factor > 1
+    return sorted(trial.now)[len(trial.now) // 2] > sorted(trial.base)[len(trial.base) // 2]

@@ -1,0 +1,94 @@
+"""What checks look at: a run's packets, as they were sent, and its files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from ipaddress import ip_address
+
+from harness.artefacts import sources
+from harness.artefacts.run import Artefacts
+from harness.outcome import Run
+from harness.parameters import ROLES, Role
+from harness.traces.datagrams import Datagram, read_datagrams
+from harness.traces.key_log import read_secrets
+from harness.traces.quic import Form
+from harness.traces.wire import Connection, Opener, Packet
+
+#: Side of a capture → who sends what is captured there first.
+_NEAR: dict[str, Role] = {"left": "client", "right": "server"}
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One run's packets in order of time, each as its sender's side of the path has it."""
+
+    sent: tuple[Packet, ...]
+    arrived: tuple[Datagram, ...]
+    """The client's datagrams that came to the server's side."""
+    connections: tuple[Connection, ...]
+    keyed: bool
+    """Whether an endpoint wrote secrets down."""
+    whole: bool
+    """Whether frames were captured whole."""
+    run: Run
+
+    def of(self, sender: Role, *forms: Form) -> Iterator[Packet]:
+        """The packets of a sender, of some kinds."""
+        return (one for one in self.sent if one.sender == sender and one.form in forms)
+
+    @cached_property
+    def zero_ns(self) -> int:
+        """The client's first datagram."""
+        return self.sent[0].t_ns if self.sent else 0
+
+    def seconds(self, t_ns: int) -> float:
+        """A time on the run's clock."""
+        return (t_ns - self.zero_ns) / 1e9
+
+
+def evidence_of(artefacts: Artefacts, *, keys: bool = True) -> Evidence:
+    """Read a run's captures, and decrypt them, without `keys` Initial packets alone. Raises OSError, ValueError."""
+    if artefacts.lab is None:
+        raise ValueError("lab.json is missing")
+    flows = [flow for flow in artefacts.lab.flows if flow.kind == "quic"]
+    clients, servers = (
+        {str(ip_address(one)) for end in ends for one in end.addresses}
+        for ends in ([flow.client for flow in flows], [flow.server for flow in flows])
+    )
+    ends: dict[Role, set[str]] = {"client": clients, "server": servers}
+    near: list[tuple[Datagram, Role]] = []
+    arrived: list[Datagram] = []
+    for side, role in _NEAR.items():
+        for datagram in _captured(artefacts, side):
+            sender = next((one for one in ROLES if datagram.source[0] in ends[one]), None)
+            if sender is None or datagram.destination[0] not in clients | servers:
+                continue
+            if sender == role:
+                near.append((datagram, sender))
+            elif sender == "client":
+                arrived.append(datagram)
+    near.sort(key=lambda item: item[0].t_ns)
+    secrets = _secrets(artefacts)
+    opener = Opener(secrets if keys else {})
+    packets = tuple(packet for datagram, sender in near for packet in opener.open(datagram, sender))
+    whole = all(len(datagram.payload) == datagram.size for datagram, _ in near)
+    return Evidence(packets, tuple(arrived), tuple(opener.connections), bool(secrets), whole, artefacts.run)
+
+
+def _captured(artefacts: Artefacts, side: str) -> Sequence[Datagram]:
+    path = artefacts.path(sources.CAPTURE[side])
+    if path is None:
+        raise ValueError(f"the {side} capture is missing")
+    return read_datagrams(path)
+
+
+def _secrets(artefacts: Artefacts) -> dict[tuple[bytes, str], bytes]:
+    found: dict[tuple[bytes, str], bytes] = {}
+    for flow in range(len(artefacts.flows)):
+        for role in ROLES:
+            path = artefacts.path(f"{sources.endpoint(flow, role)}/{sources.KEYS}")
+            if path is not None:
+                found = read_secrets(path) | found
+    return found

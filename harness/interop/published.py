@@ -1,0 +1,121 @@
+"""The runner's result.json: written, validated and read (quic-interop-runner, run.py -j). Pure.
+
+Outer lists of results are flat, client by client; each entry lists the cases of one pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from harness.errors import InputError
+from harness.interop.cases import CASES, MEASUREMENTS
+from harness.interop.matrix import Entry, Matrix, Pair
+
+_WORDS = ("succeeded", "failed", "unsupported")
+#: Key → what it holds.
+_KEYS: dict[str, tuple[type, ...]] = {
+    "start_time": (int, float), "end_time": (int, float), "log_dir": (str,), "servers": (list,), "clients": (list,),
+    "urls": (dict,), "tests": (dict,), "quic_version": (str,), "results": (list,), "measurements": (list,),
+}  # fmt: skip
+
+
+def written(
+    matrix: Matrix, titles: Mapping[str, str], urls: Mapping[str, str], start: float, end: float, place: str
+) -> dict[str, Any]:
+    """The document. `titles`: case → what it is; `urls`: implementation → its page; times in s since the epoch.
+
+    What is inconclusive has no result (null), as a case that the runner did not run.
+    """
+    tests = {abbr: {"name": name, "desc": titles.get(name, "")} for name, abbr in (CASES | MEASUREMENTS).items()}
+    return {
+        "start_time": start,
+        "end_time": end,
+        "log_dir": place,
+        "servers": list(matrix.servers),
+        "clients": list(matrix.clients),
+        "urls": {name: urls.get(name, "") for name in dict.fromkeys((*matrix.servers, *matrix.clients))},
+        "tests": tests,
+        "quic_version": "0x1",
+        "results": [[_result(case, entry) for case, entry in matrix.cases(pair)] for pair in matrix.pairs],
+        "measurements": [_measurements(matrix, pair) for pair in matrix.pairs],
+    }
+
+
+def _result(case: str, entry: Entry) -> dict[str, Any]:
+    return {"abbr": CASES[case], "name": case, "result": entry.word if entry.word in _WORDS else None}
+
+
+def _measurements(matrix: Matrix, pair: Pair) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "abbr": abbr, "result": "succeeded", "details": matrix.measured[pair, name]}
+        for name, abbr in MEASUREMENTS.items()
+        if (pair, name) in matrix.measured
+    ]
+
+
+def problems(document: Any) -> Iterator[str]:
+    """What of a document is not as the runner writes it; nothing where all is."""
+    if not isinstance(document, dict):
+        yield "it is no object"
+        return
+    wrong = False
+    for key, kinds in _KEYS.items():
+        if not isinstance(document.get(key), kinds):
+            yield f"{key} is missing" if key not in document else f"{key} is no {kinds[-1].__name__}"
+            wrong = True
+    if wrong:
+        return
+    yield from _names(document)
+    pairs = len(document["clients"]) * len(document["servers"])
+    for key in ("results", "measurements"):
+        if len(document[key]) != pairs:
+            yield f"{key} has {len(document[key])} entries, and there are {pairs} pairs"
+        for number, listed in enumerate(document[key]):
+            yield from _listed(f"{key}[{number}]", listed, document["tests"], key == "measurements")
+
+
+def _names(document: Mapping[str, Any]) -> Iterator[str]:
+    for key in ("servers", "clients"):
+        if not all(isinstance(name, str) for name in document[key]):
+            yield f"{key} has what is no name"
+    for name, test in document["tests"].items():
+        if not isinstance(test, dict) or not {"name", "desc"} <= test.keys():
+            yield f"tests.{name} has no name and desc"
+    missing = {str(name) for name in (*document["servers"], *document["clients"])} - document["urls"].keys()
+    if missing:
+        yield f"urls has nothing of {', '.join(sorted(missing))}"
+
+
+def _listed(place: str, listed: Any, tests: Mapping[str, Any], measurements: bool) -> Iterator[str]:
+    if not isinstance(listed, list):
+        yield f"{place} is no list"
+        return
+    for entry in listed:
+        if not isinstance(entry, dict) or not {"abbr", "name", "result"} <= entry.keys():
+            yield f"{place} has an entry without abbr, name and result"
+        elif entry["abbr"] not in tests:
+            yield f"{place}: {entry['abbr']} is none of tests"
+        elif entry["result"] not in (*_WORDS, None):
+            yield f"{place}: {entry['abbr']} has the result {entry['result']!r}"
+        elif measurements and not isinstance(entry.get("details"), str):
+            yield f"{place}: {entry['abbr']} has no details"
+
+
+def read(document: Any, name: str) -> Matrix:
+    """The matrix of a document. InputError where it is not as the runner writes it; `name`: of its file."""
+    wrong = list(problems(document))
+    if wrong:
+        raise InputError(f"{name} is no result.json of the interop runner: {wrong[0]}", "it is what run.py -j writes")
+    known = {abbr: case for case, abbr in CASES.items()}
+    clients, servers = tuple(document["clients"]), tuple(document["servers"])
+    pairs = [(client, server) for client in clients for server in servers]
+    entries: dict[tuple[Pair, str], Entry] = {}
+    measured: dict[tuple[Pair, str], str] = {}
+    for pair, listed in zip(pairs, document["results"], strict=True):
+        for one in listed:
+            if one["abbr"] in known and one["result"] is not None:
+                entries[pair, known[one["abbr"]]] = Entry(one["result"])
+    for pair, listed in zip(pairs, document["measurements"], strict=True):
+        measured |= {(pair, one["name"]): one["details"] for one in listed if one["name"] in MEASUREMENTS}
+    return Matrix(clients, servers, entries, measured)

@@ -1,0 +1,89 @@
+"""The verdict on a cell whose scenario has checks: pass where all hold in every run. Pure.
+
+A run that broke off counts as failed, whoever broke it: a test case is to succeed. What the ground spoilt counts for
+nothing, and a check that cannot be made keeps a cell from passing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from harness.outcome import Checked, MeasuredRun, Run, Verdict, proven_outcome
+from harness.parameters import Role
+
+Word = Literal["succeeded", "failed", "unsupported", "inconclusive"]
+_SIDE: dict[Role, str] = {"client": "left", "server": "right"}
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """One run, in the words of the interop runner."""
+
+    word: Word
+    reason: str
+    """Reason code: the check that failed, or what ended the run."""
+    sentence: str
+    role: str = ""
+    """Who is unsupported."""
+
+
+def run_result(run: Run, measured: MeasuredRun | None) -> RunResult:
+    """What came of one run."""
+    outcome = proven_outcome(run, measured)
+    who = outcome.role or ""
+    if outcome.status == "unsupported":
+        return RunResult("unsupported", f"unsupported_{who}", outcome.detail, who)
+    if outcome.status == "infrastructure":
+        return RunResult("inconclusive", outcome.reason or "infrastructure", outcome.detail or outcome.reason)
+    checks = measured.checks if measured is not None else ()
+    wrong = next((one for one in checks if one.status == "failed" and one.check != "files"), None)
+    if outcome.status != "completed":
+        said = f"{outcome.detail}; {failure(wrong)}" if wrong is not None else outcome.detail
+        return RunResult("failed", f"{outcome.status}_{who}" if who else outcome.status, said)
+    wrong = next((one for one in checks if one.status == "failed"), None)
+    if wrong is not None:
+        return RunResult("failed", wrong.check, failure(wrong))
+    unknown = [one for one in checks if one.status == "unknown"]
+    if unknown:
+        said = "; ".join(f"{one.check} cannot be checked: {one.sentence}" for one in unknown)
+        return RunResult("inconclusive", "not_checked", said)
+    return RunResult("succeeded", "checks_hold", f"all {len(checks)} checks hold")
+
+
+def failure(check: Checked) -> str:
+    """A failed check in a sentence: what, at which packet of whose side's capture, when."""
+    text = f"{check.check}: {check.sentence}"
+    if check.sender is None:
+        return text
+    return f"{text} (packet {check.packet} of the {_SIDE[check.sender]} capture, at {check.t:.6f} s)"
+
+
+def verdict_of(runs: Sequence[tuple[Run, MeasuredRun | None]]) -> Verdict:
+    """The verdict on the runs of a cell. What differs from run to run is said, and decides nothing."""
+    results = [run_result(*one) for one in runs]
+    if not results:
+        return Verdict(status="error", reason="no_runs", sentence="The cell has not been run.")
+    decided = [one for one in results if one.word != "inconclusive"]
+    words = {one.word for one in decided}
+    if not decided:
+        return _said("inconclusive", results[0], results)
+    if len(words) > 1:
+        failed = [one for one in decided if one.word == "failed"]
+        shown = failed[0] if failed else decided[0]
+        text = f"Failed in {len(failed)} of {len(decided)} runs: {shown.sentence.rstrip('.')}."
+        return Verdict(status="inconclusive", reason="flaky", sentence=text)
+    status: Literal["pass", "fail", "unsupported"] = (
+        "pass" if words == {"succeeded"} else "fail" if words == {"failed"} else "unsupported"
+    )
+    return _said(status, decided[0], results)
+
+
+def _said(
+    status: Literal["pass", "fail", "unsupported", "inconclusive"], one: RunResult, results: Sequence[RunResult]
+) -> Verdict:  # fmt: skip
+    spoilt = sum(result.word == "inconclusive" for result in results)
+    tail = f"; {spoilt} of {len(results)} runs decide nothing" if 0 < spoilt < len(results) else ""
+    sentence = one.sentence.rstrip(".")
+    return Verdict(status=status, reason=one.reason, sentence=f"{sentence[:1].upper()}{sentence[1:]}{tail}.")

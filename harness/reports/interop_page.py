@@ -1,0 +1,86 @@
+"""docs/interop.md: the test cases, what they check and how they differ from the runner's, and what stored runs show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.interop import declared
+from harness.interop.cases import CASES, DISABLED, FOLDER, MEASUREMENTS
+from harness.model import Scenario
+from harness.reports import interop
+from harness.reports.markdown import line
+from harness.results import CellResult
+
+_HEAD = """\
+# Interop
+
+Generated (`make generate`) from [the scenarios](../scenarios/interop), the declarations of checks in
+[`harness/interop/checks`](../harness/interop/checks), and the runs in [the reference
+store](../results/reference/README.md).
+
+The test cases of [the QUIC interop runner](https://github.com/quic-interop/quic-interop-runner) are scenarios here.
+Endpoints are asked by its contract (TESTCASE, REQUESTS), so that its images play as they are. Frames are captured
+whole on both sides of the path, packets are decrypted with the secrets that endpoints write down (SSLKEYLOGFILE), and
+each check is a function over them. A failure names the first wrong packet: its number in the capture at its sender's
+side, and its time. What cannot be told without secrets is inconclusive.
+
+```
+make interop                                                     # everyone with everyone, in virtual time
+harness run interop/retry --clients quic-go --servers quinn --engine virtual
+harness report interop                                           # the grid, and what failed and why
+harness report interop --from result.json                        # beside a published one, with where the two disagree
+harness report interop --result-json > result.json               # as the runner writes it
+```
+
+An implementation that fails a case with everybody counts as unsupported there, as the runner has it, and the table
+says so. What a check finds is judged from what each endpoint sent, seen at its own side of the path: packets that the
+path dropped or damaged were sent.
+"""
+_DIFFERENCES = """
+## How they differ from the runner's
+
+* Virtual time: the same seed gives the same packets, and no other load has a part in it.
+* Verdicts come from exit codes, files and packets, not from what a console printed. A link that is not the one asked
+  for makes a run inconclusive.
+* Times of faults count from the client's first datagram; the runner's from the start of its simulator.
+* A handshake counts by the server's Initial packets that have CRYPTO data: some servers refuse with an Initial
+  packet, too.
+* The limit on amplification is three times what came (RFC 9000 §8.1); the runner lets a server go up to four times.
+* Random drops and damage: the simulator's code lets one more pass in a row than its page says, and knows no longest
+  burst of damaged datagrams; here it is three, of both. A damaged datagram has no UDP checksum here, and a new one
+  there: the receiver is given it either way. The byte is changed by a value that is drawn for each place and run.
+* Files have the same bytes on every machine, and names of their own.
+"""
+
+
+def interop_page(scenarios: Sequence[Scenario], results: Sequence[CellResult]) -> str:
+    """The page. `scenarios`: all; those of test cases are taken."""
+    by_name = {one.name.removeprefix(FOLDER): one for one in scenarios if one.name.startswith(FOLDER)}
+    lines = [_HEAD, "## Test cases", ""]
+    lines += [line(["", "case", "what it is", "TESTCASE", "checks", "what is chosen"]), line(["---"] * 6)]
+    for name, abbreviation in (CASES | MEASUREMENTS).items():
+        lines.append(_case(name, abbreviation, by_name[name]))
+    lines += [
+        "",
+        "## Checks",
+        "",
+        line(["check", "takes", "what it demands", "source", "needs secrets"]),
+        line(["---"] * 5),
+    ]
+    for check in declared().values():
+        takes = " or ".join(f"`{word}`" for word in check.words) or check.takes
+        lines.append(line([f"`{check.name}`", takes, check.title, check.source, "yes" if check.needs_keys else ""]))
+    lines.append(_DIFFERENCES)
+    matrix = interop.matrix_of(results)
+    shown = interop.markdown(matrix) if matrix.entries else "No runs are stored.\n"
+    return "\n".join([*lines, "## What stored runs show", "", shown])
+
+
+def _case(name: str, abbreviation: str, scenario: Scenario) -> str:
+    told = scenario.told("client"), scenario.told("server")
+    testcase = f"`{told[0]}`" if told[0] == told[1] else f"client `{told[0]}`, server `{told[1]}`"
+    checks = ", ".join(f"`{check}: {str(value).lower()}`" for check, value in scenario.checks.items())
+    note = "Disabled in the runner. " if name in DISABLED else ""
+    title = scenario.title.removesuffix(f" ({abbreviation})")
+    link = f"[{name}](../scenarios/{FOLDER}{name}.yaml)"
+    return line([abbreviation, link, title, testcase, checks, (note + scenario.description).strip()])

@@ -1,0 +1,203 @@
+"use strict";
+// The overview: filters, order and view; what is chosen is in the address, behind the #, so that a view can be sent.
+(function overview() {
+  const list = document.getElementById("list");
+  if (!list) return;
+  const form = document.getElementById("filters");
+  const chips = [...document.querySelectorAll("#verdicts button")];
+  const views = [...document.querySelectorAll("[data-view]")];
+  const body = list.tBodies[0];
+  const rows = [...body.rows];
+  const heads = [...list.tHead.querySelectorAll("th[data-sort]")];
+  const tiles = new Map();
+  for (const tile of document.querySelectorAll("a[data-k]")) tiles.set(tile.dataset.k, tile);
+  const sections = [...document.querySelectorAll("section.map")];
+  const orders = new Map(
+    sections.map((section) => {
+      const table = section.querySelector("table.heat").tBodies[0];
+      return [table, [...table.rows]];
+    }),
+  );
+  const fields = ["scenario", "engine", "client", "server", "parameter", "q", "rows"];
+  let state = {};
+
+  function read() {
+    const asked = new URLSearchParams(location.hash.slice(1));
+    state = { view: asked.get("view") === "table" ? "table" : "maps", verdicts: new Set() };
+    for (const name of fields) state[name] = asked.get(name) || "";
+    for (const word of (asked.get("verdict") || "").split(",")) if (word) state.verdicts.add(word);
+    const [key, way] = (asked.get("sort") || "").split(".");
+    state.sort = heads.some((head) => head.dataset.sort === key) ? key : "";
+    state.down = way === "down";
+  }
+
+  function write() {
+    const said = new URLSearchParams();
+    if (state.view === "table") said.set("view", "table");
+    for (const name of fields) if (state[name]) said.set(name, state[name]);
+    if (state.verdicts.size) said.set("verdict", [...state.verdicts].join(","));
+    if (state.sort) said.set("sort", state.sort + (state.down ? ".down" : ".up"));
+    const text = said.toString();
+    history.replaceState(null, "", text ? "#" + text : "#");
+  }
+
+  function fits(row) {
+    const data = row.dataset;
+    const under = state.scenario.endsWith("/") ? data.s.startsWith(state.scenario) : data.s === state.scenario;
+    return (
+      (!state.scenario || under) &&
+      (!state.engine || data.e === state.engine) &&
+      (!state.client || data.c.split(" ").includes(state.client)) &&
+      (!state.server || data.v.split(" ").includes(state.server)) &&
+      (!state.parameter || data.p.split("|").includes(state.parameter)) &&
+      (!state.verdicts.size || state.verdicts.has(data.r)) &&
+      (!state.q || row.textContent.toLowerCase().includes(state.q.toLowerCase()))
+    );
+  }
+
+  function value(row, at, numeric) {
+    const cell = row.cells[at];
+    if (!numeric) return cell.textContent.trim().toLowerCase();
+    return cell.dataset.n === undefined ? NaN : Number(cell.dataset.n);
+  }
+
+  function ordered() {
+    if (!state.sort) return rows;
+    const at = heads.findIndex((head) => head.dataset.sort === state.sort);
+    const numeric = heads[at].dataset.kind === "number";
+    const way = state.down ? -1 : 1;
+    return [...rows].sort((one, other) => {
+      const [a, b] = [value(one, at, numeric), value(other, at, numeric)];
+      if (!numeric) return way * a.localeCompare(b);
+      // Cells without a figure stand at the end, whichever way.
+      return Number.isNaN(a) - Number.isNaN(b) || (Number.isNaN(a) ? 0 : way * (a - b));
+    });
+  }
+
+  function orderMaps() {
+    for (const [table, given] of orders) {
+      const mean = (row) => {
+        const found = [...row.querySelectorAll("a[data-n]")].map((one) => Number(one.dataset.n));
+        return found.length ? found.reduce((sum, one) => sum + one, 0) / found.length : NaN;
+      };
+      const way = state.rows === "high" ? -1 : 1;
+      const made = !state.rows ? given : [...given].sort((one, other) => {
+        const [a, b] = [mean(one), mean(other)];
+        return Number.isNaN(a) - Number.isNaN(b) || (Number.isNaN(a) ? 0 : way * (a - b));
+      });
+      table.append(...made);
+    }
+  }
+
+  function show() {
+    let shown = 0;
+    for (const row of rows) {
+      const fit = fits(row);
+      row.hidden = !fit;
+      shown += fit;
+      const tile = tiles.get(row.dataset.k);
+      tile.classList.toggle("off", !fit);
+      tile.tabIndex = fit ? 0 : -1;
+    }
+    body.append(...ordered());
+    orderMaps();
+    for (const section of sections) {
+      section.hidden = !section.querySelector("a[data-k]:not(.off)");
+      for (const line of section.querySelectorAll("table.heat tbody tr")) line.hidden = !line.querySelector("a[data-k]:not(.off)");
+    }
+    document.getElementById("count").textContent = `${shown} of ${rows.length} cells`;
+    document.getElementById("nothing").hidden = shown > 0;
+    document.getElementById("maps").hidden = state.view === "table";
+    document.getElementById("table").hidden = state.view !== "table";
+    for (const view of views) view.setAttribute("aria-pressed", String(view.dataset.view === state.view));
+    for (const chip of chips) chip.setAttribute("aria-pressed", String(state.verdicts.has(chip.value)));
+    document.getElementById("verdicts").classList.toggle("some", state.verdicts.size > 0);
+    for (const name of fields) if (form.elements[name].value !== state[name]) form.elements[name].value = state[name];
+    for (const head of heads) {
+      if (head.dataset.sort === state.sort) head.setAttribute("aria-sort", state.down ? "descending" : "ascending");
+      else head.removeAttribute("aria-sort");
+    }
+  }
+
+  function changed() { write(); show(); }
+  for (const kind of ["input", "change"]) form.addEventListener(kind, () => { for (const name of fields) state[name] = form.elements[name].value; changed(); });
+  form.addEventListener("submit", (event) => event.preventDefault());
+  document.getElementById("reset").addEventListener("click", () => { location.hash = state.view === "table" ? "view=table" : ""; read(); changed(); });
+  for (const view of views) view.addEventListener("click", () => { state.view = view.dataset.view; changed(); });
+  for (const chip of chips) chip.addEventListener("click", () => {
+    if (!state.verdicts.delete(chip.value)) state.verdicts.add(chip.value);
+    changed();
+  });
+  for (const head of heads) head.querySelector("button").addEventListener("click", () => {
+    const key = head.dataset.sort;
+    if (state.sort !== key) { state.sort = key; state.down = false; } else if (!state.down) state.down = true; else { state.sort = ""; state.down = false; }
+    changed();
+  });
+  addEventListener("hashchange", () => { read(); show(); });
+  read();
+  show();
+})();
+
+// Lines that are there to be copied.
+for (const button of document.querySelectorAll("button[data-copy]")) {
+  button.hidden = false;
+  button.addEventListener("click", async () => {
+    const text = document.getElementById(button.dataset.copy).textContent;
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {
+      const range = document.createRange();
+      range.selectNodeContents(document.getElementById(button.dataset.copy));
+      getSelection().removeAllRanges();
+      getSelection().addRange(range);
+      document.execCommand("copy");
+    }
+    button.textContent = "Copied";
+  });
+}
+
+// What is packed: JSON, gzip, Base64.
+window.unpack = async (text) => {
+  const bytes = Uint8Array.from(atob(text), (one) => one.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+};
+
+// Long tables, when somebody wants to see them.
+for (const details of document.querySelectorAll("details.packed")) {
+  details.addEventListener("toggle", async () => {
+    const script = details.querySelector("script");
+    if (!script) return;
+    const rows = JSON.parse(await window.unpack(script.textContent));
+    script.remove();
+    for (const row of rows) {
+      const line = details.querySelector("tbody").insertRow();
+      for (const text of row) line.insertCell().textContent = text;
+    }
+  });
+}
+
+// Figures: unpacked and drawn as they come into view, in the colours of the page.
+(function figures() {
+  const found = [...document.querySelectorAll("figure.vega")];
+  if (!found.length) return;
+  const palette = JSON.parse(document.getElementById("palette").textContent);
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+
+  async function draw(figure) {
+    let text = await window.unpack(figure.querySelector("script").textContent);
+    if (dark.matches) for (const [light, other] of Object.entries(palette)) text = text.replaceAll(`"${light}"`, `"${other}"`);
+    await window.vegaEmbed(figure.querySelector(".plot"), JSON.parse(text), {
+      mode: "vega-lite", renderer: "svg", actions: { export: true, source: false, compiled: false, editor: false },
+    });
+    const menu = figure.querySelector("summary");
+    if (menu) menu.setAttribute("aria-label", `Save ${figure.getAttribute("aria-label")} as a picture`);
+    figure.dataset.drawn = "yes";
+  }
+
+  const seen = new IntersectionObserver((entries) => {
+    for (const entry of entries) if (entry.isIntersecting) { seen.unobserve(entry.target); draw(entry.target); }
+  }, { rootMargin: "300px" });
+  for (const figure of found) seen.observe(figure);
+  dark.addEventListener("change", () => { for (const figure of found) if (figure.dataset.drawn) draw(figure); });
+  addEventListener("beforeprint", () => { for (const figure of found) if (!figure.dataset.drawn) draw(figure); });
+})();

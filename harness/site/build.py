@@ -1,0 +1,173 @@
+"""The folder of a site, written from models and templates."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from harness.errors import InputError
+from harness.parameters import ROLES
+from harness.plots.render import page_script
+from harness.plots.stored import Search
+from harness.reports.metrics_page import metrics_page
+from harness.reports.numbers import number
+from harness.reports.table import SYMBOLS, interval_text
+from harness.results import CellResult
+from harness.site import drawn, pictures
+from harness.site.cell import Qlog, cell_page
+from harness.site.implementation import implementation_page, implementations
+from harness.site.markdown import html
+from harness.site.matrix import neighbours
+from harness.site.overview import MEANING, overview, players
+from harness.site.qlog import opening
+from harness.site.study import study_pages
+from harness.store import StoreReader, disk_error
+from harness.text import counted
+
+_HERE = Path(__file__).parent
+#: The first page. A folder with other files and without this one is somebody else's.
+INDEX = "index.html"
+#: What the first line of every page says, by which a folder is known to be a site of ours.
+_MARK = "<!doctype html><!-- quic-lab site -->"
+#: Folders of a site, whose files are the site's alone.
+_FOLDERS = ("assets", "cells", "implementations", "qlogs", "studies")
+
+
+@dataclass(frozen=True)
+class Site:
+    """What was written."""
+
+    index: Path
+    pages: int
+    size: int
+    """Bytes of all files."""
+
+
+def write(folder: Path, results: Sequence[CellResult], store: StoreReader, search: Search, cache: Path) -> Site:
+    """Write the site of these cells, in place of one that is there.
+
+    `search`: finds the runs that belong beside others; `cache`: a folder for the script of the figures. Raises
+    InputError for a folder that holds something else, EngineError when the disk refuses, ResultError for series that
+    cannot be read.
+    """
+    require_ours(folder)
+    written: dict[Path, int] = {}
+    try:
+        for name, text in _files(results, store, search, cache, folder):
+            file = folder / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            content = text.encode()
+            file.write_bytes(content)
+            written[file] = len(content)
+        for file in (one for name in _FOLDERS for one in (folder / name).glob("*") if one not in written):
+            # Cells that are not among these any more.
+            shutil.rmtree(file) if file.is_dir() else file.unlink()
+    except OSError as error:
+        raise disk_error(error, folder) from error
+    pages = sum(file.suffix == ".html" for file in written)
+    return Site(folder / INDEX, pages, sum(written.values()))
+
+
+def require_ours(folder: Path) -> None:
+    """InputError for a folder that holds something that is no site."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder}: not a folder", "name a folder that is to be made")
+    if not folder.exists() or not any(folder.iterdir()):
+        return
+    index = folder / INDEX
+    if not index.is_file() or not index.read_text(encoding="utf-8", errors="replace").startswith(_MARK):
+        raise InputError(f"{folder}: holds files that are no site of this program", "name another folder, or empty it")
+
+
+def _files(
+    results: Sequence[CellResult], store: StoreReader, search: Search, cache: Path, folder: Path
+) -> Iterator[tuple[str, str]]:
+    """Place in the folder → text, the first page last: where it is, all else is."""
+    made = [result for result in results if result.runs]
+    environment = _environment(folder)
+    studied, everybody = study_pages(made), implementations(made)
+
+    def page(template: str, **values: object) -> str:
+        shared = {"studies": studied, "symbols": SYMBOLS, "meaning": MEANING, "mark": _MARK}
+        return environment.get_template(template).render(**shared, **values)
+
+    for asset in ("site.css", "site.js"):
+        yield f"assets/{asset}", (_HERE / "assets" / asset).read_text(encoding="utf-8")
+    drew = traced = False
+    for result in made:
+        figures = list(drawn.of_cell(result, store, search))
+        drew = drew or bool(figures)
+        one = cell_page(result)
+        rows = [[each.name, each.text, each.unit, str(each.n), each.vantage] for each in one.figures]
+        seen = [[each.role, each.name, *where] for each in one.parameters for where in each.seen]
+        more = {"rows": drawn.packed(rows), "sources": drawn.packed(seen) if seen else ""}
+        yield f"cells/{one.result.cell.key}.html", page("cell.html", root="../", page=one, figures=figures, **more)
+        for trace in (each for run in one.runs for each in run.qlogs):
+            yield f"qlogs/{trace.name}.js", _script(trace)
+            traced = True
+    own = {name: implementation_page(who, made) for name, who in everybody.items()}
+    for name, its in own.items():
+        yield f"implementations/{name}.html", page("implementation.html", root="../", page=its)
+    yield "implementations/index.html", page("implementations.html", root="../", pages=list(own.values()))
+    for study in studied:
+        figures = list(drawn.of_study(study.study, made, store, search))
+        drew = drew or bool(figures)
+        text = html(study.text, _nowhere)
+        yield f"studies/{study.name}.html", page("study.html", root="../", page=study, text=text, figures=figures)
+    yield "studies/index.html", page("studies.html", root="../")
+    yield "studies/metrics.html", page("text.html", root="../", title="Metrics", text=html(metrics_page(), _nowhere))
+    if traced:
+        yield "assets/qlog.js", (_HERE / "assets" / "qlog.js").read_text(encoding="utf-8")
+        yield "qlog.html", page("qlog.html", root="")
+    if drew:
+        yield "assets/vega.js", page_script(cache)
+    yield INDEX, page("index.html", root="", page=overview(made), roles=ROLES)
+
+
+def _script(trace: Qlog) -> str:
+    """A trace as a script that hands its beginning to the viewer: from a file no page may read another."""
+    begin = opening(trace.file)
+    told = {"run": trace.run, "whose": trace.whose, "file": trace.place, "cut": begin.cut}
+    return f"qlog({json.dumps({**told, 'events': drawn.packed(begin.events)})});\n"
+
+
+def _nowhere(target: str) -> str | None:
+    """Of links in generated texts those to somewhere in the page stay: what others name is not on the site."""
+    return target if target.startswith("#") else None
+
+
+def _environment(folder: Path) -> Environment:
+    made = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        loader=FileSystemLoader(_HERE / "templates"),
+    )  # fmt: skip
+    made.filters |= {
+        "interval": interval_text, "number": number, "counted": counted, "to": _to(folder), "by_folder": _by_folder,
+        "players": lambda cell, role: " ".join(players(cell, role)), "bare": lambda text: text.lstrip("≤≥ "),
+    }  # fmt: skip
+    made.globals |= {"neighbours": neighbours, "picture": pictures, "dark": drawn.DARK}
+    return made
+
+
+def _by_folder(names: Iterable[str]) -> list[tuple[str, list[str]]]:
+    """Names of scenarios by what stands before their last part."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        found.setdefault(name.rpartition("/")[0], []).append(name)
+    return list(found.items())
+
+
+def _to(folder: Path) -> Callable[[Path], str]:
+    """From a file to its address as seen from a page one folder below the site's."""
+
+    def address(file: Path) -> str:
+        return quote(os.path.relpath(file, folder / "cells").replace(os.sep, "/"))
+
+    return address

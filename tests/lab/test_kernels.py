@@ -1,0 +1,158 @@
+"""The lab kernel mapped into its programs' processes: the same bytes as beside them, and nothing it has is harmed."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import zlib
+from pathlib import Path
+
+import pytest
+
+from harness.engines.guest import Guest, GuestEnd
+from tests.examples import ROOT
+from tests.lab.conftest import Harness, Manifest, wait_for
+from tests.lab.test_faults import faulty_image
+from tests.lab.test_virtual_links import simulator_rootfs
+
+#: How an init begins that wants to be heard.
+BEGIN = r"""
+import ctypes, os, sys
+
+libc = ctypes.CDLL(None, use_errno=True)
+for name in (b"proc", b"devtmpfs"):
+    libc.mount(name, b"/dev" if name == b"devtmpfs" else b"/proc", name, 0, None)
+console = os.open("/dev/console", os.O_RDWR)
+for number in (0, 1, 2):
+    os.dup2(console, number)
+sys.stdout = open(1, "w", buffering=1, closefd=False)
+"""
+#: Each in a process of its own: what became of it.
+WILD = r"""
+libc.mmap.restype = libc.brk.restype = ctypes.c_long
+libc.mmap.argtypes = [ctypes.c_long] * 6
+libc.brk.argtypes = [ctypes.c_long]
+
+def tried(name, act):
+    child = os.fork()
+    if child == 0:
+        os._exit(act() or 0)
+    status = os.waitpid(child, 0)[1]
+    print(name, os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status), flush=True)
+
+entry = open("/proc/lab/entry").read().strip()
+print("entry", entry, flush=True)
+symbols = {line.split()[2]: int(line.split()[0], 16) for line in open("/proc/kallsyms")}
+# Behind the kernel's image is the memory of its guest, its own included.
+own = symbols["_stext"] + (64 << 20) & ~0xFFF
+tried("code", lambda: ctypes.memset(symbols["_stext"], 0x55, 8) and 7)
+tried("constants", lambda: ctypes.memset(symbols["__start_rodata"], 0x55, 8) and 7)
+if entry != "inproc":
+    tried("memory", lambda: ctypes.memset(own, 0x55, 8) and 7)
+    tried("secrets", lambda: len(ctypes.string_at(own, 8)))
+tried("null", lambda: ctypes.memset(8, 0x55, 8) and 7)
+tried("low", lambda: ctypes.memset(0x60000000, 0x55, 8) and 7)
+tried("stack", lambda: ctypes.memset(0x7F8000001000, 0x55, 8) and 7)
+tried("between", lambda: ctypes.memset(0x7FA000000000, 0x55, 8) and 7)
+tried("end", lambda: ctypes.memset(0x7FFFFFEFD000, 0x55, 8) and 7)
+tried("fixed", lambda: 7 if libc.mmap(own, 4096, 3, 0x32, -1, 0) != -1 else ctypes.get_errno())
+tried("brk", lambda: 7 if libc.brk(own) == 0 else ctypes.get_errno())
+print("alive", flush=True)
+"""
+#: A guest that waits for its end.
+WAITS = "print('@0 transfer', flush=True)\nwhile True: os.getpid()"
+
+
+def _guest(
+    tmp_path: Path, program: str, entry: str, begun: threading.Event | None = None
+) -> tuple[GuestEnd, list[str]]:
+    rootfs = simulator_rootfs()
+    # A kernel's command line has no word with a space.
+    packed = base64.b64encode(zlib.compress((BEGIN + program).encode(), 9)).decode()
+    word = f"exec(__import__('zlib').decompress(__import__('base64').b64decode('{packed}')))"
+    guest = Guest(rootfs / "opt/lab/linux", rootfs, memory_mib=256, seed=1, start_ns=10**18, core=0)
+    console = tmp_path / "console.log"
+    end = guest.run(
+        ["/usr/bin/python3", "-S", "-c", word], tmp_path, console, stall=60,
+        phase=lambda word: begun.set() if begun and word == "transfer" else None, settings={"LAB_ENTRY": entry},
+    )  # fmt: skip
+    return end, console.read_text().splitlines()
+
+
+def _processes(own: int) -> list[int]:
+    """Processes of the host behind the programs of guests that this process has started."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            name, _, rest = (folder / "stat").read_text().partition("(")[2].rpartition(")")
+            parent = int(rest.split()[1])
+            grandparent = int(Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[1])
+        except (OSError, IndexError):
+            continue
+        if name == "uml-userspace" and grandparent == own:
+            found.append(int(folder.name))
+    return found
+
+
+def test_both_ways_of_entering_programs_give_the_same_bytes(warm: Harness) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "harness.cli", "bench", "--kernels", "host", "inproc", "--most", "6", "--json"],
+        capture_output=True, text=True, cwd=ROOT, timeout=600, check=False,
+    )  # fmt: skip
+    assert done.stdout, done.stderr
+    found = json.loads(done.stdout)
+    assert done.returncode == 0, found
+    assert found["same"] == len(found["cells"]) == 6
+    assert all(not one["differs"] for one in found["cells"])
+    assert len({one["client"] for one in found["cells"]}) > 2
+
+
+@pytest.mark.parametrize("entry", ["host", "inproc"])
+def test_a_wild_pointer_finds_nothing_of_the_kernel(warm: Harness, tmp_path: Path, entry: str) -> None:
+    _, lines = _guest(tmp_path, WILD, entry)
+    found = dict(line.split(" ", 1) for line in lines if " " in line and not line.startswith("["))
+    assert "alive" in lines, lines
+    assert found["entry"].split()[0] == entry
+    unwritable = ["code", "constants", "null", "low", "stack", "between", "end"]
+    if found["entry"] != "inproc":
+        # Without protection keys what the kernel writes to itself can be reached; nobody is entered so unasked.
+        unwritable += ["memory", "secrets"]
+    assert {name: found[name] for name in unwritable} == dict.fromkeys(unwritable, str(int(signal.SIGSEGV)))
+    # ENOMEM
+    assert (found["fixed"], found["brk"]) == ("12", "12")
+
+
+def test_a_killed_process_ends_the_run_with_its_name(warm: Harness, tmp_path: Path) -> None:
+    begun, result = threading.Event(), []
+    runner = threading.Thread(target=lambda: result.append(_guest(tmp_path, WAITS, "inproc", begun)))
+    runner.start()
+    assert begun.wait(60)
+    wait_for(lambda: _processes(os.getpid()))
+    os.kill(_processes(os.getpid())[0], signal.SIGKILL)
+    runner.join(60)
+    ((end, lines),) = result
+    assert not end.said_over
+    assert not end.spun
+    assert any("Kernel panic - not syncing: lost the process of the host behind" in line for line in lines), lines
+    assert any(": python3" in line and "Killed" in line for line in lines), lines
+
+
+def test_a_clock_that_stands_still_names_the_program_when_the_kernel_is_in_its_process(
+    warm: Harness, harness: Harness, manifest: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HARNESS_STALL", "8")
+    monkeypatch.setenv("HARNESS_ENTRY", "inproc")
+    file = manifest("spins", faulty_image("client-spin"), protocols=["h3"])
+    short = {"flows": [{"download": "100 kB"}], "milestones": ["100 kB"]}
+    words = ("--clients", "spins", "--servers", "ngtcp2", "--manifest", str(file), "--repeat", "1")
+    spins = harness.cell(harness.scenario("fault", **short), *words, "--engine", "virtual")
+    assert spins["outcomes"] == {"infrastructure": 1}
+    assert "the clock stood still for 8 s" in spins["sentence"]
+    assert "client0: /misbehave.sh" in spins["sentence"]

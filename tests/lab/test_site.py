@@ -1,0 +1,143 @@
+"""The site of the reference in a real browser, without a network: Debian's Chromium in a container of its own."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.app import App, Places
+from harness.engines.images import Build, Images
+from harness.site.build import write
+from harness.store import Store
+from tests.drawings import download_run
+from tests.examples import ROOT
+from tests.lab.conftest import CACHE
+
+#: Where the screenshots of the last tour stay.
+SHOTS = ROOT / ".state" / "site"
+#: The picture of the site in the README: the tour's `readme.png`, taken over by hand when the site has changed.
+PICTURE = ROOT / "docs" / "figures" / "site.png"
+MEGABYTE = 1e6
+
+
+def _stored(folder: Path) -> Store:
+    """A store with a made-up run that has its folder and a qlog of either side."""
+    drawn, store = download_run(), Store(folder)
+    place = store.begin(drawn.run.cell.key, 0)
+    for role in ("client", "server"):
+        (place / "flow0" / role).mkdir(parents=True)
+        events = [
+            {"time": n, "name": "transport:packet_sent" if n % 3 else "recovery:packet_lost", "data": {"number": n}}
+            for n in range(300)
+        ]
+        text = "".join(f"\x1e{json.dumps(one)}\n" for one in ({"qlog_format": "JSON-SEQ"}, *events))
+        (place / "flow0" / role / "trace.sqlog").write_text(text)
+    store.finish(place, drawn.run, drawn.measured, drawn.series)
+    return store
+
+
+@pytest.fixture(scope="module")
+def tour(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the tour saw, and how large the site is."""
+    images = Images(ROOT / "images", ROOT / ".state")
+    build = Build("browser", ROOT / "tests" / "browser" / "image", 120)
+    images.make(build, lambda name, seconds: None)
+
+    ground = tmp_path_factory.mktemp("tour")
+    app = App(Places(ROOT, ROOT / "results" / "reference", ROOT / ".state", CACHE))
+    results = app.results.find(lambda cell: True)
+    made = write(ground / "site", results, app.stored, app.results.find, app.places.cache)
+    store = _stored(ground / "store")
+    own = App(Places(ROOT, store.root, ROOT / ".state", CACHE))
+    write(ground / "site" / "stored", own.results.find(lambda cell: True), store, own.results.find, app.places.cache)
+
+    series = {result.cell.key for result in results if app.stored.series(result.cell.key, 0) is not None}
+    keys = {result.verdict.status: result.cell.key for result in results} | {"series": min(series)}
+    shutil.rmtree(SHOTS, ignore_errors=True)
+    SHOTS.mkdir(parents=True)
+    plan = json.dumps({"site": "/tour/site", "cells": keys})
+    done = subprocess.run(
+        ["docker", "run", "--rm", "--init", "--network", "none", "--shm-size", "256m", "--volume", f"{ground}:/tour:ro",
+         "--volume", f"{SHOTS}:/out", "--volume", f"{ROOT / 'tests/browser/tour.py'}:/tour.py:ro", build.reference,
+         "python3", "/tour.py", plan, "/out"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-4000:]
+    seen: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    (SHOTS / "seen.json").write_text(json.dumps(seen, indent=1))
+    print(json.dumps({name: seen[name] for name in ("first_view_ms", "spent", "axe")}), made)
+    return {**seen, "site": made}
+
+
+def test_the_first_view_is_there_within_a_second_and_the_site_is_small(tour: dict[str, Any]) -> None:
+    assert tour["first_view_ms"] <= 1000
+    assert tour["site"].size <= 15 * MEGABYTE
+    assert tour["title"] == "Results · quic-lab"
+
+
+def test_nothing_is_asked_of_anybody_and_the_browser_has_nothing_to_complain_of(tour: dict[str, Any]) -> None:
+    assert (
+        tour["requests"] and [one for one in tour["requests"] if not one.startswith(("file:///tour/", "data:"))] == []
+    )
+    assert tour["console"] == []
+
+
+def test_filters_show_what_they_say_and_their_address_shows_it_again(tour: dict[str, Any]) -> None:
+    every, chosen = tour["count"]
+    assert every == tour["reset"] and int(every.split()[0]) > 700
+    assert 0 < int(chosen.split()[0]) == tour["tiles"] < 20
+    assert tour["maps"] == ["satellite/medium virtual time"]
+    assert 0 < int(tour["passing"].split()[0]) <= int(chosen.split()[0])
+    assert all(part in tour["address"] for part in ("scenario=satellite/medium", "server=picoquic", "verdict=pass"))
+    assert tour["reloaded"] == [tour["passing"], tour["address"]]
+    count, maps = tour["parameter"]
+    assert 0 < int(count.split()[0]) < 100 and "studies/start virtual time" in maps
+
+
+def test_rows_of_a_map_and_lines_of_the_table_are_put_in_order(tour: dict[str, Any]) -> None:
+    named, ordered = tour["rows"]
+    assert len(named) > 1 and ordered == sorted(named) != named
+    up, down = ([float(text) for text in found if text[0].isdigit()] for found in tour["sorted"])
+    assert len(up) > 10 and up == sorted(up) and down == sorted(down, reverse=True)
+    assert tour["aria_sort"] == "descending" and "sort=figure.down" in tour["sort_address"]
+
+
+def test_a_cell_opens_and_leads_to_its_evidence(tour: dict[str, Any]) -> None:
+    name, verdict, scales = tour["cell"]
+    assert "picoquic" in name and verdict.endswith("pass") and scales == 3
+    assert tour["metrics"] > 30
+    title, visible, runs = tour["evidence"]
+    assert title.startswith("Runs") and visible and runs >= 1
+    assert tour["kept"][0] == "all of it" and "qlog of flow0 server, in the viewer" in tour["kept"]
+    assert '"outcome": {' in tour["record"]
+    assert tour["qlog"] == ["qlog of flow0 server", "300 of 300 events"]
+    assert tour["qlog_kind"][0] == "100 of 300 events" and "packet_lost" in tour["qlog_kind"][1]
+
+
+def test_figures_are_drawn(tour: dict[str, Any]) -> None:
+    assert tour["figures"] > 5 and tour["curves"] > 20
+
+
+def test_the_keyboard_reaches_everything_in_order(tour: dict[str, Any]) -> None:
+    reached = tour["keyboard"]
+    assert reached[0] == "To the content" and reached.index("scenario") < reached.index("server")
+    assert tour["by_keyboard"] == "cells"
+
+
+def test_axe_finds_no_serious_fault_and_no_page_scrolls_sideways(tour: dict[str, Any]) -> None:
+    assert tour["looked_at"] == 16
+    assert tour["faults"] == {}
+    assert tour["wide"] == []
+
+
+def test_the_readme_shows_what_the_tour_saw(tour: dict[str, Any]) -> None:
+    sizes = [struct.unpack(">II", file.read_bytes()[16:24]) for file in (PICTURE, SHOTS / "readme.png")]
+    assert sizes[0] == sizes[1]
+    assert PICTURE.stat().st_size <= 200_000
+    assert "docs/figures/site.png" in (ROOT / "README.md").read_text()

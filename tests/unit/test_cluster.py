@@ -1,0 +1,461 @@
+"""The driver of a cluster, with Dask's own scheduler and workers in this process, and runs that take no time."""
+
+from __future__ import annotations
+
+import io
+import os
+import socket
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from distributed import LocalCluster, get_worker
+
+from harness.app.clustered import ClusterGround, build_missing
+from harness.claims import Claim, claim
+from harness.cluster import bits, crew, driver, tls, twice
+from harness.cluster.crew import Crew, Work
+from harness.cluster.driver import Driver
+from harness.cluster.letters import Answer, Order
+from harness.cluster.place import place_of
+from harness.cluster.worker import packed
+from harness.engines.owner import owner
+from harness.errors import EngineError, InputError, ResultError
+from harness.events import ClusterWorks, Event, RunFinished, RunTakenOver, Verified, Warned
+from harness.outcome import Cell, MeasuredRun, Outcome, Run
+from harness.plan import PlannedRun
+from harness.records import read_run
+from harness.schedule import Step
+from harness.store import Store
+from tests.examples import ROOT, cell
+
+HERE = cell(engine="virtual")
+#: What workers of this process have made, in order: (repetition, worker).
+made: list[tuple[int, str]] = []
+
+
+def cells(count: int) -> list[Cell]:
+    return [HERE.model_copy(update={"key": f"{number:016x}", "seed": number}) for number in range(count)]
+
+
+def run_of(order: Order, figures: str = "") -> Run:
+    captures = {"left": f"digest {order.repetition}{figures}", "right": "digest"}
+    where = Cell.model_validate_json(order.cell)
+    outcome = Outcome(status="completed")
+    return Run(cell=where, repetition=order.repetition, outcome=outcome, started_at="2026-11-23", captures=captures)
+
+
+def archive(run: Run) -> bytes:
+    buffer, content = io.BytesIO(), run.model_dump_json(by_alias=True).encode()
+    with tarfile.open(fileobj=buffer, mode="w") as out:
+        said = tarfile.TarInfo("run.json")
+        said.size = len(content)
+        out.addfile(said, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def quick(order: Order) -> Answer:
+    worker = get_worker().address
+    made.append((order.repetition, worker))
+    return Answer(worker, "here", archive=archive(run_of(order)), seconds=0.01)
+
+
+def slow(order: Order) -> Answer:
+    time.sleep(0.3)
+    return quick(order)
+
+
+def differing(order: Order) -> Answer:
+    """As on a machine that makes something else of the same run."""
+    worker = get_worker().address
+    return Answer(worker, "here", archive=archive(run_of(order, worker)), seconds=0.01)
+
+
+@dataclass
+class Fake:
+    """A ground that stores into memory."""
+
+    expects: Callable[[Cell], float] = lambda cell: 1.0
+    memory: int = 1
+    folder: Path | None = None
+    taken: list[tuple[str, int]] = field(default_factory=list)
+    runs: dict[tuple[str, int], Run] = field(default_factory=dict)
+    elsewhere: set[tuple[str, int]] = field(default_factory=set)
+    spoilt: int = 0
+    """Of so many runs the first attempt is worth another."""
+
+    def order(self, item: PlannedRun, driver: str) -> tuple[Order, int]:
+        return Order(item.cell.model_dump_json(by_alias=True), item.repetition, {}, {}, driver), self.memory
+
+    def claim(self, item: PlannedRun) -> Claim | int:
+        assert self.folder is not None
+        return claim(self.folder, item.cell.key, item.repetition)
+
+    def made_elsewhere(self, item: PlannedRun) -> bool:
+        return (item.cell.key, item.repetition) in self.elsewhere
+
+    def expected(self, cell: Cell) -> float:
+        return self.expects(cell)
+
+    def take(self, item: PlannedRun, answer: Answer, attempt: int) -> bool:
+        name = item.cell.key, item.repetition
+        self.taken.append(name)
+        self.runs[name] = self.unpacked(answer)[0]
+        self.spoilt -= 1
+        return self.spoilt >= 0
+
+    def unpacked(self, answer: Answer) -> tuple[Run, MeasuredRun | None]:
+        with tarfile.open(fileobj=io.BytesIO(answer.archive)) as found:
+            content = found.extractfile("run.json")
+            assert content is not None
+            return read_run(content.read()), None
+
+    def stored(self, item: PlannedRun) -> tuple[Run, MeasuredRun | None]:
+        return self.runs[item.cell.key, item.repetition], None
+
+
+@dataclass
+class Scene:
+    """A cluster, and what a driver of it says."""
+
+    cluster: Any
+    folder: Path
+    said: list[Event] = field(default_factory=list)
+
+    def driver(
+        self, todo: Sequence[PlannedRun], ground: Fake | None = None, work: Work = quick, share: float = 0, **more: Any
+    ) -> tuple[Driver, Fake]:
+        ground = ground or Fake()
+        ground.folder = self.folder
+        depot: Any = None
+        address = self.cluster.scheduler_address
+
+        def connect() -> Crew:
+            return Crew(address, None, depot, lambda text: self.said.append(Warned(text)), work)
+
+        sample = twice.sample(list(todo), share)
+        return Driver(todo, ground, connect, self.said.append, twice=sample, large=False, **more), ground
+
+    def warnings(self) -> str:
+        return " ".join(event.text for event in self.said if isinstance(event, Warned | Verified))
+
+
+def started(workers: int, **more: Any) -> Any:
+    # Not typed there.
+    make: Any = LocalCluster
+    return make(
+        n_workers=workers, threads_per_worker=1, processes=False, dashboard_address=None, silence_logs=50,
+        memory_limit="1GiB", **more,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(driver, "LOOK", 0.2)
+    made.clear()
+    with started(2) as cluster:
+        yield Scene(cluster, tmp_path)
+
+
+def plan(count: int) -> list[PlannedRun]:
+    return [PlannedRun(one, number) for number, one in enumerate(cells(count))]
+
+
+def test_every_run_is_made_once_the_longest_first_and_told_of(scene: Scene) -> None:
+    scene.cluster.scale(1)
+    todo = plan(12)
+    one, ground = scene.driver(todo, Fake(expects=lambda cell: float(cell.seed)))
+    one.work()
+    assert sorted(ground.taken) == sorted((item.cell.key, item.repetition) for item in todo)
+    assert len(made) == 12
+    # Dask hands out what it has in the order of priority, and gets the longest first.
+    assert {number for number, _ in made[:2]} <= {11, 10, 9, 8}
+    last = [event for event in scene.said if isinstance(event, ClusterWorks)][-1]
+    assert last.of == 12 and last.cores >= 1
+    assert not list((scene.folder / "claims").iterdir())
+
+
+def test_what_a_run_brings_on_is_made_too_and_what_was_spoilt_once_more(scene: Scene) -> None:
+    (first,) = cells(1)
+    more = iter([[PlannedRun(first, 1), PlannedRun(first, 2)], []])
+    one, ground = scene.driver([PlannedRun(first, 0)], Fake(spoilt=1), further=lambda cell: next(more))
+    one.work()
+    assert sorted(number for _, number in ground.taken) == [0, 0, 1, 2]
+
+
+def test_what_another_harness_made_meanwhile_is_not_made(scene: Scene) -> None:
+    todo = plan(3)
+    one, ground = scene.driver(todo, Fake(elsewhere={(todo[1].cell.key, 1)}))
+    one.work()
+    assert sorted(number for _, number in ground.taken) == [0, 2]
+    assert any(isinstance(event, RunTakenOver) for event in scene.said)
+
+
+def test_runs_made_twice_are_made_on_different_workers_and_compared(scene: Scene) -> None:
+    one, ground = scene.driver(plan(4), share=1.0)
+    one.work()
+    assert len(ground.taken) == 4 and len(made) == 8
+    for number in range(4):
+        assert len({worker for repetition, worker in made if repetition == number}) == 2
+    assert scene.warnings() == "4 runs made twice, on different workers: the same"
+
+
+def test_a_run_that_comes_out_differently_is_named(scene: Scene) -> None:
+    one, _ = scene.driver(plan(1), work=differing, share=0.01)
+    with pytest.raises(ResultError, match=f"{'0' * 16}/0 .*: other captures"):
+        one.work()
+
+
+def test_where_there_is_one_worker_it_is_said_that_nothing_was_made_twice(scene: Scene) -> None:
+    scene.cluster.scale(1)
+    deadline = time.monotonic() + 20
+    while len(scene.cluster.scheduler.workers) > 1 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    one, _ = scene.driver(plan(2), share=1.0)
+    one.work()
+    assert scene.warnings() == "2 runs could not be made twice: there is no other worker"
+
+
+def test_a_machine_without_ground_gets_nothing_more_and_others_make_what_it_had(scene: Scene) -> None:
+    bad = next(iter(scene.cluster.scheduler.workers))
+
+    def work(order: Order) -> Answer:
+        worker = get_worker().address
+        return Answer(worker, "there", "the disk is full: /x") if worker == bad else slow(order)
+
+    one, ground = scene.driver(plan(6), work=work)
+    one.work()
+    assert len(ground.taken) == 6 and {worker for _, worker in made} == set(scene.cluster.scheduler.workers) - {bad}
+    assert f"the worker {bad} on there gets nothing more to do: the disk is full" in scene.warnings()
+
+
+def test_where_no_machine_has_ground_it_ends_with_the_reason(scene: Scene) -> None:
+    one, _ = scene.driver(plan(3), work=lambda order: Answer(get_worker().address, "there", "no memory", "buy some"))
+    with pytest.raises(EngineError, match="on there: no memory"):
+        one.work()
+    assert not list((scene.folder / "claims").iterdir())
+
+
+def test_workers_of_another_version_are_refused_by_name(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, ground = scene.driver(plan(1))
+    monkeypatch.setattr(crew, "build", lambda: "another")
+    working = threading.Thread(target=one.work, daemon=True)
+    working.start()
+    deadline = time.monotonic() + 20
+    while scene.warnings().count("has another version of this package") < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not made and bits.build() in scene.warnings()
+    for address in scene.cluster.scheduler.workers:
+        assert f"the worker {address} on " in scene.warnings()
+    # One of the right version comes.
+    monkeypatch.setattr(crew, "build", bits.build)
+    scene.cluster.scale(3)
+    working.join(30)
+    assert len(ground.taken) == 1 and len({worker for _, worker in made}) == 1
+
+
+def test_what_dead_workers_had_is_made_by_those_that_come(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crew, "FETCH", 2.0)
+    one, ground = scene.driver(plan(6), work=slow)
+    working = threading.Thread(target=one.work, daemon=True)
+    working.start()
+    while not made:
+        time.sleep(0.02)
+    scene.cluster.scale(0)
+    while scene.cluster.scheduler.workers:
+        time.sleep(0.02)
+    scene.cluster.scale(1)
+    working.join(60)
+    assert not working.is_alive() and len(set(ground.taken)) == len(ground.taken) == 6
+
+
+def test_a_run_that_needs_more_memory_than_there_is_waits_and_says_so(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "SAID", 0.0)
+    ground = Fake(memory=1 << 50)
+    one, _ = scene.driver(plan(1), ground)
+    working = threading.Thread(target=one.work, daemon=True)
+    working.start()
+    deadline = time.monotonic() + 20
+    while "no worker has the memory for 1 run" not in scene.warnings() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not made
+    ground.memory = 1
+    working.join(30)
+    assert len(ground.taken) == 1
+
+
+def _port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def test_a_lost_scheduler_costs_what_was_under_way_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(driver, "LOOK", 0.2)
+    made.clear()
+    more: dict[str, Any] = {"protocol": "tcp://", "host": "127.0.0.1", "scheduler_port": _port()}
+    scene = Scene(started(1, **more), tmp_path)
+    one, ground = scene.driver(plan(8), work=slow)
+    working = threading.Thread(target=one.work, daemon=True)
+    working.start()
+    while len(ground.taken) < 2:
+        time.sleep(0.02)
+    kept = list(ground.taken)
+    scene.cluster.close(timeout=5)
+    with started(1, **more):
+        working.join(60)
+    assert not working.is_alive()
+    assert ground.taken[: len(kept)] == kept and len(set(ground.taken)) == len(ground.taken) == 8
+    assert "what was under way is made again" in scene.warnings()
+
+
+def test_where_no_scheduler_answers_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crew, "ANSWER", 0.5)
+    depot: Any = None
+    with pytest.raises(EngineError, match=r"no scheduler answers at tcp://127\.0\.0\.1:1"):
+        Crew("tcp://127.0.0.1:1", None, depot, print)
+
+
+# --- the store
+
+
+class _Nothing:
+    """Whatever is asked of it, there is none."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(name)
+
+
+def test_a_run_is_stored_as_the_worker_stored_it(tmp_path: Path) -> None:
+    from harness.app.attempts import Attempts
+    from harness.app.options import Options
+    from harness.app.stored import StoredResults
+    from harness.engines.quiet import Patience
+    from harness.provenance import Provenance
+
+    there, here = Store(tmp_path / "there"), Store(tmp_path / "here")
+    order = Order(HERE.model_dump_json(by_alias=True), 3, {}, {}, "")
+    folder = there.begin(HERE.key, 3)
+    (folder / "sim").mkdir()
+    (folder / "sim" / "console.log").write_text("said")
+    there.finish(folder, run_of(order), None)
+    answer = Answer("tcp://1", "there", archive=packed(there.folder(HERE.key, 3)))
+    events: list[Event] = []
+    nothing: Any = _Nothing()
+    attempts = Attempts(
+        nothing, here, StoredResults(here, here), Options(), Patience(0.0), Provenance(), events.append
+    )  # fmt: skip
+    ground = ClusterGround(nothing, attempts, nothing)
+    assert ground.take(PlannedRun(HERE, 3), answer, 1) is False
+    names = {file.relative_to(there.root) for file in there.root.rglob("*") if file.is_file()}
+    assert names == {file.relative_to(here.root) for file in here.root.rglob("*") if file.is_file()}
+    assert all((there.root / name).read_bytes() == (here.root / name).read_bytes() for name in names)
+    assert here.run(HERE.key, 3) == run_of(order) and isinstance(events[0], RunFinished)
+    assert ground.unpacked(answer) == ground.stored(PlannedRun(HERE, 3))
+    with pytest.raises(ResultError, match=f"a worker made {HERE.key}/3 where {HERE.key}/4 was asked for"):
+        ground.take(PlannedRun(HERE, 4), answer, 1)
+    with pytest.raises(ResultError, match="is no run"):
+        ground.take(PlannedRun(HERE, 4), Answer("tcp://1", "there", archive=b"no archive"), 1)
+    assert not list((here.root / "partial").iterdir())
+
+
+def test_a_build_that_fails_costs_the_runs_that_need_it(tmp_path: Path) -> None:
+    below, above, other = Step("a", "below", 1.0), Step("b", "above", 1.0, frozenset({"a"})), Step("c", "other", 1.0)
+    one, two = cells(2)
+    built = []
+
+    class Builds:
+        def needs(self, cell: Cell) -> tuple[frozenset[str], list[Step]]:
+            return (frozenset("b"), [below, above]) if cell.key == one.key else (frozenset("c"), [other])
+
+        def make(self, step: Step, *, beside: bool) -> bool:
+            built.append(step.name)
+            if step.name == "below":
+                raise EngineError("it does not compile")
+            return False
+
+    builds: Any = Builds()
+    events: list[Event] = []
+    kept, lost = build_missing([PlannedRun(one, 0), PlannedRun(two, 0), PlannedRun(one, 1)], builds, events.append)
+    assert kept == [PlannedRun(two, 0)]
+    assert [(each.image, each.runs) for each in lost] == [("below", 2)]
+    assert sorted(built) == ["below", "other"]
+
+
+# --- words
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("here",), ("local:0",), ("tcp://host",), ("http://host:1",), ("tls://host:1",), ("tcp://host:1", Path("/tls")),
+        ("local:2", None, "", "2"), ("local:2", None, "", "101%"), ("", Path("/tls")), ("", None, "", "2%"),
+    ],
+)  # fmt: skip
+def test_words_that_name_no_cluster(words: tuple[Any, ...]) -> None:
+    with pytest.raises(InputError) as found:
+        place_of(*words)
+    assert found.value.hint
+
+
+def test_words_that_name_one(tmp_path: Path) -> None:
+    assert place_of("") is None
+    local, far = place_of("local:3", verify="2 %"), place_of("tls://10.0.0.1:8786", tmp_path, "s3://bucket")
+    assert local is not None and (local.local, local.verify) == (3, 0.02)
+    assert far is not None and (far.address, far.tls, far.files) == ("tls://10.0.0.1:8786", tmp_path, "s3://bucket")
+
+
+def test_a_share_is_of_all_runs_and_always_the_same() -> None:
+    items = [PlannedRun(HERE, number) for number in range(5000)]
+    chosen = twice.sample(items, 0.02)
+    assert 60 <= len(chosen) <= 140 and chosen == twice.sample(items[::-1], 0.02)
+    assert (len(twice.sample(items, 1.0)), len(twice.sample(items[:3], 1e-9)), twice.sample(items, 0)) == (
+        5000,
+        1,
+        set(),
+    )
+
+
+def test_certificates_let_in_who_has_them_and_nobody_else(tmp_path: Path) -> None:
+    tls.write(tmp_path / "one")
+    tls.write(tmp_path / "two")
+    assert (tmp_path / "one" / tls.KEY).stat().st_mode & 0o077 == 0
+    with pytest.raises(InputError, match="already"):
+        tls.write(tmp_path / "one")
+    with pytest.raises(InputError, match=r"has no ca\.pem"):
+        tls.security(tmp_path)
+    with started(0, protocol="tls://", host="127.0.0.1", security=tls.security(tmp_path / "one")) as cluster:
+        depot: Any = None
+        Crew(cluster.scheduler_address, tls.security(tmp_path / "one"), depot, print).close()
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(EngineError, match="no scheduler answers"):
+            patch.setattr(crew, "ANSWER", 2.0)
+            Crew(cluster.scheduler_address, tls.security(tmp_path / "two"), depot, print)
+
+
+def test_another_text_of_any_module_is_another_version(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text("x = 1")
+    before = bits.build_of(tmp_path)
+    assert before == bits.build_of(tmp_path)
+    (tmp_path / "one.py").write_text("x = 2")
+    assert bits.build_of(tmp_path) != before
+
+
+def test_whoever_needs_no_cluster_waits_for_none() -> None:
+    said = "import sys; import harness.app; from harness.cli import main; print(*sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True, env=environment)
+    assert not {"distributed", "dask", "tornado", "fsspec"} & set(done.stdout.split())
+    assert owner()

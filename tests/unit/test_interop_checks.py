@@ -1,0 +1,298 @@
+"""Each check of a test case: a conversation that is as demanded, and mutated ones that it must catch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from harness.interop import declared
+from harness.interop.evidence import Evidence
+from harness.interop.registry import Failed, Found, Passed, Unknown
+from harness.outcome import Transfer
+from tests.unit import wired
+from tests.unit.captures import make_run
+from tests.unit.wired import AES_128, CHACHA, V2, Conversation, Trace, challenge, response, shake_hands
+
+Made = Callable[[], Evidence]
+_NAT = ("193.167.0.150", 10_000)
+_PORT = ("193.167.0.100", 10_000)
+
+
+def _plain(trace: Trace | None = None, **keys: Any) -> Evidence:
+    trace, talk = trace or Trace(), Conversation()
+    shake_hands(trace, talk, **keys)
+    return trace.evidence(talk)
+
+
+def _chacha(suites: tuple[int, ...], suite: int = CHACHA) -> Evidence:
+    trace, talk = Trace(), Conversation(suite=suite)
+    shake_hands(trace, talk, suites=suites)
+    return trace.evidence(talk)
+
+
+def _retry(token: bytes = b"proof", back: bytes = b"proof", anew: bool = False) -> Evidence:
+    trace, talk = Trace(), Conversation()
+    trace.send("client", talk.long("client", "initial", wired.crypto(wired.client_hello(talk.random))), size=1200)
+    trace.send("server", talk.retry(token))
+    if anew:
+        talk.numbers.clear()
+    shake_hands(trace, talk, token=back)
+    return trace.evidence(talk)
+
+
+def _two(resumes: bool = True, **keys: Any) -> Evidence:
+    trace, first, second = Trace(), Conversation(), Conversation(1)
+    shake_hands(trace, first)
+    shake_hands(trace, second, resumes=resumes, **keys)
+    late = keys.get("early") and second.short("client", b"\x0a\x04\x20" + bytes(32))
+    if late:
+        trace.send("client", late)
+    return trace.evidence(first, second)
+
+
+def _late(size: int) -> Evidence:
+    trace, first, second = Trace(), Conversation(), Conversation(1)
+    shake_hands(trace, first)
+    shake_hands(trace, second, resumes=True, early=True)
+    for _ in range(size // 1000):
+        trace.send("client", second.short("client", b"\x0a\x04\x43\xe4" + bytes(996)))
+    return trace.evidence(first, second)
+
+
+def _rejected() -> Evidence:
+    trace, first, second = Trace(), Conversation(), Conversation(1)
+    shake_hands(trace, first)
+    trace.send("client", second.long("client", "0rtt", b"\x0a\x00\x20" + bytes(32)))
+    shake_hands(trace, second, resumes=True)
+    return trace.evidence(first, second)
+
+
+def _updated(client: int, server: int) -> Evidence:
+    trace, talk = Trace(), Conversation()
+    shake_hands(trace, talk)
+    for turn in range(3):
+        trace.send("client", talk.short("client", wired.PING, client * (turn > 0)))
+        trace.send("server", talk.short("server", wired.PING, server * (turn > 0)))
+    return trace.evidence(talk)
+
+
+def _marked(client: int = 2, server: int = 2, counts: bool = True) -> Evidence:
+    trace, talk = Trace(), Conversation()
+    shake_hands(trace, talk)
+    replaced = Trace()
+    for sender, one in trace.datagrams:
+        replaced.send(sender, one.payload, ecn=client if sender == "client" else server)
+    if not counts:
+        replaced, talk = Trace(), Conversation()
+        for sender, packet in (
+            ("client", talk.long("client", "initial", wired.crypto(wired.client_hello(talk.random)))),
+            ("server", talk.long("server", "initial", wired.crypto(wired.server_hello()) + wired.ACK)),
+            ("client", talk.long("client", "initial", wired.ACK_ECN)),
+        ):
+            replaced.send(sender, packet)
+    return replaced.evidence(talk)
+
+
+def _over(ip: int) -> Evidence:
+    trace, talk = Trace(), Conversation()
+    trace.send("client", talk.long("client", "initial", wired.crypto(wired.client_hello(talk.random))), ip=6)
+    trace.send("server", talk.long("server", "initial", wired.crypto(wired.server_hello())), ip=ip)
+    return trace.evidence(talk)
+
+
+def _amplified(times: float, proof: str = "handshake") -> Evidence:
+    """A server that sends so many times what came before the client's address is validated."""
+    trace, talk = Trace(), Conversation()
+    trace.send("client", talk.long("client", "initial", wired.crypto(wired.client_hello(talk.random))), size=1200)
+    trace.send("client", talk.long("client", "initial", wired.PING), size=1200, lost=True)
+    left = round(1200 * times)
+    while left > 0:
+        trace.send("server", talk.long("server", "initial", wired.crypto(wired.server_hello())), size=min(left, 1200))
+        left -= 1200
+    if proof == "handshake":
+        trace.send("client", talk.long("client", "handshake", wired.ACK), size=1200)
+    elif proof == "identifier":
+        talk.known = talk.server_id
+        trace.send("client", talk.long("client", "initial", wired.ACK), size=1200)
+    for _ in range(5):
+        trace.send("server", talk.short("server", wired.PING), size=1200)
+    return trace.evidence(talk)
+
+
+def _moved(to: tuple[str, int] = _NAT, asks: bool = True, answers: bytes = b"12345678") -> Evidence:
+    trace, talk = Trace(), Conversation()
+    shake_hands(trace, talk)
+    trace.send("client", talk.short("client", wired.PING), client=to)
+    trace.send("server", talk.short("server", challenge(b"12345678") if asks else wired.PING), client=to)
+    trace.send("server", talk.short("server", challenge(b"12345678")), client=to)
+    trace.send("client", talk.short("client", response(answers)), client=to)
+    return trace.evidence(talk)
+
+
+def _migrated(server_id: bytes | None = b"second-0", asks: bool = True, stays: bool = False) -> Evidence:
+    trace, talk = Trace(), Conversation()
+    shake_hands(trace, talk)
+    told = b"\x18\x01\x00\x08second-0" + bytes(16)
+    trace.send("server", talk.short("server", told))
+    there = wired.SERVER if stays else ("193.167.100.101", 443)
+    asked = challenge(b"12345678") if asks else wired.PING
+    trace.send("client", talk.short("client", asked, server_id=server_id), server=there)
+    trace.send("server", talk.short("server", response(b"12345678")), server=there)
+    return trace.evidence(talk)
+
+
+def _negotiated(of: bytes | None = None, answers: bool = True) -> Evidence:
+    trace, talk = Trace(), Conversation()
+    trace.send("client", talk.long("client", "initial", wired.crypto(wired.client_hello(talk.random))), size=1200)
+    if answers:
+        trace.send("server", wired.version_negotiation(talk.client_id, of or talk.chosen_id))
+    return trace.evidence(talk)
+
+
+def _closed_early() -> Evidence:
+    """A server that shakes hands once, and closes what it never answered."""
+    trace, talk, other = Trace(), Conversation(), Conversation(1)
+    shake_hands(trace, talk)
+    trace.send("client", other.long("client", "initial", wired.crypto(wired.client_hello(other.random))), size=1200)
+    trace.send("server", other.long("server", "initial", b"\x1c\x02\x00\x00"))
+    return trace.evidence(talk, other)
+
+
+def _served(**keys: Any) -> Evidence:
+    transfer = Transfer(flow=0, index=0, size=10, started_ns=0, ended_ns=1, **keys)
+    trace, talk = Trace(), Conversation()
+    shake_hands(trace, talk)
+    return trace.evidence(talk, run=make_run(transfers=[transfer]))
+
+
+#: (check, what is demanded) → what is as demanded; and what is not, with words that must be said of it.
+CASES: dict[tuple[str, Any], tuple[list[Made], list[tuple[Made, str]]]] = {
+    ("handshakes", 1): (
+        [_plain, _retry, _closed_early],
+        [(_two, "2 handshakes, asked 1"), (lambda: Trace().evidence(Conversation()), "0 handshakes")],
+    ),
+    ("handshakes", 2): ([_two], [(_plain, "1 handshake, asked 2")]),
+    ("version", "1"): ([_plain], [(lambda: _plain(version=V2), "version 2")]),
+    ("version", "2"): (
+        [lambda: _plain(version=V2)],
+        [(_plain, "no Initial packet of the server has version 2"),
+         (lambda: _plain(version=V2, handshake_version=1), "Handshake packet of the server with version 1")],
+    ),
+    ("client_hellos", 2): ([lambda: _plain(again=2)], [(_plain, "1 ClientHello, asked at least 2")]),
+    ("retry", "used"): (
+        [_retry],
+        [(_plain, "sent no Retry"), (lambda: _retry(token=b"", back=b""), "without a token"),
+         (lambda: _retry(back=b"other"), "a token that no Retry had"), (lambda: _retry(back=b""), "has a Retry's token"),
+         (lambda: _retry(anew=True), "packet number 0 again")],
+    ),
+    ("retry", "never"): ([_plain], [(_retry, "the server sent a Retry")]),
+    ("version_negotiation", True): (
+        [_negotiated], [(lambda: _negotiated(of=b"anything"), "another connection ID"),
+                        (lambda: _negotiated(answers=False), "no Version Negotiation")],
+    ),
+    ("cipher", "chacha20"): (
+        [lambda: _chacha((CHACHA,))],
+        [(lambda: _chacha((AES_128, CHACHA)), "0x1301, 0x1303"), (lambda: _chacha((CHACHA,), AES_128), "did not take")],
+    ),
+    ("resumed", True): (
+        [_two], [(lambda: _two(resumes=False), "its certificate again"), (_plain, "1 connections")],
+    ),
+    ("early_data", 5000): (
+        [lambda: _two(early=True)],
+        [(_two, "no 0-RTT packet"), (lambda: _late(6000), "asked at most 5000"), (_rejected, "did not accept")],
+    ),
+    ("key_update", True): (
+        [lambda: _updated(1, 1)],
+        [(lambda: _updated(1, 0), "the server never updated"), (lambda: _updated(0, 1), "the client never updated"),
+         (lambda: _updated(0, 0), "nobody updated")],
+    ),
+    ("stream_limit", 1000): ([_plain], [(lambda: _plain(streams=1001), "initial_max_streams_bidi 1001")]),
+    ("server_crypto", 7500): (
+        [lambda: _plain(certificate_size=8000)], [(_plain, "asked at least 7500")],
+    ),
+    ("amplification", 3): (
+        [lambda: _amplified(3), lambda: _amplified(1, "identifier")],
+        [(lambda: _amplified(4), "4800 B sent, and 1200 B had come"), (lambda: _amplified(3.01), "B sent, and 1200 B had come"),
+         (lambda: _amplified(2, "none"), "4800 B sent")],
+    ),
+    ("ecn", True): (
+        [_marked, lambda: _marked(1, 1)],
+        [(lambda: _marked(client=0), "the client marked no"), (lambda: _marked(server=0), "the server marked no"),
+         (lambda: _marked(server=3), "left with CE"), (lambda: _marked(counts=False), "no ACK of the server")],
+    ),
+    ("ip", "6"): ([lambda: _over(6)], [(lambda: _over(4), "over IPv4")]),
+    ("rebound", "port"): (
+        [lambda: _moved(_PORT), _moved],
+        [(_plain, "a single path"), (lambda: _moved(asks=False), "has no PATH_CHALLENGE"),
+         (lambda: _moved(answers=b"87654321"), "nobody answered")],
+    ),
+    ("rebound", "address"): ([_moved], [(lambda: _moved(_PORT), "a single address")]),
+    ("migrated", True): (
+        [_migrated],
+        [(lambda: _migrated(server_id=None), "the old connection ID"), (lambda: _migrated(asks=False), "no PATH_CHALLENGE"),
+         (lambda: _migrated(stays=True), "a single path")],
+    ),
+    ("files", True): (
+        [lambda: _served(received=10, intact=True)],
+        [(lambda: _served(received=9, intact=False), "9 of 10 B"), (_plain, "there was no transfer")],
+    ),
+}  # fmt: skip
+
+
+def _found(name: str, asked: Any, made: Made) -> Found:
+    return declared()[name].judge(made(), asked)
+
+
+def test_every_check_has_a_conversation_that_it_passes_and_one_that_it_catches() -> None:
+    assert {name for name, _ in CASES} == set(declared())
+    assert all(good and bad for good, bad in CASES.values())
+
+
+@pytest.mark.parametrize(("case", "made"), [(case, made) for case, (good, _) in CASES.items() for made in good])
+def test_what_is_as_demanded_passes(case: tuple[str, Any], made: Made) -> None:
+    found = _found(*case, made)
+    assert isinstance(found, Passed), found
+
+
+@pytest.mark.parametrize(
+    ("case", "made", "said"), [(case, made, said) for case, (_, bad) in CASES.items() for made, said in bad]
+)
+def test_what_is_not_is_caught(case: tuple[str, Any], made: Made, said: str) -> None:
+    found = _found(*case, made)
+    assert isinstance(found, Failed), found
+    assert said in found.sentence
+
+
+def test_the_first_wrong_packet_is_named() -> None:
+    found = _found("amplification", 3, lambda: _amplified(4))
+    assert isinstance(found, Failed)
+    assert found.packet is not None
+    # One Initial that came, one that was lost, three datagrams that were allowed.
+    assert (found.packet.sender, found.packet.datagram.number) == ("server", 6)
+
+
+@pytest.mark.parametrize(
+    "name", ["key_update", "resumed", "early_data", "stream_limit", "server_crypto", "rebound", "ecn"]
+)
+def test_what_needs_secrets_is_unknown_without_them_but_never_passed(name: str) -> None:
+    trace, talk, second = Trace(), Conversation(logs=False), Conversation(1, logs=False)
+    shake_hands(trace, talk)
+    shake_hands(trace, second, resumes=True, early=True)
+    trace.send("server", talk.short("server", challenge(b"12345678")), client=_PORT)
+    asked = {"rebound": "port", "early_data": 5000, "stream_limit": 1000, "server_crypto": 7500}.get(name, True)
+    found = declared()[name].judge(trace.evidence(talk, second), asked)
+    assert declared()[name].needs_keys
+    assert isinstance(found, Unknown | Failed), found
+
+
+def test_packets_of_every_kind_are_opened_and_nothing_else_is() -> None:
+    evidence = _late(2000)
+    assert all(packet.plain is not None for packet in evidence.sent)
+    assert [connection.suite for connection in evidence.connections] == [AES_128, AES_128]
+    trace, talk = Trace(), Conversation()
+    packet = bytearray(talk.long("client", "initial", wired.crypto(wired.client_hello(talk.random))))
+    packet[-1] ^= 1
+    trace.send("client", bytes(packet))
+    assert trace.evidence(talk).sent[0].plain is None

@@ -1,0 +1,133 @@
+"""The interop matrix: who fails with everybody, where two disagree, and the runner's own document out and in."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.errors import InputError
+from harness.interop.cases import CASES, case_of
+from harness.interop.matrix import Entry, Matrix, disagreements, relabelled
+from harness.interop.published import problems, read, written
+from harness.interop.verdict import Word
+from harness.reports import interop
+from tests.examples import catalogue
+
+
+def _matrix(words: dict[tuple[str, str, str], Word], **more: Any) -> Matrix:
+    entries = {
+        ((client, server), case): Entry(word, "why", "It did not.") for (client, server, case), word in words.items()
+    }
+    clients, servers = (tuple(sorted({key[index] for key in words})) for index in (0, 1))
+    return Matrix(clients, servers, entries, **more)
+
+
+SQUARE = _matrix(
+    {
+        ("a", "a", "retry"): "failed", ("a", "b", "retry"): "failed",
+        ("b", "a", "retry"): "succeeded", ("b", "b", "retry"): "failed",
+        ("a", "a", "v2"): "succeeded", ("b", "b", "v2"): "inconclusive",
+    },
+    measured={(("a", "a"), "goodput"): "9559 (± 12) kbps"},
+)  # fmt: skip
+
+
+def _document(matrix: Matrix = SQUARE) -> dict[str, Any]:
+    return written(matrix, {"retry": "The server sends a Retry"}, {"a": "https://a"}, 1.0, 2.5, "results")
+
+
+def test_what_fails_with_everybody_is_unsupported_and_said_to_have_failed() -> None:
+    entries = relabelled(SQUARE).entries
+    # a as a client never succeeds, nor b as a server.
+    for pair in (("a", "a"), ("a", "b"), ("b", "b")):
+        assert (entries[pair, "retry"].word, entries[pair, "retry"].relabelled) == ("unsupported", True)
+    assert entries[("b", "a"), "retry"].word == "succeeded"
+    # One pair alone is not everybody.
+    assert entries[("a", "a"), "v2"].word == "succeeded"
+
+
+def test_with_one_client_nobody_can_tell_whose_fault_it_is() -> None:
+    row = _matrix({("a", "a", "retry"): "failed", ("a", "b", "retry"): "failed"})
+    assert relabelled(row) is row
+
+
+def test_disagreements_are_of_what_both_could_tell() -> None:
+    theirs = _matrix(
+        {("a", "a", "retry"): "succeeded", ("a", "b", "retry"): "unsupported", ("b", "a", "retry"): "succeeded",
+         ("a", "a", "v2"): "failed", ("b", "b", "v2"): "succeeded"}
+    )  # fmt: skip
+    found = disagreements(SQUARE, theirs)
+    assert [(one.pair, one.case, one.ours.word) for one in found] == [
+        (("a", "a"), "retry", "failed"),
+        (("a", "a"), "v2", "succeeded"),
+    ]
+    published = _matrix({("a-qns", "a", "retry"): "failed"})
+    assert [one.case for one in disagreements(published, theirs)] == ["retry"]
+
+
+def test_what_is_written_is_as_the_runner_writes_it_and_is_read_back() -> None:
+    document = json.loads(json.dumps(_document()))
+    assert not list(problems(document))
+    back = read(document, "result.json")
+    decided = {key: entry.word for key, entry in SQUARE.entries.items() if entry.word != "inconclusive"}
+    assert {key: entry.word for key, entry in back.entries.items()} == decided
+    assert back.measured == SQUARE.measured
+    # Client by client, and within a client server by server.
+    assert [[one["abbr"] for one in listed] for listed in document["results"]] == [
+        ["S", "V2"],
+        ["S"],
+        ["S"],
+        ["S", "V2"],
+    ]
+    assert document["results"][3][1]["result"] is None
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda made: made.pop("quic_version"), "quic_version is missing"),
+        (lambda made: made.update(clients="a"), "clients is no list"),
+        (lambda made: made["results"].pop(), "results has 3 entries, and there are 4 pairs"),
+        (lambda made: made["results"].__setitem__(0, {}), r"results[0] is no list"),
+        (lambda made: made["results"][0].append({"abbr": "S"}), "without abbr, name and result"),
+        (lambda made: made["results"][0][0].update(abbr="X"), "X is none of tests"),
+        (lambda made: made["results"][0][0].update(result="passed"), "has the result 'passed'"),
+        (lambda made: made["measurements"][0][0].update(details=5), "has no details"),
+        (lambda made: made["tests"].update(H={}), "tests.H has no name and desc"),
+        (lambda made: made["urls"].pop("b"), "urls has nothing of b"),
+    ],
+)
+def test_a_document_of_another_kind_is_refused(change: Any, said: str) -> None:
+    document = copy.deepcopy(_document())
+    change(document)
+    assert any(said in one for one in problems(document))
+    with pytest.raises(InputError, match="of the interop runner"):
+        read(document, "result.json")
+
+
+def test_the_grid_has_every_word_and_the_reason_of_each_failure() -> None:
+    text = interop.markdown(relabelled(SQUARE), SQUARE)
+    assert "| a | ✓ V2<br>– S | – S |" in text
+    assert "| b | ✓ S | – S<br>? V2 |" in text
+    assert "| S | a → a | unsupported (fails with everybody) | It did not. |" in text
+    assert interop.report(SQUARE)["counts"] == {"succeeded": 2, "failed": 3, "unsupported": 0, "inconclusive": 1}
+
+
+def test_every_case_has_a_scenario_with_checks_and_its_words() -> None:
+    scenarios = {one.name: one for one in map(catalogue().scenario, catalogue().scenario_files())}
+    for case in CASES:
+        found = scenarios[f"interop/{case}"]
+        assert case_of(found.name) == case
+        assert found.checks
+        assert found.testcase is not None
+        assert found.title.endswith(f"({CASES[case]})")
+        assert case in found.references[0]
+    assert case_of("interop/medium-10mb") is None
+
+
+def test_a_file_that_is_no_document_says_so(tmp_path: Path) -> None:
+    assert list(problems([])) == ["it is no object"]

@@ -1,0 +1,85 @@
+"""What checks make of a run, and runs of a cell; and what is wrong with checks that somebody writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from harness.interop import declared, failure, mistakes, run_result, verdict_of
+from harness.judge import judge
+from harness.outcome import Checked, LinkProof, MeasuredRun, Outcome, Run
+from tests.examples import scenario
+from tests.unit.captures import make_run
+
+GOOD = Checked(check="handshakes", asked=1, status="passed", sentence="1 handshake, asked 1")
+WRONG = Checked(
+    check="amplification", asked=3, status="failed", sentence="4800 B sent, and 1200 B had come", sender="server",
+    packet=6, t=0.0305,
+)  # fmt: skip
+UNSEEN = Checked(check="key_update", asked=True, status="unknown", sentence="neither endpoint wrote its secrets down")
+
+
+def _one(*checks: Checked, valid: bool = True, **outcome: Any) -> tuple[Run, MeasuredRun]:
+    run = make_run(outcome=Outcome(**{"status": "completed", **outcome}))
+    return run, MeasuredRun(version=1, checks=checks, link=LinkProof(valid=valid, problems=() if valid else ("bent",)))
+
+
+@pytest.mark.parametrize(
+    ("one", "word", "said"),
+    [
+        (_one(GOOD), "succeeded", "all 1 checks hold"),
+        (_one(GOOD, WRONG), "failed", "(packet 6 of the right capture, at 0.030500 s)"),
+        (_one(GOOD, UNSEEN), "inconclusive", "key_update cannot be checked"),
+        (_one(WRONG, UNSEEN), "failed", "amplification"),
+        (_one(WRONG, status="crashed", role="client", detail="ended with 1"), "failed", "ended with 1; amplification"),
+        (_one(GOOD, status="timed_out", detail="late"), "failed", "late"),
+        (_one(GOOD, status="wrong_file", role="client", detail="short"), "failed", "short"),
+        (_one(GOOD, status="unsupported", role="server", detail="no"), "unsupported", "no"),
+        (_one(GOOD, status="infrastructure", detail="ground"), "inconclusive", "ground"),
+        (_one(WRONG, valid=False), "inconclusive", "bent"),
+    ],
+)
+def test_what_came_of_a_run(one: tuple[Run, MeasuredRun], word: str, said: str) -> None:
+    found = run_result(*one)
+    assert found.word == word
+    assert said in found.sentence
+
+
+def test_a_run_whose_link_is_not_proven_proves_nothing_about_anybody() -> None:
+    assert verdict_of([_one(GOOD, valid=False)]).status == "inconclusive"
+    assert verdict_of([_one(WRONG, valid=False), _one(GOOD)]).status == "pass"
+    assert "1 of 2 runs decide nothing" in verdict_of([_one(GOOD, valid=False), _one(GOOD)]).sentence
+
+
+def test_runs_that_differ_decide_nothing() -> None:
+    found = verdict_of([_one(GOOD), _one(WRONG), _one(GOOD)])
+    assert (found.status, found.reason) == ("inconclusive", "flaky")
+    assert "1 of 3 runs" in found.sentence
+
+
+def test_a_scenario_with_checks_is_judged_by_them() -> None:
+    asked = scenario(testcase="transfer", checks={"handshakes": 1}, objectives=[])
+    assert judge(asked, [_one(GOOD)]).status == "pass"
+    verdict = judge(asked, [_one(WRONG)], ["runs/1"])
+    assert (verdict.status, verdict.reason, verdict.evidence) == ("fail", "amplification", ("runs/1",))
+    assert failure(WRONG) in verdict.sentence.replace("Amplification", "amplification")
+
+
+def test_checks_that_nobody_knows_and_values_that_they_do_not_take() -> None:
+    def said(**checks: Any) -> str:
+        asked = scenario(testcase="transfer", checks=checks, objectives=[])
+        return "; ".join(f"{one.text} ({one.hint})" for one in mistakes(asked))
+
+    assert not said(handshakes=1, version=1, retry="never", files=True)
+    assert "'handshakes'" in said(handshake=1)
+    assert "takes a count, not true" in said(handshakes=True)
+    assert "takes true, not false" in said(files=False)
+    assert "takes '1' or '2', not 3" in said(version=3)
+    assert "takes 'used' or 'never', not true (write retry: used)" in said(retry=True)
+
+
+def test_every_check_says_what_it_demands_and_where_that_is_written() -> None:
+    for one in declared().values():
+        assert one.title.endswith(".")
+        assert "RFC" in one.source or "contract" in one.source

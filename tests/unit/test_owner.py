@@ -1,0 +1,24 @@
+"""Whose a guest is: of a process here that lives or does not, or of a container whose processes are numbered otherwise."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.engines import owner as module
+from harness.engines.owner import lives, owner
+
+
+def test_a_label_tells_whether_its_process_lives() -> None:
+    pid, start, where = owner().split("-")
+    assert lives(owner())
+    assert not lives(f"{pid}-{int(start) + 1}-{where}") and not lives(f"{pid}-{start}-of0other0boot")
+
+
+def test_nothing_of_another_container_is_taken_for_forsaken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its process has a number of its own there, which is nobody's here, or somebody else's."""
+    machine = owner()
+    monkeypatch.setattr(module, "_namespace", lambda: "n4026532001")
+    inside = owner()
+    assert lives(inside) and lives(machine) and not lives(f"999999-1-{module._boot()}n4026532001")
+    monkeypatch.setattr(module, "_namespace", lambda: "n4026532002")
+    assert lives(inside)

@@ -1,0 +1,421 @@
+"""The site of stored runs: what its pages say, and what the files are."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+
+from harness.cli import main
+from harness.cli.exits import FAILED, USAGE
+from harness.errors import InputError
+from harness.judge import judge
+from harness.model import Implementation, Objective
+from harness.outcome import Checked, LinkProof, MeasuredRun, Measurement, Outcome, Run
+from harness.results import CellResult
+from harness.site import build
+from harness.site.cell import cell_page
+from harness.site.drawn import packed
+from harness.site.figures import headline, heat, tile
+from harness.site.implementation import implementation_page, implementations
+from harness.site.markdown import html
+from harness.site.matrix import matrix, neighbours
+from harness.site.overview import overview
+from harness.site.pictures import received, scale, ticks
+from harness.site.qlog import MOST, opening
+from harness.site.study import study_pages
+from harness.store import Store
+from harness.units import Size
+from tests.drawings import download_run, link_sharing_run, page_cache
+from tests.examples import cell as make_cell
+from tests.examples import implementation, scenario
+
+Found = list[CellResult]
+
+
+def _result(
+    client: str = "alpha", server: str = "beta", seconds: tuple[float, ...] = (4.0,), *, status: str = "completed",
+    bound: float = 3.0, parameters: dict[str, str] | None = None, title: str = "a case", **more: Any,
+) -> CellResult:  # fmt: skip
+    """A cell of the 10 MB download whose 2 MB came after so many seconds, in a run each."""
+    objective = Objective.model_validate({"metric": "milestone_2MB", "at_most": f"{bound} s"})
+    one = scenario(
+        title=title, objectives=[objective], milestones=[Size.parse("2 MB"), Size.parse("10 MB")],
+        **more,
+    )  # fmt: skip
+    players = [implementation(client), implementation(server)]
+    cell = make_cell(one, players[0], players[1], engine="virtual", parameters=parameters or {})
+    pairs = []
+    for number, value in enumerate(seconds):
+        outcome = Outcome.model_validate(
+            {"status": status, "detail": "why <b>not</b>" if status != "completed" else ""}
+        )
+        run = Run(cell=cell, repetition=number, outcome=outcome, started_at="2026-11-21T00:00:00Z", wall=2.0)
+        times = {"milestone_2MB": value, "milestone_10MB": 3 * value, "completion": 3 * value}
+        made = tuple(Measurement(name=name, value=at, unit="s", flow=0, transfer="first") for name, at in times.items())
+        pairs.append((run, MeasuredRun(version=1, link=LinkProof(valid=True), measurements=made)))
+    folders = tuple(Path("/store/runs") / cell.key / str(run.repetition) for run, _ in pairs)
+    return CellResult(cell, tuple(pairs), judge(cell.scenario, pairs, [str(one) for one in folders]), folders)
+
+
+def _nothing(wanted: Callable[[Any], bool]) -> Found:
+    return []
+
+
+def _site(folder: Path, results: Found, store: Store | None = None) -> build.Site:
+    return build.write(folder, results, store or Store(folder.parent / "store"), _nothing, page_cache())
+
+
+def _stored(folder: Path) -> tuple[Store, CellResult]:
+    """A run with its series and a qlog of either side, in a store."""
+    drawn, store = download_run(), Store(folder)
+    place = store.begin(drawn.run.cell.key, 0)
+    for role in ("client", "server"):
+        (place / "flow0" / role).mkdir(parents=True)
+        lines = [{"qlog_format": "JSON-SEQ"}, {"time": 5.0, "name": "transport:packet_sent", "data": {"n": "<i>"}}]
+        lines += [{"time": 7.5, "name": "recovery:packet_lost", "data": {"n": 2}}]
+        (place / "flow0" / role / "a.sqlog").write_text("".join(f"\x1e{json.dumps(line)}\n" for line in lines))
+    place = store.finish(place, drawn.run, drawn.measured, drawn.series)
+    pairs = ((drawn.run, drawn.measured),)
+    verdict = judge(drawn.run.cell.scenario, pairs, [str(place)])
+    return store, CellResult(drawn.run.cell, pairs, verdict, (place,))
+
+
+def _unpacked(text: str) -> Any:
+    return json.loads(gzip.decompress(base64.b64decode(text)))
+
+
+# --- the matrix
+
+
+def test_pairs_without_parameters_go_down_and_across() -> None:
+    made = matrix([_result(client, server) for client in ("b", "a") for server in ("y", "x")])
+    assert (made.down, made.across) == (("client",), ("server",))
+    assert made.rows == (("a",), ("b",)) and made.columns == (("x",), ("y",))
+    assert made.cells[("b",), ("x",)][0].cell.server.name == "x"
+
+
+def test_what_is_asked_for_goes_across_beside_pairs() -> None:
+    found = [_result(parameters={"server.congestion_control": word}) for word in ("cubic", "reno")]
+    made = matrix(found)
+    assert made.down == ("client", "server") and made.across == ("server.congestion_control",)
+    assert made.columns == (("cubic",), ("reno",))
+
+
+def test_cells_that_only_the_seed_tells_apart_have_a_column_each() -> None:
+    first = _result()
+    cell = first.cell.model_copy(update={"seed": 7, "key": "7" * 16})
+    made = matrix([first, CellResult(cell, first.runs, first.verdict, first.folders)])
+    assert made.across == ("seed",) and made.columns == (("1",), ("7",))
+
+
+def test_values_that_go_together_are_columns_and_those_that_do_not_are_rows_and_columns() -> None:
+    def asked(rate: str, delay: str) -> CellResult:
+        base = _result()
+        parameters = {"path.forward.rate": rate, "path.forward.delay": delay}
+        one = base.cell.scenario.model_copy(
+            update={"flows": (base.cell.scenario.flows[0].model_copy(update={"client": "alpha", "server": "beta"}),)}
+        )
+        cell = base.cell.model_copy(update={"scenario": one, "parameters": parameters, "key": f"{rate}{delay}"})
+        return CellResult(cell, base.runs, base.verdict, base.folders)
+
+    every = matrix([asked(rate, delay) for rate in ("1 Mbit/s", "2 Mbit/s") for delay in ("5 ms", "9 ms")])
+    assert len(every.rows) == len(every.columns) == 2
+    diagonal = matrix([asked("1 Mbit/s", "5 ms"), asked("2 Mbit/s", "9 ms")])
+    assert diagonal.rows == ((),) and len(diagonal.columns) == 2
+
+
+def test_headings_span_the_columns_that_share_them() -> None:
+    place = (("a", "1"), ("a", "2"), ("b", "1"))
+    assert neighbours(place, 0) == [("a", 2), ("b", 1)]
+    assert neighbours(place, 1) == [("1", 1), ("2", 1), ("1", 1)]
+
+
+# --- figures
+
+
+def test_a_tile_has_the_figure_that_its_objectives_are_about_beside_what_it_is_held_against() -> None:
+    made = tile(_result(seconds=(4.0, 4.2, 4.4)))
+    assert (made.figure, made.symbol, made.beside.objective) == ("4.20", "✕", "≤ 3")
+    assert float(made.beside.ideal) < float(made.beside.textbook)
+
+
+def test_of_a_cell_that_nothing_is_demanded_of_completion_or_fairness_stands() -> None:
+    one = _result().cell.scenario.model_copy(update={"objectives": ()})
+    assert headline(one)[0].metric == "milestone_10MB"
+    assert headline(link_sharing_run(10.0).run.cell.scenario)[0].metric == "jain_shared"
+
+
+def test_a_cell_without_figures_has_its_reason() -> None:
+    made = tile(_result(status="crashed"))
+    assert made.value is None and made.figure == "crashed"
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(3.1, 1), (4.0, 2), (9.0, 3), (2.9, 1), (1.0, 3)])
+def test_heat_grows_with_the_distance_from_the_bound(seconds: float, expected: int) -> None:
+    assert heat(_result(seconds=(seconds,))) == expected
+
+
+def test_the_scale_of_an_objective_has_bound_interval_and_theory_on_it() -> None:
+    result = _result(seconds=(4.0, 4.2, 4.4))
+    made = scale(result, result.verdict.objectives[0])
+    assert made.allowed == (0.0, made.bound)
+    assert made.span is not None and made.median is not None
+    assert made.bound < made.span[0] <= made.median <= made.span[1] <= 100
+    assert [name for name, _, _ in made.marks] == ["textbook slow start", "line rate"]
+
+
+def test_what_was_received_has_milestones_between_the_axes() -> None:
+    made = received(_result())
+    assert made is not None
+    assert [one.label for one in made.milestones] == ["2MB", "10MB"]
+    assert made.milestones[0].y > made.milestones[1].y and made.milestones[0].x < made.milestones[1].x
+    assert len(made.demanded) == 1 and "10MB after 12.00 s" in made.words
+
+
+def test_nothing_received_is_no_picture() -> None:
+    assert received(_result(status="crashed")) is None
+
+
+@pytest.mark.parametrize(("end", "last", "count"), [(10.0, 10.0, 6), (0.7, 0.6, 4), (23.0, 20.0, 5), (108.0, 100.0, 3)])
+def test_ticks_are_round_numbers(end: float, last: float, count: int) -> None:
+    made = ticks(end)
+    assert made[0] == 0 and made[-1] == pytest.approx(last) and len(made) == count
+
+
+# --- pages
+
+
+def test_the_overview_counts_verdicts_and_lists_what_can_be_filtered() -> None:
+    made = overview([_result(), _result("gamma", seconds=(2.0,), parameters={"server.congestion_control": "reno"})])
+    assert made.verdicts == {"pass": 1, "fail": 1}
+    assert made.players["client"] == ("alpha", "gamma")
+    assert made.parameters == {"server.congestion_control": ("reno",)}
+
+
+def test_an_implementation_s_page_has_its_defaults_and_what_it_did_wrong() -> None:
+    wrong = _result("gamma", "beta")
+    outcome = Outcome(status="crashed", role="client", detail="it fell")
+    run = wrong.runs[0][0].model_copy(update={"outcome": outcome})
+    pairs = ((run, wrong.runs[0][1]),)
+    wrong = CellResult(wrong.cell, pairs, judge(wrong.cell.scenario, pairs), wrong.folders)
+    found = [_result(), wrong]
+    gamma: Implementation = implementations(found)["gamma"]
+    page = implementation_page(gamma, found)
+    assert [one.sentence for one in page.found] == ["Crashed (client) in 1 of 1 runs: it fell."]
+    assert page.counts == (("error", 1),) and page.defaults
+    assert implementation_page(implementations(found)["beta"], found).found == ()
+
+
+def test_studies_without_runs_have_no_page() -> None:
+    assert study_pages([_result()]) == []
+
+
+def test_a_cell_s_page_names_the_runs_its_verdict_rests_on_and_how_to_make_them_again() -> None:
+    made = cell_page(_result(seconds=(4.0, 4.2)))
+    assert [one.counts for one in made.runs] == [True, True]
+    assert made.again.startswith("harness run test/case --clients alpha --servers beta --engine virtual")
+    assert made.proof.valid and "2 of 2" in made.proof.sentence
+
+
+def test_checks_of_a_test_case_say_in_how_many_runs_they_held_and_what_was_wrong() -> None:
+    good = Checked(check="version", asked=True, status="passed", sentence="all are of version 1")
+    wrong = Checked(
+        check="handshakes", asked=1, status="failed", sentence="2 were seen", sender="server", packet=9, t=0.5
+    )
+    held = wrong.model_copy(update={"status": "passed", "sentence": "1 was seen", "sender": None})
+    base = _result(seconds=(1.0, 1.1))
+    checked = ((good, held), (good, wrong))
+    runs = tuple(
+        (run, measured.model_copy(update={"checks": found}))
+        for (run, measured), found in zip(base.runs, checked, strict=True)
+        if measured is not None
+    )
+    made = cell_page(CellResult(base.cell, runs, base.verdict, base.folders)).checks
+    assert [(one.check, one.asked, one.status, one.counted) for one in made] == [
+        ("version", "", "pass", "2 of 2 runs"),
+        ("handshakes", "1", "fail", "1 of 2 runs"),
+    ]
+    assert made[1].sentence == "2 were seen (packet 9 of the right capture, at 0.500000 s)"
+
+
+def test_markdown_shows_html_that_somebody_wrote_and_obeys_none() -> None:
+    text = "# T\n\n<!-- mark -->\n<script>x</script> [here](#t) [there](../x.md)\n\n| a |\n| --- |\n| **b** |\n"
+    made = html(text, lambda target: target if target.startswith("#") else None)
+    assert "<script>" not in made and "mark" not in made
+    assert '<a href="#t">here</a>' in made and "there" in made and "x.md" not in made
+    assert "<strong>b</strong>" in made
+
+
+# --- the folder
+
+
+def test_all_that_persons_wrote_is_escaped(tmp_path: Path) -> None:
+    evil = "<script>alert(1)</script>\"'"
+    results = [_result(title=evil), _result("gamma", status="crashed")]
+    _site(tmp_path / "site", results)
+    for file in (tmp_path / "site").rglob("*.html"):
+        text = file.read_text()
+        assert "<script>alert" not in text and "why <b>not</b>" not in text
+
+
+def test_every_link_leads_somewhere_and_nothing_is_fetched_from_elsewhere(tmp_path: Path) -> None:
+    store, result = _stored(tmp_path / "store")
+    made = _site(tmp_path / "site", [result, _result("gamma")], store)
+    pages = list((tmp_path / "site").rglob("*.html"))
+    assert made.pages == len(pages) > 5 and made.size == sum(
+        file.stat().st_size for file in (tmp_path / "site").rglob("*") if file.is_file()
+    )
+    for file in pages:
+        text = file.read_text()
+        assert not re.search(r'(?:src|rel="stylesheet" href)="(?:https?:)?//', text)
+        for target in re.findall(r'(?:href|src)="([^"]+)"', text):
+            place, _, anchor = target.partition("#")
+            if place.startswith(("data:", "http")):
+                continue
+            there = (file.parent / unquote(place)).resolve() if place else file
+            assert there.exists(), f"{file}: {target}"
+            if anchor and not place:
+                assert f'id="{anchor}"' in text, f"{file}: {target}"
+
+
+def test_the_page_of_a_stored_run_has_its_figures_its_artefacts_and_its_qlogs(tmp_path: Path) -> None:
+    store, result = _stored(tmp_path / "store")
+    _site(tmp_path / "site", [result], store)
+    key = result.cell.key
+    text = (tmp_path / "site" / "cells" / f"{key}.html").read_text()
+    assert 'id="transfer"' in text and "../assets/vega.js" in text
+    data = re.search(r'id="transfer".*?<script type="text/plain">([^<]+)<', text, re.DOTALL)
+    assert data is not None and "vconcat" in _unpacked(data[1])
+    assert f'href="../../store/runs/{key}/0/run.json"' in text
+    assert f"qlog.html#{key}-0-0" in text and f"qlog.html#{key}-0-1" in text
+    script = (tmp_path / "site" / "qlogs" / f"{key}-0-0.js").read_text()
+    trace = json.loads(script.removeprefix("qlog(").removesuffix(");\n"))
+    assert trace["whose"] == "flow0 client"
+    assert _unpacked(trace["events"]) == [
+        [0.0, "transport:packet_sent", '{"n": "<i>"}'], [2.5, "recovery:packet_lost", '{"n": 2}'],
+    ]  # fmt: skip
+
+
+def test_a_site_without_series_and_qlogs_carries_no_script_for_them(tmp_path: Path) -> None:
+    _site(tmp_path / "site", [_result()])
+    assert sorted(file.name for file in (tmp_path / "site" / "assets").iterdir()) == ["site.css", "site.js"]
+
+
+def test_the_same_results_make_the_same_site(tmp_path: Path) -> None:
+    assert packed([1, "ä"]) == packed([1, "ä"])
+    found = []
+    for _ in range(2):
+        _site(tmp_path / "site", [_result(), _result("gamma")])
+        found.append({file.name: file.read_bytes() for file in (tmp_path / "site").rglob("*.html")})
+    assert found[0] == found[1]
+
+
+def test_a_site_replaces_an_older_one_with_the_cells_that_are_gone(tmp_path: Path) -> None:
+    _site(tmp_path / "site", [_result(), _result("gamma")])
+    _site(tmp_path / "site", [_result()])
+    assert [file.stem for file in (tmp_path / "site" / "cells").iterdir()] == [_result().cell.key]
+
+
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text("<html>mine")
+    with pytest.raises(InputError, match="no site of this program"):
+        _site(tmp_path, [_result()])
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="not a folder"):
+        _site(tmp_path / "file", [_result()])
+    assert (tmp_path / "index.html").read_text() == "<html>mine"
+
+
+# --- qlogs
+
+
+def test_a_trace_of_arrays_and_one_of_differences_are_read(tmp_path: Path) -> None:
+    arrays = tmp_path / "a.qlog"
+    arrays.write_text('{"qlog_version": "draft-00"}\n[1000, 0, "transport", "packet_sent", {"n": 1}],\n'
+                      '[3000, 0, "transport", "packet_sent", {"n": 2}],\n')  # fmt: skip
+    assert [at for at, _, _ in opening(arrays).events] == [0.0, 2000.0]
+    relative = tmp_path / "b.sqlog"
+    relative.write_text('{"time_format": "relative_to_previous_event"}\n'
+                        + '{"time": 2, "name": "quic:packet_sent", "data": {}}\n' * 3)  # fmt: skip
+    assert [at for at, _, _ in opening(relative).events] == [0.0, 2.0, 4.0]
+
+
+def test_of_a_long_trace_the_beginning_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "long.sqlog"
+    file.write_text("".join(f'{{"time": {n}, "name": "x:y", "data": {{"n": {n}}}}}\n' for n in range(MOST + 10)))
+    made = opening(file)
+    assert made.cut and len(made.events) == MOST
+
+
+# --- the command
+
+
+def _main(monkeypatch: pytest.MonkeyPatch, *words: str | Path) -> object:
+    monkeypatch.setenv("HARNESS_CACHE", str(page_cache()))
+    monkeypatch.setattr("sys.argv", ["harness", *map(str, words)])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    return caught.value.code
+
+
+def test_the_command_prints_the_site_s_address(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _stored(tmp_path / "store")
+    site = tmp_path / "a site"
+    assert _main(monkeypatch, "report", "html", site, "--store", tmp_path / "store") in (0, None)
+    said = capsys.readouterr()
+    assert said.out == f"{(site / 'index.html').as_uri()}\n" and "pages" in said.err
+
+
+def test_open_hands_the_address_to_the_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _stored(tmp_path / "store")
+    opened: list[str] = []
+
+    def browser(address: str) -> bool:
+        opened.append(address)
+        return True
+
+    monkeypatch.setattr("webbrowser.open", browser)
+    assert _main(monkeypatch, "report", "html", tmp_path / "s", "--store", tmp_path / "store", "--open") in (0, None)
+    assert opened == [(tmp_path / "s" / "index.html").as_uri()]
+
+
+def test_a_run_whose_site_has_no_place_begins_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.txt").touch()
+    assert _main(monkeypatch, "run", "satellite/small", "--html", tmp_path, "--store", tmp_path / "store") == USAGE
+    assert "no site of this program" in capsys.readouterr().err
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_run_ends_with_the_address_of_its_site(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, result = _stored(tmp_path / "store")
+    monkeypatch.setattr("harness.app.App.run", lambda self, request, options, listen: [result])
+    words = [
+        "satellite/small",
+        "--clients",
+        "ngtcp2",
+        "--servers",
+        "ngtcp2",
+        "--no-figures",
+        "--store",
+        str(store.root),
+    ]
+    code = _main(monkeypatch, "run", *words, "--html", tmp_path / "site")
+    assert code in (0, None, FAILED)
+    said = capsys.readouterr()
+    assert said.err.splitlines()[-1] == (tmp_path / "site" / "index.html").as_uri()
+    assert said.out.startswith("test/link-sharing") and "file://" not in said.out
+    assert (tmp_path / "site" / "cells" / f"{result.cell.key}.html").is_file()
