@@ -79,9 +79,9 @@ check: setup
 unit: setup
 	.venv/bin/pytest -q -m "not lab" -n auto --dist worksteal
 
-# Real kernel, real endpoints, real transfers. Builds the images it needs.
+# Real kernel, real endpoints, real transfers. Builds the images it needs. Five failures are enough to see what they share.
 lab: setup
-	.venv/bin/pytest -q -m lab -x
+	.venv/bin/pytest -q -m lab --maxfail 5
 
 # Faults of the ground, done to the harness at work: killed, stopped, interrupted, without disk, with damaged files.
 chaos: setup

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from harness.engines.virtual import HOST_CPU
 from tests.examples import ROOT
 from tests.lab.conftest import Harness, own_cache
 
@@ -70,13 +71,18 @@ def _run(
     return done, found[0] if found else {}
 
 
+def _said(run: dict[str, Any]) -> list[str]:
+    """What a run says, but for what a machine without CPUID faulting says of every run."""
+    return [warning for warning in run["warnings"] if warning != HOST_CPU]
+
+
 @pytest.mark.parametrize("damage", [delete_library, halt_client, cut_kernel])
 def test_a_damaged_export_is_made_anew_and_the_run_is_right(
     warm: Harness, harness: Harness, damage: Callable[[Path], str]
 ) -> None:
     cache = own_cache(harness.folder / "cache", "ngtcp2")
     _, sound = _run(harness, cache.folder, "sound")
-    assert sound["outcome"]["status"] == "completed" and sound["warnings"] == []
+    assert sound["outcome"]["status"] == "completed" and _said(sound) == []
     part = "opt/lab/linux" if damage is cut_kernel else "usr/bin/gtlsclient"
     (root,) = (file.parents[len(Path(part).parts) - 1] for file in cache.roots.glob(f"*/rootfs/{part}"))
     words = damage(root)
@@ -84,7 +90,7 @@ def test_a_damaged_export_is_made_anew_and_the_run_is_right(
     done, again = _run(harness, cache.folder, "damaged")
     assert again["outcome"]["status"] == "completed", done.stderr
     assert again["captures"] == sound["captures"]
-    (said,) = again["warnings"]
+    (said,) = _said(again)
     assert words in said and str(root.parent) in said
 
 
