@@ -17,7 +17,10 @@ from tests.examples import ROOT
 
 @pytest.fixture(autouse=True)
 def as_before() -> Iterator[None]:
+    """Signals are as in a terminal, also under nohup, and afterwards as they were."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
+    for number in SIGNALS:
+        signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
