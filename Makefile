@@ -56,6 +56,7 @@ night: setup
 # An open gate makes the night the next one's baseline. summary.markdown, junit.xml and site/ are in the night's folder.
 gate: setup
 	@harness/setup/gate.sh $(HARNESS) $(NIGHT) $(BASELINE) $(addprefix --allow ,$(ALLOW)) $(addprefix --until ,$(UNTIL))
+
 # The interop runner's test cases, everyone who is here with everyone, in virtual time; goes on where it was interrupted.
 interop: setup
 	@$(HARNESS) run scenarios/interop --clients $(INTEROP) --servers $(INTEROP) --engine virtual --repeat 1 --no-figures || [ $$? -eq 1 ]

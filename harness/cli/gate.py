@@ -64,7 +64,13 @@ def gate(
         ),
     ] = None,
     jobs: Jobs = None,
-    junit: Annotated[bool, typer.Option("--junit", help="Print JUnit XML on stdout.")] = False,
+    junit: Annotated[
+        Path | None, typer.Option("--junit", metavar="FILE", help="Write what is decided as JUnit XML, too.")
+    ] = None,
+    summary: Annotated[
+        Path | None,
+        typer.Option("--summary", metavar="FILE", help="Write what 'harness report summary' prints, too, in Markdown."),
+    ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="What cannot be told, and a cell that is gone, is exit code 4.")
     ] = False,
@@ -78,6 +84,7 @@ def gate(
     """
     from harness.reports import gate as view
     from harness.reports.junit import decisions
+    from harness.reports.summary import night
 
     def decided() -> Passage:
         return passage_of(baseline, scenarios, clients, servers, store, allow, within, metrics_asked, until)
@@ -87,12 +94,14 @@ def gate(
     passage = decided()
     if as_json:
         print_json(view.report(passage))
-    elif junit:
-        print_text(decisions(passage))
     elif markdown:
         print_text(view.markdown(passage))
     else:
         view.show(passage, paper())
+    if junit is not None:
+        _write(junit, decisions(passage))
+    if summary is not None:
+        _write(summary, night(_cells(open_app(store), scenarios, clients, servers), passage))
     if os.environ.get("GITHUB_ACTIONS") == "true":
         for text in view.workflow_commands(passage):
             console().print(text, markup=False, highlight=False, soft_wrap=True)
@@ -160,6 +169,13 @@ def _repeat(store: Path | None, decided: Callable[[], Passage], most: int, jobs:
 
     with Talk(console()) as talk, heard(talk.interrupted, app.end_hard):
         repeat_until(app, undecided, most, options, talk)
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text + "\n")
+    except OSError as error:
+        raise InputError(f"{file}: {error.strerror}", "its folder must be there, and take files") from error
 
 
 def _cells(app: App, scenarios: list[str] | None, clients: str, servers: str) -> list[CellResult]:

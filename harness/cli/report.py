@@ -196,16 +196,12 @@ def summary(
     within: Within = "3%",
 ) -> None:
     """Print a summary of stored runs in Markdown, for a CI job: what changed since the baseline, verdicts, tables."""
-    from harness.reports import gate as gate_view
-    from harness.reports import markdown as markdown_report
+    from harness.reports.summary import night
 
-    parts = []
+    passage = None
     if baseline is not None:
         passage = passage_of(baseline, scenarios, clients, servers, store, allow, within)
-        parts = ["## Since the baseline", "", gate_view.markdown(passage)]
-    results = stored_cells(open_app(store), scenarios, clients, servers)
-    parts += ["## Verdicts", "", markdown_report.summary(results), "", markdown_report.report(results)]
-    print_text("\n".join(parts))
+    print_text(night(stored_cells(open_app(store), scenarios, clients, servers), passage))
 
 
 @reports.command("parameters")

@@ -15,16 +15,9 @@ if [ ! -d "$baseline" ]; then
   exit 0
 fi
 code=0
-"$harness" gate --baseline "$baseline" --store "$night" "$@" || code=$?
-# 1 is a closed gate, which has a summary too; anything else is an accident.
+"$harness" gate --baseline "$baseline" --store "$night" "$@" --junit "$night/junit.xml" --summary "$night/summary.markdown" || code=$?
+# 1 is a closed gate; anything else is an accident.
 [ "$code" -le 1 ] || exit "$code"
-"$harness" gate --baseline "$baseline" --store "$night" "$@" --junit >"$night/junit.xml" 2>/dev/null || true
-{
-  echo "## Since the baseline"
-  echo
-  "$harness" gate --baseline "$baseline" --store "$night" "$@" --markdown 2>/dev/null || true
-  "$harness" report summary --store "$night"
-} >"$night/summary.markdown"
 # Cells that the night had not stay in the baseline, so that they are missed as long as they are.
 [ "$code" -ne 0 ] || "$harness" keep --store "$night" --into "$baseline" --series none
 exit "$code"

@@ -369,5 +369,12 @@ def test_the_command_on_a_store_beside_itself(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, [*words, "--json"])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["counts"] == {"same": 1}
+    junit, summary = tmp_path / "junit.xml", tmp_path / "summary.markdown"
+    written = CliRunner().invoke(cli, [*words, "--junit", str(junit), "--summary", str(summary)])
+    assert written.exit_code == 0 and "the gate is open" in written.stdout, written.output
+    assert [suite.get("tests") for suite in ElementTree.parse(junit).getroot()] == ["1"]
+    assert summary.read_text().index("## Since the baseline") < summary.read_text().index("## Verdicts")
+    nowhere = CliRunner().invoke(cli, [*words, "--junit", str(tmp_path / "nowhere" / "junit.xml")])
+    assert isinstance(nowhere.exception, InputError) and "nowhere" in str(nowhere.exception)
     absent = CliRunner().invoke(cli, ["gate", "--baseline", str(tmp_path / "none"), "--store", str(tmp_path / "one")])
     assert absent.exit_code != 0

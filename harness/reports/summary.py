@@ -1,0 +1,15 @@
+"""A night in Markdown, for the summary of a CI job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.reports import gate, markdown
+from harness.reports.gate import Passage
+from harness.results import CellResult
+
+
+def night(results: Sequence[CellResult], passage: Passage | None = None) -> str:
+    """What changed since the baseline, where there is one, then verdicts and tables."""
+    parts = [] if passage is None else ["## Since the baseline", "", gate.markdown(passage)]
+    return "\n".join([*parts, "## Verdicts", "", markdown.summary(results), "", markdown.report(results)])
