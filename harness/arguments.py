@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from harness.model import Implementation, LabFlowKind, Protocol
+from harness.model import Implementation, LabFlowKind, Protocol, Scenario
 from harness.moves import told
 from harness.outcome import Cell
 from harness.parameters import PARAMETERS, ROLES, ParameterValue, Role, other, parse_parameter_name
@@ -32,13 +32,26 @@ class UnsupportedError(Exception):
         self.detail = detail
 
 
-def _protocols(cell: Cell, flow: int | None) -> tuple[Protocol, ...]:
+def _protocols(scenario: Scenario, flow: int | None) -> tuple[Protocol, ...]:
     """What a flow may use, best first."""
-    if flow is not None and (kind := cell.scenario.flows[flow].kind) != "quic":
+    if flow is not None and (kind := scenario.flows[flow].kind) != "quic":
         return (kind,)
-    if cell.scenario.testcase is not None:
-        return ("h3" if cell.scenario.testcase == "http3" else "hq-interop",)
-    return ("h3", "hq-interop", "h2") if cell.scenario.protocol == "auto" else (cell.scenario.protocol,)
+    if scenario.testcase is not None:
+        return ("h3" if scenario.testcase == "http3" else "hq-interop",)
+    return ("h3", "hq-interop", "h2") if scenario.protocol == "auto" else (scenario.protocol,)
+
+
+def common_protocol(
+    scenario: Scenario, flow: int | None, client: Implementation, server: Implementation
+) -> Protocol | None:
+    """What two implementations speak in a flow, or as the matrix's pair; None where they have nothing in common."""
+    possible = _protocols(scenario, flow)
+    return next((one for one in possible if one in client.protocols and one in server.protocols), None)
+
+
+def is_over_tcp(scenario: Scenario, flow: int, client: Implementation, server: Implementation) -> bool:
+    """Whether a flow between two implementations is TCP, be it a generator's or HTTPS."""
+    return common_protocol(scenario, flow, client, server) in ("tcp", "h2")
 
 
 def _is_quic(cell: Cell, flow: int | None) -> bool:
@@ -48,10 +61,10 @@ def _is_quic(cell: Cell, flow: int | None) -> bool:
 def application_protocol(cell: Cell, flow: int | None = None) -> Protocol:
     """The protocol both ends of a flow, or of the matrix's pair, speak; UnsupportedError names who does not."""
     client, server = (cell.implementation(role, flow) for role in ROLES)
-    possible = _protocols(cell, flow)
-    for protocol in possible:
-        if protocol in client.protocols and protocol in server.protocols:
-            return protocol
+    common = common_protocol(cell.scenario, flow, client, server)
+    if common is not None:
+        return common
+    possible = _protocols(cell.scenario, flow)
     if len(possible) > 1:
         detail = f"{client.name} and {server.name} share no application protocol"
         raise UnsupportedError("client", "no_common_protocol", detail)
@@ -155,7 +168,7 @@ def _cannot(
 ) -> str:
     text = f"{who.name} cannot set {name} as a {role}"
     if setting is not None and setting.default is not None:
-        text += f"; it is {setting.default}"
+        text += f"; it is {setting.default}" + (f" ({setting.note.strip()})" if setting.note else "")
     if asking is not None and asking.asks is not None:
         text += f", and does not let {peer.name} ask for it (it has no ack_frequency extension)"
     return text

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from harness.mistakes import Location, Mistake
-from harness.model import Flow, Path, Proxy, Scenario
+from harness.model import Flow, Path, Scenario
 from harness.path import ideal_time
 from harness.text import shown
 from harness.units import Duration, Size
@@ -63,10 +63,6 @@ def _sequence(scenario: Scenario) -> Iterator[Mistake]:
     """What several segments in a row cannot have, or have no use for."""
     if not scenario.in_sequence:
         return
-    for number, step in enumerate(scenario.steps):
-        if isinstance(step, Proxy) and all(flow.kind != "tcp" for flow in scenario.flows):
-            text = "a proxy that splits TCP, and no flow is TCP: everything would pass it as a router"
-            yield Mistake(("path", number, "proxy"), text, "leave it out, or write a flow of kind: tcp", named=False)
     for index, flow in enumerate(scenario.flows):
         if flow.moves:
             text = "a client behind segments in a row stays where it is"

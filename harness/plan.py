@@ -246,15 +246,21 @@ def varied(matrix: Iterable[Cell]) -> frozenset[str]:
 
 def players(request: Request, role: Role, point: Point, cast: Mapping[str, Contestant]) -> Sequence[Implementation]:
     """Who plays a role in turn: the matrix's, or, where no flow leaves it open, the first flow's alone."""
-    scenario = point.scenario
-    first = scenario.flows[0].implementation(role)
-    if role not in scenario.open_roles and first is not None:
+    first = point.scenario.flows[0].implementation(role)
+    if role not in point.scenario.open_roles and first is not None:
         return [cast[first].implementation]
+    return of_matrix(request, role, point.scenario)
+
+
+def of_matrix(request: Request, role: Role, scenario: Scenario) -> Sequence[Implementation]:
+    """Who plays a role of a scenario that its flows leave open. Where nobody is named that is whom the scenario names,
+    and by default all of QUIC.
+    """
     asked = request.clients if role == "client" else request.servers
     own = scenario.clients if role == "client" else scenario.servers
-    if role not in request.everybody or not own:
+    if role not in request.everybody:
         return asked
-    return [item for item in asked if item.name in own]
+    return [item for item in asked if (item.name in own if own else item.speaks_quic)]
 
 
 def runs(matrix: Iterable[Cell], repetitions: int | None = None) -> list[PlannedRun]:

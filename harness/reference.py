@@ -119,10 +119,11 @@ class Reference:
         """The cells of one request, with today's bits. Raises InputError."""
         app = self._app
         absent = self._absent if "all" in (asked.clients, asked.servers) else {}
+        scenarios = app.catalogue.find_scenarios(asked.scenarios)
         request = Request(
-            scenarios=app.catalogue.find_scenarios(asked.scenarios),
-            clients=app.catalogue.find_implementations(asked.clients, "client", absent),
-            servers=app.catalogue.find_implementations(asked.servers, "server", absent),
+            scenarios=scenarios,
+            clients=app.catalogue.find_implementations(asked.clients, "client", absent, scenarios),
+            servers=app.catalogue.find_implementations(asked.servers, "server", absent, scenarios),
             everybody=frozenset(
                 role for role in ROLES if (asked.clients if role == "client" else asked.servers) == "all"
             ),

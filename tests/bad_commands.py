@@ -21,7 +21,8 @@ def _run(*words: str) -> tuple[str, ...]:
     return ("run", "satellite/medium", "--clients", "ngtcp2", "--servers", "quiche", *words)
 
 
-#: {tmp} stands for an empty folder, {file} for a file in it that is no store and no scenario, {case} for a scenario.
+#: {tmp} stands for an empty folder, {file} for a file in it that is no store and no scenario, {case} for a scenario,
+#: {split} for one with a proxy and a download.
 COMMANDS = [
     # --- shards, images that stand in, gates, merges
     *(
@@ -97,6 +98,16 @@ COMMANDS = [
     BadCommand(("images", "quice"), "no implementation 'quice'", "'quiche'"),
     BadCommand(("lab", "satellite/medium", "{tmp}/x", "--client", "ngtcp"), "no implementation 'ngtcp'", "'ngtcp2'"),
     BadCommand(("divergence", "satellite/medium", "--client", "ngtcp"), "no implementation 'ngtcp'", "'ngtcp2'"),
+    # --- a proxy that nobody needs
+    *(
+        BadCommand(
+            (command, "{split}", *who),
+            "/split.yaml:7:12: a proxy that splits TCP, and nobody asked for is TCP",
+            "https",
+        )
+        for command in ("plan", "run")
+        for who in ((), ("--clients", "picoquic", "--servers", "ngtcp2"), ("--clients", "https", "--servers", "ngtcp2"))
+    ),
     BadCommand(_plan("--manifest", "{tmp}/none.yaml"), "no such file", "check the name"),
     BadCommand(_plan("--manifest", "{tmp}"), "not a file", "YAML"),
     BadCommand(_plan("--manifest", "{file}"), "expected a mapping", "see scenarios/"),

@@ -65,8 +65,29 @@ SEQUENCES = [
     Bad(_LOSS, "path.satellite.forward.loss: [0 %, ▸110 %]", "more than the whole", "1 %"),
 ]  # fmt: skip
 
-#: The same with QUIC alone, which no proxy splits.
-QUIC = SEQUENCE.replace("kind: tcp, ", "")
-UNSPLIT = [
-    Bad("- proxy: tcp-split", "- proxy: ▸tcp-split", "a proxy that splits TCP, and no flow is TCP", "kind: tcp"),
-]
+#: The same with downloads, which are TCP where those who are named speak HTTPS over it.
+DOWNLOADS = SEQUENCE.replace("kind: tcp, ", "")
+_DOWNLOAD = "  - {download: 10 MB}\n"
+#: In which nobody can be TCP.
+UNSPLIT = {
+    "clients of QUIC": DOWNLOADS + "clients: [picoquic, ngtcp2]\n",
+    "servers of QUIC": DOWNLOADS + "clients: [picoquic, https]\nservers: [ngtcp2]\n",
+    "a protocol of QUIC": DOWNLOADS + "protocol: h3\n",
+    "a test case of QUIC": DOWNLOADS + "testcase: transfer\n",
+    "a flow of QUIC": DOWNLOADS.replace(_DOWNLOAD, "  - {download: 10 MB, client: quinn, server: quinn}\n"),
+    "a flow of UDP": DOWNLOADS.replace(
+        _DOWNLOAD,
+        "  - {kind: udp, stop: 10 s, traffic: {model: uniform, packet: [500 B, 1000 B], gap: [10 ms, 20 ms]}}\n",
+    ),
+}
+NO_TCP = Bad("- proxy: tcp-split", "- proxy: ▸tcp-split", "a proxy that splits TCP, and no flow is TCP", "kind: tcp")
+#: And in which somebody is, or may be.
+SPLIT = {
+    "whoever is named": DOWNLOADS,
+    "one of those whom it names": DOWNLOADS + "clients: [picoquic, https]\nservers: [picoquic, https]\n",
+    "a protocol over TCP": DOWNLOADS + "protocol: h2\n",
+    "one of its flows": DOWNLOADS.replace(_DOWNLOAD, _DOWNLOAD + "  - {download: 10 MB, client: https, server: https}\n")
+    + "clients: [picoquic]\nservers: [picoquic]\n",
+    "one point of its sweep": DOWNLOADS.replace(_DOWNLOAD, "  - {download: 10 MB, client: https, server: quinn}\n")
+    .replace("vary:\n", "vary:\n  flow0.server: [quinn, https]\n"),
+}  # fmt: skip

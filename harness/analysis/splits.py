@@ -10,7 +10,7 @@ import numpy.typing as npt
 from harness.analysis.series.lifetimes import client_port
 from harness.analysis.view import RunView
 from harness.traces.capture import ACK, SYN, Capture
-from harness.traces.lab import FlowAddresses
+from harness.traces.lab import FlowAddresses, LabFacts
 
 Ints = npt.NDArray[np.int64]
 
@@ -45,6 +45,20 @@ def split_flows(view: RunView) -> tuple[FlowAddresses, ...]:
     return tuple(flow for flow in view.lab.flows if flow.over_tcp) if view.in_sequence and view.lab else ()
 
 
+def is_split(view: RunView) -> bool:
+    """Whether a run's TCP has proxies between its ends, which then have no connection with one another."""
+    return view.in_sequence and view.lab is not None and bool(view.lab.proxies)
+
+
+def at_server_rtt_ns(view: RunView) -> int:
+    """The shortest round trip from the servers to who acknowledges their TCP: the clients, or the nearest proxy."""
+    if view.lab is None:
+        return 0
+    if not is_split(view):
+        return view.lab.links.rtt_ns
+    return _round_trips(view.lab, len(view.lab.paths) - 1, down=True)[0]
+
+
 def legs(view: RunView, flow: FlowAddresses) -> tuple[Leg, ...]:
     """Of each segment in which data of a flow were acknowledged, from the clients' end."""
     return view.once(_every_leg)[flow.flow]
@@ -56,23 +70,25 @@ def _every_leg(view: RunView) -> dict[int, tuple[Leg, ...]]:
 
 def _legs(view: RunView, flow: FlowAddresses) -> tuple[Leg, ...]:
     assert view.lab is not None
-    paths, proxies = view.lab.paths, view.lab.proxies
-    rtts = [path.links.rtt_ns for path in paths]
     down = flow.sender == "server"
-    # The segments behind which data come to a proxy.
-    last = {proxy.right if down else proxy.left for proxy in proxies}
     made = []
-    for place, path in enumerate(paths):
+    for place, path in enumerate(view.lab.paths):
         part = view.of_path(path.path)
         side = part.right if down else part.left
         found = None if side is None else ack_delay_ns(side.where(side.flow == flow.flow), down)
-        if found is None:
-            continue
-        onwards = range(place, -1, -1) if down else range(place, len(paths))
-        near = next((number for number, at in enumerate(onwards) if paths[at].simulator in last), len(onwards) - 1)
-        sums = (sum(rtts[at] for at in onwards[: near + 1]), sum(rtts[at] for at in onwards))
-        made.append(Leg(path.path, found, *sums))
+        if found is not None:
+            made.append(Leg(path.path, found, *_round_trips(view.lab, place, down)))
     return tuple(made)
+
+
+def _round_trips(lab: LabFacts, place: int, down: bool) -> tuple[int, int]:
+    """The shortest ones from where data come to a segment, ns: to the next proxy or the receiver, and to the latter."""
+    rtts = [path.links.rtt_ns for path in lab.paths]
+    # The segments behind which data come to a proxy.
+    last = {proxy.right if down else proxy.left for proxy in lab.proxies}
+    onwards = range(place, -1, -1) if down else range(place, len(rtts))
+    near = next((number for number, at in enumerate(onwards) if lab.paths[at].simulator in last), len(onwards) - 1)
+    return sum(rtts[at] for at in onwards[: near + 1]), sum(rtts[at] for at in onwards)
 
 
 def ack_delay_ns(side: Capture, down: bool) -> int | None:

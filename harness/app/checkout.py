@@ -36,7 +36,8 @@ from harness.events import Listener, MachineHeld, PlanMade, Warned
 from harness.lab import build_lab
 from harness.metrics.objectives import mistakes
 from harness.outcome import Cell, Contestant, EngineName
-from harness.plan import Request, UntilDecided, cells, keyed, named, points_of, varied
+from harness.parameters import ROLES
+from harness.plan import Request, UntilDecided, cells, keyed, named, of_matrix, points_of, varied
 from harness.provenance import Provenance, commit_of
 from harness.repetitions import Repetitions
 from harness.results import CellResult, point_of
@@ -72,6 +73,7 @@ class App:
     def matrix(self, request: Request, listen: Listener, *, pull: bool) -> list[Cell]:
         """The cells of a request."""
         swept = points_of(request)
+        self.catalogue.require_split(swept, lambda one: {role: of_matrix(request, role, one) for role in ROLES})
         others = {name: self.inventory.named(name) for name in named(swept)}
         # Those whose roles the flows all fill themselves are not needed.
         open_roles = {role for point in swept for role in point.scenario.open_roles}

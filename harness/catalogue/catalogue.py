@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from harness import draw, feasible, moves
-from harness.catalogue import seeds
+from harness.catalogue import seeds, splits
 from harness.catalogue.document import Positions, read_yaml
 from harness.catalogue.honoured import Honoured
 from harness.catalogue.load import error_of, modelled
 from harness.errors import InputError, did_you_mean
 from harness.mistakes import Location, Mistake
 from harness.model import Implementation, Scenario
+from harness.parameters import Role
 from harness.path import inexpressible
-from harness.sweep import Combine, SweepError, is_of_path, points
+from harness.sweep import Combine, Point, SweepError, is_of_path, points
 from harness.text import shown
 
 SCENARIOS, IMAGES = "scenarios", "images"
@@ -57,18 +58,18 @@ class Catalogue:
         """One scenario file, loaded once. Raises InputError; also for a name that no implementation has."""
         if file not in self._scenarios:
             self._scenarios[file] = self._load_scenario(file)
-        return self._scenarios[file]
+        return self._scenarios[file][0]
 
     @cached_property
-    def _scenarios(self) -> dict[Path, Scenario]:
+    def _scenarios(self) -> dict[Path, tuple[Scenario, Positions]]:
         return {}
 
-    def _load_scenario(self, file: Path) -> Scenario:
+    def _load_scenario(self, file: Path) -> tuple[Scenario, Positions]:
         data, positions = read_yaml(file)
         scenario = modelled(data, positions, Scenario, {"name": self.scenario_name(file)})
         if wrong := list(self._wrong(scenario)):
             raise error_of(wrong, positions)
-        return scenario
+        return scenario, positions
 
     def _wrong(self, scenario: Scenario) -> Iterator[Mistake]:
         """What is wrong with a scenario beyond its form."""
@@ -86,13 +87,14 @@ class Catalogue:
 
     def _wrong_sweep(self, scenario: Scenario) -> Iterator[Mistake]:
         try:
-            points(scenario, {}, {})
+            swept = points(scenario, {}, {})
         except SweepError as error:
             values = scenario.vary.get(error.dimension, ())
             at = [index for index, value in enumerate(values) if value is error.value]
             where: Location = ("vary", error.dimension, *at[:1]) if error.dimension else ("vary",)
             yield Mistake(where, error.reason, error.hint, of_key=not at)
             return
+        yield from splits.mistakes(scenario, (point.scenario for point in swept), self._honoured.known)
         for name, words in scenario.vary.items():
             yield from self._honoured.values(("vary", name), name, words, scenario)
 
@@ -111,6 +113,23 @@ class Catalogue:
                     continue
                 for found in self._honoured.values((), name, words, scenario):
                     raise InputError(f"{name}: {found.text}", found.hint)
+
+    def require_split(self, swept: Iterable[Point], players: Callable[[Scenario], splits.Players]) -> None:
+        """InputError, with its place, for a proxy that splits TCP where nobody who is asked for is TCP.
+
+        `players`: who plays the roles that a scenario's flows leave open. Who a scenario names itself passes its proxy
+        as it is, beside those who do not.
+        """
+        by_name: dict[str, list[Scenario]] = {}
+        for point in swept:
+            if any(point.scenario.proxies):
+                by_name.setdefault(point.scenario.name, []).append(point.scenario)
+        positions = {scenario.name: positions for scenario, positions in self._scenarios.values()}
+        for name, found in by_name.items():
+            known, asked = self._honoured.known, players(found[0])
+            if splits.are_listed(found[0], asked) or any(splits.is_split(one, asked, known) for one in found):
+                continue
+            raise error_of([splits.unsplit(found[0], asked, known)], positions[name])
 
     @cached_property
     def _honoured(self) -> Honoured:
@@ -195,14 +214,18 @@ class Catalogue:
     def _manifests(self) -> dict[Path, tuple[Implementation, Positions]]:
         return {}
 
-    def find_implementations(self, words: str, role: str, absent: Container[str] = ()) -> list[Implementation]:
+    def find_implementations(
+        self, words: str, role: Role, absent: Container[str] = (), scenarios: Collection[Scenario] = ()
+    ) -> list[Implementation]:
         """Implementations by comma-separated names, or 'all' of QUIC that can play the role and are not `absent`.
 
-        Who speaks no QUIC is named: in a matrix with all the others it would have no partner but itself.
+        Who speaks no QUIC is named, here or by one of the `scenarios`: in a matrix with all the others it would have no
+        partner but itself.
         """
         known = {name: implementation for name, (implementation, _) in self.implementations().items()}
         if words == "all":
-            able = (item for item in known.values() if item.speaks_quic and role in item.roles)
+            listed = {name for one in scenarios for name in (one.clients if role == "client" else one.servers)}
+            able = (item for item in known.values() if (item.speaks_quic or item.name in listed) and role in item.roles)
             return [item for item in able if item.name not in absent]
         found: dict[str, Implementation] = {}
         for word in [word.strip() for word in words.split(",") if word.strip()]:

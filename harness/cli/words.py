@@ -58,8 +58,8 @@ def request_of(
     app.catalogue.require_honoured(found, parameters, swept, combine)
     return Request(
         scenarios=found,
-        clients=app.catalogue.find_implementations(clients, "client", absent),
-        servers=app.catalogue.find_implementations(servers, "server", absent),
+        clients=app.catalogue.find_implementations(clients, "client", absent, found),
+        servers=app.catalogue.find_implementations(servers, "server", absent, found),
         everybody=frozenset(role for role in ROLES if (clients if role == "client" else servers) == "all"),
         engine=engine.value,
         sim_kernel=kernel.value,

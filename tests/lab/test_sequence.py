@@ -9,6 +9,7 @@ import pytest
 
 from harness.analysis.splits import legs, opened
 from harness.analysis.view import RunView
+from harness.metrics import measure
 from harness.records import read_run
 from harness.traces.lab import FlowAddresses
 from tests.lab.conftest import Harness
@@ -37,13 +38,10 @@ def _run(
 
 def _tcp(view: RunView) -> FlowAddresses:
     assert view.lab is not None
-    return next(flow for flow in view.lab.flows if flow.kind == "tcp")
+    return next(flow for flow in view.lab.flows if flow.over_tcp)
 
 
-@pytest.mark.parametrize("version", [4, 6])
-def test_proxies_split_tcp_and_leave_quic_alone(harness: Harness, version: int) -> None:
-    flows = [{"kind": "tcp", "download": "1 MB"}, {"download": "1 MB", "client": "quinn", "server": "quinn"}]
-    view = _run(harness, f"both{version}", SPLIT, flows, *VIRTUAL, ip_version=version)
+def _is_split(view: RunView) -> None:
     tcp = _tcp(view)
     found = {leg.segment: leg for leg in legs(view, tcp)}
     # Each segment's data are acknowledged at its other end.
@@ -58,6 +56,13 @@ def test_proxies_split_tcp_and_leave_quic_alone(harness: Harness, version: int) 
     assert all(set(each) == set(seen[0]) for each in seen)
     for port in seen[0]:
         assert len({each[port] for each in seen}) == 3
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_proxies_split_tcp_and_leave_quic_alone(harness: Harness, version: int) -> None:
+    flows = [{"kind": "tcp", "download": "1 MB"}, {"download": "1 MB", "client": "quinn", "server": "quinn"}]
+    view = _run(harness, f"both{version}", SPLIT, flows, *VIRTUAL, ip_version=version)
+    _is_split(view)
     # QUIC's datagrams pass all three as they are.
     assert view.to_client is not None
     mine = view.to_client.entered.flow == 1
@@ -66,6 +71,24 @@ def test_proxies_split_tcp_and_leave_quic_alone(harness: Harness, version: int) 
     arrived = mine & view.to_client.arrived
     assert ((view.to_client.out_ns - view.to_client.entered.t_ns)[arrived] >= 64_000_000).all()
     assert {int(ip) for ip in view.to_client.entered.ip} == {version}
+
+
+def test_https_is_split_where_its_contestants_speak_it_over_tcp(harness: Harness) -> None:
+    """The scenario does not know who that is; and each segment has its figures."""
+    words = ("--clients", "https", "--servers", "https", *VIRTUAL)
+    view = _run(harness, "https", SPLIT, [{"download": "1 MB"}], *words)
+    assert _tcp(view).kind == "https"
+    _is_split(view)
+    found = measure(view.folder, view.run)
+    for name, rtt in (("home", 4), ("space", 120), ("ground", 4)):
+        assert rtt <= (found.value(f"ack_delay_in_{name}", 0) or 0) < rtt + 2
+        assert found.value(f"queue_delay_max_to_client_in_{name}") is not None
+    # The connection, TLS and the request are a round trip of the whole path each: a proxy passes on, it does not answer.
+    assert 3 * 0.128 <= (found.value("first_byte", 0, "first") or 0) < 4.5 * 0.128
+    # The server has an answer from the nearest proxy, so that its window of ten packets is seen as what it is.
+    observed = {(one.role, one.parameter): one.value for one in found.observed}
+    assert 8 <= float(observed["server", "initial_cwnd"]) <= 12
+    assert ("client", "tcp_rmem_max") not in observed
 
 
 def test_without_a_proxy_the_receiver_alone_acknowledges(harness: Harness) -> None:

@@ -26,7 +26,7 @@ from tests.bad_commands import COMMANDS, VARIABLES, BadCommand
 from tests.bad_faults import FAULTS, FAULTY
 from tests.bad_files import CONTENTS, MANIFEST, MANIFESTS, RAW, SCENARIO, SCENARIOS, Bad
 from tests.bad_moves import MOVES, MOVING
-from tests.bad_sequences import QUIC, SEQUENCE, SEQUENCES, UNSPLIT
+from tests.bad_sequences import DOWNLOADS, NO_TCP, SEQUENCE, SEQUENCES, SPLIT, UNSPLIT
 from tests.examples import ROOT, catalogue, cell, implementation, scenario
 
 
@@ -88,9 +88,15 @@ def test_bad_segments_in_a_row(folder: Path, bad: Bad) -> None:
     _check(folder / "case.yaml", bad, SEQUENCE, catalogue().scenario)
 
 
-@pytest.mark.parametrize("bad", UNSPLIT, ids=lambda bad: bad.new[:60])
-def test_a_proxy_that_nothing_would_need(folder: Path, bad: Bad) -> None:
-    _check(folder / "case.yaml", bad, QUIC, catalogue().scenario)
+@pytest.mark.parametrize("why", UNSPLIT)
+def test_a_proxy_that_nothing_would_need(folder: Path, why: str) -> None:
+    _check(folder / "case.yaml", NO_TCP, UNSPLIT[why], catalogue().scenario)
+
+
+@pytest.mark.parametrize("why", SPLIT)
+def test_a_proxy_that_something_may_need(tmp_path: Path, why: str) -> None:
+    (tmp_path / "case.yaml").write_text(SPLIT[why])
+    assert any(catalogue().scenario(tmp_path / "case.yaml").proxies)
 
 
 @pytest.mark.parametrize("bad", MANIFESTS, ids=lambda bad: bad.new[:60])
@@ -146,7 +152,9 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     (folder / "empty").mkdir()
     (folder / "file").write_text("nothing of ours\n")
     (folder / "case.yaml").write_text(SCENARIO)
-    return {"{tmp}": str(folder / "empty"), "{file}": str(folder / "file"), "{case}": str(folder / "case.yaml")}
+    (folder / "split.yaml").write_text(DOWNLOADS)
+    files = {"{file}": "file", "{case}": "case.yaml", "{split}": "split.yaml"}
+    return {"{tmp}": str(folder / "empty"), **{word: str(folder / name) for word, name in files.items()}}
 
 
 @pytest.fixture(scope="session")

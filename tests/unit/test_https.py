@@ -71,6 +71,18 @@ def test_a_scenario_may_name_the_protocol() -> None:
     assert lab_kind(cell("alpha", "alpha"), 0) == "quic"
 
 
+def test_early_data_is_refused_with_what_curl_lacks() -> None:
+    known = {name: one for name, (one, _) in catalogue().implementations().items()}
+    request = Request(
+        [scenario(objectives=[])], [known["https"]], [known["https"]], parameters={"client.zero_rtt": "on"}
+    )
+    (asked,) = cells(request, images("https"), SIM, {})
+    with pytest.raises(
+        UnsupportedError, match=r"https cannot set zero_rtt as a client; it is off \(curl's --tls-earlydata"
+    ):
+        checked(asked, 0)
+
+
 @pytest.mark.parametrize("how", ["nat-port", "nat-address"])
 def test_a_move_is_refused(how: str) -> None:
     flow = {"download": "1 MB", "moves": [{"at": "1 s", "how": how}]}

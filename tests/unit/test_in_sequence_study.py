@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from harness.judge import judge
 from harness.metrics import VERSION
 from harness.outcome import LinkProof, MeasuredRun, Measurement, Outcome, Run
 from harness.plan import Request, cells, named, points_of
 from harness.results import CellResult
-from harness.studies.in_sequence.claims import MEDIUM, PROXIES, SIZES
-from harness.studies.in_sequence.compared import bounds, met, rows
+from harness.studies.in_sequence.claims import LARGE_LOSSY, MEDIUM, PROXIES, SIZES
+from harness.studies.in_sequence.compared import bounds, is_random, met, rows, seeds
 from harness.studies.in_sequence.figures import bars
 from harness.studies.in_sequence.page import in_sequence
-from tests.examples import SIM, catalogue, images
+from tests.examples import SIM, catalogue, images, scenario
 
 KNOWN = {name: one for name, (one, _) in catalogue().implementations().items()}
 FIRST = 1.3
@@ -51,16 +54,20 @@ def _told(parameters: Mapping[str, object], client: str) -> list[str]:
 
 def _medium() -> list[CellResult]:
     return [
-        *_results(MEDIUM.end_to_end, {"congestion_control=cubic": (5.9, 8.0, 31.0)}),
-        *_results(MEDIUM.split, {"initial_cwnd=100": (4.2, 6.2, 21.2), "initial_cwnd=10": (5.9, 7.5, 22.0)}),
+        *_results(MEDIUM.https, {"congestion_control=cubic": (7.0, 9.0, 33.0)}),
+        *_results(MEDIUM.https_split, {"initial_cwnd=100": (4.9, 6.9, 22.2)}),
+        *_results(MEDIUM.tcp_settings, {"initial_cwnd=100": (4.5, 6.5, 30.0)}),
+        *_results(MEDIUM.tcp, {"congestion_control=cubic": (5.9, 8.0, 31.0)}),
+        *_results(MEDIUM.tcp_split, {"initial_cwnd=100": (4.2, 6.2, 21.2), "initial_cwnd=10": (5.9, 7.5, 22.0)}),
         *_results(MEDIUM.quic, {"picoquic": (2.0, 4.0, 19.0), "ngtcp2": (4.0, 6.0, 25.0)}),
     ]
 
 
 def test_rows_are_tcp_then_each_proxy_then_quic() -> None:
     assert [row.name for row in rows(_medium(), MEDIUM)] == [
-        "TCP, no proxy (cubic)", *(f"TCP, proxies {name}" for name in PROXIES), "picoquic → picoquic",
-        "ngtcp2 → picoquic",
+        "TCP, no proxy (cubic)", "TCP, no proxy, set as B", "TCP, no proxy, set as D",
+        *(f"TCP, proxies {name}" for name in PROXIES),
+        "HTTPS, no proxy (cubic)", "HTTPS, proxies B", "HTTPS, proxies D", "picoquic → picoquic", "ngtcp2 → picoquic",
     ]  # fmt: skip
 
 
@@ -84,13 +91,67 @@ def test_the_page_says_who_meets_the_objectives_and_what_becomes_of_the_claims()
         in page
     )
     assert "| only picoquic with picoquic meets the objectives | picoquic → picoquic | borne out |" in page
-    assert "2 MB: 5.9 → 4.2 s" in page
+    assert "transmission is faster with proxies (TCP, D) | 2 MB: 5.9 → 4.2 s" in page
+    assert "transmission is faster with proxies (HTTPS, D) | 2 MB: 7 → 4.9 s" in page
+    assert "HTTPS without a proxy meets all three: none from the first packet on, none from the first byte on." in page
     assert page.count("No runs are stored.") == 2
 
 
 def test_the_only_pair_is_contradicted_by_another_that_meets_them() -> None:
     page = in_sequence(_results(MEDIUM.quic, {"picoquic": (2.0, 4.0, 19.0), "ngtcp2": (2.0, 4.0, 19.0)}))
     assert "picoquic → picoquic, ngtcp2 → picoquic | contradicted |" in page
+
+
+@pytest.mark.parametrize(
+    ("scenario", "times", "count", "shown"),
+    [
+        (MEDIUM.tcp, (2.0, 2.0), "2, deterministic", "| 2 |"),
+        (MEDIUM.tcp, (2.0, 2.4), "2", "| 2.2 [2, 2.4] |"),
+        (MEDIUM.tcp, (2.0,), "1, nothing at random", "| 2 |"),
+        (LARGE_LOSSY.tcp, (2.0, 2.0), "2", "| 2 |"),
+        (LARGE_LOSSY.tcp, tuple(2 + n / 10 for n in range(6)), "6", "| 2.25 [2, 2.5] |"),
+    ],
+)
+def test_seeds_are_counted_and_said_to_be_enough_where_nothing_is_random(
+    scenario: str, times: tuple[float, ...], count: str, shown: str
+) -> None:
+    (one,) = _results(scenario, {"congestion_control=cubic": (2.0, 8.0, 31.0)})
+    (run, measured) = one.runs[0]
+    assert measured is not None
+    runs = tuple(
+        (
+            run.model_copy(update={"repetition": number}),
+            measured.model_copy(
+                update={
+                    "measurements": tuple(
+                        each.model_copy(update={"value": seconds}) if each.name == "milestone_2MB" else each
+                        for each in measured.measurements
+                    )
+                }
+            ),
+        )
+        for number, seconds in enumerate(times)
+    )
+    results = [replace(one, runs=runs)]
+    (row,) = rows(results, MEDIUM if scenario == MEDIUM.tcp else LARGE_LOSSY)
+    assert seeds(row) == count
+    (told,) = [each for each in in_sequence(results).splitlines() if each.startswith("| TCP, no proxy (cubic)")]
+    assert shown in told and told.endswith(f"| {count} |")
+
+
+def test_what_is_random_on_a_path() -> None:
+    plain, link = catalogue().find_scenarios([MEDIUM.quic])[0], {"rate": "10 Mbit/s", "delay": "10 ms"}
+    assert not is_random(plain)
+    for more in (
+        {"loss": "1 %"}, {"jitter": "1 ms"}, {"queue": "RED 1 BDP"}, {"service": {"process": "poisson"}, "queue": "20 packets"},
+    ):  # fmt: skip
+        assert is_random(scenario(path={"forward": link, "return": {**link, **more}}))
+    assert is_random(
+        scenario(path={"forward": link, "return": link, "changes": [{"at": "1 s", "forward": {"loss": "1 %"}}]})
+    )
+    assert is_random(
+        scenario(path={"forward": link, "return": link}, draw={"path.forward.rate": ["5 Mbit/s", "9 Mbit/s"]})
+    )
 
 
 def test_the_figure_has_a_panel_a_size_with_its_objective() -> None:

@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from harness.analysis.splits import legs, opened
+from harness.analysis.splits import at_server_rtt_ns, legs, opened
 from harness.analysis.view import RunView
 from harness.metrics import measure
+from harness.metrics.observed.segments import most_in_flight
 from harness.metrics.proof import prove
 from harness.outcome import Run
 from tests.unit.captures import make_run
@@ -57,8 +58,10 @@ def _connection(began: float, way: float, answer: float, first: tuple[int, int])
     return passed
 
 
-def _write(folder: Path, *, split: bool) -> Run:
-    """The run of both segments; without a split its one connection is acknowledged by the client alone."""
+def _write(folder: Path, *, split: bool, kind: str = "tcp") -> Run:
+    """The run of both segments; without a split its one connection is acknowledged by the client alone. `kind`: of TCP,
+    a generator's or HTTPS.
+    """
     numbers = {"sim": (1000, 2000), "sim-a": (7000, 9000) if split else (1000, 2000)}
     for simulator, began, way in (("sim", 100.0, 5.0), ("sim-a", 110.0, 50.0)):
         answer = 2 * way if split or simulator == "sim" else 2 * way + 10
@@ -80,16 +83,19 @@ def _write(folder: Path, *, split: bool) -> Run:
          "links": links[delay], "changes": [], "outages": [], "mappings": []}
         for path, simulator, delay in (("b", "sim", 5), ("a", "sim-a", 50))
     ]  # fmt: skip
-    write_lab(folder, [{"kind": "tcp"}], paths=paths, proxies=[{"proxy": "proxy0", "left": "sim", "right": "sim-a"}])
+    write_lab(folder, [{"kind": kind}], paths=paths, proxies=[{"proxy": "proxy0", "left": "sim", "right": "sim-a"}])
     lab = json.loads((folder / "lab.json").read_text())
     (folder / "lab.json").write_text(json.dumps({**lab, "links": links[55]}))
     (folder / "growth.csv").write_text("t_ns,flow,transfer,bytes\n")
     (folder / "cpu.csv").write_text("t_ns,container,cpu_ns,rcvbuf_errors\n")
-    return make_run(scenario=SCENARIO, transfers=(transfer(0),))
+    # A download is HTTPS by who plays it.
+    flows = SCENARIO["flows"] if kind == "tcp" else [{"download": "2 kB"}]
+    return make_run(scenario={**SCENARIO, "flows": flows}, transfers=(transfer(0),))
 
 
-def test_a_connection_that_is_split_is_acknowledged_within_each_segment(tmp_path: Path) -> None:
-    view = RunView(tmp_path, _write(tmp_path, split=True))
+@pytest.mark.parametrize("kind", ["tcp", "https"])
+def test_a_connection_that_is_split_is_acknowledged_within_each_segment(tmp_path: Path, kind: str) -> None:
+    view = RunView(tmp_path, _write(tmp_path, split=True, kind=kind))
     assert view.lab is not None
     found = {leg.segment: leg for leg in legs(view, view.lab.flows[0])}
     assert {name: leg.ack_delay_ns / MS for name, leg in found.items()} == pytest.approx({"b": 10, "a": 100})
@@ -98,8 +104,9 @@ def test_a_connection_that_is_split_is_acknowledged_within_each_segment(tmp_path
     assert not [one for one in prove(view)[0].problems if "split" in one]
 
 
-def test_a_connection_that_is_not_split_spoils_the_run(tmp_path: Path) -> None:
-    view = RunView(tmp_path, _write(tmp_path, split=False))
+@pytest.mark.parametrize("kind", ["tcp", "https"])
+def test_a_connection_that_is_not_split_spoils_the_run(tmp_path: Path, kind: str) -> None:
+    view = RunView(tmp_path, _write(tmp_path, split=False, kind=kind))
     assert view.lab is not None
     found = {leg.segment: leg for leg in legs(view, view.lab.flows[0])}
     assert found["a"].ack_delay_ns / MS == pytest.approx(110)
@@ -122,17 +129,30 @@ def test_both_ends_of_the_row_are_its_outer_interfaces(tmp_path: Path) -> None:
     assert opened(view.right, 0) == {5202: 7000}
 
 
-def test_each_segment_has_its_own_figures(tmp_path: Path) -> None:
-    found = measure(tmp_path, _write(tmp_path, split=True))
+@pytest.mark.parametrize("kind", ["tcp", "https"])
+def test_each_segment_has_its_own_figures(tmp_path: Path, kind: str) -> None:
+    found = measure(tmp_path, _write(tmp_path, split=True, kind=kind))
     assert found.value("queue_drops_to_client_in_a") == found.value("queue_drops_to_client_in_b") == 0
     assert found.value("ack_delay_in_a", 0) == pytest.approx(100)
     assert found.value("ack_delay_in_b", 0) == pytest.approx(10)
     assert found.value("queue_delay_max_to_client_in_a") == pytest.approx(0, abs=0.5)
     # Of the whole there is no queue that all would share.
     assert found.value("queue_delay_p50_to_client", 0, "first") is None
+    if kind == "https":  # of a download the file tells when it came
+        return
     # From the client's SYN at its own end.
     assert found.value("first_byte", 0, "first") == pytest.approx(0.025)
     assert found.value("milestone_1kB", 0, "first") == pytest.approx(0.045)
+
+
+def test_behind_a_proxy_the_server_tells_nothing_of_the_client_s_buffer(tmp_path: Path) -> None:
+    """Its round trip is that to the proxy, and its window the proxy's."""
+    view = RunView(tmp_path, _write(tmp_path, split=True, kind="https"))
+    assert at_server_rtt_ns(view) == 100 * MS
+    (window,) = view.windows
+    (most,) = most_in_flight(view, window)
+    # 500 B every 20 ms, each acknowledged after 100 ms.
+    assert (most.role, most.parameter, most.value) == ("server", "tcp_wmem_max", 2000)
 
 
 def test_a_segment_that_was_sent_twice_tells_no_delay(tmp_path: Path) -> None:

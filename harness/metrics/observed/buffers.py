@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from harness.analysis.splits import is_split
 from harness.analysis.view import RunView
 from harness.artefacts.window import Window
 from harness.outcome import Observation
@@ -16,7 +17,8 @@ def windows_and_buffers(view: RunView, window: Window) -> Iterator[Observation]:
     """Yield initial_cwnd, initial_rwnd, tcp_wmem_max and tcp_rmem_max of a flow over TCP.
 
     Of the buffers it is what they do that shows: for how much of the time the sender's was empty of what is still to be
-    sent, and the largest window that the receiver's allowed.
+    sent, and the largest window that the receiver's allowed. Where a proxy splits the connection, the sender's kernel
+    knows the proxy's windows alone, and nothing is said of the receiver's.
     """
     rows = view.tcp(window.transfer.flow)
     if rows is None or not len(rows):
@@ -33,7 +35,7 @@ def windows_and_buffers(view: RunView, window: Window) -> Iterator[Observation]:
             role=sender, parameter="tcp_wmem_max", value=empty / len(sending), unit="of the time nothing to send",
             source="tcp_info, while it sends",
         )  # fmt: skip
-    if first["snd_wnd"] is None:
+    if first["snd_wnd"] is None or is_split(view):
         return
     yield Observation(
         role=other(sender), parameter="initial_rwnd", value=first["snd_wnd"] / first["mss"], unit="packets",

@@ -8,10 +8,11 @@ import numpy as np
 
 from harness.analysis.byte_stream import in_flight
 from harness.analysis.connection import ROUND, Connection
+from harness.analysis.splits import at_server_rtt_ns, is_split
 from harness.analysis.view import RunView
 from harness.artefacts.window import Window
 from harness.outcome import Observation
-from harness.parameters import Role
+from harness.parameters import ROLES, Role
 
 #: Who has which buffer in a download.
 _BUFFERS: dict[Role, str] = {"server": "tcp_wmem_max", "client": "tcp_rmem_max"}
@@ -25,7 +26,7 @@ def first_flight(view: RunView, window: Window) -> Iterator[Observation]:
     BBR's has grown by what was acknowledged.
     """
     connection = Connection(view, window)
-    sent, received, rtt_ns = connection.sent("server"), connection.received("server"), connection.rtt_ns
+    sent, received, rtt_ns = connection.sent("server"), connection.received("server"), at_server_rtt_ns(view)
     if sent is None or received is None or not rtt_ns:
         return
     data = sent.t_ns[sent.payload > 0]
@@ -42,13 +43,17 @@ def first_flight(view: RunView, window: Window) -> Iterator[Observation]:
 
 
 def most_in_flight(view: RunView, window: Window) -> Iterator[Observation]:
-    """Yield tcp_wmem_max and tcp_rmem_max: most bytes in flight, which the buffers of both ends allowed."""
+    """Yield tcp_wmem_max and tcp_rmem_max: most bytes in flight, which the buffers of both ends allowed.
+
+    Behind a proxy that splits the connection the client's allow nothing of what the server sends.
+    """
     connection = Connection(view, window)
     sent, received = connection.sent("server"), connection.received("server")
     if sent is None or received is None or not len(sent):
         return
     most = float(in_flight(sent, received))
-    for role, name in _BUFFERS.items():
+    ends: tuple[Role, ...] = ("server",) if is_split(view) else ROLES
+    for role in ends:
         yield Observation(
-            role=role, parameter=name, value=most, unit="bytes", source="right capture, most in flight"
+            role=role, parameter=_BUFFERS[role], value=most, unit="bytes", source="right capture, most in flight"
         )  # fmt: skip

@@ -24,23 +24,29 @@ class Path:
 
     name: str
     title: str
-    end_to_end: str
-    """Scenario of TCP without a proxy."""
-    split: str
+    tcp: str
+    """Scenario of bulk TCP without a proxy."""
+    tcp_settings: str
+    """The same, with the proxies' settings at both ends; empty where there is none."""
+    tcp_split: str
+    https: str
+    https_split: str
     quic: str
     said: str
     """What the document says of it."""
 
     @property
-    def scenarios(self) -> tuple[str, str, str]:
-        """All three."""
-        return self.end_to_end, self.split, self.quic
+    def scenarios(self) -> tuple[str, ...]:
+        """All of them."""
+        every = (self.tcp, self.tcp_settings, self.tcp_split, self.https, self.https_split, self.quic)
+        return tuple(filter(None, every))
 
 
-def _path(name: str, title: str, said: str, end_to_end: str = "") -> Path:
+def _path(name: str, title: str, said: str) -> Path:
+    folder = "in-sequence"
     return Path(
-        name, title, f"in-sequence/{end_to_end or f'tcp-{name}'}", f"in-sequence/split-{name}",
-        f"in-sequence/quic-{name}", said,
+        name, title, f"{folder}/tcp-{name}", f"{folder}/tcp-{name}-settings", f"{folder}/split-{name}",
+        f"{folder}/https-{name}", f"{folder}/https-split-{name}", f"{folder}/quic-{name}", said,
     )  # fmt: skip
 
 
@@ -52,6 +58,7 @@ LARGE_LOSSY = _path(
     "As on 50/10 Mbit/s, and losses are recovered on the spot.",
 )  # fmt: skip
 WIFI = Path(
-    "wifi", "the internet, a satellite and Wi-Fi", "in-sequence/wifi-tcp", "in-sequence/wifi-split",
-    "in-sequence/wifi-quic", "A slide without figures: complex for end-to-end protocols.",
+    "wifi", "the internet, a satellite and Wi-Fi", "in-sequence/wifi-tcp", "", "in-sequence/wifi-split",
+    "in-sequence/wifi-https", "in-sequence/wifi-https-split", "in-sequence/wifi-quic",
+    "A slide without figures: complex for end-to-end protocols.",
 )  # fmt: skip

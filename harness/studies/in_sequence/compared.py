@@ -1,18 +1,26 @@
-"""The rows of one path: TCP without a proxy, behind each of the document's, and QUIC."""
+"""The rows of one path: TCP and HTTPS without a proxy and behind each of the document's, and QUIC."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
+from harness.model import Red, Scenario
 from harness.outcome import Interval
+from harness.reports.numbers import number
 from harness.results import CellResult
 from harness.stats import interval
 from harness.studies import stored_of
 from harness.studies.in_sequence.claims import PROXIES, SIZES, Path
 
-_SETTINGS = ("tcp_wmem_max", "tcp_rmem_max", "initial_cwnd")
+#: What tells the document's proxies apart: of a proxy, and of both ends of a connection.
+_OF_PROXIES = ("path.proxy.tcp_wmem_max", "path.proxy.tcp_rmem_max", "path.proxy.initial_cwnd")
+_OF_ENDS = ("flow0.server.tcp_wmem_max", "flow0.client.tcp_rmem_max", "flow0.server.initial_cwnd")
+
+#: What a row is of: TCP or HTTPS with a connection that is whole, or split; or QUIC.
+Kind = Literal["tcp", "tcp split", "https", "https split", "quic"]
 
 
 @dataclass(frozen=True)
@@ -21,8 +29,7 @@ class Row:
 
     name: str
     """As people call it: no proxy (cubic), proxy A, picoquic → picoquic."""
-    kind: str
-    """end to end, split, quic."""
+    kind: Kind
     result: CellResult
 
     def seconds(self, size: str) -> Interval | None:
@@ -45,23 +52,49 @@ def rows(results: Sequence[CellResult], path: Path) -> list[Row]:
     """The rows of a path, in virtual time."""
     mine = {name: [one for one in stored_of(results, name) if one.cell.engine == "virtual"] for name in path.scenarios}
     return [
-        *_end_to_end(mine[path.end_to_end]), *_split(mine[path.split]),
+        *_whole("TCP", "tcp", mine[path.tcp]),
+        *_set_as("TCP, no proxy, set as", "tcp", mine.get(path.tcp_settings, []), _OF_ENDS),
+        *_set_as("TCP, proxies", "tcp split", mine[path.tcp_split], _OF_PROXIES),
+        *_whole("HTTPS", "https", mine[path.https]),
+        *_set_as("HTTPS, proxies", "https split", mine[path.https_split], _OF_PROXIES),
         *(Row(" → ".join((one.cell.client.name, one.cell.server.name)), "quic", one) for one in mine[path.quic]),
     ]  # fmt: skip
 
 
-def _end_to_end(results: Sequence[CellResult]) -> Iterator[Row]:
+def _whole(protocol: str, kind: Kind, results: Sequence[CellResult]) -> Iterator[Row]:
     for one in results:
         algorithm = one.cell.parameters.get("flow0.server.congestion_control", "cubic")
-        yield Row(f"TCP, no proxy ({algorithm})", "end to end", one)
+        yield Row(f"{protocol}, no proxy ({algorithm})", kind, one)
 
 
-def _split(results: Sequence[CellResult]) -> Iterator[Row]:
-    for name, (send, receive, window) in PROXIES.items():
+def _set_as(words: str, kind: Kind, results: Sequence[CellResult], names: Sequence[str]) -> Iterator[Row]:
+    """The cells that have the settings of one of the document's proxies, in its order."""
+    for proxy, settings in PROXIES.items():
         for one in results:
-            asked = [str(one.cell.parameters.get(f"path.proxy.{setting}")) for setting in _SETTINGS]
-            if asked == [send, receive, window]:
-                yield Row(f"TCP, proxies {name}", "split", one)
+            if tuple(str(one.cell.parameters.get(name)) for name in names) == settings:
+                yield Row(f"{words} {proxy}", kind, one)
+
+
+def seeds(row: Row) -> str:
+    """How many there are of it, and whether chance has a part in it."""
+    count = len(row.result.runs)
+    if is_random(row.result.cell.scenario):
+        return str(count)
+    spans = [clock(size) for size in SIZES for clock in (row.seconds, row.since_data)]
+    alike = all(span is None or number(span.low) == number(span.high) for span in spans)
+    return f"{count}, nothing at random" if count == 1 else f"{count}, deterministic" if alike else str(count)
+
+
+def is_random(scenario: Scenario) -> bool:
+    """Whether chance has a part in what the path of a scenario does."""
+    links = [link for path in scenario.every_path.values() for link in (path.forward, path.return_)]
+    changes = [change for path in scenario.every_path.values() for change in path.changes]
+    return bool(scenario.draw) or any(
+        link.mean_loss > 0 or link.jitter.value > 0 or link.service is not None or isinstance(link.queue, Red)
+        for link in links
+    ) or any(
+        one is not None and one.loss is not None for change in changes for one in (change.forward, change.return_)
+    )  # fmt: skip
 
 
 def bounds(row: Row) -> dict[str, float]:

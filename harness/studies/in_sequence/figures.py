@@ -16,9 +16,11 @@ from harness.plots.parts import layered, sized
 from harness.plots.theme import INK, OPTIMUM, SOFT, config
 from harness.results import CellResult
 from harness.studies.in_sequence.claims import SIZES, Path
-from harness.studies.in_sequence.compared import Row, bounds, rows
+from harness.studies.in_sequence.compared import Kind, Row, bounds, rows
 
-_COLOURS = {"end to end": "#8a8a8a", "split": "#3a7ca5", "quic": "#b5651d"}
+_COLOURS: dict[Kind, str] = {
+    "tcp": "#8a8a8a", "tcp split": "#3a7ca5", "https": "#bdbdbd", "https split": "#81b29a", "quic": "#b5651d",
+}  # fmt: skip
 _ROW, _WIDTH = 20, 230
 
 

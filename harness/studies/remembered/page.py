@@ -109,7 +109,8 @@ def _change(change: Change, found: Mapping[Mechanism, CellResult], one: Mechanis
 
 def _start(result: CellResult) -> str:
     """Data of the second connection's first round trips, per the first's."""
-    return f"× {text(spread([float(value) for value in seen(result, 'bdp_seed')]))}"
+    span = spread([float(value) for value in seen(result, "bdp_seed")])
+    return "–" if span is None else f"× {text(span)}"
 
 
 def _plain(found: Mapping[Mechanism, CellResult], one: Mechanism) -> CellResult | None:
