@@ -53,6 +53,11 @@ SEQUENCES = [
     Bad("tcp_wmem_max: 33 MB", "tcp_wmem_max: ▸33 GB", "the kernel's buffers grow to", "4 MB"),
     Bad("tcp_wmem_max: 33 MB", "tcp_wmem_max: ▸4 kB", "the kernel's buffers grow to", "4 MB"),
     Bad("initial_cwnd: 100", "congestion_control: ▸vegas", "expected 'cubic', 'reno' or 'bbr', not 'vegas'", ""),
+    # --- the ends
+    Bad(_FLOW, "  - {kind: tcp, download: 10 MB, parameters: ▸{server.tcp_wmem_max: 33 GB}}", "33 GB is no tcp_wmem_max",
+        "send buffer"),
+    Bad(_FLOW, "  - {kind: tcp, download: 10 MB, parameters: {client.tcp_rmem_max: ▸64 KiB}}", "nobody here has the tcp_rmem",
+        "from 128 KiB"),
     # --- who is on it
     Bad(_FLOW, "  - {kind: tcp, download: 10 MB, path: ▸wifi}", "one path, which has no name", "leave it out"),
     Bad(_FLOW, "  - {kind: tcp, download: 10 MB, access_delay: ▸5 ms}", "an access delay of one flow", "longer delay"),

@@ -129,7 +129,10 @@ class Catalogue:
             known, asked = self._honoured.known, players(found[0])
             if splits.are_listed(found[0], asked) or any(splits.is_split(one, asked, known) for one in found):
                 continue
-            raise error_of([splits.unsplit(found[0], asked, known)], positions[name])
+            wrong = splits.unsplit(found[0], asked, known)
+            if name not in positions:  # a scenario of no file
+                raise InputError(wrong.text, wrong.hint)
+            raise error_of([wrong], positions[name])
 
     @cached_property
     def _honoured(self) -> Honoured:

@@ -21,6 +21,8 @@ def mistakes(scenario: Scenario, points: Iterable[Scenario], known: Mapping[str,
 
     `points`: the scenario at each point of its sweep, which may say who plays a flow.
     """
+    if not any(scenario.proxies):
+        return
     possible = {role: _possible(scenario, role, known) for role in ROLES}
     if any(is_split(point, possible, known) for point in points):
         return

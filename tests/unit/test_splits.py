@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
 
 from harness.catalogue import Catalogue
 from harness.errors import InputError
-from harness.model import Scenario
 from harness.parameters import ROLES, Role
 from harness.plan import Request, of_matrix, points_of
 from tests.bad_sequences import DOWNLOADS, SEQUENCE
@@ -22,19 +22,15 @@ def _asked(file: Path, text: str, clients: str, servers: str = "") -> list[tuple
     """The pairs of a request over a scenario. InputError where they leave nothing to split."""
     file.write_text(text)
     known = Catalogue(ROOT)
-    scenarios = known.find_scenarios([str(file)])
+    (one,) = known.find_scenarios([str(file)])
     words: dict[Role, str] = {"client": clients, "server": servers or clients}
-    chosen = {role: known.find_implementations(words[role], role, (), scenarios) for role in ROLES}
-    request = Request(
-        scenarios, chosen["client"], chosen["server"], everybody=frozenset(role for role in ROLES if words[role] == "all")
-    )  # fmt: skip
-
-    def players(scenario: Scenario) -> dict[Role, list[str]]:
-        return {role: [one.name for one in of_matrix(request, role, scenario)] for role in ROLES}
-
-    known.require_split(points_of(request), lambda one: {role: of_matrix(request, role, one) for role in ROLES})
-    names = players(scenarios[0])
-    return [(client, server) for client in names["client"] for server in names["server"]]
+    chosen = {role: known.find_implementations(words[role], role, (), [one]) for role in ROLES}
+    everybody = frozenset(role for role in ROLES if words[role] == "all")
+    request = Request([one], chosen["client"], chosen["server"], everybody=everybody)
+    known.require_split(points_of(request), lambda other: {role: of_matrix(request, role, other) for role in ROLES})
+    names = ([each.name for each in of_matrix(request, role, one)] for role in ROLES)
+    client, server = names
+    return list(itertools.product(client, server))
 
 
 @pytest.mark.parametrize("clients", ["https", "https,picoquic"])
