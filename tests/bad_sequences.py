@@ -57,7 +57,7 @@ SEQUENCES = [
     Bad(_FLOW, "  - {kind: tcp, download: 10 MB, parameters: ▸{server.tcp_wmem_max: 33 GB}}", "33 GB is no tcp_wmem_max",
         "send buffer"),
     Bad(_FLOW, "  - {kind: tcp, download: 10 MB, parameters: {client.tcp_rmem_max: ▸64 KiB}}", "nobody here has the tcp_rmem",
-        "from 128 KiB"),
+        "they take it from"),
     # --- who is on it
     Bad(_FLOW, "  - {kind: tcp, download: 10 MB, path: ▸wifi}", "one path, which has no name", "leave it out"),
     Bad(_FLOW, "  - {kind: tcp, download: 10 MB, access_delay: ▸5 ms}", "an access delay of one flow", "longer delay"),
