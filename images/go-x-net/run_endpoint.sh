@@ -1,11 +1,9 @@
 #!/bin/sh
-# golang.org/x/net has no HTTP/3 over its QUIC, no early data, and no session tickets from a server. As a server it takes
-# whichever cipher suite is offered alone.
+# golang.org/x/net has no HTTP/3 over its QUIC, no early data, and no session tickets from a server.
 case ${ROLE:-}:${TESTCASE:-} in
   *:http3 | *:zerortt | server:resumption)
     echo "unsupported test case: ${TESTCASE:-}" >&2
     exit 127
     ;;
-  server:chacha20) export TESTCASE=transfer ;;
 esac
 exec /run_program.sh go-x-net-endpoint

@@ -11,8 +11,7 @@ fi
 bind=
 case ${TESTCASE:-} in
   http3) bind='alpn h3' ;;
-  # OpenSSL takes whichever cipher suite is offered alone; version 2 is chosen where the client offers it.
-  handshake | transfer | multiconnect | resumption | chacha20 | v2) bind='alpn hq-interop' ;;
+  handshake | transfer | multiconnect | resumption) bind='alpn hq-interop' ;;
   retry) bind='alpn hq-interop quic-force-retry' ;;
   *)
     echo "unsupported test case: ${TESTCASE:-none}" >&2

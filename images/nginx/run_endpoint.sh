@@ -12,8 +12,7 @@ hq=off
 settings=
 case ${TESTCASE:-} in
   http3) h3=on ;;
-  # OpenSSL takes whichever cipher suite is offered alone.
-  handshake | transfer | multiconnect | resumption | chacha20) hq=on ;;
+  handshake | transfer | multiconnect | resumption) hq=on ;;
   retry) hq=on settings='quic_retry on;' ;;
   *)
     echo "unsupported test case: ${TESTCASE:-none}" >&2
