@@ -3,14 +3,12 @@
 set -u
 
 alpn=hq-interop plan=single
-case ${TESTCASE:-}:${ROLE:-} in
-  http3:*) alpn=h3 ;;
-  handshake:* | transfer:*) ;;
-  multiconnect:*) plan=each ;;
-  resumption:*) plan=resume ;;
-  zerortt:*) plan=early-data ;;
-  # The tools' BoringSSL offers the cipher suites that it likes, and takes what it is offered.
-  retry:* | chacha20:server) ;;
+case ${TESTCASE:-} in
+  http3) alpn=h3 ;;
+  handshake | transfer | retry) ;;
+  multiconnect) plan=each ;;
+  resumption) plan=resume ;;
+  zerortt) plan=early-data ;;
   *)
     echo "unsupported test case: ${TESTCASE:-none}" >&2
     exit 127
