@@ -85,7 +85,7 @@ def result_pages(app: App) -> dict[Path, str]:
         readme: with_implementations(with_verdicts(readme.read_text(encoding="utf-8"), results), known),
         page: with_results(page.read_text(encoding="utf-8"), results, claims(results)),
         root / "results" / "reference" / "README.md": reference_page(results),
-        root / "docs" / "interop.md": interop_page(_scenarios(app), results),
+        root / "docs" / "interop.md": interop_page(_scenarios(app), known, results),
         parameters: with_parameters(
             parameters.read_text(encoding="utf-8"), [item for item in known if item.speaks_quic], results
         ),

@@ -291,6 +291,7 @@ def implementations(draw: st.DrawFn) -> Implementation:
             "build_time": draw(DURATIONS), "tested": draw(st.booleans()), "session": draw(st.booleans()),
             "protocols": draw(st.lists(st.sampled_from(get_args(Protocol)), min_size=1, max_size=2)),
             "moves": draw(st.sampled_from([[], ["migrate"], ["interface", "migrate"]])),
+            "refuses": draw(st.sampled_from([[], [{"testcases": ["v2", "ecn"], "roles": ["client"], "why": "no"}]])),
             "parameters": settings, "extensions": draw(st.sampled_from([[], ["ack_frequency"]])),
         }
     )  # fmt: skip

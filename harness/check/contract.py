@@ -15,7 +15,7 @@ from harness.engines import Engine, EngineResult
 from harness.engines.conclusion import NOT_SUPPORTED
 from harness.findings import Answer, Finding
 from harness.lab import Lab, build_lab
-from harness.outcome import Cell, Run
+from harness.outcome import Cell, Outcome, Run
 from harness.parameters import Role, other
 from harness.traces import qlog
 from harness.traces.files import read_bytes
@@ -55,6 +55,11 @@ def refusals(cell: Cell, role: Role, engine: Engine, files: bool = True) -> list
         answer = "holds" if right(end) else "does not hold"
         found.append(Finding(name_of(cell, role), role, question, answer, seen, name_of(cell, other(role))))  # type: ignore[arg-type]
     return found
+
+
+def told(cell: Cell, role: Role, testcase: str, engine: Engine) -> Outcome:
+    """What comes of a transfer in which one role is told another test case."""
+    return _try(_with(build_lab(cell, 0), f"{role}0", "TESTCASE", testcase), engine).outcome
 
 
 def _with(lab: Lab, host: str, variable: str, value: str) -> Lab:

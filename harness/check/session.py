@@ -1,4 +1,4 @@
-"""A check of implementations: the contract first, then every parameter they claim, in virtual time.
+"""A check of implementations: the contract first, with its test cases, then every parameter claimed, in virtual time.
 
 All transfers are ordinary cells in a store of their own, so that a second check of unchanged images costs
 nothing, and any line of it can be looked into.
@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.app import App, Options
-from harness.check import contract
+from harness.check import contract, testcases
 from harness.check.trials import TRIALS, Tried, claims, values
 from harness.engines.certificates import virtual_certificates
 from harness.engines.virtual import VirtualEngine
 from harness.errors import InputError
 from harness.events import Listener
 from harness.findings import Finding
-from harness.model import Flow, Implementation, Scenario
+from harness.model import TESTCASES, Flow, Implementation, Scenario
 from harness.outcome import Cell, proven_outcome
 from harness.parameters import PARAMETERS, ParameterValue, Role, other
 from harness.plan import Request
@@ -61,13 +61,15 @@ class _Subject:
         self.one = one
         self.transfers = list(self._transfers())
         self.resumed = self._resumed()
+        self.cases = list(testcases.trials(one, references, self._case)) if one.speaks_quic else []
         self.claims = [self._claim(role, name, setting) for role, name, setting in claims(one)]
 
     @property
     def cells(self) -> list[Cell]:
         """Every cell that the check needs."""
         transfers = [cell for _, _, cell in self.transfers] + ([self.resumed] if self.resumed else [])
-        return transfers + [cell for item in self.claims for _, cell in item.cells]
+        cases = [cell for item in self.cases for cell in item.cells]
+        return transfers + cases + [cell for item in self.claims for _, cell in item.cells]
 
     def _cells(
         self,
@@ -105,6 +107,9 @@ class _Subject:
         if not self.one.session or "client" not in self.one.roles or witness is None:
             return None
         return self._cells("client", witness, RESUMED)[0]
+
+    def _case(self, role: Role, peer: Implementation, scenario: str) -> Cell:
+        return self._cells(role, peer, scenario)[0]
 
     def _peer(self, role: Role, protocol: str, wanted: str = "") -> Implementation | None:
         """The reference to check a role against: the one that is wanted, or else another implementation, if it can.
@@ -167,11 +172,19 @@ class _Subject:
                     folder = results[cell.key].folders[-1]
                     given = virtual_certificates(self._app.places.cache) / "cert.pem"
                     yield from contract.logs(run, role, folder, given)
+        yield from self._of_cases(results, engine, listen)
         if self.resumed is not None:
             key = self.resumed.key
             yield contract.session(results[key].runs[-1][0], results[key].folders[-1])
         for claim in self.claims:
             yield self._answer(claim, results)
+
+    def _of_cases(self, results: dict[str, CellResult], engine: VirtualEngine, listen: Listener) -> Iterator[Finding]:
+        plain = {role: cell for role, _, cell in reversed(self.transfers)}
+        for trial in self.cases:
+            yield from (testcases.works(trial, results[cell.key]) for cell in trial.cells)
+            if not trial.cells and trial.role in plain:
+                yield testcases.refused(trial, self._app.inventory.made(plain[trial.role], listen), engine)
 
     def _answer(self, claim: _Claim, results: dict[str, CellResult]) -> Finding:
         question = f"parameter {claim.name}" + ("" if claim.setting.settable else ", asked of its peer")
@@ -204,7 +217,7 @@ def check(app: App, chosen: Iterable[Implementation], options: Options, listen: 
     references = [known[name] for name in REFERENCES if name in known]
     if not references:
         raise InputError(f"a check needs one of {', '.join(REFERENCES)} at the other end", "see images/")
-    names = {TRANSFER, RESUMED, *(trial.scenario for trial in TRIALS.values())}
+    names = {TRANSFER, RESUMED, *(trial.scenario for trial in TRIALS.values()), *map(testcases.scenario_of, TESTCASES)}
     scenarios = {scenario.name: scenario for scenario in app.catalogue.find_scenarios(sorted(names))}
     subjects = [_Subject(app, one, references, scenarios, listen) for one in chosen]
     cells = {cell.key: cell for subject in subjects for cell in subject.cells}

@@ -9,7 +9,8 @@ from pathlib import Path
 from harness.columns import Columns, is_columnar, write_columns
 from harness.columns.tables import Entry
 from harness.engines.contents import Contents
-from harness.outcome import Run
+from harness.interop.cases import case_of
+from harness.outcome import DirectionProof, MeasuredRun, Run
 from harness.results import CellResult, point_of
 from harness.store import StoreReader, disk_error
 
@@ -33,7 +34,7 @@ def keep(root: Path, results: Sequence[CellResult], source: StoreReader, with_se
     entries = {_place(entry): entry for entry in (there.entries() if there else ())}
     before = {key for key, _ in entries}
     taken = [
-        Entry(run, measured, source.series(run.cell.key, run.repetition) if with_series(run) else None)
+        Entry(*_evidence(run, measured), source.series(run.cell.key, run.repetition) if with_series(run) else None)
         for result in results
         for run, measured in result.runs
     ]
@@ -48,6 +49,25 @@ def keep(root: Path, results: Sequence[CellResult], source: StoreReader, with_se
     except OSError as error:
         raise disk_error(error, root) from error
     return Kept(len(taken), len((before | {key for key, _ in entries}) - newest))
+
+
+def _evidence(run: Run, measured: MeasuredRun | None) -> tuple[Run, MeasuredRun | None]:
+    """Of a test case's run what its verdict rests on, of any other all of it.
+
+    Test cases are thousands of runs, of which what was measured beside their checks would be most of the reference. The
+    digests of their captures stay, so that they can be verified; where another run parts from one cannot be told.
+    """
+    if case_of(run.cell.scenario.name) is None:
+        return run, measured
+    run = run.model_copy(update={"trail": ""})
+    if measured is None:
+        return run, None
+    beside = {"measurements": (), "observed": (), "absent": (), "moves": ()}
+    link = measured.link
+    if link is not None:
+        nothing = DirectionProof()
+        link = link.model_copy(update={"to_client": nothing, "to_server": nothing, "further": {}})
+    return run, measured.model_copy(update={**beside, "link": link})
 
 
 def _place(entry: Entry) -> tuple[str, int]:

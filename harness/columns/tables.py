@@ -110,9 +110,12 @@ class Rows:
             self.others["measurements"] += [place | _MEASUREMENT.row(one) for one in measured.measurements]
             self.others["observations"] += [place | _OBSERVATION.row(one) for one in measured.observed]
             if measured.link is not None:
-                directions = {name: getattr(measured.link, name) for name in _DIRECTIONS} | measured.link.further
+                first = {name: getattr(measured.link, name) for name in _DIRECTIONS}
+                # Of what nothing is known there is no row: it reads the same.
+                known = {name: one for name, one in first.items() if one != DirectionProof()}
                 self.others["links"] += [
-                    place | {"direction": name} | _DIRECTION.row(one) for name, one in directions.items()
+                    place | {"direction": name} | _DIRECTION.row(one)
+                    for name, one in (known | measured.link.further).items()
                 ]
 
     def _cell(self, cell: Cell) -> Row:

@@ -7,9 +7,22 @@ from dataclasses import dataclass, field, replace
 
 from harness.interop.cases import CASES
 from harness.interop.verdict import Word
+from harness.outcome import Checked
 
 Pair = tuple[str, str]
 """Client and server."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Where a failure shows: in which run, at which packet, and what the endpoints said last."""
+
+    run: str
+    """KEY/REPETITION."""
+    check: Checked | None = None
+    """The first check that failed, with the first wrong packet; None where the run broke off, and all checks held."""
+    words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Endpoint → the last lines of its log; empty where logs are not kept."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +34,8 @@ class Entry:
     sentence: str = ""
     relabelled: bool = False
     """It failed, and is called unsupported since an implementation failed with everybody."""
+    failure: Failure | None = None
+    """Of what failed, in all runs or in one."""
 
 
 @dataclass(frozen=True)

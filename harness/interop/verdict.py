@@ -27,6 +27,8 @@ class RunResult:
     sentence: str
     role: str = ""
     """Who is unsupported."""
+    check: Checked | None = None
+    """The first check that failed, of a run that failed."""
 
 
 def run_result(run: Run, measured: MeasuredRun | None) -> RunResult:
@@ -41,10 +43,10 @@ def run_result(run: Run, measured: MeasuredRun | None) -> RunResult:
     wrong = next((one for one in checks if one.status == "failed" and one.check != "files"), None)
     if outcome.status != "completed":
         said = f"{outcome.detail}; {failure(wrong)}" if wrong is not None else outcome.detail
-        return RunResult("failed", f"{outcome.status}_{who}" if who else outcome.status, said)
+        return RunResult("failed", f"{outcome.status}_{who}" if who else outcome.status, said, check=wrong)
     wrong = next((one for one in checks if one.status == "failed"), None)
     if wrong is not None:
-        return RunResult("failed", wrong.check, failure(wrong))
+        return RunResult("failed", wrong.check, failure(wrong), check=wrong)
     unknown = [one for one in checks if one.status == "unknown"]
     if unknown:
         said = "; ".join(f"{one.check} cannot be checked: {one.sentence}" for one in unknown)

@@ -24,7 +24,7 @@ from harness.model.scenario import (
     Scenario,
 )
 from harness.model.sequence import MAXIMUM_SEGMENTS, Proxy, Segment
-from harness.model.testcase import ONE_SIDED, TestcaseName
+from harness.model.testcase import ONE_SIDED, TESTCASES, Refusal, TestcaseName, asked_of
 from harness.model.traffic import GENERATOR_LIMIT, Bulk, ConstantRate, Poisson, Traffic, UniformGaps
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "NAME",
     "ONE_SIDED",
     "PATH_NAME",
+    "TESTCASES",
     "Blackhole",
     "Bulk",
     "Change",
@@ -69,10 +70,12 @@ __all__ = [
     "Queue",
     "Rebinding",
     "Red",
+    "Refusal",
     "Scenario",
     "Segment",
     "Service",
     "TestcaseName",
     "Traffic",
     "UniformGaps",
+    "asked_of",
 ]

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from harness.errors import UnfitError
 from harness.model.move import ClientMove
 from harness.model.part import COLOUR, IMAGE, NAME, WEB_ADDRESS, Part
+from harness.model.testcase import Refusal, TestcaseName
 from harness.parameters import ROLES, Role
 from harness.setting import ParameterName, RoleSettings, Setting
 from harness.units import Duration
@@ -64,6 +65,9 @@ class Implementation(Part):
     """How its client can change its address when MOVES tells it to; none by default."""
     parameters: dict[ParameterName, RoleSettings] = {}
     """Normalised parameters: per role how they are set, which values it takes, and the default in force."""
+    refuses: tuple[Refusal, ...] = ()
+    """Test cases of the interop runner that it ends with 127 for, beside those over a protocol that it does not speak;
+    an image that is built here names all."""
     extensions: tuple[Literal["ack_frequency"], ...] = ()
     """Extensions it negotiates; ack_frequency lets a peer set its ACK ratio (draft-ietf-quic-ack-frequency)."""
     notes: str = ""
@@ -129,3 +133,13 @@ class Implementation(Part):
         """How it sets a parameter in a role, with the default in force; None where nothing is known."""
         settings = self.parameters.get(name)
         return settings.of(role) if settings is not None and role in self.roles else None
+
+    def refusal(self, role: Role, testcase: TestcaseName) -> str:
+        """Why it ends with 127 when a role is told a test case; empty where it does not."""
+        if role not in self.roles:
+            return f"it has no {role}"
+        protocol: Protocol = "h3" if testcase == "http3" else "hq-interop"
+        if protocol not in self.protocols:
+            return f"it does not speak {protocol}"
+        found = (one.why for one in self.refuses if role in one.roles and testcase in one.testcases)
+        return next(found, "")

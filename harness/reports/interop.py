@@ -10,11 +10,13 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from harness.artefacts.words import last_words
 from harness.interop.cases import CASES, FOLDER, MEASUREMENTS, case_of
-from harness.interop.matrix import Disagreement, Entry, Matrix, Pair, disagreements, relabelled
+from harness.interop.matrix import Disagreement, Entry, Failure, Matrix, Pair, disagreements, relabelled
 from harness.interop.published import written
-from harness.interop.verdict import Word
+from harness.interop.verdict import Word, run_result
 from harness.outcome import VerdictStatus
+from harness.reports import interop_failures
 from harness.reports.layout import Column, Fitted, Row
 from harness.reports.markdown import line
 from harness.results import CellResult
@@ -43,11 +45,21 @@ def matrix_of(results: Sequence[CellResult]) -> Matrix:
         case = case_of(one.cell.scenario.name)
         if case is not None:
             verdict = one.verdict
-            entries[pair, case] = Entry(_WORDS.get(verdict.status, "inconclusive"), verdict.reason, verdict.sentence)
+            word = _WORDS.get(verdict.status, "inconclusive")
+            entries[pair, case] = Entry(word, verdict.reason, verdict.sentence, failure=_failure(one))
         elif one.verdict.status == "pass" and (details := _details(one)):
             measured[pair, one.cell.scenario.name.removeprefix(FOLDER)] = details
     clients, servers = (tuple(sorted({pair[index] for pair in pairs})) for index in (0, 1))
     return relabelled(Matrix(clients, servers, entries, measured))
+
+
+def _failure(result: CellResult) -> Failure | None:
+    """Where it shows that a cell failed: in the first run that did."""
+    for (run, measured), folder in zip(result.runs, result.folders, strict=True):
+        found = run_result(run, measured)
+        if found.word == "failed":
+            return Failure(run.name, found.check, last_words(folder, run))
+    return None
 
 
 def _details(result: CellResult) -> str:
@@ -66,16 +78,6 @@ def _grouped(matrix: Matrix, pair: Pair) -> Iterator[tuple[Word, str]]:
             yield word, " ".join(cases)
 
 
-def _failures(matrix: Matrix) -> list[tuple[Pair, str, Entry]]:
-    """What failed or decided nothing, and what was relabelled, by pairs and cases."""
-    return [
-        (pair, case, entry)
-        for pair in matrix.pairs
-        for case, entry in matrix.cases(pair)
-        if entry.word in ("failed", "inconclusive") or entry.relabelled
-    ]
-
-
 def _summary(matrix: Matrix) -> str:
     return ", ".join(f"{count} {word}" for word, count in matrix.counts().items() if count)
 
@@ -84,13 +86,7 @@ def show(matrix: Matrix, console: Console, published: Matrix | None = None) -> N
     """Print the grid, what failed, and where a published matrix disagrees."""
     _show_grid("Interop: " + _summary(matrix), matrix, console)
     console.print(_LEGEND)
-    rows = [
-        Row([CASES[case], f"{pair[0]} → {pair[1]}", _word(entry), entry.sentence])
-        for pair, case, entry in _failures(matrix)
-    ]
-    if rows:
-        columns = [Column("case"), Column("pair", identifies=True), Column("result"), Column("why", text=30)]
-        console.print(Fitted("What did not succeed", columns, rows))
+    interop_failures.show(matrix, console)
     if published is not None:
         _show_grid("Published: " + _summary(published), published, console)
         found = disagreements(matrix, published)
@@ -121,12 +117,8 @@ def _show_grid(title: str, matrix: Matrix, console: Console) -> None:
     console.print(Fitted(title, columns, rows))
 
 
-def _word(entry: Entry) -> str:
-    return "unsupported (fails with everybody)" if entry.relabelled else entry.word
-
-
 def markdown(matrix: Matrix, published: Matrix | None = None) -> str:
-    """The same for a page."""
+    """The same for a page, failures by whose they are."""
     lines = [f"{_summary(matrix)}. {_LEGEND}.", "", line(["client ↓ server →", *matrix.servers])]
     lines.append(line(["---"] * (1 + len(matrix.servers))))
     for client in matrix.clients:
@@ -135,9 +127,7 @@ def markdown(matrix: Matrix, published: Matrix | None = None) -> str:
             for server in matrix.servers
         ]
         lines.append(line([client, *cells]))
-    if failures := _failures(matrix):
-        lines += ["", line(["case", "pair", "result", "why"]), line(["---"] * 4)]
-        lines += [line([CASES[case], " → ".join(pair), _word(entry), entry.sentence]) for pair, case, entry in failures]
+    lines += interop_failures.markdown(matrix)
     if published is not None:
         found = disagreements(matrix, published)
         lines += ["", f"{len(found)} disagreements with the published matrix.", ""]
@@ -171,6 +161,7 @@ def _entry(pair: Pair, case: str, entry: Entry) -> dict[str, Any]:
     return {
         "client": pair[0], "server": pair[1], "case": case, "abbreviation": CASES[case], "result": entry.word,
         "relabelled": entry.relabelled, "reason": entry.reason, "sentence": entry.sentence,
+        **interop_failures.report(pair, case, entry),
     }  # fmt: skip
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from harness.interop import declared
 from harness.interop.cases import CASES, DISABLED, FOLDER, MEASUREMENTS
-from harness.model import Scenario
+from harness.model import ONE_SIDED, TESTCASES, Implementation, Scenario, TestcaseName
+from harness.parameters import ROLES, Role
 from harness.reports import interop
 from harness.reports.markdown import line
 from harness.results import CellResult
@@ -53,8 +54,22 @@ _DIFFERENCES = """
 """
 
 
-def interop_page(scenarios: Sequence[Scenario], results: Sequence[CellResult]) -> str:
-    """The page. `scenarios`: all; those of test cases are taken."""
+_IMAGES = """
+## What the images here take
+
+c as a client, s as a server; of anything else an image ends with 127. keyupdate is told to clients alone,
+connectionmigration to servers alone. The contract has HTTP/0.9 (ALPN hq-interop) in every test case but
+http3, so that what speaks HTTP/3 alone has http3 alone: ngtcp2, of which Debian has the example programs for HTTP/3 and
+no others, curl, and Caddy. `harness check NAME` tries each of these, and the refusals.
+"""
+
+
+def interop_page(
+    scenarios: Sequence[Scenario], implementations: Sequence[Implementation], results: Sequence[CellResult]
+) -> str:
+    """The page. `scenarios`, `implementations`: all; those of test cases are taken, and of the latter what is built
+    here and speaks QUIC.
+    """
     by_name = {one.name.removeprefix(FOLDER): one for one in scenarios if one.name.startswith(FOLDER)}
     lines = [_HEAD, "## Test cases", ""]
     lines += [line(["", "case", "what it is", "TESTCASE", "checks", "what is chosen"]), line(["---"] * 6)]
@@ -70,6 +85,8 @@ def interop_page(scenarios: Sequence[Scenario], results: Sequence[CellResult]) -
     for check in declared().values():
         takes = " or ".join(f"`{word}`" for word in check.words) or check.takes
         lines.append(line([f"`{check.name}`", takes, check.title, check.source, "yes" if check.needs_keys else ""]))
+    lines.append(_IMAGES)
+    lines += _images([one for one in implementations if one.build is not None and one.tested and one.speaks_quic])
     lines.append(_DIFFERENCES)
     matrix = interop.matrix_of(results)
     shown = interop.markdown(matrix) if matrix.entries else "No runs are stored.\n"
@@ -84,3 +101,24 @@ def _case(name: str, abbreviation: str, scenario: Scenario) -> str:
     title = scenario.title.removesuffix(f" ({abbreviation})")
     link = f"[{name}](../scenarios/{FOLDER}{name}.yaml)"
     return line([abbreviation, link, title, testcase, checks, (note + scenario.description).strip()])
+
+
+def _images(implementations: Sequence[Implementation]) -> Iterator[str]:
+    """The table of what images take, and a list of why they refuse the rest."""
+    yield line(["", *(f"`{name}`" for name in TESTCASES)])
+    yield line(["---"] * (1 + len(TESTCASES)))
+    for one in implementations:
+        yield line([one.name, *(_taken(one, name) for name in TESTCASES)])
+    yield ""
+    for one in implementations:
+        for refusal in one.refuses:
+            cases = ", ".join(f"`{name}`" for name in refusal.testcases)
+            roles = [role for role in refusal.roles if role in one.roles]
+            alone = f" as a {roles[0]}" if len(roles) < len(one.roles) else ""
+            yield f"* {one.name} refuses {cases}{alone}: {refusal.why}."
+
+
+def _taken(one: Implementation, testcase: TestcaseName) -> str:
+    """'c s': the roles in which an image takes a test case."""
+    asked: tuple[Role, ...] = (ONE_SIDED[testcase],) if testcase in ONE_SIDED else ROLES
+    return " ".join(role[0] for role in asked if not one.refusal(role, testcase)) or "–"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.errors import InputError
+from harness.interop.cases import case_of
 from harness.model import Implementation
 from harness.reports import compare_views, defaults, grid, vocabulary
 from harness.reports.compare import comparisons
@@ -65,5 +66,9 @@ def reference_page(results: Sequence[CellResult]) -> str:
         "# Reference runs\n\nThe runs behind the README: run.json and measured.json of each, without their artefacts. "
         "This page is generated\n(`make generate`).\n\n"
     )
+    every = summary(results)
+    # Whose verdicts come from checks stand as a matrix on a page of their own.
+    results = [result for result in results if case_of(result.cell.scenario.name) is None]
     both = f"## Real time against virtual time\n\n{compare_views.markdown(comparisons(results))}"
-    return f"{head}{summary(results)}\n{report(results)}\n{both}"
+    cases = "The test cases of the interop runner are on [a page of their own](../../docs/interop.md).\n"
+    return f"{head}{every}\n{cases}\n{report(results)}\n{both}"

@@ -2,9 +2,13 @@
 # The endpoint contract of the QUIC interop runner, and our names of parameters, on top of tquic's own tools.
 set -u
 
+alpn=hq-interop plan=single
 case ${TESTCASE:-} in
   http3) alpn=h3 ;;
-  handshake | transfer) alpn=hq-interop ;;
+  handshake | transfer | retry) ;;
+  multiconnect) plan=each ;;
+  resumption) plan=resume ;;
+  zerortt) plan=early-data ;;
   *)
     echo "unsupported test case: ${TESTCASE:-none}" >&2
     exit 127
@@ -71,17 +75,12 @@ run() {
   return "$((status > 128 ? status : status != 0))"
 }
 
-client() {
-  local statistics=/tmp/tquic_client.statistics count session=()
-  count=$(wc -w <<<"$REQUESTS")
-  if [ -n "${SESSION_DIR:-}" ]; then
-    mkdir -p "$SESSION_DIR" || return 1
-    session=("--session-file=$SESSION_DIR/session")
-    [ "$early_data" = off ] || session+=(--enable-early-data)
-  fi
-  # REQUESTS is a list of words. Without the threshold the client would try ten times to connect.
+# Fetches files over one connection.
+fetch() {
+  local statistics=/tmp/tquic_client.statistics count=$#
+  # Without the threshold the client would try ten times to connect.
   run INT tquic_client "${options[@]}" "${session[@]}" --alpn="$alpn" --dump-dir=/downloads \
-    --max-concurrent-requests="$count" --connection-failure-threshold=1 $REQUESTS >"$statistics"
+    --max-concurrent-requests="$count" --connection-failure-threshold=1 "$@" >"$statistics"
   local status=$?
   cat "$statistics" >&2
   [ "$status" = 0 ] || return "$status"
@@ -92,7 +91,36 @@ client() {
   fi
 }
 
+client() {
+  local url urls place=${SESSION_DIR:-}
+  # REQUESTS is a list of words.
+  read -r -a urls <<<"$REQUESTS"
+  session=()
+  case $plan in
+    resume | early-data) place=${place:-/tmp/tquic} ;;
+  esac
+  if [ -n "$place" ]; then
+    mkdir -p "$place" || return 1
+    session=("--session-file=$place/session")
+    # What keeps sessions uses early data unless told not to; a test case says itself whether it wants any.
+    [ "$early_data" = off ] || [ "$plan" = resume ] || session+=(--enable-early-data)
+  fi
+  case $plan in
+    single) fetch "${urls[@]}" ;;
+    each)
+      for url in "${urls[@]}"; do
+        fetch "$url" || return
+      done
+      ;;
+    resume | early-data)
+      fetch "${urls[0]}" || return
+      [ "${#urls[@]}" = 1 ] || fetch "${urls[@]:1}"
+      ;;
+  esac
+}
+
 server() {
+  [ "$TESTCASE" != retry ] || options+=(--enable-retry)
   # It ends on the signal without a handler, and writes its logs without a buffer.
   run TERM tquic_server "${options[@]}" --listen=0.0.0.0:443 --root=/www --cert=/certs/cert.pem --key=/certs/priv.key
   local status=$?

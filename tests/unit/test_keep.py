@@ -6,7 +6,17 @@ from harness.app.stored import StoredResults
 from harness.columns import Columns
 from harness.columns.keep import keep
 from harness.engines.contents import Contents
-from harness.outcome import Cell, LinkProof, MeasuredRun, Outcome, Run
+from harness.outcome import (
+    Cell,
+    Checked,
+    DirectionProof,
+    LinkProof,
+    MeasuredRun,
+    Measurement,
+    Observation,
+    Outcome,
+    Run,
+)
 from harness.plan import keyed
 from harness.results import point_of
 from harness.standing import NOT_ASKED, note, standing
@@ -82,3 +92,30 @@ def test_a_row_says_what_of_it_is_not_of_today(tmp_path: Path) -> None:
     assert "2 of 3" in said
     assert "the simulator (1)" in said
     assert note(found[:1]) == ""
+
+
+def test_of_a_test_case_what_its_verdict_rests_on_is_taken(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    # By its name alone a cell has no key of its own.
+    plain, case = cell(seed=3), cell(scenario(name="interop/retry"))
+    known = DirectionProof(packets=9)
+    measured = MeasuredRun(
+        version=VERSION,
+        measurements=(Measurement(name="completion", value=1.5, unit="s", flow=0, transfer="first"),),
+        observed=(Observation(role="server", parameter="initial_cwnd", value=10, unit="packets", source="a test"),),
+        checks=(Checked(check="retry", asked="used", status="failed", sentence="the server sent no Retry"),),
+        link=LinkProof(valid=True, to_client=known, further={"other to_client": known}),
+    )
+    for one in (plain, case):
+        run = Run(cell=one, repetition=0, outcome=Outcome(status="completed"), started_at="2026-01-01", trail="ab",
+                  captures={"left": "cd"})  # fmt: skip
+        store.finish(store.begin(one.key, 0), run, measured)
+    keep(tmp_path / "kept", _results(store, plain, case), store, lambda run: False)  # type: ignore[arg-type]
+    columns = Columns(tmp_path / "kept")
+    assert columns.measured(plain.key, 0) == measured
+    found, run = columns.measured(case.key, 0), columns.run(case.key, 0)
+    assert found == MeasuredRun(version=VERSION, checks=measured.checks, link=LinkProof(valid=True))
+    assert run is not None
+    assert (run.trail, run.captures) == ("", {"left": "cd"})
+    verdicts = [StoredResults(place, None).of(case).verdict.sentence for place in (store, columns)]
+    assert verdicts[0] == verdicts[1]

@@ -1,0 +1,115 @@
+"""The interop runner's test cases in a check: with whom each is tried, and what is said of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.check import contract
+from harness.check.testcases import Trial, refused, scenario_of, trials, works
+from harness.findings import Answer
+from harness.model import TESTCASES, Implementation
+from harness.outcome import Cell, Outcome, Verdict, VerdictStatus
+from harness.parameters import Role
+from harness.results import CellResult
+from tests.examples import catalogue, cell, implementation
+
+NO_V2 = {"testcases": ["v2"], "why": "it has version 1 alone"}
+
+
+def _one(name: str = "mine", **more: Any) -> Implementation:
+    return implementation(name, parameters={}, **more)
+
+
+def _trials(mine: Implementation, *references: Implementation) -> dict[tuple[str, str], tuple[list[str], str]]:
+    """(role, test case) → names of the peers, and why it is not played."""
+
+    def made(role: Role, peer: Implementation, scenario: str) -> Cell:
+        asked = catalogue().find_scenarios([scenario])[0]
+        return cell(asked, *((mine, peer) if role == "client" else (peer, mine)))
+
+    found = {}
+    for one in trials(mine, references, made):
+        peers = [(item.server if one.role == "client" else item.client).name for item in one.cells]
+        found[one.role, one.testcase] = (peers, one.why_not)
+    return found
+
+
+def test_every_test_case_is_tried_against_the_references_that_take_it() -> None:
+    references = [_one("quic-go", refuses=[NO_V2]), _one("ngtcp2", protocols=["h3"])]
+    found = _trials(_one(refuses=[{"testcases": ["ecn"], "roles": ["server"], "why": "no marks"}]), *references)
+    assert {testcase for _, testcase in found} == set(TESTCASES)
+    assert found["client", "http3"] == (["quic-go", "ngtcp2"], "")
+    assert found["client", "ecn"] == (["quic-go"], "")
+    assert found["server", "ecn"] == ([], "no marks")
+    # Where no reference takes it, it is tried against itself.
+    assert found["client", "v2"] == (["mine"], "")
+    # What only one role is told its peer need not know.
+    assert found["client", "keyupdate"] == (["quic-go"], "")
+    assert ("server", "keyupdate") not in found
+    assert ("client", "connectionmigration") not in found
+
+
+def test_what_neither_a_reference_nor_itself_can_be_the_other_end_of_is_said() -> None:
+    found = _trials(_one(roles=["client"]), _one("quic-go", refuses=[NO_V2]))
+    assert found["client", "v2"] == ([], "no implementation here can be the other end")
+
+
+def test_each_test_case_has_its_scenario() -> None:
+    for testcase in TESTCASES:
+        (asked,) = catalogue().find_scenarios([scenario_of(testcase)])
+        assert asked.testcase == testcase
+
+
+def _result(status: VerdictStatus, reason: str, **mine: Any) -> CellResult:
+    asked = catalogue().find_scenarios(["interop/retry"])[0]
+    one = cell(asked, _one(**mine), _one("quic-go"))
+    return CellResult(one, (), Verdict(status=status, reason=reason, sentence="So it is."), (Path(),))
+
+
+@pytest.mark.parametrize(
+    ("result", "answer", "said"),
+    [
+        (_result("pass", "checks_hold"), "holds", "works: "),
+        (_result("fail", "retry"), "does not hold", "fails: "),
+        (_result("inconclusive", "not_checked"), "not offered", "cannot be told: "),
+        (_result("unsupported", "unsupported_server"), "not offered", "refused(127): "),
+        (_result("unsupported", "unsupported_client"), "not offered", "refused(127): "),
+        (
+            _result("unsupported", "unsupported_client", image=None, build="."),
+            "does not hold",
+            "refused(127), and the manifest does not say so: ",
+        ),
+    ],
+)
+def test_a_test_case_works_fails_or_is_refused(result: CellResult, answer: Answer, said: str) -> None:
+    found = works(Trial("client", "retry", (result.cell,)), result)
+    assert (found.question, found.answer, found.against) == ("TESTCASE retry", answer, "quic-go")
+    assert found.seen == f"{said}So it is."
+
+
+@pytest.mark.parametrize(
+    ("role", "code", "answer", "said"),
+    [
+        ("client", 127, "not offered", "refused(127): it has version 1 alone"),
+        ("client", 1, "does not hold", "not refused: it ended"),
+        ("server", 127, "does not hold", "not refused: it ended"),
+        (None, 0, "does not hold", "not refused: it ended"),
+    ],
+)
+def test_what_a_manifest_refuses_has_to_end_with_127(
+    monkeypatch: pytest.MonkeyPatch, role: Role | None, code: int, answer: Answer, said: str
+) -> None:
+    asked: list[str] = []
+
+    def told(cell: Cell, role: Role, testcase: str, engine: object) -> Outcome:
+        asked.append(testcase)
+        return outcome
+
+    outcome = Outcome(status="unsupported", role=role, exit_code=code, detail="it ended")
+    monkeypatch.setattr(contract, "told", told)
+    one = cell(None, _one(), _one("quic-go"))
+    found = refused(Trial("client", "v2", (), "it has version 1 alone"), one, None)  # type: ignore[arg-type]
+    assert (found.answer, found.seen, asked) == (answer, said, ["v2"])

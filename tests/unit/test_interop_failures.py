@@ -1,0 +1,134 @@
+"""A failure in reports: the check with its packet, the endpoints' last words, and whose it looks to be."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import zstandard
+from rich.console import Console
+
+from harness.artefacts.words import LINES, WIDTH, last_words
+from harness.interop.attributed import ATTRIBUTIONS, Attribution, attributed
+from harness.interop.cases import CASES
+from harness.interop.matrix import Entry, Failure, Matrix
+from harness.interop.registry import declared
+from harness.outcome import Checked, LinkProof, MeasuredRun, Outcome, Run, Verdict
+from harness.reports import interop
+from harness.results import CellResult
+from tests.examples import catalogue, cell, implementation
+from tests.unit.captures import make_run
+
+WRONG = Checked(
+    check="amplification", asked=3, status="failed", sentence="4800 B sent, and 1200 B had come", sender="server",
+    packet=6, t=0.0305,
+)  # fmt: skip
+SAID = {"client0": ("| bad <b>", "```"), "server0": ("too much",)}
+
+
+def _run(**outcome: object) -> Run:
+    return make_run(outcome=Outcome.model_validate({"status": "completed", **outcome}))
+
+
+def _logs(folder: Path, **logs: bytes) -> None:
+    for name, content in logs.items():
+        (folder / f"{name}.log").write_bytes(content)
+
+
+def test_the_last_lines_of_both_endpoints_are_read_also_from_what_is_packed(tmp_path: Path) -> None:
+    lines = [f"line {number}" for number in range(9)]
+    _logs(tmp_path, client0="\n".join([*lines, "", "  "]).encode())
+    (tmp_path / "server0.log.zst").write_bytes(zstandard.compress(b"first\nlast\n"))
+    assert last_words(tmp_path, _run()) == {"client0": tuple(lines[-LINES:]), "server0": ("first", "last")}
+
+
+def test_what_an_endpoint_prints_is_bounded_and_escaped(tmp_path: Path) -> None:
+    _logs(tmp_path, client0=b"x" * 500 + b"\n", server0=b"\x1b[31mred\x07\xff\n" + b"y" * 200_000)
+    found = last_words(tmp_path, _run())
+    assert found["client0"] == ("x" * (WIDTH - 1) + "…",)
+    assert all(len(line) <= WIDTH for lines in found.values() for line in lines)
+    _logs(tmp_path, server0=b"\x1b[31mred\x07\xff\n")
+    assert last_words(tmp_path, _run())["server0"] == ("\\x1b[31mred\\x07\N{REPLACEMENT CHARACTER}",)
+
+
+def test_without_logs_it_is_what_the_record_has(tmp_path: Path) -> None:
+    assert last_words(tmp_path, _run()) == {}
+    broken = _run(status="crashed", role="server", log_tail=("a\x00b",))
+    assert last_words(tmp_path / "gone", broken) == {"server0": ("a\\x00b",)}
+
+
+def _result(folder: Path, *checks: Checked) -> CellResult:
+    asked = catalogue().find_scenarios(["interop/amplificationlimit"])[0]
+    one = cell(asked, implementation("alpha", parameters={}), implementation("quic-go", parameters={}))
+    run = make_run().model_copy(update={"cell": one})
+    verdict = Verdict(status="fail", reason="amplification", sentence="Amplification: 4800 B.")
+    return CellResult(
+        one, ((run, MeasuredRun(version=1, checks=checks, link=LinkProof(valid=True))),), verdict, (folder,)
+    )
+
+
+def test_a_cell_that_failed_tells_its_check_its_packet_and_what_was_said(tmp_path: Path) -> None:
+    _logs(tmp_path, server0=b"too much\n")
+    (entry,) = interop.report(interop.matrix_of([_result(tmp_path, WRONG)]))["entries"]
+    check = entry["failure"]["check"]
+    assert (check["check"], check["sender"], check["packet"], check["t"]) == ("amplification", "server", 6, 0.0305)
+    assert entry["failure"]["words"] == {"server0": ["too much"]}
+    assert entry["finding"]["whose"] == "implementation"
+    (entry,) = interop.report(interop.matrix_of([_result(tmp_path)]))["entries"]
+    assert "failure" not in entry
+
+
+def _matrix(**entries: Entry) -> Matrix:
+    """Entries of amplificationlimit by their server."""
+    made = {((client, server), "amplificationlimit"): one for server, one in entries.items() for client in ("a", "b")}
+    return Matrix(("a", "b"), tuple(entries), made)
+
+
+FAILED = Entry("failed", "amplification", "Amplification: 4800 B | <b>.", failure=Failure("k/0", WRONG, SAID))
+
+
+def test_findings_of_implementations_of_endpoints_and_of_nobody_yet_stand_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ours = Attribution("server", "ours", "amplification", "endpoint", "We ask for it.", says="4800 B")
+    monkeypatch.setattr("harness.interop.attributed.ATTRIBUTIONS", (*ATTRIBUTIONS, ours))
+    said = interop.markdown(_matrix(**{"quic-go": FAILED, "ours": FAILED, "other": FAILED}))
+    parts = said.split("\n**")
+    assert [part.partition("**")[0] for part in parts[1:]] == [
+        "What looks like a bug of an implementation",
+        "What looks to be our endpoints' doing",
+        "What nobody has looked into",
+    ]
+    assert "| quic-go as a server | `amplification` |" in parts[1]
+    assert "A a → quic-go, A b → quic-go" in parts[1]
+    assert "We ask for it." in parts[2]
+    assert "| A | a → other | failed | Amplification: 4800 B \\| &lt;b>. |" in parts[3]
+
+
+def test_last_words_stand_below_and_end_no_block() -> None:
+    said = interop.markdown(_matrix(other=FAILED))
+    assert "A a → other, run k/0:\n\n```\nclient0| | bad <b>\nclient0| ```\nserver0| too much\n```" in said
+    out = io.StringIO()
+    interop.show(_matrix(other=FAILED), Console(file=out, width=150))
+    assert "A a → other, run k/0\n  client0| | bad <b>\n" in out.getvalue()
+    quiet = replace(FAILED, failure=Failure("k/0", WRONG))
+    assert "said last" not in interop.markdown(_matrix(other=quiet))
+
+
+@pytest.mark.parametrize("one", ATTRIBUTIONS, ids=lambda one: f"{one.implementation}-{one.reason}")
+def test_every_finding_names_what_there_is(one: Attribution) -> None:
+    known = catalogue().implementations()
+    assert one.role in known[one.implementation][0].roles
+    assert one.reason in declared() or one.reason.partition("_")[0] in ("crashed", "timed", "wrong", "log")
+    assert set(one.cases) <= set(CASES)
+    assert one.why.endswith(".")
+
+
+def test_a_finding_is_of_its_role_its_check_and_its_cases() -> None:
+    rebound = Entry("failed", "rebound", "It did not.")
+    assert attributed(("picoquic", "quinn"), "rebind-addr", rebound) is not None
+    assert attributed(("picoquic", "quinn"), "rebind-port", rebound) is None
+    assert attributed(("quinn", "picoquic"), "rebind-addr", rebound) is None
+    assert attributed(("picoquic", "quinn"), "rebind-addr", replace(rebound, reason="version")) is None
