@@ -30,7 +30,7 @@ def _trials(mine: Implementation, *references: Implementation) -> dict[tuple[str
         asked = catalogue().find_scenarios([scenario])[0]
         return cell(asked, *((mine, peer) if role == "client" else (peer, mine)))
 
-    found = {}
+    found: dict[tuple[str, str], tuple[list[str], str]] = {}
     for one in trials(mine, references, made):
         peers = [(item.server if one.role == "client" else item.client).name for item in one.cells]
         found[one.role, one.testcase] = (peers, one.why_not)

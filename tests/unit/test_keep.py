@@ -113,9 +113,9 @@ def test_of_a_test_case_what_its_verdict_rests_on_is_taken(tmp_path: Path) -> No
     keep(tmp_path / "kept", _results(store, plain, case), store, lambda run: False)  # type: ignore[arg-type]
     columns = Columns(tmp_path / "kept")
     assert columns.measured(plain.key, 0) == measured
-    found, run = columns.measured(case.key, 0), columns.run(case.key, 0)
+    found, kept = columns.measured(case.key, 0), columns.run(case.key, 0)
     assert found == MeasuredRun(version=VERSION, checks=measured.checks, link=LinkProof(valid=True))
-    assert run is not None
-    assert (run.trail, run.captures) == ("", {"left": "cd"})
+    assert kept is not None
+    assert (kept.trail, kept.captures) == ("", {"left": "cd"})
     verdicts = [StoredResults(place, None).of(case).verdict.sentence for place in (store, columns)]
     assert verdicts[0] == verdicts[1]
