@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from harness.chance import drawn
 from harness.judge import judge
 from harness.metrics import VERSION
 from harness.outcome import LinkProof, MeasuredRun, Measurement, Outcome, Run
 from harness.plan import Request, cells, named, points_of
 from harness.results import CellResult
 from harness.studies.in_sequence.claims import LARGE_LOSSY, MEDIUM, PROXIES, SIZES
-from harness.studies.in_sequence.compared import bounds, is_random, met, rows, seeds
+from harness.studies.in_sequence.compared import bounds, met, rows, seeds
 from harness.studies.in_sequence.figures import bars
 from harness.studies.in_sequence.page import in_sequence
 from tests.examples import SIM, catalogue, images, scenario
@@ -141,17 +142,15 @@ def test_seeds_are_counted_and_said_to_be_enough_where_nothing_is_random(
 
 def test_what_is_random_on_a_path() -> None:
     plain, link = catalogue().find_scenarios([MEDIUM.quic])[0], {"rate": "10 Mbit/s", "delay": "10 ms"}
-    assert not is_random(plain)
+    assert not drawn(plain)
     for more in (
         {"loss": "1 %"}, {"jitter": "1 ms"}, {"queue": "RED 1 BDP"}, {"service": {"process": "poisson"}, "queue": "20 packets"},
     ):  # fmt: skip
-        assert is_random(scenario(path={"forward": link, "return": {**link, **more}}))
-    assert is_random(
+        assert drawn(scenario(path={"forward": link, "return": {**link, **more}}))
+    assert drawn(
         scenario(path={"forward": link, "return": link, "changes": [{"at": "1 s", "forward": {"loss": "1 %"}}]})
     )
-    assert is_random(
-        scenario(path={"forward": link, "return": link}, draw={"path.forward.rate": ["5 Mbit/s", "9 Mbit/s"]})
-    )
+    assert drawn(scenario(path={"forward": link, "return": link}, draw={"path.forward.rate": ["5 Mbit/s", "9 Mbit/s"]}))
 
 
 def test_the_figure_has_a_panel_a_size_with_its_objective() -> None:

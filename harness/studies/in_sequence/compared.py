@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.model import Red, Scenario
+from harness.chance import drawn
 from harness.outcome import Interval
 from harness.reports.numbers import number
 from harness.results import CellResult
@@ -78,23 +78,11 @@ def _set_as(words: str, kind: Kind, results: Sequence[CellResult], names: Sequen
 def seeds(row: Row) -> str:
     """How many there are of it, and whether chance has a part in it."""
     count = len(row.result.runs)
-    if is_random(row.result.cell.scenario):
+    if drawn(row.result.cell.scenario):
         return str(count)
     spans = [clock(size) for size in SIZES for clock in (row.seconds, row.since_data)]
     alike = all(span is None or number(span.low) == number(span.high) for span in spans)
     return f"{count}, nothing at random" if count == 1 else f"{count}, deterministic" if alike else str(count)
-
-
-def is_random(scenario: Scenario) -> bool:
-    """Whether chance has a part in what the path of a scenario does."""
-    links = [link for path in scenario.every_path.values() for link in (path.forward, path.return_)]
-    changes = [change for path in scenario.every_path.values() for change in path.changes]
-    return bool(scenario.draw) or any(
-        link.mean_loss > 0 or link.jitter.value > 0 or link.service is not None or isinstance(link.queue, Red)
-        for link in links
-    ) or any(
-        one is not None and one.loss is not None for change in changes for one in (change.forward, change.return_)
-    )  # fmt: skip
 
 
 def bounds(row: Row) -> dict[str, float]:
