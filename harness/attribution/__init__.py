@@ -1,7 +1,7 @@
 """Where a transfer's time goes: every moment, from the client's first datagram to the last byte, in exactly one state.
 
-Artefacts become a conversation (`gather`), a rule a state says when it may have been in that (`rules`), and what several
-rules claim is the first one's (`partition`). What none claims stays unexplained.
+Artefacts become a conversation (`gather`), a rule a state says when it may have been in that (`rules`), and what
+several claim is the first one's (`partition`). What none claims stays unexplained.
 """
 
 from __future__ import annotations

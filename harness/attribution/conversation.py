@@ -11,11 +11,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
-from harness.attribution.spans import NONE, Flags, Ints, merged
+from harness.attribution.spans import NONE, Flags, Floats, Ints, merged
 
-Floats = npt.NDArray[np.float64]
 _NOTHING: Ints = np.zeros(0, np.int64)
 #: The bottleneck serves one packet after the other: what is closer to each other than this has no gap, ns.
 NO_GAP = 2_000
@@ -47,12 +45,6 @@ class Acknowledged:
     t_ns: Ints
     upto: Ints
     """Packets of the sender up to which each acknowledges, at most: all that had come when it left."""
-    late_ns: Floats
-    """How long after their arrival the packets that it acknowledges newly were acknowledged, on average, less the
-    return path's own delay: what the client held it for, and what it waited in the return path's queue; 0 where it
-    acknowledges nothing new."""
-    rtt_ns: Floats
-    """From when these packets had left until then, on average; 0 where there are none."""
 
 
 @dataclass(frozen=True)
@@ -72,10 +64,26 @@ class Credit:
 
 @dataclass(frozen=True)
 class Window:
-    """The congestion window as the sender tells it, held until it changes; arrays of shape (w,)."""
+    """A window as the sender tells it, held until it changes; arrays of shape (w,)."""
 
     t_ns: Ints
     bytes: Floats
+
+    def at(self, moments: Ints) -> Floats:
+        """It at each moment; infinite before the first value."""
+        held = np.concatenate([[np.inf], self.bytes])
+        return held[np.searchsorted(self.t_ns, moments, side="right")]
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Round trips of the answer; arrays of shape (r,)."""
+
+    begin_ns: Ints
+    size: Ints
+    """Bytes that left in each."""
+    late_ns: Ints
+    """By how much each was longer for its acknowledgement: held by the client, or queued on the return path."""
 
 
 @dataclass(frozen=True)
@@ -96,9 +104,12 @@ class Conversation:
     acknowledged: Acknowledged
     others: Ints = field(default_factory=lambda: NONE)
     """When the bottleneck served other flows: spans."""
-    credits: tuple[Credit, ...] = ()
+    credits: tuple[Credit, ...] | None = None
+    """None where packets cannot be decrypted: then nobody knows of it."""
+    advertised: Window | None = None
+    """TCP's receive window as its sender tells it (tcp_info's tcpi_snd_wnd); None of QUIC, and where nobody tells."""
     window: Window | None = None
-    """None where the sender does not tell."""
+    """The congestion window; None where the sender does not tell it."""
 
     @cached_property
     def payload(self) -> int:
@@ -149,12 +160,6 @@ class Conversation:
         found: Ints = self.totals[left] - self.totals[np.minimum(self.acknowledged_by(moments), left)]
         return found
 
-    def at(self, moments: Ints) -> Floats:
-        """The congestion window at each moment; infinite before the first value. Of a sender that tells it."""
-        assert self.window is not None
-        held = np.concatenate([[np.inf], self.window.bytes])
-        return held[np.searchsorted(self.window.t_ns, moments, side="right")]
-
     @cached_property
     def detected(self) -> tuple[Ints, Ints]:
         """(when, which): losses in the order in which the sender could know of them, both of shape (l,).
@@ -171,32 +176,35 @@ class Conversation:
         return when[order], lost[known][order]
 
     @cached_property
-    def rounds(self) -> tuple[Ints, Ints]:
-        """(beginnings, bytes sent in each): round trips of the answer, both of shape (r,).
-
-        One ends when the first packet that left in it is acknowledged, and the next begins (as in RFC 9406 §4.2).
+    def rounds(self) -> Rounds:
+        """The answer's round trips, as senders count them (RFC 9406 §4.2): one ends when the first packet that left in
+        it, and came, is acknowledged, and the next begins.
         """
-        sent, known = self.sent.t_ns, self.acknowledged
+        sent, known = self.sent, self.acknowledged
         reached = np.maximum.accumulate(known.upto) if len(known.upto) else _NOTHING
-        begins: list[int] = []
-        places: list[int] = []
-        place = int(np.searchsorted(sent, self.first_ns - self.rtt_ns // 4))
-        moment = int(sent[place]) if place < len(sent) else 0
+        came = np.flatnonzero(sent.arrived & (sent.end_ns >= 0))
+        begins, places, late = list[int](), list[int](), list[int]()
+        place = int(np.searchsorted(sent.t_ns, self.first_ns - self.rtt_ns // 4))
+        moment = int(sent.t_ns[place]) if place < len(sent) else 0
         while place < len(sent):
             begins.append(moment)
             places.append(place)
-            at = int(np.searchsorted(reached, place + 1))
+            first = int(np.searchsorted(came, place))
+            at = int(np.searchsorted(reached, int(came[first]) + 1)) if first < len(came) else len(reached)
             if at == len(reached):
+                late.append(0)
                 break
             moment = int(known.t_ns[at])
-            place = max(int(np.searchsorted(sent, moment)), place + 1)
+            late.append(max(moment - self.rtt_ns - int(sent.end_ns[came[first]]), 0))
+            place = max(int(np.searchsorted(sent.t_ns, moment)), place + 1)
         ends = np.array([*places, len(sent)], np.int64)
-        return np.array(begins, np.int64), np.diff(self.totals[ends])
+        return Rounds(np.array(begins, np.int64), np.diff(self.totals[ends]), np.array(late, np.int64))
 
     @property
-    def data_ns(self) -> tuple[int, int]:
-        """From the first byte of the answer to the last."""
-        return self.first_ns, self.end_ns
+    def sending_ns(self) -> tuple[int, int]:
+        """From the first byte of the answer until the sender had nothing left to send."""
+        last = int(self.sent.t_ns[self.sent.size > 0].max(initial=self.first_ns))
+        return self.first_ns, min(max(last, self.first_ns), self.end_ns)
 
 
 #: kPacketThreshold (RFC 9002 §6.1.1).

@@ -21,16 +21,18 @@ _AT_ONCE = 5_000_000
 
 def credits_of(
     view: RunView, window: Window, up: Passage, at_sender: Callable[[Ints], Ints], zero_ns: int
-) -> tuple[Credit, ...]:
-    """Of the answer's stream, and of its connection; nothing where its packets cannot be decrypted.
+) -> tuple[Credit, ...] | None:
+    """Of the answer's stream, and of its connection; None where its packets cannot be decrypted.
 
     `up`: the client's packets through the link; `at_sender`: from moments at the sender to the conversation's clock.
     """
     answers = [(one, stream) for one in view.opened(window, "server") if (stream := largest_stream(one)) is not None]
     if not answers:
-        return ()
+        return None
     opened, stream = max(answers, key=lambda one: len(one[0].t_ns))
     client = [one for one in view.opened(window, "client") if one.connection.client_id == opened.connection.client_id]
+    if not client:
+        return None
     heard = {
         (t_ns, key): out_ns
         for t_ns, key, out_ns in zip(
@@ -82,7 +84,7 @@ def _initial(view: RunView, window: Window) -> dict[str, int | None]:
     """The first limits, as the transport parameters in either end's trace have them (RFC 9000 §18.2)."""
     connection = Connection(view, window)
     client, server = connection.settings("client"), connection.settings("server")
-    for said in (client and client.local, server and server.remote):
+    for said in (client.local if client is not None else None, server.remote if server is not None else None):
         if said is not None and said.initial_max_data is not None:
             stream = said.initial_max_stream_data_bidi_local
             return {"connection": int(said.initial_max_data), "stream": None if stream is None else int(stream)}

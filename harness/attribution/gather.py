@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.analysis.connection import FULL, Connection
+from harness.analysis.connection import FULL
 from harness.analysis.delivery import Delivery, Reached
 from harness.analysis.direction import Direction
 from harness.analysis.replay import Fate
@@ -72,7 +72,7 @@ def conversation_of(view: RunView, window: OneTransfer) -> Conversation | Unknow
     starts, ends = _service(down)
     delivered = np.where(down.passage.arrived, down.passage.out_ns + access, -1)
     sent = _sent(down, mine, starts, ends, clock)
-    known = _acknowledged(up, _of(up.passage, window, port), clock, delivered[mine], sent, access)
+    known = _acknowledged(up, _of(up.passage, window, port), clock, delivered[mine], access)
     first = _first(view, window, zero_ns, down.passage.entered.where(mine), delivered[mine], up)
     if first is None or not len(sent):
         return Unknown("no answer was captured")
@@ -89,8 +89,9 @@ def conversation_of(view: RunView, window: OneTransfer) -> Conversation | Unknow
         others=merged(np.stack([clock.at_sender(starts[others]), clock.at_sender(ends[others])], axis=1))
         if others.any()
         else NONE,
-        credits=() if window.over_tcp else credits_of(view, window, up.passage, clock.at_sender, zero_ns),
+        credits=None if window.over_tcp else credits_of(view, window, up.passage, clock.at_sender, zero_ns),
         window=_window(view, window, clock),
+        advertised=None if window.has_file or not window.over_tcp else _advertised(view, window, clock),
     )
 
 
@@ -158,9 +159,7 @@ def _sent(down: Direction, mine: Flags, starts: Ints, ends: Ints, clock: Clock) 
     )
 
 
-def _acknowledged(
-    up: Direction, mine: Flags, clock: Clock, delivered_ns: Ints, sent: Sent, access_ns: int
-) -> Acknowledged:
+def _acknowledged(up: Direction, mine: Flags, clock: Clock, delivered_ns: Ints, access_ns: int) -> Acknowledged:
     """What the client's packets acknowledge, at most: all that had come when each left.
 
     `delivered_ns`: when each packet of the sender came to the client, ns since the epoch, -1 of one that never did.
@@ -171,27 +170,11 @@ def _acknowledged(
     order = np.argsort(heard_ns, kind="stable")
     rows, heard_ns = rows[order], heard_ns[order]
     left_ns = passage.entered.t_ns[rows]
-    phase = np.searchsorted(np.array([one.start_ns for one in up.phases[1:]], np.int64), left_ns, side="right")
-    delay_ns = np.array([one.delay_ns for one in up.phases], np.int64)[phase] + access_ns
     came = np.flatnonzero(delivered_ns >= 0)
     came = came[np.argsort(delivered_ns[came], kind="stable")]
-    known = np.maximum.accumulate(np.searchsorted(delivered_ns[came], left_ns, side="right")) if len(rows) else rows
-    before = np.concatenate([[0], known[:-1]]).astype(np.int64)
-    new = known - before
-    # The mean moment of arrival, and of leaving, of what each acknowledges newly; differences, which floats hold.
-    base = clock.zero_ns
-    arrivals, departures = (
-        np.concatenate([[0.0], np.cumsum((each - base).astype(np.float64))])
-        for each in (delivered_ns[came], sent.t_ns[came] + base)
-    )
-    count = np.maximum(new, 1)
-    mean_came = (arrivals[known] - arrivals[before]) / count
-    mean_left = (departures[known] - departures[before]) / count
     reached = np.concatenate([[0], np.maximum.accumulate(came + 1)]) if len(came) else np.zeros(1, np.int64)
-    late = np.where(new > 0, np.maximum(heard_ns - base - delay_ns - mean_came, 0), 0.0)
-    # What left stands on the client's clock: the delay of the way there is in it.
-    whole = np.where(new > 0, np.maximum(clock.at_sender(heard_ns) - mean_left, 0), 0.0)
-    return Acknowledged(clock.at_sender(heard_ns), reached[known].astype(np.int64), late, whole)
+    known = np.searchsorted(delivered_ns[came], left_ns, side="right")
+    return Acknowledged(clock.at_sender(heard_ns), reached[known].astype(np.int64))
 
 
 def _first(
@@ -226,7 +209,7 @@ def _first(
 
 
 def _first_of_stream(view: RunView, window: OneTransfer) -> int | None:
-    """When the first packet came that has data of the answer, as far as packets can be decrypted; ns since the epoch."""
+    """When the first packet came that has data of the answer, of packets that can be decrypted; ns since the epoch."""
     found = None
     for opened in () if window.over_tcp else view.opened(window, "server"):
         stream = largest_stream(opened)
@@ -252,3 +235,12 @@ def _window(view: RunView, window: OneTransfer, clock: Clock) -> Window | None:
     cwnd = state["cwnd"].to_numpy().astype(np.float64) * usual_payload(lifetime.sent)
     order = np.argsort(t_ns[inside], kind="stable")
     return Window(clock.at_sender(t_ns[inside][order]), cwnd[inside][order])
+
+
+def _advertised(view: RunView, window: OneTransfer, clock: Clock) -> Window | None:
+    """TCP's receive window, as its sender's kernel tells it."""
+    rows = view.tcp(window.transfer.flow)
+    rows = None if rows is None else rows.drop_nulls("snd_wnd")
+    if rows is None or not len(rows):
+        return None
+    return Window(clock.at_sender(rows["t_ns"].to_numpy()), rows["snd_wnd"].to_numpy().astype(np.float64))

@@ -14,22 +14,23 @@ from harness.text import counted
 def notes_of(talk: Conversation) -> dict[State, str]:
     """State → what goes with it; of some there is nothing to say."""
     found: dict[State, str] = {}
-    _, sizes = talk.rounds
+    sizes, late = talk.rounds.size, talk.rounds.late_ns
     if len(sizes) and talk.payload:
         found["slow_start"] = f"from {counted(max(1, round(int(sizes[0]) / talk.payload)), 'packet')}"
     lost = int(talk.sent.lost.sum())
     if lost:
         found["recovery"] = f"{counted(lost, 'packet')} lost{_overshoot(talk)}"
-    blocked = [one for one in talk.credits if len(rules.exhausted(one, talk))]
+    blocked = [one for one in talk.credits or () if len(rules.exhausted(one, talk))]
     if blocked:
         names = " and ".join(one.name for one in blocked)
         found["flow_control"] = f"credit of the {names}"
+    elif talk.advertised is not None:
+        found["flow_control"] = "the receive window"
     steady = rules.sender_idle(talk)
     if len(steady) and talk.bdp:
         moments = talk.sent.t_ns[inside(talk.sent.t_ns, steady)]
         if len(moments):
             found["sender_idle"] = f"with {np.median(talk.in_flight(moments)) / 1e3:.0f} kB in flight"
-    late = talk.acknowledged.late_ns
     if len(late):
         found["acknowledgements"] = f"up to {late.max() / 1e6:.0f} ms late"
     timeouts = len(rules.probe_timeouts(talk))

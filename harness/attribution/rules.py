@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.attribution.conversation import NO_GAP, Conversation, Credit
-from harness.attribution.spans import NONE, Ints, both, flagged, merged, without
+from harness.attribution.conversation import NO_GAP, Conversation, Credit, Window
+from harness.attribution.spans import NONE, Floats, Ints, both, flagged, inside, merged, without
 
 #: A window that grows by less than this in a round trip is not in slow start: RFC 9002 §7.3.1 doubles it, HyStart++'s
 #: conservative slow start has half of half (RFC 9406 §4.3: CSS_GROWTH_DIVISOR 4).
@@ -55,9 +55,10 @@ def slow_start(talk: Conversation) -> Ints:
 
 def slow_start_end(talk: Conversation) -> int:
     """When slow start was over, ns; no later than the transfer."""
-    begins, sizes = talk.rounds
+    begins, sizes = talk.rounds.begin_ns, talk.rounds.size
     when, _ = talk.detected
-    end = min(talk.end_ns, int(when[0]) if len(when) else talk.end_ns)
+    _, last = talk.sending_ns
+    end = min(last, int(when[0]) if len(when) else last)
     for number in range(1, len(sizes)):
         before, after = int(sizes[number - 1]), int(sizes[number + 1]) if number + 1 < len(sizes) else 0
         grew = sizes[number] >= GROWTH * before or after >= GROWTH**2 * before
@@ -104,18 +105,27 @@ def window_limited(talk: Conversation) -> Ints:
     """After slow start and outside recovery the congestion window is full (RFC 9002 §7.3.3, §7.8), or, where the sender
     does not tell it, what a round trip sends has fallen after a loss or still grows (T-RAT §4.1: congestion-limited).
     """
-    later = merged([(slow_start_end(talk), talk.end_ns)])
-    if talk.window is not None:
-        return later
-    return without(later, steady(talk))
+    later = _later(talk)
+    return later if talk.window is not None else without(later, steady(talk))
+
+
+def _later(talk: Conversation) -> Ints:
+    """From the end of slow start until the sender has nothing left to send."""
+    return merged([(slow_start_end(talk), talk.sending_ns[1])])
 
 
 def flow_control(talk: Conversation) -> Ints:
     """The sender has used the peer's credit, of a stream or of the connection, up to less than a packet, and no new
     one has come (RFC 9000 §4.1: blocked; tcp_info's tcpi_rwnd_limited, which counts the same of a receive window;
-    T-RAT §4.1: receiver-window-limited). MAX_DATA and MAX_STREAM_DATA are those of the decrypted packets.
+    T-RAT §4.1: receiver-window-limited). MAX_DATA and MAX_STREAM_DATA are those of the decrypted packets; TCP's receive
+    window is what its sender tells.
     """
-    return merged([span for credit in talk.credits for span in exhausted(credit, talk).tolist()])
+    spans = [exhausted(credit, talk) for credit in talk.credits or ()]
+    if talk.advertised is not None:
+        edges = _edges(talk, talk.advertised)
+        left = talk.advertised.at(edges[:-1]) - talk.in_flight(edges[:-1])
+        spans.append(flagged(edges, left < talk.payload))
+    return merged(np.concatenate([NONE, *spans]))
 
 
 def exhausted(credit: Credit, talk: Conversation) -> Ints:
@@ -132,25 +142,25 @@ def sender_idle(talk: Conversation) -> Ints:
     """Data and window are there, and for a round trip at least the window is never full: nothing is sent, since the
     server has nothing ready, keeps to a buffer, or paces below the path's rate (RFC 9002 §7.8: underutilised;
     tcp_info's tcpi_busy_time without the limits, and tcpi_sndbuf_limited; T-RAT §4.1: sender-window-limited,
-    application-limited). Of a sender that does not tell its window: the same bytes round trip after round trip.
+    application-limited). Of a sender that does not tell its window: the same bytes round trip after round trip. Nothing
+    where nobody knows whether credit was there.
     """
-    after = merged([(slow_start_end(talk), talk.end_ns)])
-    return both(after, steady(talk) if talk.window is None else _room(talk))
+    if talk.credits is None and talk.advertised is None:
+        return NONE
+    return both(_later(talk), steady(talk) if talk.window is None else _room(talk))
 
 
 def steady(talk: Conversation) -> Ints:
     """Round trips in a row, `STEADY` at least, in which bytes sent differ by no more than two packets, and which lose
     nothing: spans.
     """
-    begins, sizes = talk.rounds
+    begins, sizes = talk.rounds.begin_ns, talk.rounds.size
     edges = np.append(begins, talk.end_ns)
     when, _ = talk.detected
     found: list[tuple[int, int]] = []
     start = 0
     for number in range(1, len(sizes) + 1):
-        kept = sizes[start:number]
-        same = number < len(sizes) and abs(int(sizes[number]) - int(np.median(kept))) <= 2 * talk.payload
-        if same:
+        if number < len(sizes) and np.ptp(sizes[start : number + 1]) <= 2 * talk.payload:
             continue
         # The last one may have less to send.
         calm = not ((when >= edges[start]) & (when < edges[number])).any()
@@ -164,11 +174,16 @@ def steady(talk: Conversation) -> Ints:
 def _room(talk: Conversation) -> Ints:
     """When the window had room for packets, for as long as a round trip at least: spans."""
     assert talk.window is not None
-    edges = np.unique(np.concatenate([talk.sent.t_ns, talk.acknowledged.t_ns, talk.window.t_ns, [talk.end_ns]]))
-    window, flight = talk.at(edges[:-1]), talk.in_flight(edges[:-1])
+    edges = _edges(talk, talk.window)
+    window, flight = talk.window.at(edges[:-1]), talk.in_flight(edges[:-1])
     room = window - flight > np.maximum(2 * talk.payload, ROOM * np.where(np.isfinite(window), window, 0))
     spans = flagged(edges, room & np.isfinite(window))
     return spans[spans[:, 1] - spans[:, 0] >= talk.rtt_ns]
+
+
+def _edges(talk: Conversation, window: Window) -> Ints:
+    """Between which neither the flight nor a window changes."""
+    return np.unique(np.concatenate([talk.sent.t_ns, talk.acknowledged.t_ns, window.t_ns, [talk.end_ns]]))
 
 
 def probe_timeouts(talk: Conversation) -> Ints:
@@ -208,11 +223,10 @@ def shared(talk: Conversation) -> Ints:
     every = merged(np.concatenate([talk.served, talk.wasted, talk.others]), NO_GAP)
     edges = np.arange(talk.first_ns, talk.end_ns + talk.rtt_ns, max(talk.rtt_ns, 1), dtype=np.int64)
     full = flagged(edges, _busy(every, edges) >= FULL)
-    later = merged([(slow_start_end(talk), talk.end_ns)])
-    return merged(np.concatenate([waits, both(both(talk.others, full), later)]))
+    return merged(np.concatenate([waits, both(both(talk.others, full), _later(talk))]))
 
 
-def _busy(spans: Ints, edges: Ints) -> Ints:
+def _busy(spans: Ints, edges: Ints) -> Floats:
     """The part of each of n pieces that spans cover, shape (n,)."""
     lasted = np.concatenate([[0], np.cumsum(spans[:, 1] - spans[:, 0])])
     at = np.searchsorted(spans[:, 0], edges, side="right") - 1
@@ -221,20 +235,22 @@ def _busy(spans: Ints, edges: Ints) -> Ints:
 
 
 def acknowledgements(talk: Conversation, waiting: Ints) -> Ints:
-    """Of the time in which the window is full (`waiting`) the part by which late acknowledgements lengthen the round
-    trip: held by the client (RFC 9000 §13.2.1) or queued on the return path (RFC 3449 §2.1), of the whole round trip.
-    A window-limited sender sends a window a round trip, so that its gaps shrink by that part if they come at once.
+    """Of the time in which the sender waits for its window (`waiting`) so much of each round trip as that took longer
+    for its acknowledgement: the client held it (RFC 9000 §13.2.1), or it was queued on the return path (RFC 3449 §2.1).
+    A window-limited sender sends a window a round trip, so that by this much it would have waited less.
     """
-    known = talk.acknowledged
-    counts = np.flatnonzero(known.rtt_ns > 0)
-    if not len(counts) or not len(waiting):
+    rounds = talk.rounds
+    if not len(rounds.begin_ns):
         return NONE
-    share = np.clip(known.late_ns[counts] / known.rtt_ns[counts], 0, 1)
-    at = np.searchsorted(known.t_ns[counts], waiting[:, 1], side="right") - 1
-    # A gap ends with the acknowledgement that lets the sender go on.
-    part = np.where(at >= 0, share[np.maximum(at, 0)], 0.0)
-    lasts = waiting[:, 1] - waiting[:, 0]
-    return merged(np.stack([waiting[:, 1] - np.round(part * lasts).astype(np.int64), waiting[:, 1]], axis=1))
+    edges = np.append(rounds.begin_ns, max(talk.end_ns, int(rounds.begin_ns[-1]) + 1))
+    cuts = np.unique(np.concatenate([edges, waiting.ravel()]))
+    cut = np.stack([cuts[:-1], cuts[1:]], axis=1)[inside(cuts[:-1], waiting)]
+    which = np.searchsorted(edges, cut[:, 0], side="right") - 1
+    cut, which = cut[(which >= 0) & (which < len(rounds.size))], which[(which >= 0) & (which < len(rounds.size))]
+    lasts = cut[:, 1] - cut[:, 0]
+    waited = np.bincount(which, weights=lasts, minlength=len(rounds.size))
+    share = np.minimum(rounds.late_ns / np.maximum(waited, 1), 1.0)
+    return merged(np.stack([cut[:, 1] - np.round(share[which] * lasts).astype(np.int64), cut[:, 1]], axis=1))
 
 
 #: Of a credit before the first, and of a moment before all.

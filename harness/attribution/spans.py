@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 NONE: Ints = np.zeros((0, 2), np.int64)
@@ -32,7 +33,8 @@ def inside(moments: Ints, spans: Ints) -> Flags:
     if not len(spans):
         return np.zeros(len(moments), np.bool_)
     at = np.searchsorted(spans[:, 0], moments, side="right") - 1
-    return (at >= 0) & (moments < spans[np.maximum(at, 0), 1])
+    found: Flags = (at >= 0) & (moments < spans[np.maximum(at, 0), 1])
+    return found
 
 
 def both(one: Ints, other: Ints) -> Ints:

@@ -50,6 +50,7 @@ __all__ = [
     "RttReaction",
     "Run",
     "SimKernel",
+    "State",
     "Status",
     "Transfer",
     "Verdict",
