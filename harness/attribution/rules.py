@@ -105,8 +105,7 @@ def window_limited(talk: Conversation) -> Ints:
     """After slow start and outside recovery the congestion window is full (RFC 9002 §7.3.3, §7.8), or, where the sender
     does not tell it, what a round trip sends has fallen after a loss or still grows (T-RAT §4.1: congestion-limited).
     """
-    later = _later(talk)
-    return later if talk.window is not None else without(later, steady(talk))
+    return without(_later(talk), steady(talk) if talk.window is None else _room(talk))
 
 
 def _later(talk: Conversation) -> Ints:
