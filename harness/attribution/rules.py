@@ -157,16 +157,18 @@ def steady(talk: Conversation) -> Ints:
     edges = np.append(begins, talk.end_ns)
     when, _ = talk.detected
     found: list[tuple[int, int]] = []
-    start = 0
-    for number in range(1, len(sizes) + 1):
-        if number < len(sizes) and np.ptp(sizes[start : number + 1]) <= 2 * talk.payload:
+    every = [*sizes.tolist(), -_UNLIMITED]
+    start, low, high = 0, every[0], every[0]
+    for number, size in enumerate(every[1:], 1):
+        low, high = min(low, size), max(high, size)
+        if high - low <= 2 * talk.payload:
             continue
         # The last one may have less to send.
         calm = not ((when >= edges[start]) & (when < edges[number])).any()
         if number - start >= STEADY and calm:
             until = talk.end_ns if number >= len(sizes) - 1 else int(edges[number])
             found.append((int(edges[start]), until))
-        start = number
+        start, low, high = number, size, size
     return merged(found)
 
 
