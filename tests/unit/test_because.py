@@ -14,6 +14,7 @@ from harness.app.stored import StoredResults
 from harness.attribution import VERSION, attribute
 from harness.columns import Columns, write_columns
 from harness.columns.tables import Entry
+from harness.metrics import VERSION as MEASURING
 from harness.outcome import Attributed, Attribution, MeasuredRun, Part, State
 from harness.reports import because, json_report, table
 from harness.reports.layout import Column, Fitted, Row
@@ -54,6 +55,7 @@ def told(*scales: float, bound: str = "20 s") -> CellResult:
     for scale in scales:
         one = attribution(scale)
         made, measured = run(milestone_10MB=one.seconds, completion=one.seconds)
+        assert measured is not None
         pairs.append((made, measured.model_copy(update={"attributed": Attributed(version=1, transfers=(one,))})))
     return result("virtual", *pairs, one=asked)
 
@@ -179,7 +181,7 @@ def _kept(folder: Path) -> tuple[Store, Path]:
     store = Store(folder / "store")
     place = store.begin("0" * 16, 0)
     made = write_run(place, Recipe())
-    measured = MeasuredRun(version=stored.VERSION, warnings=("as it was",))
+    measured = MeasuredRun(version=MEASURING, warnings=("as it was",))
     return store, store.finish(place, made, measured)
 
 
