@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
+from harness.attribution import VERSION as ATTRIBUTION
+from harness.attribution import attribute
 from harness.errors import EngineError, ResultError
 from harness.judge import judge
 from harness.metrics import VERSION, measure_with_series
@@ -63,17 +65,23 @@ class StoredResults:
         }
 
     def measured(self, run: Run) -> MeasuredRun | None:
-        """What was measured of a run; measured again when newer code can, and its artefacts are there."""
+        """What was measured of a run; measured again when newer code can, and its artefacts are there.
+
+        Where its time went is looked for again by itself: no other figure depends on it.
+        """
         stored = self._store.measured(run.cell.key, run.repetition)
         folder = self._store.folder(run.cell.key, run.repetition)
-        if self._own is None or (stored is not None and stored.version >= VERSION) or not (folder / "sim").is_dir():
+        if self._own is None or _of_today(stored) or not (folder / "sim").is_dir():
             return stored
         try:
             require_unharmed(folder, run)
         except ResultError:
             # What was measured while they were whole is better than what could be measured now.
             return stored
-        measured, series = measure_with_series(folder, run)
+        if stored is not None and stored.version >= VERSION:
+            measured, series = stored.model_copy(update={"attributed": attribute(folder, run)}), None
+        else:
+            measured, series = measure_with_series(folder, run)
         with suppress(EngineError, OSError):
             # A store that cannot be written is read all the same.
             self._own.write_measured(folder, measured, series)
@@ -86,6 +94,13 @@ class StoredResults:
             with suppress(ResultError):
                 # Of files that were damaged there are none.
                 measure_again(self._own, run)
+
+
+def _of_today(stored: MeasuredRun | None) -> bool:
+    """Whether a run's figures, and where its time went, are of today's code."""
+    if stored is None or stored.version < VERSION:
+        return False
+    return stored.attributed is not None and stored.attributed.version >= ATTRIBUTION
 
 
 def measure_again(store: Store, run: Run) -> MeasuredRun:

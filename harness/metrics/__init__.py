@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from harness.analysis.view import RunView
+from harness.attribution import attributed
 from harness.interop import checked
 from harness.metrics.moves import handovers
 from harness.metrics.observed import observe
@@ -69,6 +70,7 @@ def measure_with_series(folder: Path, run: Run) -> tuple[MeasuredRun, pl.DataFra
         warnings.append(f"the checks cannot be made: {type(error).__name__}: {error}")
     observed = observe(view)
     series = view.series
+    where = attributed(view)
     measured = MeasuredRun(
         version=VERSION,
         measurements=tuple(measurements),
@@ -77,6 +79,7 @@ def measure_with_series(folder: Path, run: Run) -> tuple[MeasuredRun, pl.DataFra
         checks=checks,
         observed=observed,
         link=link,
+        attributed=where,
         starved=waits.starved,
         warnings=tuple(dict.fromkeys([*view.problems, *warnings, *cautions, *waits.cautions])),
     )

@@ -4,6 +4,7 @@ An outcome is what happened to one run; a verdict is the answer drawn from the c
 Only completed runs are judged, and a failure of the ground is never an implementation's failure.
 """
 
+from harness.outcome.attributed import STATES, Attributed, Attribution, NotAttributed, Part, State
 from harness.outcome.cell import Cell, Contestant, Cpu, EngineName, Image, SimKernel
 from harness.outcome.checked import Checked
 from harness.outcome.fact import Fact
@@ -22,7 +23,10 @@ from harness.outcome.run import Outcome, RandomBytes, Run, Status, Transfer
 from harness.outcome.verdict import Interval, ObjectiveVerdict, Verdict, VerdictStatus
 
 __all__ = [
+    "STATES",
     "Absence",
+    "Attributed",
+    "Attribution",
     "Better",
     "Cell",
     "Checked",
@@ -37,13 +41,16 @@ __all__ = [
     "LinkProof",
     "MeasuredRun",
     "Measurement",
+    "NotAttributed",
     "ObjectiveVerdict",
     "Observation",
     "Outcome",
+    "Part",
     "RandomBytes",
     "RttReaction",
     "Run",
     "SimKernel",
+    "State",
     "Status",
     "Transfer",
     "Verdict",

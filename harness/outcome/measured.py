@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from harness.metric_names import MetricName, TransferName
+from harness.outcome.attributed import Attributed
 from harness.outcome.checked import Checked
 from harness.outcome.fact import Fact
 from harness.outcome.handover import Handover
@@ -132,6 +133,8 @@ class MeasuredRun(Fact):
     observed: tuple[Observation, ...] = ()
     """What the endpoints' parameters were, by the evidence of this run."""
     link: LinkProof | None = None
+    attributed: Attributed | None = None
+    """Where the time of its transfers went; None where nobody has looked."""
     starved: tuple[str, ...] = ()
     """Who got so little of the processor that the run shows the machine, not the protocol; in a sentence each."""
     warnings: tuple[str, ...] = ()

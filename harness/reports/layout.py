@@ -39,6 +39,8 @@ class Column:
     """Whether its figures stand at its right edge."""
     text: int = 0
     """Of sentences or lists, which may be folded: how narrow; 0 for what is not folded."""
+    if_fits: bool = False
+    """Whether it is left out where the table would not fit with it."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +62,13 @@ class Fitted:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The parts, below a title and what was done to make them fit."""
-        yield Text(self.title, style="italic")
-        room = options.max_width - 1
         widths = self._widths(folded=False)
         needed = 1 + self._whole(widths)
+        if needed > options.max_width and any(column.if_fits for column in self.columns):
+            yield from self._always().__rich_console__(console, options)
+            return
+        yield Text(self.title, style="italic")
+        room = options.max_width - 1
         if needed > options.max_width:
             widths = self._widths(folded=True)
         names = [index for index, column in enumerate(self.columns) if column.identifies]
@@ -83,6 +88,12 @@ class Fitted:
         for part in parts:
             chosen = sorted([*names, *part])
             yield self._table(chosen, self._spread(chosen, widths, room))
+
+    def _always(self) -> Fitted:
+        """The same without the columns that are there only where they fit."""
+        kept = [index for index, column in enumerate(self.columns) if not column.if_fits]
+        rows = [Row([row.cells[index] for index in kept], row.reference) for row in self.rows]
+        return Fitted(self.title, [self.columns[index] for index in kept], rows)
 
     def _spread(self, chosen: Sequence[int], widths: Sequence[int], room: int) -> list[int]:
         """The widths, those of texts in a part made wider where there is room left, as far as they need it."""

@@ -18,7 +18,7 @@ from harness.outcome import Cell, Interval
 from harness.parameters import PARAMETERS
 from harness.path import ack_limited_time, ideal_time, slow_start_time
 from harness.ranking import rankings
-from harness.reports import by_scenario, effort
+from harness.reports import because, by_scenario, effort
 from harness.reports.chosen import Headed, columns, compared, flow_columns, shows_goodput
 from harness.reports.layout import SENTENCE, Column, Entry, Fitted, Row
 from harness.reports.numbers import text as figure
@@ -139,7 +139,9 @@ def _common(alike: Sequence[Cell], cells: Sequence[Cell]) -> dict[str, str]:
     return {name: str(value) for name, value in asked(alike).shared.items() if name not in everywhere}
 
 
-def _row(result: CellResult, parameters: Asked, made: Sequence[Headed], asked_for: Sequence[MetricName]) -> list[Entry]:
+def _row(
+    result: CellResult, parameters: Asked, made: Sequence[Headed], asked_for: Sequence[MetricName], *, why: bool
+) -> list[Entry]:
     flows = len(result.cell.scenario.flows)
     missed = {item.metric for item in result.verdict.objectives if item.verdict == "fail"}
     seed = seed_of(result.cell)
@@ -160,7 +162,14 @@ def _row(result: CellResult, parameters: Asked, made: Sequence[Headed], asked_fo
         f"{done}/{len(result.runs)}",
         *figures,
         result.verdict.reason,
+        *([_because(result)] if why else []),
     ]
+
+
+def _because(result: CellResult) -> str:
+    """Where the time of the cell's first transfer went."""
+    told = because.attributions(result)
+    return because.short(told[0]) if told else ""
 
 
 def scenario_table(results: Sequence[CellResult], asked_for: Sequence[MetricName] = ()) -> Fitted:
@@ -168,15 +177,17 @@ def scenario_table(results: Sequence[CellResult], asked_for: Sequence[MetricName
     scenario, made = results[0].cell.scenario, columns(results[0].cell.scenario, asked_for)
     parameters = asked([result.cell for result in results])
     goodput = shows_goodput(scenario, asked_for)
+    why = not asked_for and any(because.attributions(result) for result in results)
     shown = [
         *_identifying(parameters), Column("verdict"), Column("n"),
         *(Column(heading, right=True) for _, heading in made),
         *([Column(_unit("goodput"), right=True)] if goodput else []), Column("reason", text=SENTENCE),
+        *([Column("because", text=SENTENCE, if_fits=True)] if why else []),
     ]  # fmt: skip
-    rows = [Row(_row(result, parameters, made, asked_for)) for result in results]
+    rows = [Row(_row(result, parameters, made, asked_for, why=why)) for result in results]
     for one in reference_lines([result.cell for result in results], [metric for metric, _ in made]):
         told, name = one.placed(parameters.varied)
-        cells = [*told, "", name, "", "", *one.texts, *([""] if goodput else []), ""]
+        cells = [*told, "", name, "", "", *one.texts, *([""] if goodput else []), "", *([""] if why else [])]
         rows += [Row(cells, reference=True)] if any(one.texts) else []
     return Fitted(_title(results, parameters), shown, rows)
 
@@ -224,6 +235,8 @@ def _rests_on_one_run(result: CellResult) -> bool:
 
 def _notes(results: Sequence[CellResult]) -> list[RenderableType]:
     lines: list[RenderableType] = [Text(f"  {line}") for line in footnotes(results)]
+    if reasons := because.lines(results):
+        lines += [Text("  where the time went:"), *(Text(f"    {line}") for line in reasons)]
     if alone := sum(_rests_on_one_run(result) for result in results):
         said = f"{counted(alone, 'verdict')} of {len(results)} on n = 1: one run decides, with no interval around it"
         lines.append(Text(f"  {said} (--repeat auto goes on until intervals decide)"))

@@ -24,6 +24,7 @@ from harness.parameters import ROLES
 from harness.reports.numbers import number, shown_unit, text
 from harness.reports.table import SYMBOLS
 from harness.results import CellResult, same_again
+from harness.site.because import Band, Because, bands, because
 from harness.site.pictures import Received, Scale, received, scale
 from harness.text import counted
 from harness.traces.qlog import traces
@@ -127,6 +128,10 @@ class CellPage:
     symbol: str
     scales: tuple[Scale, ...]
     received: Received | None
+    because: tuple[Because, ...]
+    """Where the time went."""
+    bands: tuple[Band, ...]
+    """The same over time, beneath what was received."""
     checks: tuple[CheckLine, ...]
     flows: tuple[str, ...]
     figures: tuple[Figure, ...]
@@ -142,13 +147,15 @@ class CellPage:
 
 def cell_page(result: CellResult) -> CellPage:
     """The page of a cell, which has runs. Looks into the runs' folders for what is kept there, and reads nothing."""
-    cell = result.cell
+    cell, picture = result.cell, received(result)
     return CellPage(
         result,
         result.name if cell.scenario.open_roles else cell.scenario.name,
         SYMBOLS[result.verdict.status][0],
         tuple(scale(result, one) for one in result.verdict.objectives),
-        received(result),
+        picture,
+        because(result),
+        bands(result, picture),
         tuple(_checks(result)),
         tuple(f"{index} {flow_label(cell, index)}" for index in range(len(cell.scenario.flows))),
         tuple(_figures(result)),

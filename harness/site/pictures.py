@@ -107,6 +107,12 @@ class Received:
     """(y, label), MB."""
     words: str
     """The same in a sentence."""
+    end: float
+    """Where the time axis ends, s."""
+
+    def x(self, seconds: float) -> float:
+        """Where a moment stands."""
+        return _across(seconds, self.end)
 
 
 #: Of the picture, and where its axes are.
@@ -137,7 +143,7 @@ def received(result: CellResult) -> Received | None:
     whole = amount.bytes * _ROOM
 
     def x(seconds: float) -> float:
-        return round(LEFT + (RIGHT - LEFT) * min(seconds, end) / end, 1)
+        return _across(seconds, end)
 
     def y(size: float) -> float:
         return round(BOTTOM - (BOTTOM - TOP) * size / whole, 1)
@@ -155,7 +161,12 @@ def received(result: CellResult) -> Received | None:
         tuple((y(size * 1e6), f"{size:g}") for size in ticks(whole / 1e6)),
         "; ".join(f"{label} after {span.median:.2f} s" for label, _, span in reached)
         + f"; textbook slow start has all of it after {book[-1][0]:.2f} s, the line rate after {line[-1][0]:.2f} s",
+        end,
     )  # fmt: skip
+
+
+def _across(seconds: float, end: float) -> float:
+    return round(LEFT + (RIGHT - LEFT) * min(seconds, end) / end, 1)
 
 
 def _sizes(result: CellResult, amount: Size) -> list[tuple[MetricName, Size]]:

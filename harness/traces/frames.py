@@ -54,6 +54,8 @@ class Frames:
     """Offset and data of CRYPTO frames (§19.6), the data as far as they were captured."""
     new_ids: tuple[bytes, ...] = ()
     """Of NEW_CONNECTION_ID frames (§19.15), as far as they were captured."""
+    granted: tuple[tuple[int | None, int], ...] = ()
+    """Credit of MAX_STREAM_DATA frames (§19.10), with their stream, and of MAX_DATA frames (§19.9), with none."""
 
 
 class FrameError(ValueError):
@@ -66,8 +68,6 @@ _INTEGERS = {
     0x01: 0,  # PING
     0x04: 3,  # RESET_STREAM
     0x05: 2,  # STOP_SENDING
-    0x10: 1,  # MAX_DATA
-    0x11: 2,  # MAX_STREAM_DATA
     0x12: 1, 0x13: 1,  # MAX_STREAMS
     0x14: 1,  # DATA_BLOCKED
     0x15: 2,  # STREAM_DATA_BLOCKED
@@ -88,6 +88,7 @@ PATH_CHALLENGE, PATH_RESPONSE = 0x1A, 0x1B
 CONNECTION_CLOSE, APPLICATION_CLOSE = 0x1C, 0x1D
 #: Bytes that follow a PATH_CHALLENGE or a PATH_RESPONSE.
 _PROBE = 8
+_MAX_DATA, _MAX_STREAM_DATA = 0x10, 0x11
 _ACK, ACK_ECN, _CRYPTO, _NEW_CONNECTION_ID, _DATAGRAM = 0x02, 0x03, 0x06, 0x18, 0x30
 _STREAM, _STREAM_LAST = 0x08, 0x0F
 _FIN, _LEN, _OFF = 0x01, 0x02, 0x04
@@ -153,6 +154,7 @@ def read_frames(data: bytes, size: int) -> Frames:
     probes: dict[int, list[bytes]] = {PATH_CHALLENGE: [], PATH_RESPONSE: []}
     crypto: list[tuple[int, bytes]] = []
     new_ids: list[bytes] = []
+    granted: list[tuple[int | None, int]] = []
     acknowledged: int | None = None
     close: CloseFrame | None = None
     readable = 0
@@ -173,6 +175,8 @@ def read_frames(data: bytes, size: int) -> Frames:
                 crypto.append(_crypto(reader))
             elif kind == _NEW_CONNECTION_ID:
                 new_ids.append(_new_id(reader))
+            elif kind in (_MAX_DATA, _MAX_STREAM_DATA):
+                granted.append((reader.integer() if kind == _MAX_STREAM_DATA else None, reader.integer()))
             else:
                 _pass_over(reader, kind)
             readable = reader.position
@@ -189,6 +193,7 @@ def read_frames(data: bytes, size: int) -> Frames:
         close,
         tuple(crypto),
         tuple(new_ids),
+        tuple(granted),
     )
 
 

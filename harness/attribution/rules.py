@@ -1,0 +1,258 @@
+"""When a transfer was in each state: a rule a function, with where it comes from. Pure.
+
+Which state a moment belongs to that several rules claim is `partition.PRECEDENCE`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from harness.attribution.conversation import NO_GAP, Conversation, Credit, Window
+from harness.attribution.spans import NONE, Floats, Ints, both, flagged, inside, merged, without
+
+#: A window that grows by less than this in a round trip is not in slow start: RFC 9002 §7.3.1 doubles it, HyStart++'s
+#: conservative slow start has half of half (RFC 9406 §4.3: CSS_GROWTH_DIVISOR 4).
+GROWTH = 1.2
+#: So many round trips with the same bytes are a limit that does not grow: in as many congestion avoidance would have
+#: added as many packets (RFC 9002 §7.3.3).
+STEADY = 4
+#: No probe timeout is shorter than this many of the path's round trips: RFC 9002 §6.2.1 adds four times rttvar, which
+#: begins at half a round trip (§5.3), to the round trip, and the receiver's max_ack_delay.
+SILENCE = 1.25
+#: A bottleneck that is busy for this part of a round trip is full.
+FULL = 0.95
+#: Of the congestion window: less room than this, or than two packets, is none.
+ROOM = 0.05
+
+
+def handshake(talk: Conversation) -> Ints:
+    """From the client's first datagram until it can ask: its first 1-RTT packet, of TLS over TCP what follows the
+    server's first flight (RFC 9001 §4.1.1, §5.7; RFC 8446 §2). With 0-RTT it is nothing.
+    """
+    return merged([(0, talk.request_ns)])
+
+
+def request(talk: Conversation) -> Ints:
+    """From then until the first byte of the answer is there: a round trip, and what the server takes to begin."""
+    return merged([(talk.request_ns, talk.first_ns)])
+
+
+def line_rate(talk: Conversation) -> Ints:
+    """The bottleneck serves this transfer's packets, of those that arrive, without a gap: each for its own time at the
+    link's rate, as the replay of the arrivals has it. T-RAT calls such a flow bandwidth-limited (Zhang et al., On the
+    Characteristics and Origins of Internet Flow Rates, SIGCOMM 2002, §4.1).
+    """
+    return talk.served
+
+
+def slow_start(talk: Conversation) -> Ints:
+    """From the answer's first packet until the first loss is detected, or a round trip sends less than 1.2 times what
+    the one before it sent: the congestion window grows, and limits (RFC 9002 §7.3.1; T-RAT §4.1: congestion-limited in
+    slow start). The window is seen as bytes sent from a packet until its acknowledgement, so no trace is needed.
+    """
+    return merged([(talk.first_ns, slow_start_end(talk))])
+
+
+def slow_start_end(talk: Conversation) -> int:
+    """When slow start was over, ns; no later than the transfer."""
+    begins, sizes = talk.rounds.begin_ns, talk.rounds.size
+    when, _ = talk.detected
+    _, last = talk.sending_ns
+    end = min(last, int(when[0]) if len(when) else last)
+    for number in range(1, len(sizes)):
+        before, after = int(sizes[number - 1]), int(sizes[number + 1]) if number + 1 < len(sizes) else 0
+        grew = sizes[number] >= GROWTH * before or after >= GROWTH**2 * before
+        if not grew:
+            return min(end, int(begins[number]))
+    return end
+
+
+def recovery(talk: Conversation) -> Ints:
+    """Recovery periods: from when the sender can know of a loss until a packet is acknowledged that left after that
+    (RFC 9002 §7.3.2; of TCP CA_Recovery, RFC 6675). A period's other losses begin none. What the bottleneck served of
+    packets that were lost behind it is in it, and so is the end, where nothing is left to send but what was lost.
+    """
+    when, which = talk.detected
+    reached = np.maximum.accumulate(talk.acknowledged.upto) if len(talk.acknowledged.upto) else talk.acknowledged.upto
+    periods: list[tuple[int, int]] = []
+    since = -1
+    for moment, place in zip(when.tolist(), which.tolist(), strict=True):
+        if int(talk.sent.t_ns[place]) < since:
+            continue
+        since = moment
+        after = int(np.searchsorted(talk.sent.t_ns, moment, side="right"))
+        at = int(np.searchsorted(reached, after + 1))
+        periods.append((moment, int(talk.acknowledged.t_ns[at]) if at < len(reached) else talk.end_ns))
+    return merged([*periods, *talk.wasted.tolist(), *_repair(talk)])
+
+
+def _repair(talk: Conversation) -> list[tuple[int, int]]:
+    """From when the rest to send is no more than what was lost and not sent again: the sender waits for no window."""
+    sent = talk.sent
+    lost = np.where(sent.lost, sent.size, 0)
+    if not lost.any():
+        return []
+    rest = talk.totals[-1] - talk.totals[1:]
+    # What was lost of the last round trip before each packet, and may have to go again.
+    since = np.searchsorted(sent.t_ns, sent.t_ns - 2 * talk.rtt_ns)
+    before = np.concatenate([[0], np.cumsum(lost)])
+    may = before[1:] - before[since]
+    left = np.flatnonzero((may > 0) & (rest <= may))
+    return [(int(sent.t_ns[left[0]]), talk.end_ns)] if len(left) else []
+
+
+def window_limited(talk: Conversation) -> Ints:
+    """After slow start and outside recovery the congestion window is full (RFC 9002 §7.3.3, §7.8), or, where the sender
+    does not tell it, what a round trip sends has fallen after a loss or still grows (T-RAT §4.1: congestion-limited).
+    """
+    return without(_later(talk), steady(talk) if talk.window is None else _room(talk))
+
+
+def _later(talk: Conversation) -> Ints:
+    """From the end of slow start until the sender has nothing left to send."""
+    return merged([(slow_start_end(talk), talk.sending_ns[1])])
+
+
+def flow_control(talk: Conversation) -> Ints:
+    """The sender has used the peer's credit, of a stream or of the connection, up to less than a packet, and no new
+    one has come (RFC 9000 §4.1: blocked; tcp_info's tcpi_rwnd_limited, which counts the same of a receive window;
+    T-RAT §4.1: receiver-window-limited). MAX_DATA and MAX_STREAM_DATA are those of the decrypted packets; TCP's receive
+    window is what its sender tells.
+    """
+    spans = [exhausted(credit, talk) for credit in talk.credits or ()]
+    if talk.advertised is not None:
+        edges = _edges(talk, talk.advertised)
+        left = talk.advertised.at(edges[:-1]) - talk.in_flight(edges[:-1])
+        spans.append(flagged(edges, left < talk.payload))
+    return merged(np.concatenate([NONE, *spans]))
+
+
+def exhausted(credit: Credit, talk: Conversation) -> Ints:
+    """When less than a packet was left of one credit: spans."""
+    edges = np.unique(np.concatenate([credit.granted_ns, credit.used_ns, [talk.end_ns]]))
+    limit = np.concatenate([[_UNLIMITED], np.maximum.accumulate(credit.limit)])
+    used = np.concatenate([[0], np.maximum.accumulate(credit.used)])
+    granted = limit[np.searchsorted(credit.granted_ns, edges[:-1], side="right")]
+    spent = used[np.searchsorted(credit.used_ns, edges[:-1], side="right")]
+    return flagged(edges, granted - spent < talk.payload)
+
+
+def sender_idle(talk: Conversation) -> Ints:
+    """Data and window are there, and for a round trip at least the window is never full: nothing is sent, since the
+    server has nothing ready, keeps to a buffer, or paces below the path's rate (RFC 9002 §7.8: underutilised;
+    tcp_info's tcpi_busy_time without the limits, and tcpi_sndbuf_limited; T-RAT §4.1: sender-window-limited,
+    application-limited). Of a sender that does not tell its window: the same bytes round trip after round trip. Nothing
+    where nobody knows whether credit was there.
+    """
+    if talk.credits is None and talk.advertised is None:
+        return NONE
+    return both(_later(talk), steady(talk) if talk.window is None else _room(talk))
+
+
+def steady(talk: Conversation) -> Ints:
+    """Round trips in a row, `STEADY` at least, in which bytes sent differ by no more than two packets, and which lose
+    nothing: spans.
+    """
+    begins, sizes = talk.rounds.begin_ns, talk.rounds.size
+    edges = np.append(begins, talk.end_ns)
+    when, _ = talk.detected
+    found: list[tuple[int, int]] = []
+    every = [*sizes.tolist(), -_UNLIMITED]
+    start, low, high = 0, every[0], every[0]
+    for number, size in enumerate(every[1:], 1):
+        low, high = min(low, size), max(high, size)
+        if high - low <= 2 * talk.payload:
+            continue
+        # The last one may have less to send.
+        calm = not ((when >= edges[start]) & (when < edges[number])).any()
+        if number - start >= STEADY and calm:
+            until = talk.end_ns if number >= len(sizes) - 1 else int(edges[number])
+            found.append((int(edges[start]), until))
+        start, low, high = number, size, size
+    return merged(found)
+
+
+def _room(talk: Conversation) -> Ints:
+    """When the window had room for packets, for as long as a round trip at least: spans."""
+    assert talk.window is not None
+    edges = _edges(talk, talk.window)
+    window, flight = talk.window.at(edges[:-1]), talk.in_flight(edges[:-1])
+    room = window - flight > np.maximum(2 * talk.payload, ROOM * np.where(np.isfinite(window), window, 0))
+    spans = flagged(edges, room & np.isfinite(window))
+    return spans[spans[:, 1] - spans[:, 0] >= talk.rtt_ns]
+
+
+def _edges(talk: Conversation, window: Window) -> Ints:
+    """Between which neither the flight nor a window changes."""
+    return np.unique(np.concatenate([talk.sent.t_ns, talk.acknowledged.t_ns, window.t_ns, [talk.end_ns]]))
+
+
+def probe_timeouts(talk: Conversation) -> Ints:
+    """From the last packet that got through until a new acknowledgement, around a probe: a packet that leaves though
+    others are unacknowledged, and for more than a round trip nothing left and nothing came (RFC 9002 §6.2; of TCP a
+    retransmission timeout, tcp_info's total_rto_time).
+    """
+    sent, known = talk.sent, talk.acknowledged
+    if len(sent) < 2:
+        return NONE
+    heard = np.concatenate([[-_UNLIMITED], known.t_ns])[np.searchsorted(known.t_ns, sent.t_ns, side="right")]
+    before = np.concatenate([[sent.t_ns[0]], sent.t_ns[:-1]])
+    quiet = sent.t_ns - np.maximum(heard, before)
+    places = np.flatnonzero(quiet >= SILENCE * talk.rtt_ns)
+    places = places[(places > 0) & (sent.t_ns[places] > talk.first_ns)]
+    places = places[talk.acknowledged_by(sent.t_ns[places]) < places]
+    reached = np.maximum.accumulate(known.upto) if len(known.upto) else known.upto
+    ends = talk.served[:, 1]
+    found: list[tuple[int, int]] = []
+    for place in places.tolist():
+        moment = int(sent.t_ns[place])
+        done = int(np.searchsorted(ends, moment, side="right"))
+        since = int(ends[done - 1]) if done else talk.first_ns
+        acknowledged = int(talk.acknowledged_by(np.array([moment]))[0])
+        at = int(np.searchsorted(reached, acknowledged + 1))
+        found.append((since, int(known.t_ns[at]) if at < len(reached) else talk.end_ns))
+    return merged(found)
+
+
+def shared(talk: Conversation) -> Ints:
+    """The bottleneck serves other flows while packets of this one wait for it, or while it is full and this one, after
+    slow start, has no more of it than its congestion window (T-RAT §4.1: bandwidth-limited by sharing).
+    """
+    waits = both(talk.others, talk.queued)
+    if not len(talk.others):
+        return waits
+    every = merged(np.concatenate([talk.served, talk.wasted, talk.others]), NO_GAP)
+    edges = np.arange(talk.first_ns, talk.end_ns + talk.rtt_ns, max(talk.rtt_ns, 1), dtype=np.int64)
+    full = flagged(edges, _busy(every, edges) >= FULL)
+    return merged(np.concatenate([waits, both(both(talk.others, full), _later(talk))]))
+
+
+def _busy(spans: Ints, edges: Ints) -> Floats:
+    """The part of each of n pieces that spans cover, shape (n,)."""
+    lasted = np.concatenate([[0], np.cumsum(spans[:, 1] - spans[:, 0])])
+    at = np.searchsorted(spans[:, 0], edges, side="right") - 1
+    ends = np.where(at >= 0, lasted[at] + np.minimum(edges, spans[at, 1]) - spans[np.maximum(at, 0), 0], 0)
+    return np.diff(ends) / np.maximum(np.diff(edges), 1)
+
+
+def acknowledgements(talk: Conversation, waiting: Ints) -> Ints:
+    """Of the time in which the sender waits for its window (`waiting`) so much of each round trip as that took longer
+    for its acknowledgement: the client held it (RFC 9000 §13.2.1), or it was queued on the return path (RFC 3449 §2.1).
+    A window-limited sender sends a window a round trip, so that by this much it would have waited less.
+    """
+    rounds = talk.rounds
+    if not len(rounds.begin_ns):
+        return NONE
+    edges = np.append(rounds.begin_ns, max(talk.end_ns, int(rounds.begin_ns[-1]) + 1))
+    cuts = np.unique(np.concatenate([edges, waiting.ravel()]))
+    cut = np.stack([cuts[:-1], cuts[1:]], axis=1)[inside(cuts[:-1], waiting)]
+    which = np.searchsorted(edges, cut[:, 0], side="right") - 1
+    cut, which = cut[(which >= 0) & (which < len(rounds.size))], which[(which >= 0) & (which < len(rounds.size))]
+    lasts = cut[:, 1] - cut[:, 0]
+    waited = np.bincount(which, weights=lasts, minlength=len(rounds.size))
+    share = np.minimum(rounds.late_ns / np.maximum(waited, 1), 1.0)
+    return merged(np.stack([cut[:, 1] - np.round(share[which] * lasts).astype(np.int64), cut[:, 1]], axis=1))
+
+
+#: Of a credit before the first, and of a moment before all.
+_UNLIMITED = 2**62

@@ -1,0 +1,118 @@
+"""Where the time went, held against the truth: one thing at a time is made worse, and has to be what took longer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.lab.conftest import Harness
+
+#: 100 ms and 20 Mbit/s: 250 kB fill the path.
+LINKS: dict[str, Any] = {
+    "forward": {"rate": "20 Mbit/s", "delay": "50 ms", "queue": "1 BDP"},
+    "return": {"rate": "5 Mbit/s", "delay": "50 ms", "queue": "1 BDP"},
+}
+SIZE = "3 MB"
+#: Of what a cell takes longer than the one that nothing was done to, what was done has to have so much.
+SHARE = 0.8
+
+
+@dataclass(frozen=True)
+class Forced:
+    """One thing that is made worse."""
+
+    states: tuple[str, ...]
+    """Those that it has to be found in."""
+    servers: str
+    """Implementations that can be told."""
+    scenario: dict[str, Any]
+    free: str = "free"
+    """The scenario of the cells that it is held against."""
+
+
+FREE: dict[str, dict[str, Any]] = {
+    "free": {},
+    "nginx": {"parameters": {"server.stream_window": "4 MiB"}},
+    "tcp": {"flows": [{"kind": "tcp", "download": SIZE}]},
+}
+EVERY = "quiche,ngtcp2,quic-go,picoquic"
+CASES = {
+    "stream-window": Forced(("flow_control",), EVERY, {"parameters": {"client.stream_window": "128 kB"}}),
+    "server-buffer": Forced(
+        ("sender_idle",), "nginx", {"parameters": {"server.stream_window": "64 KiB"}}, "nginx"
+    ),
+    "return-path": Forced(
+        ("acknowledgements",), EVERY,
+        {"path": {**LINKS, "return": {"rate": "50 kbit/s", "delay": "50 ms", "queue": "50 packets"}}},
+    ),
+    "loss-with-reno": Forced(
+        ("recovery", "window_limited"), EVERY,
+        {
+            "path": {**LINKS, "forward": {**LINKS["forward"], "loss": "1 %"}},
+            "parameters": {"server.congestion_control": "reno"},
+        },
+    ),
+    "initial-window": Forced(("slow_start",), "quiche,quinn", {"parameters": {"server.initial_cwnd": 2}}),
+    "pace": Forced(
+        ("sender_idle",), "linux",
+        {"flows": [{"kind": "tcp", "download": SIZE, "traffic": {"model": "cbr", "rate": "10 Mbit/s"}}]}, "tcp",
+    ),
+    "rival": Forced(("shared",), EVERY, {"flows": [{"download": SIZE}, {"kind": "tcp", "stop": "8 s"}]}),
+    "blackhole": Forced(
+        ("probe_timeouts",), EVERY, {"path": {**LINKS, "blackhole": {"after": "1 s", "lasts": "2 s"}}}
+    ),
+}  # fmt: skip
+
+
+class Cells:
+    """Cells by scenario and server, each group made once."""
+
+    def __init__(self, harness: Harness) -> None:
+        self._harness = harness
+        self._made: dict[tuple[str, str], dict[str, Any]] = {}
+
+    def of(self, name: str, servers: str, more: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        """Server → its cell."""
+        wanted = servers.split(",")
+        missing = [server for server in wanted if (name, server) not in self._made]
+        if missing:
+            content = {"path": LINKS, "flows": [{"download": SIZE}], "milestones": [SIZE], "timeout": "120 s", **more}
+            case = self._harness.scenario(name, **content)
+            client = "linux" if servers == "linux" else "quiche"
+            words = ("--clients", client, "--servers", ",".join(missing), "--repeat", "1", "--engine", "virtual")
+            for cell in self._harness.cells(case, *words):
+                assert cell["outcomes"] == {"completed": 1}, (name, cell["server"], cell["sentence"])
+                self._made[name, cell["server"]] = cell
+        return {server: self._made[name, server] for server in wanted}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Cells:
+    return Cells(Harness(tmp_path_factory.mktemp("because")))
+
+
+def _told(cell: dict[str, Any]) -> dict[str, float]:
+    """State → seconds of the first transfer, which add up to its completion time."""
+    (told,) = cell["because"]
+    found = {part["state"]: part["seconds"] for part in told["parts"]}
+    assert sum(found.values()) == pytest.approx(told["seconds"], abs=1e-6)
+    completion = next(one for name, one in cell["measurements"].items() if name.endswith("completion"))
+    assert told["seconds"] == pytest.approx(completion["median"], abs=1e-6)
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_made_worse_is_what_took_longer(warm: Harness, made: Cells, name: str) -> None:
+    case = CASES[name]
+    free, forced = made.of(case.free, case.servers, FREE[case.free]), made.of(name, case.servers, case.scenario)
+    wrong = {}
+    for server, cell in forced.items():
+        before, after = _told(free[server]), _told(cell)
+        longer = sum(after.values()) - sum(before.values())
+        gained = {state: after.get(state, 0.0) - before.get(state, 0.0) for state in {*before, *after}}
+        assert longer > 0.05, (server, before, after)
+        if sum(gained.get(state, 0.0) for state in case.states) < SHARE * longer:
+            wrong[server] = {state: f"{seconds / longer:.0%}" for state, seconds in gained.items()}
+    assert not wrong

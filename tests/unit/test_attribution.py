@@ -1,0 +1,226 @@
+"""Where the time goes: rules and the partition, on conversations of which one thing at a time is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.attribution import rules
+from harness.attribution.conversation import Conversation
+from harness.attribution.notes import notes_of
+from harness.attribution.partition import BANDS, bands, lasted, partition
+from harness.attribution.spans import NONE, both, inside, merged, pieces, total, without
+from harness.outcome.attributed import STATES, State
+from tests.unit.conversations import MS, SIZE, conversation
+
+#: Losses far apart, so that each begins a recovery period of its own.
+LOSSES = frozenset(range(60, 6_000, 150))
+
+
+def seconds(talk: Conversation) -> dict[State, float]:
+    return {state: ns / 1e9 for state, ns in lasted(*partition(talk)).items()}
+
+
+FREE = conversation()
+
+
+def gained(**asked: Any) -> tuple[dict[State, float], float]:
+    """What each state gained against the free conversation, of the time that it took longer."""
+    talk = conversation(**asked)
+    before, after = seconds(FREE), seconds(talk)
+    longer = (talk.end_ns - FREE.end_ns) / 1e9
+    return {state: after.get(state, 0) - before.get(state, 0) for state in STATES}, longer
+
+
+def test_a_conversation_without_fault_is_slow_start_and_line_rate() -> None:
+    found = seconds(FREE)
+    assert set(found) == {"handshake", "request", "slow_start", "line_rate"}
+    assert found["handshake"] == 0.1
+    # 2,000 packets, of which each takes a millisecond; the first byte has come when the first one has.
+    assert found["line_rate"] == pytest.approx(1.999)
+    # 10, 20, 40 and 80 packets in round trips of 100 ms, which have room for 100.
+    assert found["slow_start"] == pytest.approx(0.09 + 0.08 + 0.06 + 0.02, abs=0.005)
+
+
+@pytest.mark.parametrize(
+    ("state", "asked"),
+    [
+        ("slow_start", {"window": 2}),
+        ("window_limited", {"threshold": 50}),
+        ("window_limited", {"threshold": 50, "told": False}),
+        ("window_limited", {"most": 40}),
+        ("flow_control", {"credit": 40}),
+        ("flow_control", {"credit": 40, "told": False}),
+        ("sender_idle", {"buffer": 40}),
+        ("sender_idle", {"buffer": 40, "told": False}),
+        ("sender_idle", {"pace": 2 * MS}),
+        ("sender_idle", {"pace": 2 * MS, "told": False}),
+        ("acknowledgements", {"hold": 100 * MS}),
+        ("acknowledgements", {"ack_own": 5 * MS}),
+        ("probe_timeouts", {"dark": (1_000 * MS, 7_000 * MS), "threshold": 100}),
+        ("shared", {"rival": (0, 10**12)}),
+    ],
+)
+def test_what_is_forced_has_the_excess(state: State, asked: dict[str, Any]) -> None:
+    found, longer = gained(**asked)
+    assert longer > 0.2
+    assert found[state] >= 0.8 * longer, found
+
+
+def test_losses_are_recovery_and_a_window_that_has_to_grow_again() -> None:
+    found, longer = gained(lost=LOSSES, packets=2_000)
+    assert longer > 0.2
+    assert found["recovery"] > 0
+    assert found["recovery"] + found["window_limited"] >= 0.8 * longer, found
+
+
+@pytest.mark.parametrize(
+    ("state", "asked"),
+    [
+        ("window_limited", {"credit": 40}),
+        ("flow_control", {"dark": (1_000 * MS, 3_000 * MS)}),
+        ("flow_control", {"buffer": 40}),
+        ("flow_control", {"most": 40}),
+        ("sender_idle", {"threshold": 50}),
+        ("sender_idle", {"most": 40}),
+        ("acknowledgements", {"threshold": 50}),
+        ("probe_timeouts", {"lost": LOSSES}),
+        ("probe_timeouts", {"pace": 2 * MS}),
+        ("shared", {"lost": LOSSES}),
+        ("slow_start", {"rival": (0, 10**12)}),
+        ("unexplained", {"pace": 2 * MS}),
+    ],
+)
+def test_what_is_not_forced_gains_nothing(state: State, asked: dict[str, Any]) -> None:
+    found, longer = gained(**asked)
+    assert found[state] <= 0.05 * longer, found
+
+
+def test_whether_credit_or_the_sender_is_missing_is_not_guessed() -> None:
+    """Nothing was decrypted and the window has room: either may be the reason."""
+    for talk in (conversation(credit=40, known=False, told=False), conversation(buffer=40, known=False, told=False)):
+        found = seconds(talk)
+        assert "sender_idle" not in found
+        assert "flow_control" not in found
+        assert found["unexplained"] > 2.5
+
+
+def test_what_comes_after_the_last_packet_is_unexplained() -> None:
+    """The client was slow to write: no rule knows of that, and no other part takes it."""
+    found = seconds(replace(FREE, end_ns=FREE.end_ns + 300 * MS))
+    assert found.pop("unexplained") == pytest.approx(0.3)
+    assert found == seconds(FREE)
+
+
+def test_a_probe_of_the_path_mtu_that_is_lost_begins_no_recovery() -> None:
+    sent = FREE.sent
+    size, came = sent.size.copy(), sent.arrived.copy()
+    size[50], came[50] = SIZE + 200, False
+    talk = replace(FREE, sent=replace(sent, size=size, arrived=came, lost=~came))
+    assert not len(talk.detected[0])
+    came[51] = False
+    talk = replace(FREE, sent=replace(sent, size=size, arrived=came, lost=~came))
+    assert talk.detected[1].tolist() == [51]
+
+
+def test_a_loss_is_known_by_the_packet_threshold() -> None:
+    talk = conversation(lost=frozenset({30}), packets=200)
+    (when,), (which,) = talk.detected
+    assert which == 30
+    # Three that left later have come (RFC 9002 §6.1.1), and the acknowledgement took the way back.
+    assert when == talk.sent.end_ns[33] + talk.rtt_ns
+    begin, end = rules.recovery(talk)[-1]
+    assert begin <= when
+    left = talk.sent.t_ns[talk.sent.t_ns > when][0]
+    assert end >= left + talk.rtt_ns
+
+
+def test_rounds_begin_when_the_first_packet_of_the_one_before_is_acknowledged() -> None:
+    rounds = FREE.rounds
+    assert (rounds.size[:4] // SIZE).tolist() == [10, 20, 40, 80]
+    assert rounds.begin_ns[0] == 200 * MS
+    assert rounds.begin_ns[1] == FREE.sent.end_ns[0] + FREE.rtt_ns
+    assert (rounds.late_ns == 0).all()
+    # Each is longer by what the client holds its acknowledgement.
+    assert (conversation(hold=7 * MS).rounds.late_ns[:-1] == 7 * MS).all()
+
+
+def test_notes_have_the_figures_behind_the_parts() -> None:
+    assert notes_of(conversation(window=2))["slow_start"] == "from 2 packets"
+    assert notes_of(conversation(credit=40))["flow_control"] == "credit of the stream"
+    assert notes_of(conversation(lost=LOSSES))["recovery"].startswith("14 packets lost, ")
+    assert notes_of(conversation(buffer=40))["sender_idle"] == "with 50 kB in flight"
+    assert notes_of(conversation(hold=100 * MS))["acknowledgements"] == "up to 100 ms late"
+    assert "probe_timeouts" in notes_of(conversation(dark=(1_000 * MS, 3_000 * MS)))
+
+
+CASES = st.fixed_dictionaries(
+    {},
+    optional={
+        "packets": st.integers(1, 400),
+        "window": st.integers(2, 50),
+        "threshold": st.integers(2, 200),
+        "credit": st.integers(2, 100),
+        "buffer": st.integers(2, 100),
+        "pace": st.integers(0, 3 * MS),
+        "hold": st.integers(0, 50 * MS),
+        "ack_own": st.integers(0, 2 * MS),
+        "lost": st.frozensets(st.integers(0, 300), max_size=20),
+        "dark": st.just((300 * MS, 600 * MS)),
+        "rival": st.just((250 * MS, 400 * MS)),
+        "told": st.booleans(),
+        "known": st.booleans(),
+    },
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(CASES)
+def test_parts_are_a_partition_of_the_time(asked: dict[str, Any]) -> None:
+    talk = conversation(**asked)
+    edges, states = partition(talk)
+    assert edges[0] == 0
+    assert edges[-1] == talk.end_ns
+    assert (np.diff(edges) > 0).all()
+    assert (states[1:] != states[:-1]).all()
+    assert sum(lasted(edges, states).values()) == talk.end_ns
+    assert sum(int(part[1:]) for part in _split(bands(edges, states))) == BANDS
+    # Whatever else is the matter, the bottleneck served what came for as long as it takes.
+    served = both(talk.served, merged([(talk.first_ns, talk.end_ns)]))
+    assert lasted(edges, states).get("line_rate", 0) == total(served)
+
+
+def _split(text: str) -> list[str]:
+    found: list[str] = []
+    for letter in text:
+        if letter.isalpha():
+            found.append(letter)
+        else:
+            found[-1] += letter
+    return found
+
+
+SPANS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=12).map(merged)
+
+
+@given(SPANS, SPANS)
+def test_spans_are_sets_of_moments(one: Any, other: Any) -> None:
+    moments = np.arange(62)
+    first, second = inside(moments, one), inside(moments, other)
+    assert (inside(moments, both(one, other)) == (first & second)).all()
+    assert (inside(moments, without(one, other)) == (first & ~second)).all()
+    assert total(one) == first.sum()
+    edges = pieces(0, 61, [one, other])
+    assert edges[0] == 0
+    assert edges[-1] == 61
+
+
+def test_spans_that_are_close_are_one() -> None:
+    assert merged([(0, 5), (6, 9), (20, 20)], gap_ns=1).tolist() == [[0, 9]]
+    assert merged([(6, 9), (0, 5)]).tolist() == [[0, 5], [6, 9]]
+    assert merged([]).tolist() == NONE.tolist()

@@ -1,0 +1,210 @@
+"""What people are told of where the time went, and when it is looked for again."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import polars as pl
+import pytest
+from rich.console import Console
+
+from harness.app import stored
+from harness.app.stored import StoredResults
+from harness.attribution import VERSION, attribute
+from harness.columns import Columns, write_columns
+from harness.columns.tables import Entry
+from harness.metrics import VERSION as MEASURING
+from harness.outcome import Attributed, Attribution, MeasuredRun, Part, State
+from harness.reports import because, json_report, table
+from harness.reports.layout import Column, Fitted, Row
+from harness.results import CellResult
+from harness.site.because import bands
+from harness.site.because import because as bars
+from harness.site.cell import cell_page
+from harness.site.pictures import LEFT, received
+from harness.store import Store
+from tests.comparisons import result, run
+from tests.examples import scenario
+from tests.unit.captures import Link, Recipe, write_run
+
+PARTS: dict[State, tuple[float, str]] = {
+    "handshake": (0.65, ""),
+    "request": (0.65, ""),
+    "slow_start": (3.9, "from 10 packets"),
+    "recovery": (2.1, "12 packets lost"),
+    "sender_idle": (1.2, "with 64 kB in flight"),
+    "unexplained": (0.01, ""),
+    "line_rate": (16.09, ""),
+}
+
+
+def attribution(scale: float = 1.0) -> Attribution:
+    parts = tuple(Part(state=state, seconds=value * scale, note=note) for state, (value, note) in PARTS.items())
+    seconds = sum(part.seconds for part in parts)
+    text = "h3q3s16r9i5l64"
+    return Attribution(
+        flow=0, transfer="first", size=10_000_000, seconds=seconds, parts=parts, bands=text
+    )  # fmt: skip
+
+
+def told(*scales: float, bound: str = "20 s") -> CellResult:
+    """A cell that was to have 10 MB within a time, with a run for each scale of the parts."""
+    asked = scenario(objectives=[{"metric": "milestone_10MB", "at_most": bound}])
+    pairs = []
+    for scale in scales:
+        one = attribution(scale)
+        made, measured = run(milestone_10MB=one.seconds, completion=one.seconds)
+        assert measured is not None
+        pairs.append((made, measured.model_copy(update={"attributed": Attributed(version=1, transfers=(one,))})))
+    return result("virtual", *pairs, one=asked)
+
+
+def test_the_sentence_has_what_was_beyond_what_every_transfer_needs() -> None:
+    assert because.sentence(attribution(), told(1.0)) == (
+        "10 MB in 24.6 s, 4.6 s over: 3.9 s in slow start from 10 packets, 2.1 s in recovery (12 packets lost), "
+        "1.2 s with the sender idle with 64 kB in flight; line rate for 16.1 s, handshake and request 1.3 s."
+    )
+    assert ", 4.6 s over" not in because.sentence(attribution(), told(1.0, bound="25 s"))
+
+
+def test_a_column_has_the_three_largest() -> None:
+    assert because.short(attribution()) == (
+        "slow start 3.9 s from 10 packets, recovery 2.1 s (12 packets lost), sender idle 1.2 s with 64 kB in flight; "
+        "line rate 16.1 s"
+    )
+
+
+def test_the_run_in_the_middle_speaks_for_its_cell() -> None:
+    (one,) = because.attributions(told(2.0, 1.0, 3.0))
+    assert one == attribution(2.0)
+    assert because.attributions(result("virtual", run(completion=1.0))) == []
+
+
+def test_what_is_short_of_an_objective_says_why_and_what_meets_it_does_not() -> None:
+    missed, met = told(1.0), told(1.0, bound="25 s")
+    assert because.lines([missed, met]) == [f"{missed.name}: {because.sentence(attribution(), missed)}"]
+
+
+def _printed(results: list[CellResult], width: int) -> str:
+    out = io.StringIO()
+    Console(file=out, width=width).print(table.render(results))
+    return out.getvalue()
+
+
+def test_the_table_has_the_column_where_it_fits() -> None:
+    wide, narrow, none = _printed([told(1.0)], 250), _printed([told(1.0)], 70), _printed([told()], 250)
+    assert " because " in wide and "slow start 3.9 s from 10 packets" in wide
+    assert " because " not in narrow and "because:" not in narrow
+    assert "in slow start from 10 packets" in " ".join(narrow.split())
+    assert "because" not in none
+
+
+def test_a_column_that_is_there_if_it_fits_does_not_make_parts() -> None:
+    columns = [Column("who", identifies=True), Column("a"), Column("why", text=24, if_fits=True)]
+    made = Fitted("title", columns, [Row(["x" * 10, "1", "because " * 20])])
+    out = io.StringIO()
+    Console(file=out, width=30).print(made)
+    assert "parts" not in out.getvalue() and "why" not in out.getvalue()
+    out = io.StringIO()
+    Console(file=out, width=60).print(made)
+    assert "why" in out.getvalue()
+
+
+def test_json_has_parts_that_add_up_and_bounds() -> None:
+    (cell,) = json_report.report([told(1.0)])["cells"]
+    (one,) = cell["because"]
+    assert sum(part["seconds"] for part in one["parts"]) == pytest.approx(one["seconds"])
+    slow = next(part for part in one["parts"] if part["state"] == "slow_start")
+    assert slow["bound_without"] == pytest.approx(24.6 - 3.9)
+    assert one["bands"] == attribution().bands
+
+
+def test_the_site_has_a_bar_and_bands_below_the_curve() -> None:
+    found = told(1.0)
+    (one,) = bars(found)
+    assert sum(share.percent for share in one.shares) == pytest.approx(100, abs=0.1)
+    assert one.shares[-1].word == "line rate" and one.shares[0].word == ""
+    picture = received(found)
+    assert picture is not None
+    made = bands(found, picture)
+    assert [band.state for band in made] == [
+        "handshake",
+        "request",
+        "slow_start",
+        "recovery",
+        "sender_idle",
+        "line_rate",
+    ]
+    assert made[0].x == LEFT
+    assert sum(band.width for band in made) == pytest.approx(picture.x(24.6) - LEFT, abs=0.7)
+    page = cell_page(found)
+    assert page.because == (one,) and page.bands == made
+    assert cell_page(result("virtual", run(completion=1.0))).because == ()
+
+
+def test_columns_keep_it(tmp_path: Path) -> None:
+    (made, measured), *_ = told(1.0).runs
+    assert measured is not None
+    write_columns(tmp_path, [Entry(made, measured)], [])
+    kept = Columns(tmp_path).measured(made.cell.key, 0)
+    assert kept is not None and kept.attributed == measured.attributed
+    # Stores that are older than it are read.
+    frame = pl.read_parquet(tmp_path / "runs.parquet").drop("measured_attributed")
+    frame.write_parquet(tmp_path / "runs.parquet")
+    older = Columns(tmp_path).measured(made.cell.key, 0)
+    assert older == measured.model_copy(update={"attributed": None})
+
+
+def test_a_run_s_artefacts_tell_where_its_time_went(tmp_path: Path) -> None:
+    """Data at 1.3 times the link's rate, from the beginning: the bottleneck serves without a gap but for what its queue
+    drops, and the way before takes two round trips of 100 ms."""
+    made = write_run(tmp_path, Recipe(asked=Link(burst_bytes=None), asked_up=Link(burst_bytes=None)))
+    (one,) = attribute(tmp_path, made).transfers
+    assert sum(part.seconds for part in one.parts) == pytest.approx(one.seconds, abs=1e-9)
+    assert one.seconds_in("handshake") == pytest.approx(0.102, abs=0.001)
+    assert one.seconds_in("request") == pytest.approx(0.105, abs=0.005)
+    assert one.seconds_in("line_rate") > 0.9 * (one.seconds - 0.207)
+
+
+def test_without_captures_the_reason_is_said(tmp_path: Path) -> None:
+    made = write_run(tmp_path, Recipe())
+    for name in ("left", "right"):
+        (tmp_path / f"sim/trace_node_{name}.pcap").unlink()
+    found = attribute(tmp_path, made)
+    assert found.transfers == ()
+    (absent,) = found.absent
+    assert "no datagram of the client was captured" in absent.why
+
+
+def _kept(folder: Path) -> tuple[Store, Path]:
+    store = Store(folder / "store")
+    place = store.begin("0" * 16, 0)
+    made = write_run(place, Recipe())
+    measured = MeasuredRun(version=MEASURING, warnings=("as it was",))
+    return store, store.finish(place, made, measured)
+
+
+def test_it_is_looked_for_again_by_itself(tmp_path: Path) -> None:
+    """Measurements stay as they are: only where the time went is of an older version, or was never looked for."""
+    store, _ = _kept(tmp_path)
+    (made,) = store.runs("0" * 16)
+    found = StoredResults(store, store).measured(made)
+    assert found is not None and found.attributed is not None
+    assert found.attributed.version == VERSION and found.attributed.transfers
+    assert (found.warnings, found.measurements) == (("as it was",), ())
+    assert store.measured("0" * 16, 0) == found
+
+
+def test_what_is_of_today_is_not_looked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, _ = _kept(tmp_path)
+    (made,) = store.runs("0" * 16)
+    first = StoredResults(store, store).measured(made)
+
+    def never(*_: object) -> Attributed:
+        raise AssertionError("it is of today")
+
+    monkeypatch.setattr(stored, "attribute", never)
+    assert StoredResults(store, store).measured(made) == first
+    # A store that is not written to is shown as it is.
+    assert StoredResults(store, None).measured(made) == first
