@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.consoles import console
+from harness.cli.consoles import console, print_text
 from harness.cli.exits import FAULT
 from harness.cli.options import ClusterTls
 
@@ -24,6 +24,19 @@ def tls(folder: Annotated[Path, typer.Argument(help="Folder that is made, and co
     console().print(f"{folder} has all it takes, for {certificates.DAYS} days", markup=False, soft_wrap=True)
     words = " ".join(certificates.options(folder))
     console().print(f"a worker: dask worker tls://HOST:8786 --nthreads 1 {words}", markup=False, soft_wrap=True)
+
+
+@cluster.command("kubernetes")
+def kubernetes(
+    image: Annotated[str, typer.Argument(help="Image with Python and this package, as the nodes name it.")],
+    workers: Annotated[int, typer.Option(help="Workers, a core each.", min=1)] = 8,
+    memory: Annotated[int, typer.Option(help="Memory of a worker, GiB: its guest's and that of measuring.", min=2)] = 4,
+    disk: Annotated[int, typer.Option(help="Disk of a worker for images, GiB.", min=2)] = 10,
+) -> None:
+    """Print manifests of a scheduler and its workers, for `kubectl apply -f -`."""
+    from harness.cluster.kubernetes import manifests
+
+    print_text(manifests(image, workers, memory, disk))
 
 
 @cluster.command("scheduler")
