@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import io
-import json
 import tarfile
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from pydantic_core import from_json
 
 from harness.app.attempts import Attempts
 from harness.app.ground import CheckoutGround
@@ -32,7 +32,6 @@ from harness.judge import judge
 from harness.lab import build_lab
 from harness.outcome import Cell, MeasuredRun, Run, proven_outcome
 from harness.plan import PlannedRun
-from harness.records import read_measured, read_run
 from harness.schedule import Step, Work, next_step
 from harness.store import MEASURED, RUN
 from harness.unbuilt import LostRuns
@@ -138,10 +137,9 @@ class ClusterGround:
                 del self._met[next(iter(self._met))]
         return self._met[key]
 
-    def unpacked(self, answer: Answer) -> tuple[Run, MeasuredRun | None]:
+    def unpacked(self, item: PlannedRun, answer: Answer) -> tuple[Run, MeasuredRun | None]:
         """See `harness.cluster.ground.Ground`."""
-        with tempfile.TemporaryDirectory(prefix="quic-lab-second-") as folder:
-            return _unpacked(answer, Path(folder))
+        return _unpacked(answer, None, item)
 
     def stored(self, item: PlannedRun) -> tuple[Run, MeasuredRun | None]:
         """See `harness.cluster.ground.Ground`."""
@@ -152,20 +150,37 @@ class ClusterGround:
         return run, store.measured(item.cell.key, item.repetition)
 
 
-def _unpacked(answer: Answer, folder: Path, asked: PlannedRun | None = None) -> tuple[Run, MeasuredRun | None]:
-    """Write what a worker made to a folder. Raises OSError, and ResultError where it is not the one asked for.
+def _unpacked(answer: Answer, folder: Path | None, item: PlannedRun) -> tuple[Run, MeasuredRun | None]:
+    """What a worker made, written to a folder if there is one. Raises OSError, and ResultError where it is not the run
+    asked for.
 
     To read a cell takes longer than all else that a driver does for a run, and the one that was asked for is at hand.
     """
     try:
-        with tarfile.open(fileobj=io.BytesIO(answer.archive)) as archive:
-            archive.extractall(folder, filter="tar")
-        content = (folder / RUN).read_bytes()
-        run = read_run(content) if asked is None else _as_asked(json.loads(content), asked)
-        measured = read_measured((folder / MEASURED).read_bytes()) if (folder / MEASURED).is_file() else None
+        run = _as_asked(from_json(answer.files[RUN]), item)
+        # The worker is of this version: there is no older form.
+        figures = answer.files.get(MEASURED)
+        measured = None if figures is None else MeasuredRun.model_validate_json(figures)
+        if folder is not None:
+            _write(answer, folder)
     except (tarfile.TarError, ValueError, KeyError, TypeError) as error:
         raise ResultError(f"what the worker {answer.worker} made is no run: {error}", "run again") from error
     return run, measured
+
+
+def _write(answer: Answer, folder: Path) -> None:
+    made = {folder}
+    for name, content in answer.files.items():
+        place = folder / name
+        if place.parent not in made:
+            if ".." in place.parts or not place.is_relative_to(folder):
+                raise ValueError(f"{name} lies outside")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            made.add(place.parent)
+        place.write_bytes(content)
+    if answer.archive:
+        with tarfile.open(fileobj=io.BytesIO(answer.archive)) as archive:
+            archive.extractall(folder, filter="tar")
 
 
 def _as_asked(content: dict[str, Any], item: PlannedRun) -> Run:

@@ -13,11 +13,12 @@ from typing import Any
 from rich.console import Console
 
 from harness.app import App
+from harness.bench.cluster import Cluster
 from harness.bench.real import RealTime
-from harness.bench.session import Line
+from harness.bench.session import Line, Session
 from harness.bench.virtual import VirtualTime
 
-PARTS: dict[str, type[VirtualTime | RealTime]] = {"virtual": VirtualTime, "real": RealTime}
+PARTS: dict[str, type[Session]] = {"virtual": VirtualTime, "real": RealTime, "cluster": Cluster}
 
 
 def bench(app: App, console: Console, parts: list[str]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def bench(
-    parts: Annotated[list[str] | None, typer.Argument(help="virtual, real; both without.")] = None,
+    parts: Annotated[list[str] | None, typer.Argument(help="virtual, real, cluster; all without.")] = None,
     kernels: Annotated[
         tuple[str, str] | None,
         typer.Option(
@@ -37,7 +37,8 @@ def bench(
     reference: Annotated[Path, typer.Option(help="With --kernels: the store whose cells are run.")] = REFERENCE,
     as_json: AsJson = False,
 ) -> None:
-    """Measure the harness itself: overhead, rates and delays in real time; repeatability and speed in virtual time.
+    """Measure the harness itself: overhead, rates and delays in real time; repeatability and speed in virtual time;
+    what a run costs the driver of a cluster.
 
     With --kernels the exit code is 1 when the two do not give the same bytes.
     """

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import queue
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 from harness.cluster.bits import build, named
@@ -23,6 +24,10 @@ FETCH = 30.0
 _SENDERS = 4
 #: Bytes of answers that are fetched at once where each may be large.
 _AT_ONCE = 4
+#: Runs that are handed out in one message, and small answers that are fetched in one.
+_TOGETHER = 64
+#: Seconds between two looks at what has ended.
+_PAUSE = 0.02
 
 #: What `distributed` raises for a task, or a result, that it has no more.
 _GONE = frozenset({"CancelledError", "FutureCancelledError", "CommClosedError"})
@@ -53,7 +58,8 @@ class Crew:
         """Those that take part, by address."""
         self._others: set[str] = set()
         """Workers that were looked at and do not take part."""
-        self._ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._given: dict[tuple[int, tuple[str, ...] | None], list[tuple[str, Order, float]]] = {}
+        """What goes out together: (memory, workers) → (key, order, seconds), in the order in which they were given."""
         self._tasks: dict[str, Any] = {}
         """Key → future of a task that was given and of which nothing was heard yet."""
         self._closed = False
@@ -127,18 +133,33 @@ class Crew:
     # --- what they do
 
     def give(self, key: str, order: Order, seconds: float, memory: int, workers: Collection[str] | None = None) -> None:
-        """Have a run made, by some of the workers if they are named. `seconds`: longer ones come first."""
-        resources = {f"{CORE}{build()}": 1, f"{MEMORY}{build()}": memory}
+        """Have a run made, by some of the workers if they are named. `seconds`: longer ones come first.
 
-        def submitted() -> Any:
-            return self._client.submit(
-                self._work, order, key=key, pure=False, priority=seconds, resources=resources,
-                workers=None if workers is None else sorted(workers),
-            )  # fmt: skip
+        It goes out with the next `hand_out`.
+        """
+        who = None if workers is None else tuple(sorted(workers))
+        self._given.setdefault((memory, who), []).append((key, order, seconds))
 
-        future = self._call(submitted)
-        self._tasks[key] = future
-        future.add_done_callback(self._ended.put)
+    def hand_out(self) -> None:
+        """Send what was given: runs in one message cost a fraction of what each costs alone. LostConnectionError."""
+        given, self._given = self._given, {}
+        for (memory, who), every in given.items():
+            resources = {f"{CORE}{build()}": 1, f"{MEMORY}{build()}": memory}
+            for first in range(0, len(every), _TOGETHER):
+                self._hand_out(every[first : first + _TOGETHER], resources, who)
+
+    def _hand_out(
+        self, some: Sequence[tuple[str, Order, float]], resources: Mapping[str, float], who: Collection[str] | None
+    ) -> None:
+        keys, orders = [key for key, _, _ in some], [order for _, order, _ in some]
+        # They come in their order, the longest first.
+        futures = self._call(
+            lambda: self._client.map(
+                self._work, orders, key=keys, pure=False, priority=some[0][2], resources=resources,
+                workers=None if who is None else list(who),
+            )
+        )  # fmt: skip
+        self._tasks |= zip(keys, futures, strict=True)
 
     def take_back(self, keys: Any) -> list[str]:
         """Cancel tasks; those that were under way."""
@@ -157,12 +178,10 @@ class Crew:
 
     def wait(self, seconds: float, large: bool) -> list[tuple[str, Answer | BaseException]]:
         """What has ended, after so many seconds at most. LostConnectionError. `large`: answers have artefacts."""
-        ended = list[Any]()
-        with suppress(queue.Empty):
-            ended.append(self._ended.get(timeout=seconds))
-            while len(ended) < (_AT_ONCE if large else 64):
-                ended.append(self._ended.get_nowait())
-        mine: list[Any] = [future for future in ended if self._tasks.get(future.key) is future]
+        until = time.monotonic() + seconds
+        # To look is cheaper than to be called back: Dask has a coroutine and a thread woken for each that is.
+        while not (mine := self._over(_AT_ONCE if large else _TOGETHER)) and time.monotonic() < until:
+            time.sleep(min(_PAUSE, seconds))
         if self._client.status not in ("running", "connecting"):
             raise LostConnectionError("the connection to the scheduler is lost")
         if any(future.status in _LOST for future in mine):
@@ -175,6 +194,10 @@ class Crew:
             if key in self._tasks:
                 self._tasks.pop(key).release()
         return found
+
+    def _over(self, most: int) -> list[Any]:
+        """Futures of tasks that are no longer under way, so many at most."""
+        return list(islice((one for one in self._tasks.values() if one.status != "pending"), most))
 
     def _fetch(self, done: list[Any]) -> list[tuple[str, Answer | BaseException]]:
         """The answers of tasks that are done. Dask would make one anew whose worker died meanwhile, and wait for it,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence, Set
@@ -28,7 +29,7 @@ from harness.text import counted
 PULSE, LOOK = 0.5, 2.0
 #: Seconds between two signs of how far things are.
 SIGN = 1.0
-#: Seconds that a lost scheduler has to come back.
+#: Seconds that a lost scheduler has to come back, and a second worker where one is needed.
 BACK = 60.0
 #: Seconds that a plan waits for the first worker that can take part, saying so.
 SAID = 10.0
@@ -56,6 +57,8 @@ class Driver:
     """What is to be handed out, the longest first (heap)."""
     _aside: list[Task] = field(default_factory=list)
     """What waits for another harness, or for another worker."""
+    _suspects: list[Task] = field(default_factory=list)
+    """What workers died of, or what they had beside that: each is made once more, when nothing else is under way."""
     _out: dict[str, Task] = field(default_factory=dict)
     """Key of a task → the run."""
     _claims: dict[int, Task] = field(default_factory=dict)
@@ -69,13 +72,13 @@ class Driver:
         self._done, self._took, self._begun = 0, 0.0, time.monotonic()
         self._lost: list[str] = []
         self._looked = self._signed = 0.0
-        self._warned = time.monotonic()
+        self._warned, self._together = time.monotonic(), -math.inf
         for item in self.todo:
             self._add(Task(item))
         self._crew = self.connect()
         try:
             self._look()
-            while self._open or self._out or self._aside:
+            while self._open or self._out or self._aside or self._suspects:
                 self._turn()
         finally:
             self._crew.close()
@@ -107,7 +110,10 @@ class Driver:
     def _look(self) -> None:
         self._looked = time.monotonic()
         before = self._crew.cores
-        if self._crew.look():
+        changed = self._crew.look()
+        if len(self._crew.members) > 1:
+            self._together = self._looked
+        if changed:
             # Whoever could do them may have gone before others came.
             for key in self._crew.take_back(self._crew.adrift()):
                 self._again(self._out.pop(key))
@@ -144,8 +150,10 @@ class Driver:
     # --- handing out
 
     def _fill(self) -> None:
-        held = list[Task]()
-        while self._open and len(self._out) < 2 * self._crew.cores:
+        if self._suspects and not (self._open or self._out or self._aside):
+            self._again(self._suspects.pop(0))
+        held, most = list[Task](), 2 * self._crew.cores
+        while self._open and len(self._out) < most:
             task = heapq.heappop(self._open)[2]
             if not self._claimed(task):
                 held.append(task)
@@ -160,6 +168,7 @@ class Driver:
             if not self._give(task):
                 held.append(task)
         self._aside += held
+        self._crew.hand_out()
         if held and not self._out and not self._open:
             self._stuck(held)
 
@@ -191,7 +200,8 @@ class Driver:
         ):
             return False
         second = "-second" if task.first else ""
-        key = f"quic-lab-{task.item.cell.key}-{task.item.repetition}-{next(self._numbers)}{second}"
+        # The connection's own: the scheduler may still have tasks of a driver that was killed, which nobody waits for.
+        key = f"{self._crew.name}-{task.item.cell.key}-{task.item.repetition}-{next(self._numbers)}{second}"
         self._out[key] = task
         self._crew.give(key, order, self.ground.expected(task.item.cell), memory, workers)
         return True
@@ -201,8 +211,8 @@ class Driver:
         if not self._crew.members or any(task.claim is None and not task.first for task in held):
             return
         for task in held:
-            # Whoever made it is the only one there.
-            if task.first and not self._others(task.first):
+            # Whoever made it is the only one there, and has been for long: who died may be begun anew.
+            if task.first and not self._others(task.first) and time.monotonic() - self._together > BACK:
                 self.verified.alone += 1
                 self._aside.remove(task)
         most = max(member.memory for member in self._crew.members.values())
@@ -247,14 +257,22 @@ class Driver:
             self._over(task)
 
     def _second(self, task: Task, answer: Answer) -> None:
-        made = self.ground.unpacked(answer)
+        made = self.ground.unpacked(task.item, answer)
         self.verified.compare(self.ground.stored(task.item), made, (task.first, answer.worker))
 
     def _broke(self, task: Task, error: BaseException) -> None:
-        """No answer came: every worker that was given the run died of it, or it is a fault of ours."""
+        """No answer came: every worker that was given the run died, or it is a fault of ours.
+
+        Dask counts deaths against all runs that a worker was given, whichever it died of. So who is blamed gets workers
+        to itself before it is given up.
+        """
         name = f"{task.item.cell.key}/{task.item.repetition}"
         if type(error).__name__ != "KilledWorker":
             raise error
+        if not task.alone:
+            task.alone = True
+            self._suspects.append(task)
+            return
         self._lost.append(f"{name}: {error}")
         self.listen(Warned(f"given up: worker after worker died of it: {error}", task.item.cell, task.item.repetition))
         self._over(task)

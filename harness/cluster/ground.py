@@ -34,7 +34,7 @@ class Ground(Protocol):
         """Store what a worker made, and tell of it; whether it is to be made once more. Raises HarnessError."""
         ...
 
-    def unpacked(self, answer: Answer) -> tuple[Run, MeasuredRun | None]:
+    def unpacked(self, item: PlannedRun, answer: Answer) -> tuple[Run, MeasuredRun | None]:
         """What a worker made, to be held against what is stored. Raises ResultError."""
         ...
 
@@ -55,3 +55,5 @@ class Task:
     """What was said by machines whose ground failed."""
     claim: Claim | None = None
     memory: int = 0
+    alone: bool = False
+    """Workers died that had it among others: it is made with no other under way, and given up if they die again."""

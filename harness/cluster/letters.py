@@ -46,8 +46,10 @@ class Answer:
     failed: str = ""
     """Why there is no run: the ground failed on that machine."""
     hint: str = ""
+    files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    """Of the run's folder, as it stands in a store, what stays of every run: place → content."""
     archive: bytes = field(default=b"", repr=False)
-    """The run's folder, as it stands in a store (tar)."""
+    """The artefacts that are kept beside (tar); empty for none."""
     seconds: float = 0.0
     """Wall time at the worker, measuring included."""
 

@@ -21,7 +21,7 @@ from harness.errors import EngineError, InputError
 from harness.text import shown
 
 #: Seconds that a scheduler of our own has to come up.
-START = 60.0
+START = 300.0
 #: prctl(2): the signal that a process gets when the one that started it has ended.
 _PR_SET_PDEATHSIG = 1
 # Loaded now: between fork and exec a process with threads may do next to nothing.
@@ -78,10 +78,10 @@ def _share(text: str) -> float:
 
 
 @contextlib.contextmanager
-def started(place: Place, environment: Mapping[str, str]) -> Iterator[str]:
+def started(place: Place, environment: Mapping[str, str], threads: int = 1) -> Iterator[str]:
     """The address of a scheduler; one of our own, with its workers, ends when this is left, or with this process.
 
-    `environment`: of the workers, beside this process's. Raises EngineError.
+    `environment`: of the workers, beside this process's; `threads`: of each, a run at a time each. Raises EngineError.
     """
     if place.address:
         yield place.address
@@ -93,8 +93,8 @@ def started(place: Place, environment: Mapping[str, str]) -> Iterator[str]:
         process = held.enter_context(_process([*scheduler, "--scheduler-file", str(said)], log, {}))
         address = _address(said, process, log)
         workers = [
-            *dask("worker"), address, "--host", "127.0.0.1", "--nworkers", str(place.local), "--nthreads", "1",
-            "--no-dashboard", "--local-directory", folder, "--death-timeout", "30", *options,
+            *dask("worker"), address, "--host", "127.0.0.1", "--nworkers", str(place.local), "--nthreads",
+            str(threads), "--no-dashboard", "--local-directory", folder, "--death-timeout", "30", *options,
         ]  # fmt: skip
         held.enter_context(_process(workers, log, environment))
         yield address

@@ -34,6 +34,7 @@ from harness.engines.owner import lives, owner
 from harness.errors import EngineError, HarnessError
 from harness.kept import keeps
 from harness.outcome import Cell
+from harness.packing import STAYS
 from harness.plan import PlannedRun
 from harness.provenance import Provenance
 from harness.runner import run_once
@@ -244,15 +245,16 @@ def make(order: Order) -> Answer:
     worker = get_worker()
     begun = time.monotonic()
     try:
-        archive = _made(order)
+        files, archive = _made(order)
     except HarnessError as error:
         return Answer(worker.address, platform.node(), error.message, error.hint)
     except OSError as error:
         return Answer(worker.address, platform.node(), f"{error.filename or 'this machine'}: {error.strerror}")
-    return Answer(worker.address, platform.node(), archive=archive, seconds=time.monotonic() - begun)
+    took = time.monotonic() - begun
+    return Answer(worker.address, platform.node(), files=files, archive=archive, seconds=took)
 
 
-def _made(order: Order) -> bytes:
+def _made(order: Order) -> tuple[dict[str, bytes], bytes]:
     item = PlannedRun(Cell.model_validate_json(order.cell), order.repetition)
     kept, wanted = cache(), Wanted()
     roots = TravelledRoots(kept, order.images, lambda digest: _asked_for(order, digest, wanted))
@@ -272,10 +274,28 @@ def _made(order: Order) -> bytes:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def packed(folder: Path) -> bytes:
-    """A run's folder as one archive (tar); what is in it is compressed already."""
+def packed(folder: Path) -> tuple[dict[str, bytes], bytes]:
+    """A run's folder: what stays of every run, by its place, and the rest as an archive (tar); empty for none.
+
+    What is in it is compressed already; and to take an archive apart costs the driver more than to write a few files.
+    """
+    files, rest = dict[str, bytes](), list[Path]()
+    for one in sorted(folder.iterdir()):
+        small = _regular(one) if one.name in STAYS else None
+        if small is None:
+            rest.append(one)
+        else:
+            files |= {file.relative_to(folder).as_posix(): file.read_bytes() for file in small}
+    if not rest:
+        return files, b""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as archive:
-        for file in sorted(folder.iterdir()):
-            archive.add(file, arcname=file.name)
-    return buffer.getvalue()
+        for one in rest:
+            archive.add(one, arcname=one.name)
+    return files, buffer.getvalue()
+
+
+def _regular(place: Path) -> list[Path] | None:
+    """A file, or all files of a folder; None where there is anything else, or nothing, in it."""
+    found = sorted(place.iterdir()) if place.is_dir() and not place.is_symlink() else [place]
+    return found if found and all(one.is_file() and not one.is_symlink() for one in found) else None

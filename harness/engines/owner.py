@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from pathlib import Path
 
@@ -22,9 +23,16 @@ def _start_time(pid: int) -> str | None:
 
 def owner() -> str:
     """The running process, as a label: pid, its start time, and the boot and namespace of processes it lives in."""
-    return f"{os.getpid()}-{_start_time(os.getpid())}-{_boot()}{_namespace()}"
+    return f"{os.getpid()}-{_own_start(os.getpid())}-{_boot()}{_namespace()}"
 
 
+@functools.cache
+def _own_start(pid: int) -> str | None:
+    # By number: a fork is another process.
+    return _start_time(pid)
+
+
+@functools.cache
 def _boot() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")[:12]

@@ -105,6 +105,13 @@ def declared() -> dict[str, Metric]:
 
 def find(name: str) -> Metric | None:
     """The metric of measurements of that name; None where nobody has it."""
+    _import_all()
+    return _found(name, len(_DECLARED))
+
+
+@cache
+def _found(name: str, count: int) -> Metric | None:
+    """The same while so many are declared: a verdict asks for a few names, again and again."""
     known = declared()
     return known.get(name) or next((one for one in known.values() if one.is_called(name)), None)
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import os
 import socket
 import subprocess
 import sys
-import tarfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,19 +50,14 @@ def run_of(order: Order, figures: str = "") -> Run:
     return Run(cell=where, repetition=order.repetition, outcome=outcome, started_at="2026-11-23", captures=captures)
 
 
-def archive(run: Run) -> bytes:
-    buffer, content = io.BytesIO(), run.model_dump_json(by_alias=True).encode()
-    with tarfile.open(fileobj=buffer, mode="w") as out:
-        said = tarfile.TarInfo("run.json")
-        said.size = len(content)
-        out.addfile(said, io.BytesIO(content))
-    return buffer.getvalue()
+def files(run: Run) -> dict[str, bytes]:
+    return {"run.json": run.model_dump_json(by_alias=True).encode()}
 
 
 def quick(order: Order) -> Answer:
     worker = get_worker().address
     made.append((order.repetition, worker))
-    return Answer(worker, "here", archive=archive(run_of(order)), seconds=0.01)
+    return Answer(worker, "here", files=files(run_of(order)), seconds=0.01)
 
 
 def slow(order: Order) -> Answer:
@@ -75,7 +68,7 @@ def slow(order: Order) -> Answer:
 def differing(order: Order) -> Answer:
     """As on a machine that makes something else of the same run."""
     worker = get_worker().address
-    return Answer(worker, "here", archive=archive(run_of(order, worker)), seconds=0.01)
+    return Answer(worker, "here", files=files(run_of(order, worker)), seconds=0.01)
 
 
 @dataclass
@@ -107,15 +100,12 @@ class Fake:
     def take(self, item: PlannedRun, answer: Answer, attempt: int) -> bool:
         name = item.cell.key, item.repetition
         self.taken.append(name)
-        self.runs[name] = self.unpacked(answer)[0]
+        self.runs[name] = self.unpacked(item, answer)[0]
         self.spoilt -= 1
         return self.spoilt >= 0
 
-    def unpacked(self, answer: Answer) -> tuple[Run, MeasuredRun | None]:
-        with tarfile.open(fileobj=io.BytesIO(answer.archive)) as found:
-            content = found.extractfile("run.json")
-            assert content is not None
-            return read_run(content.read()), None
+    def unpacked(self, item: PlannedRun, answer: Answer) -> tuple[Run, MeasuredRun | None]:
+        return read_run(answer.files["run.json"]), None
 
     def stored(self, item: PlannedRun) -> tuple[Run, MeasuredRun | None]:
         return self.runs[item.cell.key, item.repetition], None
@@ -352,7 +342,11 @@ def test_a_run_is_stored_as_the_worker_stored_it(tmp_path: Path) -> None:
     (folder / "sim").mkdir()
     (folder / "sim" / "console.log").write_text("said")
     there.finish(folder, run_of(order), None)
-    answer = Answer("tcp://1", "there", archive=packed(there.folder(HERE.key, 3)))
+    (there.folder(HERE.key, 3) / "plan").mkdir()
+    (there.folder(HERE.key, 3) / "plan" / "plan.json").write_text("{}")
+    kept, archive = packed(there.folder(HERE.key, 3))
+    assert set(kept) == {"run.json", "plan/plan.json"}
+    answer = Answer("tcp://1", "there", files=kept, archive=archive)
     events: list[Event] = []
     nothing: Any = _Nothing()
     attempts = Attempts(
@@ -364,11 +358,15 @@ def test_a_run_is_stored_as_the_worker_stored_it(tmp_path: Path) -> None:
     assert names == {file.relative_to(here.root) for file in here.root.rglob("*") if file.is_file()}
     assert all((there.root / name).read_bytes() == (here.root / name).read_bytes() for name in names)
     assert here.run(HERE.key, 3) == run_of(order) and isinstance(events[0], RunFinished)
-    assert ground.unpacked(answer) == ground.stored(PlannedRun(HERE, 3))
+    assert ground.unpacked(PlannedRun(HERE, 3), answer) == ground.stored(PlannedRun(HERE, 3))
     with pytest.raises(ResultError, match=f"a worker made {HERE.key}/3 where {HERE.key}/4 was asked for"):
         ground.take(PlannedRun(HERE, 4), answer, 1)
     with pytest.raises(ResultError, match="is no run"):
-        ground.take(PlannedRun(HERE, 4), Answer("tcp://1", "there", archive=b"no archive"), 1)
+        ground.take(PlannedRun(HERE, 3), replace(answer, archive=b"no archive"), 1)
+    with pytest.raises(ResultError, match="is no run"):
+        ground.take(PlannedRun(HERE, 3), replace(answer, files={}), 1)
+    with pytest.raises(ResultError, match="lies outside"):
+        ground.take(PlannedRun(HERE, 3), replace(answer, files={**kept, "../../x/y": b""}), 1)
     assert not list((here.root / "partial").iterdir())
 
 

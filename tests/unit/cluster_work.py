@@ -1,0 +1,105 @@
+"""Runs that take no guest, for workers that are processes: what was made is a file each, where a test can see it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from distributed import get_worker
+
+from harness.claims import Claim, claim
+from harness.cluster.crew import Crew
+from harness.cluster.driver import Driver
+from harness.cluster.letters import Answer, Order
+from harness.cluster.worker import Wanted
+from harness.outcome import Cell, MeasuredRun, Outcome, Run
+from harness.plan import PlannedRun
+from harness.records import read_run
+
+
+def note(folder: Path, what: str, repetition: int) -> None:
+    (folder / f"{what}.{repetition}.{time.monotonic_ns()}").write_text(str(os.getpid()))
+
+
+def noted(folder: Path, what: str, repetition: int | None = None) -> int:
+    return len(list(folder.glob(f"{what}.{'*' if repetition is None else repetition}.*")))
+
+
+def work(folder: Path, kills: frozenset[int], always: bool, order: Order) -> Answer:
+    """Half a second of work, while somebody waits for it. `kills`: runs of which a worker dies, `always` or once."""
+    number, wanted = order.repetition, Wanted()
+    note(folder, "begun", number)
+    if number in kills and (always or noted(folder, "begun", number) == 1):
+        os.kill(os.getpid(), signal.SIGKILL)
+    for _ in range(10):
+        time.sleep(0.05)
+        if not wanted:
+            note(folder, "unwanted", number)
+            break
+    note(folder, "made", number)
+    run = Run(
+        cell=Cell.model_validate_json(order.cell), repetition=number, outcome=Outcome(status="completed"),
+        started_at="2026-11-23", captures={"left": f"digest {number}"},
+    )  # fmt: skip
+    content = run.model_dump_json(by_alias=True).encode()
+    return Answer(get_worker().address, "here", files={"run.json": content}, seconds=0.5)
+
+
+@dataclass
+class Folder:
+    """A ground that stores into a folder: a file a run."""
+
+    folder: Path
+    taken: list[int] = field(default_factory=list)
+
+    def order(self, item: PlannedRun, driver: str) -> tuple[Order, int]:
+        return Order(item.cell.model_dump_json(by_alias=True), item.repetition, {}, {}, driver), 1
+
+    def claim(self, item: PlannedRun) -> Claim | int:
+        return claim(self.folder, item.cell.key, item.repetition)
+
+    def made_elsewhere(self, item: PlannedRun) -> bool:
+        return False
+
+    def expected(self, cell: Cell) -> float:
+        return 1.0
+
+    def take(self, item: PlannedRun, answer: Answer, attempt: int) -> bool:
+        self.taken.append(item.repetition)
+        (self.folder / f"{item.repetition}.stored").write_bytes(answer.files["run.json"])
+        return False
+
+    def unpacked(self, item: PlannedRun, answer: Answer) -> tuple[Run, MeasuredRun | None]:
+        return read_run(answer.files["run.json"]), None
+
+    def stored(self, item: PlannedRun) -> tuple[Run, MeasuredRun | None]:
+        return read_run((self.folder / f"{item.repetition}.stored").read_bytes()), None
+
+    def left(self, plan: list[PlannedRun]) -> list[PlannedRun]:
+        """Plan − store."""
+        return [item for item in plan if not (self.folder / f"{item.repetition}.stored").exists()]
+
+
+def plan(count: int) -> list[PlannedRun]:
+    from tests.examples import cell
+
+    one = cell(engine="virtual")
+    return [PlannedRun(one.model_copy(update={"key": f"{number:016x}"}), number) for number in range(count)]
+
+
+def drive(
+    address: str, folder: Path, count: int, kills: frozenset[int] = frozenset(), *, always: bool = False,
+    say: Any = lambda event: None,
+) -> list[int]:  # fmt: skip
+    """Work on what is not stored of a plan; the runs that were stored, in order."""
+    depot: Any = None
+    ground, task = Folder(folder), partial(work, folder, kills, always)
+    Driver(
+        ground.left(plan(count)), ground, lambda: Crew(address, None, depot, print, task), say, large=False
+    ).work()  # fmt: skip
+    return ground.taken

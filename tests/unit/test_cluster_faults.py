@@ -1,0 +1,212 @@
+"""Faults of a cluster whose scheduler and workers are processes: killed, unplugged, of another version."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import harness
+from harness.cluster import crew, driver, worker
+from harness.cluster.bits import build
+from harness.cluster.crew import Crew
+from harness.cluster.driver import Driver
+from harness.cluster.letters import Order
+from harness.cluster.place import Place, dask, started
+from harness.errors import EngineError
+from harness.events import Event, Warned
+from tests.examples import ROOT
+from tests.unit.cluster_work import Folder, drive, noted, plan, work
+from tests.unit.test_cluster import Fake, Scene, scene
+from tests.unit.test_cluster import plan as plan_of_cells
+
+__all__ = ["scene"]
+COUNT = 6
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Of a scheduler with two workers, which are begun anew when they die. A run is blamed for two deaths."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(driver, "LOOK", 0.3)
+        patch.setenv("DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES", "1")
+        environment = {"HARNESS_CACHE": str(tmp_path_factory.mktemp("cache")), "PYTHONPATH": str(ROOT)}
+        with started(Place("", 2), environment) as found:
+            yield found
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.02)
+
+
+def test_a_worker_killed_in_mid_run_costs_what_it_had_and_nothing_that_was_stored(address: str, tmp_path: Path) -> None:
+    taken = drive(address, tmp_path, COUNT, frozenset({3}))
+    assert sorted(taken) == list(range(COUNT))
+    assert noted(tmp_path, "begun", 3) == 2
+    # Of the others none was made a second time, but what was done in that worker and not fetched yet.
+    assert noted(tmp_path, "made") <= COUNT + 1
+
+
+def test_a_run_of_which_every_worker_dies_is_given_up_and_costs_no_other(address: str, tmp_path: Path) -> None:
+    """As one that takes more memory than a worker has, which the kernel ends by SIGKILL."""
+    said: list[Event] = []
+    with pytest.raises(EngineError, match=r"1 run could not be made: 0000000000000003/3: .*") as found:
+        drive(address, tmp_path, COUNT, frozenset({3}), always=True, say=said.append)
+    assert "memory" in found.value.hint
+    warned = [event.text for event in said if isinstance(event, Warned)]
+    assert len([text for text in warned if "worker after worker died of it" in text]) == 1
+    # Those that a worker had beside it are blamed by Dask, too.
+    assert [item.repetition for item in Folder(tmp_path).left(plan(COUNT))] == [3]
+
+
+def test_a_driver_that_was_killed_goes_on_with_what_is_not_stored(address: str, tmp_path: Path) -> None:
+    program = "import pathlib, sys; from tests.unit.cluster_work import drive; "
+    program += "drive(sys.argv[1], pathlib.Path(sys.argv[2]), int(sys.argv[3]))"
+    command = [sys.executable, "-c", program, address, str(tmp_path), str(COUNT)]
+    with subprocess.Popen(command, cwd=ROOT) as first:
+        until(lambda: list(tmp_path.glob("*.stored")))
+        first.send_signal(signal.SIGKILL)
+        assert first.wait() == -signal.SIGKILL
+    stored = {int(file.stem) for file in tmp_path.glob("*.stored")}
+    under_way = {int(file.name.split(".")[1]) for file in tmp_path.glob("begun.*")} - stored
+    assert stored and len(stored) < COUNT
+    again = drive(address, tmp_path, COUNT)
+    assert sorted(again) == sorted(set(range(COUNT)) - stored)
+    for number in range(COUNT):
+        assert noted(tmp_path, "begun", number) <= (2 if number in under_way else 1)
+
+
+def test_a_worker_of_another_version_is_refused_by_name(tmp_path: Path, address: str) -> None:
+    package = Path(harness.__file__).parent
+    shutil.copytree(package, tmp_path / "other" / "harness", ignore=shutil.ignore_patterns("__pycache__"))
+    with (tmp_path / "other" / "harness" / "bits.py").open("a") as changed:
+        changed.write("# Changed.\n")
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path / 'other'}:{ROOT / 'images' / 'sim'}:{ROOT}"}
+    command = [*dask("worker"), address, "--host", "127.0.0.1", "--nthreads", "1", "--no-dashboard", "--no-nanny",
+               "--local-directory", str(tmp_path), "--name", "another"]  # fmt: skip
+    said: list[str] = []
+    depot: Any = None
+    with subprocess.Popen(command, env=environment, cwd=tmp_path, stderr=subprocess.DEVNULL) as other:
+        looking = Crew(address, None, depot, said.append)
+        try:
+            # (Workers that died in another test may still be on their way back.)
+            until(lambda: (looking.look(), said and len(looking.members) == 2)[1])
+            assert looking.cores == 2
+            assert "has another version of this package" in said[0] and build() in said[0]
+            assert said[0].endswith("it gets nothing to do") and len(said) == 1
+        finally:
+            looking.close()
+            other.terminate()
+
+
+class Wire:
+    """Between a driver and its scheduler: it can be cut, and mended."""
+
+    def __init__(self, port: int) -> None:
+        self._to = port
+        self._ends: list[socket.socket] = []
+        self._listen(0)
+
+    def _listen(self, port: int) -> None:
+        self._server = socket.create_server(("127.0.0.1", port))
+        self.port = self._server.getsockname()[1]
+        threading.Thread(target=self._accept, args=(self._server,), daemon=True).start()
+
+    def _accept(self, server: socket.socket) -> None:
+        while True:
+            try:
+                near, _ = server.accept()
+            except OSError:
+                return
+            far = socket.create_connection(("127.0.0.1", self._to))
+            self._ends += [near, far]
+            for one, other in ((near, far), (far, near)):
+                threading.Thread(target=self._carry, args=(one, other), daemon=True).start()
+
+    @staticmethod
+    def _carry(one: socket.socket, other: socket.socket) -> None:
+        try:
+            while block := one.recv(1 << 16):
+                other.sendall(block)
+        except OSError:
+            pass
+        for end in (one, other):
+            end.close()
+
+    def cut(self) -> None:
+        self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        for end in self._ends:
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                continue
+
+    def mend(self) -> None:
+        self._listen(self.port)
+
+
+def test_a_connection_that_was_lost_costs_what_was_under_way(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crew, "ANSWER", 5.0)
+    wire = Wire(int(address.rpartition(":")[2]))
+    said: list[Event] = []
+    ground, connected = Folder(tmp_path), list[float]()
+    depot: Any = None
+
+    def connect() -> Crew:
+        connected.append(time.monotonic())
+        return Crew(
+            f"tcp://127.0.0.1:{wire.port}", None, depot, print, partial(work, tmp_path, frozenset[int](), False)
+        )  # fmt: skip
+
+    one = Driver(plan(COUNT), ground, connect, said.append, large=False)
+    working = threading.Thread(target=one.work, daemon=True)
+    working.start()
+    until(lambda: ground.taken)
+    wire.cut()
+    kept = list(ground.taken)
+    until(lambda: [event for event in said if isinstance(event, Warned)])
+    wire.mend()
+    working.join(120)
+    assert not working.is_alive() and len(connected) >= 2
+    assert ground.taken[: len(kept)] == kept and sorted(ground.taken) == list(range(COUNT))
+    assert any("what was under way is made again" in event.text for event in said if isinstance(event, Warned))
+
+
+def test_a_worker_whose_disk_is_full_gets_nothing_more(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a worker does in earnest, but for the run itself."""
+    from distributed import get_worker
+
+    bad = next(iter(scene.cluster.scheduler.workers))
+
+    def made(order: Order) -> tuple[dict[str, bytes], bytes]:
+        if get_worker().address == bad:
+            raise OSError(errno.ENOSPC, "No space left on device", "/cache/rootfs/unfinished")
+        time.sleep(0.2)
+        from tests.unit.test_cluster import files, run_of
+
+        return files(run_of(order)), b""
+
+    monkeypatch.setattr(worker, "_made", made)
+    one, ground = scene.driver(plan_of_cells(5), Fake(), work=worker.make)
+    one.work()
+    assert len(ground.taken) == 5
+    assert f"the worker {bad} on " in scene.warnings()
+    assert "gets nothing more to do: /cache/rootfs/unfinished: No space left on device" in scene.warnings()
