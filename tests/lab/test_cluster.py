@@ -149,6 +149,10 @@ def _runs(store: Path) -> dict[str, dict[str, object]]:
     return found
 
 
+def _wait_for_no_guest(machine: Machine) -> None:
+    wait_for(lambda: not machine.guests())
+
+
 def test_a_worker_killed_in_mid_run_costs_that_run_alone(
     warm: Harness, harness: Harness, cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -189,7 +193,7 @@ def test_a_worker_killed_in_mid_run_costs_that_run_alone(
     assert "4 runs made twice, on different workers: the same" in told, told
     assert "2 workers on 2 machines, 2 cores" in told
     for machine in cluster.machines:
-        wait_for(lambda machine=machine: not machine.guests())
+        _wait_for_no_guest(machine)
         assert machine.python("import os; print([n for n in os.listdir('/ram') if n.startswith('quic-lab.')])") == "[]"
         assert machine.python("import os; print(*os.listdir('/kept/runs'))") == ""
 
