@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from harness.interop.attributed import Attribution, Whose, attributed
+from harness.interop.blame import Blame, Whose, blamed
 from harness.interop.cases import CASES
 from harness.interop.matrix import Entry, Matrix, Pair
 from harness.reports.layout import Column, Fitted, Row
@@ -32,8 +32,8 @@ class _Failed:
     entry: Entry
 
     @property
-    def finding(self) -> Attribution | None:
-        return attributed(self.pair, self.case, self.entry)
+    def finding(self) -> Blame | None:
+        return blamed(self.pair, self.case, self.entry)
 
     @property
     def whose(self) -> Whose | None:
@@ -132,7 +132,7 @@ def _escaped(text: str) -> str:
 
 def report(pair: Pair, case: str, entry: Entry) -> dict[str, Any]:
     """What an entry's failure adds to it as data: run, check with its packet, last lines, and whose it looks to be."""
-    finding = attributed(pair, case, entry) if entry.word != "succeeded" else None
+    finding = blamed(pair, case, entry) if entry.word != "succeeded" else None
     made: dict[str, Any] = {}
     if entry.failure is not None:
         check = entry.failure.check

@@ -11,7 +11,7 @@ import zstandard
 from rich.console import Console
 
 from harness.artefacts.words import LINES, WIDTH, last_words
-from harness.interop.attributed import ATTRIBUTIONS, Attribution, attributed
+from harness.interop.blame import KNOWN, Blame, blamed
 from harness.interop.cases import CASES
 from harness.interop.matrix import Entry, Failure, Matrix
 from harness.interop.registry import declared
@@ -92,8 +92,8 @@ FAILED = Entry("failed", "amplification", "Amplification: 4800 B | <b>.", failur
 def test_findings_of_implementations_of_endpoints_and_of_nobody_yet_stand_apart(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    ours = Attribution("server", "ours", "amplification", "endpoint", "We ask for it.", says="4800 B")
-    monkeypatch.setattr("harness.interop.attributed.ATTRIBUTIONS", (*ATTRIBUTIONS, ours))
+    ours = Blame("server", "ours", "amplification", "endpoint", "We ask for it.", says="4800 B")
+    monkeypatch.setattr("harness.interop.blame.KNOWN", (*KNOWN, ours))
     said = interop.markdown(_matrix(**{"quic-go": FAILED, "ours": FAILED, "other": FAILED}))
     parts = said.split("\n**")
     assert [part.partition("**")[0] for part in parts[1:]] == [
@@ -117,8 +117,8 @@ def test_last_words_stand_below_and_end_no_block() -> None:
     assert "said last" not in interop.markdown(_matrix(other=quiet))
 
 
-@pytest.mark.parametrize("one", ATTRIBUTIONS, ids=lambda one: f"{one.implementation}-{one.reason}")
-def test_every_finding_names_what_there_is(one: Attribution) -> None:
+@pytest.mark.parametrize("one", KNOWN, ids=lambda one: f"{one.implementation}-{one.reason}")
+def test_every_finding_names_what_there_is(one: Blame) -> None:
     known = catalogue().implementations()
     assert one.role in known[one.implementation][0].roles
     assert one.reason in declared() or one.reason.partition("_")[0] in ("crashed", "timed", "wrong", "log")
@@ -128,7 +128,7 @@ def test_every_finding_names_what_there_is(one: Attribution) -> None:
 
 def test_a_finding_is_of_its_role_its_check_and_its_cases() -> None:
     rebound = Entry("failed", "rebound", "It did not.")
-    assert attributed(("picoquic", "quinn"), "rebind-addr", rebound) is not None
-    assert attributed(("picoquic", "quinn"), "rebind-port", rebound) is None
-    assert attributed(("quinn", "picoquic"), "rebind-addr", rebound) is None
-    assert attributed(("picoquic", "quinn"), "rebind-addr", replace(rebound, reason="version")) is None
+    assert blamed(("picoquic", "quinn"), "rebind-addr", rebound) is not None
+    assert blamed(("picoquic", "quinn"), "rebind-port", rebound) is None
+    assert blamed(("quinn", "picoquic"), "rebind-addr", rebound) is None
+    assert blamed(("picoquic", "quinn"), "rebind-addr", replace(rebound, reason="version")) is None

@@ -16,7 +16,7 @@ Whose = Literal["implementation", "endpoint"]
 
 
 @dataclass(frozen=True)
-class Attribution:
+class Blame:
     """One finding: which failures it explains, and whose they are."""
 
     role: Role
@@ -42,17 +42,17 @@ class Attribution:
         )
 
 
-ATTRIBUTIONS: tuple[Attribution, ...] = (
-    Attribution(
+KNOWN: tuple[Blame, ...] = (
+    Blame(
         "server", "quic-go", "amplification", "implementation",
         "It asks whether the limit is reached before it sends a datagram, and not whether this one would pass it: the "
         "last one goes beyond three times what came (RFC 9000 §8.1). The runner allows four times.",
     ),
-    Attribution(
+    Blame(
         "server", "quinn", "amplification", "implementation",
         "A datagram is sent that goes beyond three times what came (RFC 9000 §8.1). The runner allows four times.",
     ),
-    Attribution(
+    Blame(
         "client", "picoquic", "rebound", "implementation",
         "A PATH_CHALLENGE of the server's stays unanswered (RFC 9000 §8.2.2) where the address changes again.",
         cases=("rebind-addr",),
@@ -60,6 +60,6 @@ ATTRIBUTIONS: tuple[Attribution, ...] = (
 )  # fmt: skip
 
 
-def attributed(pair: Pair, case: str, entry: Entry) -> Attribution | None:
+def blamed(pair: Pair, case: str, entry: Entry) -> Blame | None:
     """The finding that an entry is of; None of one that nobody has looked into."""
-    return next((one for one in ATTRIBUTIONS if one.explains(pair, case, entry)), None)
+    return next((one for one in KNOWN if one.explains(pair, case, entry)), None)
