@@ -200,6 +200,16 @@ class Conversation:
         ends = np.array([*places, len(sent)], np.int64)
         return Rounds(np.array(begins, np.int64), np.diff(self.totals[ends]), np.array(late, np.int64))
 
+    @cached_property
+    def spent_ns(self) -> int:
+        """When the furthest byte of the answer had come, as the credit of its stream shows: from then at the latest
+        there is nothing to send but what was lost. The transfer's end where packets cannot be decrypted.
+        """
+        used = self.credits[0] if self.credits else None
+        if used is None or not len(used.used):
+            return self.end_ns
+        return min(int(used.used_ns[used.used.argmax()]), self.end_ns)
+
     @property
     def sending_ns(self) -> tuple[int, int]:
         """From the first byte of the answer until the sender had nothing left to send."""

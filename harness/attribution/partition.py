@@ -8,7 +8,7 @@ import numpy as np
 
 from harness.attribution import rules
 from harness.attribution.conversation import Conversation
-from harness.attribution.spans import Ints, flagged, inside, pieces
+from harness.attribution.spans import Ints, flagged, inside, merged, pieces, without
 from harness.outcome.attributed import STATES, State
 
 Rule = Callable[[Conversation], Ints]
@@ -41,7 +41,8 @@ def partition(talk: Conversation) -> tuple[Ints, Ints]:
     edges = pieces(0, talk.end_ns, list(spans.values()))
     states = _labelled(edges, spans)
     waiting = flagged(edges, np.isin(states, [_ORDER.index(state) for state in _WAITING]))
-    late = rules.acknowledgements(talk, waiting)
+    # Where nothing is left to send but what was lost, it waits for no window.
+    late = rules.acknowledgements(talk, without(waiting, merged(rules.repair(talk))))
     if len(late):
         finer = np.unique(np.concatenate([edges, np.clip(late.ravel(), 0, talk.end_ns)]))
         states = states[np.searchsorted(edges, finer[:-1], side="right") - 1]

@@ -83,15 +83,20 @@ def recovery(talk: Conversation) -> Ints:
         after = int(np.searchsorted(talk.sent.t_ns, moment, side="right"))
         at = int(np.searchsorted(reached, after + 1))
         periods.append((moment, int(talk.acknowledged.t_ns[at]) if at < len(reached) else talk.end_ns))
-    return merged([*periods, *talk.wasted.tolist(), *_repair(talk)])
+    return merged([*periods, *talk.wasted.tolist(), *repair(talk)])
 
 
-def _repair(talk: Conversation) -> list[tuple[int, int]]:
-    """From when the rest to send is no more than what was lost and not sent again: the sender waits for no window."""
+def repair(talk: Conversation) -> list[tuple[int, int]]:
+    """From when the rest to send is no more than what was lost and not sent again: the sender waits for no window, but
+    to know what was lost (RFC 9002 §6). Every byte has left once by then; where packets cannot be decrypted, that is
+    taken from sizes.
+    """
     sent = talk.sent
     lost = np.where(sent.lost, sent.size, 0)
     if not lost.any():
         return []
+    if talk.spent_ns < talk.end_ns:
+        return [(talk.spent_ns, talk.end_ns)]
     rest = talk.totals[-1] - talk.totals[1:]
     # What was lost of the last round trip before each packet, and may have to go again.
     since = np.searchsorted(sent.t_ns, sent.t_ns - 2 * talk.rtt_ns)
@@ -142,11 +147,12 @@ def sender_idle(talk: Conversation) -> Ints:
     server has nothing ready, keeps to a buffer, or paces below the path's rate (RFC 9002 §7.8: underutilised;
     tcp_info's tcpi_busy_time without the limits, and tcpi_sndbuf_limited; T-RAT §4.1: sender-window-limited,
     application-limited). Of a sender that does not tell its window: the same bytes round trip after round trip. Nothing
-    where nobody knows whether credit was there.
+    where nobody knows whether credit was there, and nothing once every byte has left: then no data are there.
     """
     if talk.credits is None and talk.advertised is None:
         return NONE
-    return both(_later(talk), steady(talk) if talk.window is None else _room(talk))
+    idle = both(_later(talk), steady(talk) if talk.window is None else _room(talk))
+    return both(idle, merged([(0, talk.spent_ns)]))
 
 
 def steady(talk: Conversation) -> Ints:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.attribution import rules
-from harness.attribution.conversation import Conversation
+from harness.attribution.conversation import Conversation, Sent
 from harness.attribution.notes import notes_of
 from harness.attribution.partition import BANDS, bands, lasted, partition
 from harness.attribution.spans import NONE, both, inside, merged, pieces, total, without
@@ -126,6 +126,24 @@ def test_a_probe_of_the_path_mtu_that_is_lost_begins_no_recovery() -> None:
     came[51] = False
     talk = replace(FREE, sent=replace(sent, size=size, arrived=came, lost=~came))
     assert talk.detected[1].tolist() == [51]
+
+
+def test_a_sender_whose_data_have_all_left_is_not_idle_but_repairs() -> None:
+    # The loss of packet 1,990 is known a round trip later, when the link has been empty since the last one; the sender's
+    # window has room, and what it acknowledges itself makes the rest to send larger than what was lost.
+    talk = conversation(lost=frozenset({1_990}), most=200)
+    sent, more = talk.sent, np.arange(100) * MS
+    after = Sent(
+        np.concatenate([sent.t_ns, talk.end_ns + more]), np.concatenate([sent.size, np.full(100, 45)]),
+        np.concatenate([sent.start_ns, talk.end_ns + more]), np.concatenate([sent.end_ns, talk.end_ns + more]),
+        np.concatenate([sent.arrived, np.ones(100, bool)]), np.concatenate([sent.lost, np.zeros(100, bool)]),
+    )  # fmt: skip
+    for one in (talk, replace(talk, sent=after)):
+        found = seconds(one)
+        # The link's own time for the packet that was lost behind it, before the last byte came.
+        assert found.get("sender_idle", 0) <= 0.001
+        assert found["recovery"] == pytest.approx(0.095, abs=0.005)
+        assert found.get("unexplained", 0) == 0
 
 
 def test_a_loss_is_known_by_the_packet_threshold() -> None:
