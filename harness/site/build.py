@@ -101,17 +101,24 @@ def _files(
     for asset in ("site.css", "site.js"):
         yield f"assets/{asset}", (_HERE / "assets" / asset).read_text(encoding="utf-8")
     drew = traced = False
+    #: Long tables of all cells of a scenario are a script together: they repeat each other, and few are looked at.
+    tables: dict[str, dict[str, dict[str, list[list[str]]]]] = {}
     for result in made:
         figures = list(drawn.of_cell(result, store, search))
         drew = drew or bool(figures)
         one = cell_page(result)
         rows = [[each.name, each.text, each.unit, str(each.n), each.vantage] for each in one.figures]
         seen = [[each.role, each.name, *where] for each in one.parameters for where in each.seen]
-        more = {"rows": drawn.packed(rows), "sources": drawn.packed(seen) if seen else ""}
+        place = f"tables/{result.cell.scenario.name.replace('/', '-')}.js"
+        for name, table in (("figures", rows), ("sources", seen)):
+            tables.setdefault(place, {}).setdefault(name, {})[result.cell.key] = table
+        more = {"tables": place, "sources": bool(seen)}
         yield f"cells/{one.result.cell.key}.html", page("cell.html", root="../", page=one, figures=figures, **more)
         for trace in (each for run in one.runs for each in run.qlogs):
             yield f"qlogs/{trace.name}.js", _script(trace)
             traced = True
+    for place, content in tables.items():
+        yield place, f"tables({json.dumps(drawn.packed(content))});\n"
     own = {name: implementation_page(who, made) for name, who in everybody.items()}
     for name, its in own.items():
         yield f"implementations/{name}.html", page("implementation.html", root="../", page=its)

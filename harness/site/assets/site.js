@@ -162,15 +162,29 @@ window.unpack = async (text) => {
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
 };
 
-// Long tables, when somebody wants to see them.
+// Long tables, when somebody wants to see them: a script has those of all cells of a scenario, and calls tables().
+const longTables = new Map();
+function tablesOf(place) {
+  if (!longTables.has(place)) {
+    longTables.set(place, new Promise((resolve, reject) => {
+      window.tables = (text) => resolve(window.unpack(text).then(JSON.parse));
+      const script = document.createElement("script");
+      script.src = place;
+      script.onerror = reject;
+      document.head.append(script);
+    }));
+  }
+  return longTables.get(place);
+}
 for (const details of document.querySelectorAll("details.packed")) {
   details.addEventListener("toggle", async () => {
-    const script = details.querySelector("script");
-    if (!script) return;
-    const rows = JSON.parse(await window.unpack(script.textContent));
-    script.remove();
+    const { tables, table, cell } = details.dataset;
+    const body = details.querySelector("tbody");
+    if (details.dataset.filled) return;
+    details.dataset.filled = "yes";
+    const rows = (await tablesOf(tables))[table][cell];
     for (const row of rows) {
-      const line = details.querySelector("tbody").insertRow();
+      const line = body.insertRow();
       for (const text of row) line.insertCell().textContent = text;
     }
   });
