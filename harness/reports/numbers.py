@@ -20,12 +20,11 @@ def shown_unit(unit: str) -> str:
 
 
 def text(span: Interval | None) -> str:
-    """Median, and the interval of several runs."""
+    """Median, and the interval of several runs where its ends show as something else."""
     if span is None:
         return "–"
-    if span.n == 1 or span.low == span.high:
-        return number(span.median)
-    return f"{number(span.median)} [{number(span.low)}, {number(span.high)}]"
+    median, low, high = map(number, (span.median, span.low, span.high))
+    return median if span.n == 1 or median == low == high else f"{median} [{low}, {high}]"
 
 
 def percentage(span: Interval | None) -> str:
