@@ -7,12 +7,14 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from rich.console import Console
 
 from harness.errors import AbsentError, HarnessError
 
+Made_contra = TypeVar("Made_contra", contravariant=True)
+Made = TypeVar("Made")
 #: Columns that a pipe is taken to have.
 _WIDE = 180
 
@@ -53,6 +55,32 @@ def json_all_the_same(asked: bool, nothing: Callable[[], dict[str, Any]]) -> Ite
 def print_text(text: str) -> None:
     """Print text on stdout as it is, and end its last line."""
     sys.stdout.write(text if text.endswith("\n") else text + "\n")
+
+
+class View(Protocol[Made_contra]):
+    """A module that shows something in three ways."""
+
+    def report(self, made: Made_contra, /) -> dict[str, Any]:
+        """As plain data."""
+        ...
+
+    def markdown(self, made: Made_contra, /) -> str:
+        """For a page."""
+        ...
+
+    def show(self, made: Made_contra, console: Console, /) -> None:
+        """For a terminal."""
+        ...
+
+
+def print_view(view: View[Made], made: Made, *, markdown: bool, as_json: bool) -> None:
+    """Print on stdout in the way that is asked for; JSON comes before Markdown."""
+    if as_json:
+        print_json(view.report(made))
+    elif markdown:
+        print_text(view.markdown(made))
+    else:
+        view.show(made, paper())
 
 
 def caution(text: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.consoles import console, paper, print_json, print_text
+from harness.cli.consoles import console, print_view
 from harness.cli.environment import log_limit, open_app, patience, stall
 from harness.cli.exits import FAILED, NOTHING, UNDECIDED
 from harness.cli.interrupts import heard
@@ -92,12 +92,7 @@ def gate(
     if until is not None:
         _repeat(store, decided, until, jobs)
     passage = decided()
-    if as_json:
-        print_json(view.report(passage))
-    elif markdown:
-        print_text(view.markdown(passage))
-    else:
-        view.show(passage, paper())
+    print_view(view, passage, markdown=markdown, as_json=as_json)
     if junit is not None:
         _write(junit, decisions(passage))
     if summary is not None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from harness.cli import completion
-from harness.cli.consoles import json_all_the_same, paper, print_json, print_text
+from harness.cli.consoles import json_all_the_same, paper, print_json, print_text, print_view
 from harness.cli.environment import ROOT, open_app
 from harness.cli.gate import Allow, Within, passage_of
 from harness.cli.options import AsJson, AsMarkdown, Clients, Every, Servers, StoredScenarios, StoreFolder
@@ -95,12 +95,7 @@ def metrics(
 
     with json_all_the_same(as_json, lambda: flow_metrics.report([])):
         results = stored_cells(open_app(store), scenarios, clients, servers, every=every)
-    if as_json:
-        print_json(flow_metrics.report(results))
-    elif markdown:
-        print_text(flow_metrics.markdown(results))
-    else:
-        flow_metrics.show(results, paper())
+    print_view(flow_metrics, results, markdown=markdown, as_json=as_json)
 
 
 @reports.command("moves")
@@ -119,12 +114,7 @@ def moves(
     with json_all_the_same(as_json, lambda: view.report([])):
         results = stored_cells(open_app(store), scenarios, clients, servers, every=every)
     moved = view.moved(results)
-    if as_json:
-        print_json(view.report(moved))
-    elif markdown:
-        print_text(view.markdown(moved))
-    else:
-        view.show(moved, paper())
+    print_view(view, moved, markdown=markdown, as_json=as_json)
 
 
 @reports.command("interop")
@@ -230,12 +220,7 @@ def defaults(store: StoreFolder = None, markdown: AsMarkdown = False, as_json: A
     catalogue = open_app().catalogue
     known = [item for item, _ in catalogue.implementations().values() if item.parameters and item.speaks_quic]
     made = view.defaults(known, view.observations(results))
-    if as_json:
-        print_json(view.report(made))
-    elif markdown:
-        print_text(view.markdown(made))
-    else:
-        view.show(made, paper())
+    print_view(view, made, markdown=markdown, as_json=as_json)
 
 
 @reports.command("html")
