@@ -12,6 +12,7 @@ X86 = Path("arch/x86/um")
 INCLUDE = "#include <lab_inproc.h>\n"
 
 add("lab_inproc.h", UM / "include/shared/lab_inproc.h")
+add("lab_size.h", UM / "include/shared/lab_size.h")
 add("lab_inproc.c", UM / "os-Linux/skas/lab_inproc.c")
 add("lab_entry.S", UM / "os-Linux/skas/lab_entry.S")
 add("lab_inproc_kern.c", UM / "kernel/skas/lab_inproc_kern.c")
@@ -59,7 +60,14 @@ change(
     ),
 )
 
-# The heap is large enough before the memory behind it is given away.
+# The heap is large enough before the memory behind it is given away, and ends where it always does.
+script = UM / "kernel/uml.lds.S"
+put(script, r"#include <asm/page\.h>\n", behind="#include <shared/lab_size.h>\n")
+put(
+    script,
+    r"  PROVIDE \(end = \.\);\n",
+    behind='  ASSERT(_end + 0x40000 <= START + LAB_KERNEL_SIZE, "no room for a heap: see lab_size.h")\n',
+)
 physmem = UM / "kernel/physmem.c"
 put(physmem, r"#include <os\.h>\n", behind=INCLUDE)
 put(physmem, r"\tphysmem_fd = create_mem_file\(len\);\n", ahead="\tlab_reserve_heap();\n")

@@ -52,6 +52,7 @@
 #include <sysdep/stub.h>
 #include <timetravel.h>
 #include <lab_inproc.h>
+#include <lab_size.h>
 
 #ifndef PR_SET_SYSCALL_USER_DISPATCH
 #define PR_SET_SYSCALL_USER_DISPATCH 59
@@ -67,8 +68,6 @@
 #define HOST_END 0x7ffffffff000ul
 /* Bytes at the end of an address space's page for the last registers of its program. */
 #define LAST 128
-/* What the C library may take from its heap once the kernel runs. */
-#define LAB_HEAP (3 << 20)
 
 _Static_assert(offsetof(struct lab_host, futex) == LAB_HOST_FUTEX && offsetof(struct lab_host, sp) == LAB_HOST_SP,
 	       "lab_entry.S has other offsets");
@@ -192,16 +191,26 @@ static const char *obstacle(void)
 /*
  * Before the kernel hands out all memory behind the C library's heap: what the library may take later is part of the
  * heap already. More would be mapped in one process of the host alone.
+ *
+ * Image and heap end at the same place in every lab kernel. By what is left the kernel sizes TCP's and UDP's buffers
+ * (tcp_mem), and a sender that fills them would else notice a few pages.
  */
 void lab_reserve_heap(void)
 {
+	unsigned long end = uml_physmem + LAB_KERNEL_SIZE, now = (unsigned long)sbrk(0);
 	/* Else the compiler leaves both calls out. */
 	void *volatile memory;
 
 	mallopt(M_TRIM_THRESHOLD, 64 << 20);
 	mallopt(M_MMAP_THRESHOLD, 16 << 20);
-	memory = malloc(LAB_HEAP);
-	free(memory);
+	/* The library takes 128 kB more than it is asked for. */
+	if (now + (256 << 10) < end) {
+		memory = malloc(end - now - (160 << 10));
+		free(memory);
+	}
+	now = (unsigned long)sbrk(0);
+	if (now < end && sbrk(end - now) == (void *)-1)
+		os_warn("the kernel's heap cannot grow: %s\n", strerror(errno));
 }
 
 /* What is mapped in [start, end) of this process: the image's segments and the heap. How many parts; -1 for too many. */
@@ -306,10 +315,16 @@ struct kernel_sigaction {
 	unsigned long mask;
 };
 
-static struct {
+/*
+ * What a new process of the host is told. It stands above its first stack, so that each has its own: home goes on at
+ * once, and may start the next before this one has had a look.
+ */
+struct beginning {
+	struct lab_host *host;
+	/* Where the page of its address space is. */
 	int fd;
 	unsigned long long offset;
-} data_page;
+};
 
 /*
  * The page of an address space that the host's signal frames and the last registers of a program are in, as the program
@@ -324,7 +339,7 @@ static struct stub_data *seen(void)
 static int begin(void *argument)
 {
 	static const int traps[] = { SIGSEGV, SIGSYS, SIGTRAP, SIGILL, SIGFPE, SIGBUS };
-	struct lab_host *host = argument;
+	struct beginning own = *(struct beginning *)argument;
 	struct kernel_sigaction action = {
 		.handler = key ? lab_trap_keys : lab_trap,
 		.flags = SA_ONSTACK | SA_NODEFER | SA_SIGINFO | 0x04000000 /* SA_RESTORER */,
@@ -347,7 +362,7 @@ static int begin(void *argument)
 	if (STUB_END < HOST_END)
 		failed |= stub_syscall2(__NR_munmap, STUB_END, HOST_END - STUB_END);
 	failed |= stub_syscall6(__NR_mmap, STUB_DATA, STUB_DATA_PAGES * UM_KERN_PAGE_SIZE, PROT_READ | PROT_WRITE,
-				MAP_FIXED | MAP_SHARED, data_page.fd, data_page.offset) != (long)STUB_DATA;
+				MAP_FIXED | MAP_SHARED, own.fd, own.offset) != (long)STUB_DATA;
 	failed |= stub_syscall2(__NR_sigaltstack, (unsigned long)&stack, 0);
 	for (i = 0; i < sizeof(traps) / sizeof(traps[0]); i++) {
 		blocked &= ~(1ul << (traps[i] - 1));
@@ -361,7 +376,7 @@ static int begin(void *argument)
 				__end_rodata - _text, 0);
 	if (failed)
 		stub_syscall1(__NR_exit_group, 1);
-	lab_park(host);
+	lab_park(own.host);
 	return 0;
 }
 
@@ -369,13 +384,16 @@ static int begin(void *argument)
 int lab_start_process(struct mm_id *id)
 {
 	struct stub_data *data = (void *)id->stack;
+	/* Until it waits the new process needs a stack: the one that signals will have. */
+	struct beginning *own = (void *)(data->sigstack + sizeof(data->sigstack) - 64);
 
+	_Static_assert(sizeof(*own) <= 64, "no room above the first stack");
 	go(&home);
 	/* It follows nothing of the kernel's virtual mappings yet, but what home has. */
 	id->host = (struct lab_host) { .generation = -1 };
-	data_page.fd = phys_mapping(uml_to_phys(data), &data_page.offset);
-	/* Until it waits the new process needs a stack: the one that signals will have. */
-	id->pid = clone(begin, data->sigstack + sizeof(data->sigstack) - 64, CLONE_FILES | CLONE_FS | SIGCHLD, &id->host);
+	own->host = &id->host;
+	own->fd = phys_mapping(uml_to_phys(data), &own->offset);
+	id->pid = clone(begin, own, CLONE_FILES | CLONE_FS | SIGCHLD, own);
 	id->sock = 0;
 	id->host.pid = id->pid;
 	return id->pid < 0 ? -errno : 0;
