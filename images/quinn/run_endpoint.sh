@@ -5,14 +5,5 @@ case $ASKED in
   chacha20 | ecn) export TESTCASE=transfer ;;
   keyupdate) [ "${ROLE:-}" != client ] || export TESTCASE=transfer ;;
   versionnegotiation) [ "${ROLE:-}" != server ] || export TESTCASE=transfer ;;
-  connectionmigration)
-    if [ "${ROLE:-}" = server ]; then
-      export TESTCASE=transfer
-      # Its own addresses.
-      ADDRESS4=$(ip -oneline -4 address show to 193.167.0.0/16 scope global | sed -n '1s|.* inet \([^/]*\)/.*|\1|p')
-      ADDRESS6=$(ip -oneline -6 address show to fd00:cafe:cafe::/48 scope global | sed -n '1s|.* inet6 \([^/]*\)/.*|\1|p')
-      export ADDRESS4 ADDRESS6
-    fi
-    ;;
 esac
 exec /run_program.sh quinn-endpoint

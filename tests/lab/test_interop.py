@@ -70,7 +70,7 @@ def _verdicts(harness: Harness, client: str, server: str) -> dict[str, str]:
 _UNKNOWN = {"v2", "versionnegotiation"}
 PAIRS: dict[tuple[str, str], tuple[set[str], set[str]]] = {
     ("quic-go", "quic-go"): ({*_UNKNOWN, "connectionmigration", "chacha20", "keyupdate"}, {"amplificationlimit"}),
-    ("picoquic", "quinn"): (_UNKNOWN, {"amplificationlimit", "rebind-addr"}),
+    ("picoquic", "quinn"): ({*_UNKNOWN, "connectionmigration"}, {"amplificationlimit", "rebind-addr"}),
     ("quinn", "picoquic"): (_UNKNOWN, {"connectionmigration"}),
 }
 

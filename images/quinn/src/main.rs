@@ -6,7 +6,6 @@ mod fetch;
 mod handover;
 mod memory;
 mod phase;
-mod preferred;
 mod resume;
 mod rule;
 mod samples;

@@ -7,9 +7,8 @@ use quic_endpoint::{Options, Result, udp};
 use quinn::{Endpoint, EndpointConfig, Incoming, ServerConfig, TokioRuntime};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::preferred::Addresses;
 use crate::resume::SharedMemory;
-use crate::{config, preferred, serve};
+use crate::{config, serve};
 
 /// Time for the last packets to leave once the server is told to end.
 const FAREWELL: Duration = Duration::from_millis(50);
@@ -21,20 +20,15 @@ pub async fn run(options: Options) -> Result<()> {
     let config = ServerConfig::with_crypto(Arc::new(crypto));
     let memory = config::memory(&options)?;
     let options = Arc::new(options);
-    let preferred = preferred::asked(&options)?;
     let mut endpoints = Vec::new();
-    if preferred.is_some() {
-        endpoints.push(preferred::endpoint(config.clone(), udp::listen(options.port)?)?);
-    } else {
-        // With IPv4 addresses in the form of IPv6, quinn would not know a change of the port alone, over which it keeps
-        // a path's congestion window and RTT.
-        for socket in udp::listen_apart(options.port)? {
-            let (config, runtime) = (Some(config.clone()), Arc::new(TokioRuntime));
-            endpoints.push(Endpoint::new(EndpointConfig::default(), config, socket, runtime)?);
-        }
+    // With IPv4 addresses in the form of IPv6, quinn would not know a change of the port alone, over which it keeps a
+    // path's congestion window and RTT.
+    for socket in udp::listen_apart(options.port)? {
+        let (config, runtime) = (Some(config.clone()), Arc::new(TokioRuntime));
+        endpoints.push(Endpoint::new(EndpointConfig::default(), config, socket, runtime)?);
     }
     for endpoint in &endpoints {
-        tokio::spawn(accept_all(endpoint.clone(), options.clone(), config.clone(), memory.clone(), preferred));
+        tokio::spawn(accept_all(endpoint.clone(), options.clone(), config.clone(), memory.clone()));
     }
     tokio::select! {
         _ = terminated.recv() => (),
@@ -49,19 +43,9 @@ pub async fn run(options: Options) -> Result<()> {
     Ok(())
 }
 
-async fn accept_all(
-    endpoint: Endpoint,
-    options: Arc<Options>,
-    config: ServerConfig,
-    memory: Option<SharedMemory>,
-    preferred: Option<Addresses>,
-) {
+async fn accept_all(endpoint: Endpoint, options: Arc<Options>, config: ServerConfig, memory: Option<SharedMemory>) {
     while let Some(incoming) = endpoint.accept().await {
-        let mut config = config.clone();
-        if let Some(addresses) = preferred {
-            addresses.prefer(&mut config, incoming.remote_address());
-        }
-        accept(incoming, &options, config, memory.clone());
+        accept(incoming, &options, config.clone(), memory.clone());
     }
 }
 
