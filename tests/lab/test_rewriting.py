@@ -124,7 +124,9 @@ def test_a_call_by_jump_does_what_it_does_by_signal(warm: Harness, tmp_path: Pat
 def test_what_is_rewritten_is_what_was_meant_in_every_image(warm: Harness) -> None:
     words = ["docker", "image", "ls", "--format", "{{.Repository}}:{{.Tag}}", "--filter", "reference=quic-lab/*"]
     listed = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
-    references = [one for one in listed if "/lab-kernel:" not in one]
+    # The newest of each: a machine that builds for weeks has many.
+    newest = {one.partition(":")[0]: one for one in reversed(listed)}
+    references = [one for name, one in newest.items() if not name.endswith("/lab-kernel")]
     assert len(references) > 2
     seen: set[bytes] = set()
     count: Counter[str] = Counter()
@@ -142,7 +144,7 @@ def test_what_is_rewritten_is_what_was_meant_in_every_image(warm: Harness) -> No
                             meant = "; ".join([*MOVED[site.name], "syscall"])
                             read = as_read(code, place, site)
                             told = read.total() - read["nothing"]
-                            if read[meant] < 0.75 * told or not told:
+                            if read[meant] < told or not told:
                                 wrong.append(f"{file.name} at {place:#x}, {site.name}: {dict(read)}")
     assert not wrong
     assert count["number"] > 1000
