@@ -58,7 +58,8 @@ class Endpoint:
     """The container's first process."""
     told: bool = False
     """It was sent its stop signal."""
-    sampler: int = 0
+    sampled: bool = False
+    """Samples of its downloads are taken."""
 
 
 @dataclass
@@ -103,7 +104,10 @@ class Conductor:
         self._diary = (self.out / "sim" / "endpoints.jsonl").open("a", buffering=1)
         self._cpu = (self.out / "cpu.csv").open("a", buffering=1)
         self._cpu.write("t_ns,container,cpu_ns,rcvbuf_errors\n")
-        (self.out / "growth.csv").write_text(growth.HEADER)
+        rows = self.out / "growth.csv"
+        rows.write_text(growth.HEADER)
+        downloads = any(endpoint.role == "client" and endpoint.file for endpoint in self.endpoints)
+        self._growth = growth.Sampler(rows, self.sample_ns) if downloads else None
         # A child's end wakes the loop.
         self._wake, writer = socket.socketpair()
         writer.setblocking(False)
@@ -212,14 +216,9 @@ class Conductor:
     def _begin(self, endpoint: Endpoint, index: int) -> None:
         endpoint.index = index
         self._count_drops(endpoint)
-        if endpoint.role == "client" and endpoint.file:
-            downloads, rows = endpoint.folder / "downloads", self.out / "growth.csv"
-            endpoint.sampler = os.fork()
-            if endpoint.sampler == 0:
-                with contextlib.suppress(OSError):
-                    signal.set_wakeup_fd(-1)
-                    growth.sample(downloads, rows, endpoint.flow, endpoint.index, self.sample_ns)
-                os._exit(0)
+        if self._growth is not None and endpoint.role == "client" and endpoint.file:
+            endpoint.sampled = True
+            self._growth.watch(endpoint.folder / "downloads", endpoint.flow, endpoint.index)
         self._write("started", endpoint)
         endpoint.waited, endpoint.first = endpoint.container.start(
             NAMESPACES / endpoint.name, self.out / f"{endpoint.name}.log", self._unable(endpoint)
@@ -232,11 +231,9 @@ class Conductor:
     def _end(self, endpoint: Endpoint) -> None:
         """A client's transfer is over: no more samples, and room for a repeat."""
         self._count_drops(endpoint)
-        if endpoint.sampler:
-            with contextlib.suppress(ProcessLookupError, ChildProcessError):
-                os.kill(endpoint.sampler, signal.SIGTERM)
-                os.waitpid(endpoint.sampler, 0)
-            endpoint.sampler = 0
+        if self._growth is not None and endpoint.sampled:
+            self._growth.end(endpoint.flow)
+            endpoint.sampled = False
             place = endpoint.folder / "downloads" / endpoint.file
             with contextlib.suppress(FileNotFoundError):
                 place.rename(endpoint.folder / f"transfer{endpoint.index}")
@@ -305,8 +302,10 @@ class Conductor:
                 os.kill(endpoint.first, signal.SIGKILL)
             os.waitpid(endpoint.waited, 0)
         for endpoint in self.endpoints:
-            if endpoint.sampler:
+            if endpoint.sampled:
                 self._end(endpoint)
+        if self._growth is not None:
+            self._growth.stop()
         sent = {endpoint.name: {"out_datagrams": _udp(endpoint.name, "OutDatagrams")} for endpoint in self.endpoints}
         (self.out / "sim" / "udp.json").write_text(json.dumps(sent) + "\n")
 
