@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TextIO
 
 from simulator import growth
-from simulator.container import Container
+from simulator.container import Container, exit_code
 from simulator.lifecycle import Action, CutOff, Ended, Enter, Flow, Lifecycle, Start, TimedOut
 from simulator.ports import NAMESPACES, inside
 
@@ -52,10 +52,8 @@ class Endpoint:
     """Of the file, bytes."""
     index: int = 0
     """Of the transfer that a client is at, or was last."""
-    waited: int = 0
-    """The process that ends as the endpoint does; 0 when it does not run."""
-    first: int = 0
-    """The container's first process."""
+    process: int = 0
+    """The container's first; 0 when it does not run."""
     told: bool = False
     """It was sent its stop signal."""
     sampled: bool = False
@@ -68,10 +66,8 @@ class Proxy:
 
     name: str
     container: Container
-    waited: int = 0
-    """The process that ends as it does; 0 when it does not run."""
-    first: int = 0
-    """The container's first process."""
+    process: int = 0
+    """The container's first; 0 when it does not run."""
 
 
 @dataclass
@@ -122,7 +118,7 @@ class Conductor:
         self._heard = dict.fromkeys(self._agents.values(), b"")
         for proxy in self.proxies:
             log = self.out / f"{proxy.name}.log"
-            proxy.waited, proxy.first = proxy.container.start(NAMESPACES / proxy.name, log, self._unable(proxy))
+            proxy.process = proxy.container.start(NAMESPACES / proxy.name, log, self._unable(proxy))
         next_pulse = time.monotonic()
         self._perform(self._lifecycle.begin(next_pulse))
         while not self._over():
@@ -206,10 +202,10 @@ class Conductor:
     @staticmethod
     def _tell(endpoint: Endpoint) -> None:
         """Send an endpoint its stop signal, once: a second one makes some programs drop what they have to write."""
-        if endpoint.first and not endpoint.told:
+        if endpoint.process and not endpoint.told:
             endpoint.told = True
             with contextlib.suppress(ProcessLookupError):
-                os.kill(endpoint.first, endpoint.container.image.stop_signal)
+                os.kill(endpoint.process, endpoint.container.image.stop_signal)
 
     # --- one endpoint
 
@@ -220,7 +216,7 @@ class Conductor:
             endpoint.sampled = True
             self._growth.watch(endpoint.folder / "downloads", endpoint.flow, endpoint.index)
         self._write("started", endpoint)
-        endpoint.waited, endpoint.first = endpoint.container.start(
+        endpoint.process = endpoint.container.start(
             NAMESPACES / endpoint.name, self.out / f"{endpoint.name}.log", self._unable(endpoint)
         )
 
@@ -258,15 +254,15 @@ class Conductor:
                 return
             if process in self._agents:
                 self._agent_ended(process)
-            proxy = next((item for item in self.proxies if item.waited == process), None)
+            proxy = next((item for item in self.proxies if item.process == process), None)
             if proxy is not None:
-                self._proxy_ended(proxy, os.waitstatus_to_exitcode(status))
-            endpoint = next((item for item in self.endpoints if item.waited == process), None)
+                self._proxy_ended(proxy, exit_code(status))
+            endpoint = next((item for item in self.endpoints if item.process == process), None)
             if endpoint is not None:
-                endpoint.waited = endpoint.first = 0
+                endpoint.process = 0
                 # Of several that end at once the first decides.
                 if not self._over():
-                    code = os.waitstatus_to_exitcode(status)
+                    code = exit_code(status)
                     self._perform(self._lifecycle.ended(endpoint.name, code, time.monotonic()))
 
     def _agent_ended(self, agent: int) -> None:
@@ -276,7 +272,7 @@ class Conductor:
 
     def _proxy_ended(self, proxy: Proxy, exit_code: int) -> None:
         # Nobody tells it to before all is over: then nothing more passes.
-        proxy.waited = proxy.first = 0
+        proxy.process = 0
         unable = self._unable(proxy).read_text()
         message = unable or f"{proxy.name} ended with exit code {exit_code}"
         record = {"event": "proxy_ended", "t_ns": time.time_ns(), "host": proxy.name, "message": message}
@@ -287,20 +283,20 @@ class Conductor:
         """Ask what still runs to end, as an engine stops a container, and make sure it did."""
         for proxy in self.proxies:
             # It holds nothing that anybody reads.
-            if proxy.first:
-                os.kill(proxy.first, signal.SIGKILL)
-                os.waitpid(proxy.waited, 0)
-        running = [item for item in self.endpoints if item.waited]
+            if proxy.process:
+                os.kill(proxy.process, signal.SIGKILL)
+                os.waitpid(proxy.process, 0)
+        running = [item for item in self.endpoints if item.process]
         for endpoint in running:
             self._tell(endpoint)
         deadline = time.monotonic() + GRACE
         while running and time.monotonic() < deadline:
-            running = [item for item in running if os.waitpid(item.waited, os.WNOHANG)[0] == 0]
+            running = [item for item in running if os.waitpid(item.process, os.WNOHANG)[0] == 0]
             time.sleep(0.01 if running else 0)
         for endpoint in running:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(endpoint.first, signal.SIGKILL)
-            os.waitpid(endpoint.waited, 0)
+                os.kill(endpoint.process, signal.SIGKILL)
+            os.waitpid(endpoint.process, 0)
         for endpoint in self.endpoints:
             if endpoint.sampled:
                 self._end(endpoint)

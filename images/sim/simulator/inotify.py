@@ -34,7 +34,7 @@ class Watches:
         os.close(self._file)
 
     def watch(self, folder: Path, events: int) -> int:
-        """Watch a folder for these events, and no longer for others. The watch's number, the same for the same folder."""
+        """Watch a folder for these events, and for no others any more. Its number, the same for the same folder."""
         number = _LIBC.inotify_add_watch(self._file, os.fsencode(folder), ctypes.c_uint32(events))
         if number < 0:
             raise _error(str(folder))
