@@ -51,6 +51,7 @@ class _Subject:
         app: App,
         one: Implementation,
         references: Sequence[Implementation],
+        others: Sequence[Implementation],
         scenarios: Mapping[str, Scenario],
         listen: Listener,
     ) -> None:
@@ -61,7 +62,7 @@ class _Subject:
         self.one = one
         self.transfers = list(self._transfers())
         self.resumed = self._resumed()
-        self.cases = list(testcases.trials(one, references, self._case)) if one.speaks_quic else []
+        self.cases = list(testcases.trials(one, references, others, self._case)) if one.speaks_quic else []
         self.claims = [self._claim(role, name, setting) for role, name, setting in claims(one)]
 
     @property
@@ -183,7 +184,9 @@ class _Subject:
         plain = {role: cell for role, _, cell in reversed(self.transfers)}
         for trial in self.cases:
             yield from (testcases.works(trial, results[cell.key]) for cell in trial.cells)
-            if not trial.cells and trial.role in plain:
+            if trial.alone and trial.role in plain:
+                yield testcases.untried(trial, plain[trial.role])
+            elif not trial.cells and trial.role in plain:
                 yield testcases.refused(trial, self._app.inventory.made(plain[trial.role], listen), engine)
 
     def _answer(self, claim: _Claim, results: dict[str, CellResult]) -> Finding:
@@ -217,9 +220,12 @@ def check(app: App, chosen: Iterable[Implementation], options: Options, listen: 
     references = [known[name] for name in REFERENCES if name in known]
     if not references:
         raise InputError(f"a check needs one of {', '.join(REFERENCES)} at the other end", "see images/")
+    # Who is built soonest comes first.
+    built = (item for item in known.values() if item.build is not None and item.tested and item.speaks_quic)
+    others = sorted(built, key=lambda item: (item.build_time.seconds, item.name))
     names = {TRANSFER, RESUMED, *(trial.scenario for trial in TRIALS.values()), *map(testcases.scenario_of, TESTCASES)}
     scenarios = {scenario.name: scenario for scenario in app.catalogue.find_scenarios(sorted(names))}
-    subjects = [_Subject(app, one, references, scenarios, listen) for one in chosen]
+    subjects = [_Subject(app, one, references, others, scenarios, listen) for one in chosen]
     cells = {cell.key: cell for subject in subjects for cell in subject.cells}
     results = {item.cell.key: item for item in app.run_cells(list(cells.values()), 1, options, listen)}
     engine = VirtualEngine(app.cache, [0], options.log_limit, options.stall, kernel=options.kernel)

@@ -23,6 +23,7 @@ from harness.results import CellResult
 from harness.site import drawn, pictures
 from harness.site.cell import Qlog, cell_page
 from harness.site.implementation import implementation_page, implementations
+from harness.site.interop import interop_page
 from harness.site.markdown import html
 from harness.site.matrix import neighbours
 from harness.site.overview import MEANING, overview, players
@@ -37,7 +38,7 @@ INDEX = "index.html"
 #: What the first line of every page says, by which a folder is known to be a site of ours.
 _MARK = "<!doctype html><!-- quic-lab site -->"
 #: Folders of a site, whose files are the site's alone.
-_FOLDERS = ("assets", "cells", "implementations", "qlogs", "studies")
+_FOLDERS = ("assets", "cells", "implementations", "qlogs", "studies", "tables")
 
 
 @dataclass(frozen=True)
@@ -92,10 +93,16 @@ def _files(
     """Place in the folder → text, the first page last: where it is, all else is."""
     made = [result for result in results if result.runs]
     environment = _environment(folder)
-    studied, everybody = study_pages(made), implementations(made)
+    studied, everybody, interop = study_pages(made), implementations(made), interop_page(made)
 
     def page(template: str, **values: object) -> str:
-        shared = {"studies": studied, "symbols": SYMBOLS, "meaning": MEANING, "mark": _MARK}
+        shared = {
+            "studies": studied,
+            "interop": interop is not None,
+            "symbols": SYMBOLS,
+            "meaning": MEANING,
+            "mark": _MARK,
+        }
         return environment.get_template(template).render(**shared, **values)
 
     for asset in ("site.css", "site.js"):
@@ -130,6 +137,8 @@ def _files(
         yield f"studies/{study.name}.html", page("study.html", root="../", page=study, text=text, figures=figures)
     yield "studies/index.html", page("studies.html", root="../")
     yield "studies/metrics.html", page("text.html", root="../", title="Metrics", text=html(metrics_page(), _nowhere))
+    if interop is not None:
+        yield "interop.html", page("interop.html", root="", page=interop)
     if traced:
         yield "assets/qlog.js", (_HERE / "assets" / "qlog.js").read_text(encoding="utf-8")
         yield "qlog.html", page("qlog.html", root="")

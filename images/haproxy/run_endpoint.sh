@@ -11,7 +11,8 @@ fi
 bind=
 case ${TESTCASE:-} in
   http3) bind='alpn h3' ;;
-  handshake | transfer | multiconnect | resumption) bind='alpn hq-interop' ;;
+  handshake | transfer | multiconnect | resumption | versionnegotiation) bind='alpn hq-interop' ;;
+  chacha20) bind='alpn hq-interop ciphersuites TLS_CHACHA20_POLY1305_SHA256' ;;
   retry) bind='alpn hq-interop quic-force-retry' ;;
   *)
     echo "unsupported test case: ${TESTCASE:-none}" >&2

@@ -12,7 +12,8 @@ hq=off
 settings=
 case ${TESTCASE:-} in
   http3) h3=on ;;
-  handshake | transfer | multiconnect | resumption) hq=on ;;
+  handshake | transfer | multiconnect | resumption | versionnegotiation) hq=on ;;
+  chacha20) hq=on settings='ssl_conf_command Ciphersuites TLS_CHACHA20_POLY1305_SHA256;' ;;
   retry) hq=on settings='quic_retry on;' ;;
   *)
     echo "unsupported test case: ${TESTCASE:-none}" >&2

@@ -4,5 +4,6 @@ export ASKED="${TESTCASE:-}"
 case $ASKED in
   chacha20 | ecn) export TESTCASE=transfer ;;
   keyupdate) [ "${ROLE:-}" != client ] || export TESTCASE=transfer ;;
+  versionnegotiation) [ "${ROLE:-}" != server ] || export TESTCASE=transfer ;;
 esac
 exec /run_program.sh quinn-endpoint

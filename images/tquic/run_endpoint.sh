@@ -2,13 +2,14 @@
 # The endpoint contract of the QUIC interop runner, and our names of parameters, on top of tquic's own tools.
 set -u
 
+# As a server it takes whichever cipher suite is offered alone.
 alpn=hq-interop plan=single
-case ${TESTCASE:-} in
-  http3) alpn=h3 ;;
-  handshake | transfer | retry) ;;
-  multiconnect) plan=each ;;
-  resumption) plan=resume ;;
-  zerortt) plan=early-data ;;
+case ${TESTCASE:-}:${ROLE:-} in
+  http3:*) alpn=h3 ;;
+  handshake:* | transfer:* | retry:* | chacha20:server | versionnegotiation:server) ;;
+  multiconnect:*) plan=each ;;
+  resumption:*) plan=resume ;;
+  zerortt:*) plan=early-data ;;
   *)
     echo "unsupported test case: ${TESTCASE:-none}" >&2
     exit 127

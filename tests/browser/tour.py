@@ -238,6 +238,16 @@ class Tour:
         self.seen["qlog_kind"] = [self.find("#count").text, self.all("#events tbody tr")[0].text]
         self.shot("qlog")
 
+    def interop(self) -> None:
+        """The matrix of test cases: one of them alone, and from a pair's to its cell."""
+        self.open("interop.html")
+        every = len(self.all(".interop li"))
+        Select(self.find("#case select")).select_by_value("S")
+        self.seen["interop"] = [every, self.texts(".interop li")]
+        self.shot("interop")
+        self.all(".interop li a")[0].click()
+        self.seen["interop_cell"] = self.texts(".crumbs")
+
     def keyboard(self) -> None:
         """What the tabulator reaches from the top, and that it is enough to choose a verdict and open a cell."""
         self.open("index.html#scenario=satellite/medium&engine=virtual")
@@ -264,6 +274,7 @@ class Tour:
             "series": f"cells/{self.cells['series']}.html", "implementation": "implementations/curl.html",
             "implementations": "implementations/index.html", "studies": "studies/index.html",
             "study": "studies/in_sequence_satellite.html", "metrics": "studies/metrics.html", "qlog": "stored/qlog.html",
+            "interop": "interop.html",
         }  # fmt: skip
         faults, wide, spent = {}, [], {}
         for name, place in pages.items():
@@ -309,8 +320,8 @@ def main() -> None:
     spent = {}
     try:
         for stop in (
-            tour.first_view, tour.filters, tour.order, tour.cell, tour.figures, tour.stored, tour.keyboard, tour.access,
-            tour.pictures,
+            tour.first_view, tour.filters, tour.order, tour.cell, tour.figures, tour.stored, tour.interop,
+            tour.keyboard, tour.access, tour.pictures,
         ):  # fmt: skip
             begin = time.monotonic()
             stop()

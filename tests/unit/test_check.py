@@ -218,7 +218,7 @@ def test_what_is_remembered_is_tried_with_itself(
     mine = implementation("mine", roles=roles, parameters=settings)
     known = {one.name: one for one in catalogue().find_scenarios(["check", "interop"])}
     references = [implementation("quic-go", session=True)]
-    subject = session._Subject(Matrix(), mine, references, known, lambda event: None)  # type: ignore[arg-type]
+    subject = session._Subject(Matrix(), mine, references, [], known, lambda event: None)  # type: ignore[arg-type]
     tried = [claim for claim in subject.claims if claim.role == "server"]
     (claim,) = tried
     for value, made in claim.cells:
@@ -241,7 +241,7 @@ def test_a_kernel_is_tried_with_itself_in_the_direction_that_shows_it(role: Role
     mine = implementation("mine", protocols=["tcp", "udp"], parameters={name: {"sysctl": "net.ipv4.setting=1 {bytes}"}})
     known = {one.name: one for one in catalogue().find_scenarios(["check", "interop"])}
     references = [implementation("quic-go", session=True)]
-    subject = session._Subject(Matrix(mine), mine, references, known, lambda event: None)  # type: ignore[arg-type]
+    subject = session._Subject(Matrix(mine), mine, references, [], known, lambda event: None)  # type: ignore[arg-type]
     assert [(role, protocol) for role, protocol, _ in subject.transfers] == [("client", "tcp"), ("server", "tcp")]
     assert subject.resumed is None
     (claim,) = (one for one in subject.claims if one.role == role)

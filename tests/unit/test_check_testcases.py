@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.check import contract
-from harness.check.testcases import Trial, refused, scenario_of, trials, works
+from harness.check.testcases import Trial, refused, scenario_of, trials, untried, works
 from harness.findings import Answer
 from harness.model import TESTCASES, Implementation
 from harness.outcome import Cell, Outcome, Verdict, VerdictStatus
@@ -23,7 +24,9 @@ def _one(name: str = "mine", **more: Any) -> Implementation:
     return implementation(name, parameters={}, **more)
 
 
-def _trials(mine: Implementation, *references: Implementation) -> dict[tuple[str, str], tuple[list[str], str]]:
+def _trials(
+    mine: Implementation, *references: Implementation, others: Sequence[Implementation] = ()
+) -> dict[tuple[str, str], tuple[list[str], str]]:
     """(role, test case) → names of the peers, and why it is not played."""
 
     def made(role: Role, peer: Implementation, scenario: str) -> Cell:
@@ -31,8 +34,9 @@ def _trials(mine: Implementation, *references: Implementation) -> dict[tuple[str
         return cell(asked, *((mine, peer) if role == "client" else (peer, mine)))
 
     found: dict[tuple[str, str], tuple[list[str], str]] = {}
-    for one in trials(mine, references, made):
+    for one in trials(mine, references, others, made):
         peers = [(item.server if one.role == "client" else item.client).name for item in one.cells]
+        assert one.alone == (not peers and not one.why_not)
         found[one.role, one.testcase] = (peers, one.why_not)
     return found
 
@@ -52,9 +56,23 @@ def test_every_test_case_is_tried_against_the_references_that_take_it() -> None:
     assert ("client", "connectionmigration") not in found
 
 
-def test_what_neither_a_reference_nor_itself_can_be_the_other_end_of_is_said() -> None:
-    found = _trials(_one(roles=["client"]), _one("quic-go", refuses=[NO_V2]))
-    assert found["client", "v2"] == ([], "no implementation here can be the other end")
+def test_where_neither_a_reference_nor_itself_can_be_the_other_end_another_one_is_asked() -> None:
+    mine, reference = _one(roles=["client"]), _one("quic-go", refuses=[NO_V2])
+    assert _trials(mine, reference)["client", "v2"] == ([], "")
+    others = [reference, _one("aioquic"), _one("quinn")]
+    assert _trials(mine, reference, others=others)["client", "v2"] == (["aioquic"], "")
+
+
+def test_a_preferred_address_is_tried_with_a_client_that_goes_there() -> None:
+    references, others = [_one("quic-go")], [_one("aioquic"), _one("picoquic")]
+    found = _trials(_one(), *references, others=others)
+    assert found["server", "connectionmigration"] == (["picoquic"], "")
+    assert _trials(_one(), *references)["server", "connectionmigration"] == ([], "")
+
+
+def test_what_is_taken_and_cannot_be_tried_is_said() -> None:
+    found = untried(Trial("client", "v2", (), alone=True), cell(None, _one(), _one("quic-go")))
+    assert (found.answer, found.seen) == ("not offered", "not tried: no implementation here can be the other end")
 
 
 def test_each_test_case_has_its_scenario() -> None:

@@ -156,6 +156,16 @@ for (const button of document.querySelectorAll("button[data-copy]")) {
   });
 }
 
+// The interop matrix: one test case of all pairs, or all.
+for (const chooser of document.querySelectorAll("#case")) {
+  chooser.hidden = false;
+  chooser.addEventListener("change", (event) => {
+    const chosen = event.target.value;
+    document.querySelector(".interop").classList.toggle("one", Boolean(chosen));
+    for (const one of document.querySelectorAll(".interop li")) one.hidden = Boolean(chosen) && one.dataset.c !== chosen;
+  });
+}
+
 // What is packed: JSON, gzip, Base64.
 window.unpack = async (text) => {
   const bytes = Uint8Array.from(atob(text), (one) => one.charCodeAt(0));
@@ -163,6 +173,10 @@ window.unpack = async (text) => {
 };
 
 // Long tables, when somebody wants to see them: a script has those of all cells of a scenario, and calls tables().
+const LONG_TABLES = {
+  figures: ["All figures", ["metric", "median [interval]", "unit", "n", "seen in"]],
+  sources: ["Where parameters were observed", ["role", "parameter", "observed", "where, and what that rests on"]],
+};
 const longTables = new Map();
 function tablesOf(place) {
   if (!longTables.has(place)) {
@@ -179,14 +193,31 @@ function tablesOf(place) {
 for (const details of document.querySelectorAll("details.packed")) {
   details.addEventListener("toggle", async () => {
     const { tables, table, cell } = details.dataset;
-    const body = details.querySelector("tbody");
     if (details.dataset.filled) return;
     details.dataset.filled = "yes";
+    const [name, heads] = LONG_TABLES[table];
     const rows = (await tablesOf(tables))[table][cell];
+    const made = document.createElement("table");
+    made.className = "plain full";
+    const head = made.createTHead().insertRow();
+    for (const text of heads) {
+      const one = document.createElement("th");
+      one.scope = "col";
+      one.textContent = text;
+      head.append(one);
+    }
+    const body = made.createTBody();
     for (const row of rows) {
       const line = body.insertRow();
       for (const text of row) line.insertCell().textContent = text;
     }
+    const region = document.createElement("div");
+    region.className = "scroll";
+    region.tabIndex = 0;
+    region.setAttribute("role", "region");
+    region.setAttribute("aria-label", name);
+    region.append(made);
+    details.append(region);
   });
 }
 

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use msquic::ffi::{QUIC_PARAM_CONFIGURATION_SETTINGS, QUIC_SETTINGS};
 use msquic::{
-    Api, BufferRef, CertificateFile, Configuration, Credential, CredentialConfig, CredentialFlags, Registration,
-    ServerResumptionLevel, Settings,
+    AllowedCipherSuiteFlags, Api, BufferRef, CertificateFile, Configuration, Credential, CredentialConfig,
+    CredentialFlags, Registration, ServerResumptionLevel, Settings,
 };
 use quic_endpoint::options::on_or_off;
 use quic_endpoint::{Options, Parameters, Result, Role};
@@ -32,7 +32,7 @@ pub fn configuration(registration: &Registration, options: &Options) -> Result<C
     if options.parameters.pacing == Some(false) {
         stop_pacing(&configuration)?;
     }
-    let credentials = match options.role {
+    let mut credentials = match options.role {
         // Servers of a test network make their certificates themselves.
         Role::Client => CredentialConfig::new_client().set_credential_flags(CredentialFlags::NO_CERTIFICATE_VALIDATION),
         Role::Server => {
@@ -41,6 +41,10 @@ pub fn configuration(registration: &Registration, options: &Options) -> Result<C
             CredentialConfig::new().set_credential(Credential::CertificateFile(file))
         }
     };
+    // A test case beyond those that all programs share (run_endpoint.sh).
+    if std::env::var("ASKED").is_ok_and(|asked| asked == "chacha20") {
+        credentials = credentials.set_allowed_cipher_suites(AllowedCipherSuiteFlags::CHACHA20_POLY1305_SHA256);
+    }
     configuration.load_credential(&credentials)?;
     Ok(configuration)
 }

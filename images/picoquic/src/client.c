@@ -294,7 +294,7 @@ int fetch(const struct options *options, struct st_picoquic_quic_config_t *confi
     quic = configure(options, config, on_event);
     /* The servers of a test network make their certificates themselves. */
     picoquic_set_null_verifier(quic);
-    int error = run_loop(quic, options, step);
+    int error = run_loop(quic, options, 0, step);
     if (options->session_dir) {
         picoquic_save_session_tickets(quic, config->ticket_file_name);
         picoquic_save_retry_tokens(quic, config->token_file_name);

@@ -48,8 +48,9 @@ void end_moves(void);
 
 /* --- loop.c */
 
-/* Works on the context's connections until `step` ends it or a signal does. 0, or picoquic's error. */
-int run_loop(struct st_picoquic_quic_t *, const struct options *, picoquic_packet_loop_cb_fn step);
+/* Works on the context's connections until `step` ends it or a signal does. `port`: of this process, 0 for one of the
+ * system's choice; a server listens at the port of its options, too. 0, or picoquic's error. */
+int run_loop(struct st_picoquic_quic_t *, const struct options *, uint16_t port, picoquic_packet_loop_cb_fn step);
 
 /* --- server.c */
 
@@ -60,6 +61,9 @@ int serve(const struct options *, struct st_picoquic_quic_config_t *);
 int fetch(const struct options *, struct st_picoquic_quic_config_t *);
 
 /* --- main.c */
+
+/* A variable of the environment, NULL where it is empty. */
+const char *environment(const char *name);
 
 /* Whether it is asked for a test case beyond those that all programs share (run_endpoint.sh). */
 bool is_asked(const char *testcase);

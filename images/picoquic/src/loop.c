@@ -46,13 +46,16 @@ static int step(struct st_picoquic_quic_t *quic, int mode, void *context, void *
     return step_of ? step_of(quic, mode, context, argument) : 0;
 }
 
-int run_loop(struct st_picoquic_quic_t *quic, const struct options *options, picoquic_packet_loop_cb_fn step_of_role)
+int run_loop(struct st_picoquic_quic_t *quic, const struct options *options, uint16_t port,
+             picoquic_packet_loop_cb_fn step_of_role)
 {
     struct sigaction on_end = {.sa_handler = stop};
     sigaction(SIGTERM, &on_end, NULL);
     sigaction(SIGINT, &on_end, NULL);
     struct st_picoquic_packet_loop_param_t parameters = {
-        .local_port = options->is_server ? (uint16_t)options->port : 0,
+        .local_port = port,
+        /* Where it differs from its own port, which may be its preferred address. */
+        .public_port = options->is_server && options->port != port ? (uint16_t)options->port : 0,
         .do_not_use_gso = !options->gso,
         .extra_socket_required = options->moves,
     };

@@ -12,7 +12,7 @@
 /* What picoquic calls TLS_CHACHA20_POLY1305_SHA256 alone. */
 #define CHACHA20 20
 
-static const char *environment(const char *name)
+const char *environment(const char *name)
 {
     const char *value = getenv(name);
     return value && *value ? value : NULL;

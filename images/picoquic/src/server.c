@@ -11,6 +11,8 @@
 #define HQ "hq-interop"
 /* The error code with which a request is turned down; hq-interop defines none. */
 #define REJECTED 0x10b
+/* Where the server wants its clients once the handshake is over, at the same addresses. */
+#define PREFERRED_PORT 4443
 
 static const struct options *serving;
 static struct st_picohttp_server_parameters_t web;
@@ -168,10 +170,15 @@ int serve(const struct options *options, struct st_picoquic_quic_config_t *confi
     config->server_cert_file = options->certificate;
     config->server_key_file = options->private_key;
     config->server_port = config->local_port = (uint16_t)options->port;
+    if (is_asked("connectionmigration")) {
+        config->local_port = PREFERRED_PORT;
+        config->preferred_address_v4 = environment("ADDRESS4");
+        config->preferred_address_v6 = environment("ADDRESS6");
+    }
     config->do_retry = options->retry;
     struct st_picoquic_quic_t *quic = configure(options, config, accept_connection);
     picoquic_set_alpn_select_fn_v2(quic, select_protocol);
-    int error = run_loop(quic, options, NULL);
+    int error = run_loop(quic, options, config->local_port, NULL);
     picoquic_free(quic);
     if (error)
         fail("the packet loop ended with error 0x%x", error);

@@ -7,6 +7,7 @@ mod outbox;
 mod paths;
 mod serve;
 mod server;
+mod sieve;
 mod socket;
 
 use std::process::ExitCode;

@@ -1,0 +1,82 @@
+"""The page of the interop matrix: which test case of which pair has which colour, and where it leads."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from harness.outcome import LinkProof, MeasuredRun, Outcome, Run, Verdict, VerdictStatus
+from harness.results import CellResult
+from harness.site import build
+from harness.site.interop import interop_page
+from harness.store import Store
+from tests.drawings import page_cache
+from tests.examples import catalogue, implementation
+from tests.examples import cell as make_cell
+
+
+def _result(client: str, server: str, case: str, status: VerdictStatus, sentence: str = "So it is.") -> CellResult:
+    (asked,) = catalogue().find_scenarios([f"interop/{case}"])
+    cell = make_cell(asked, implementation(client), implementation(server), engine="virtual")
+    run = Run(cell=cell, repetition=0, outcome=Outcome(status="completed"), started_at="2026-11-21T00:00:00Z", wall=2.0)
+    measured = MeasuredRun(version=1, link=LinkProof(valid=True), measurements=())
+    verdict = Verdict(status=status, reason="crashed_client" if status == "fail" else "", sentence=sentence)
+    return CellResult(cell, ((run, measured),), verdict, (Path("/store/runs") / cell.key / "0",))
+
+
+def _square() -> list[CellResult]:
+    """Two clients and two servers: one of the clients fails one case with everybody, and one pair another."""
+    words: dict[str, dict[tuple[str, str], VerdictStatus]] = {
+        "retry": {("alpha", "beta"): "pass", ("alpha", "gamma"): "pass",
+                  ("delta", "beta"): "fail", ("delta", "gamma"): "fail"},
+        "handshake": {("alpha", "beta"): "pass", ("alpha", "gamma"): "fail",
+                      ("delta", "beta"): "unsupported", ("delta", "gamma"): "inconclusive"},
+    }  # fmt: skip
+    return [
+        _result(*pair, case, status, f"{case} of {pair[0]} <b>x</b>")
+        for case, pairs in words.items()
+        for pair, status in pairs.items()
+    ]
+
+
+def test_every_case_of_every_pair_has_its_colour_symbol_and_cell() -> None:
+    results = _square()
+    page = interop_page(results)
+    assert page is not None and page.servers == ("beta", "gamma")
+    seen = {
+        (line.client, server): [(one.short, one.status, one.symbol) for one in squares]
+        for line in page.lines
+        for server, squares in zip(page.servers, line.squares, strict=True)
+    }
+    # In the runner's order, and what fails with everybody is unsupported, as the runner has it.
+    assert seen == {
+        ("alpha", "beta"): [("H", "pass", "✓"), ("S", "pass", "✓")],
+        ("alpha", "gamma"): [("H", "fail", "✕"), ("S", "pass", "✓")],
+        ("delta", "beta"): [("H", "unsupported", "–"), ("S", "unsupported", "–")],
+        ("delta", "gamma"): [("H", "inconclusive", "~"), ("S", "unsupported", "–")],
+    }
+    keys = {(one.cell.client.name, one.cell.server.name, one.cell.scenario.name): one.cell.key for one in results}
+    assert page.lines[0].squares[1][0].key == keys["alpha", "gamma", "interop/handshake"]
+    assert [(one.name, [(word, count) for word, _, _, count in one.counts]) for one in page.cases] == [
+        ("handshake", [("succeeded", 1), ("failed", 1), ("unsupported", 1), ("inconclusive", 1)]),
+        ("retry", [("succeeded", 2), ("unsupported", 2)]),
+    ]
+    assert [(one.pair, one.square.short) for one in page.misses] == [
+        ("alpha → gamma", "H"), ("delta → beta", "S"), ("delta → gamma", "H"), ("delta → gamma", "S"),
+    ]  # fmt: skip
+    assert page.misses[1].square.why.startswith("Fails with everybody. retry of delta")
+
+
+def test_cells_without_test_cases_have_no_such_page() -> None:
+    assert interop_page([]) is None
+
+
+def test_the_page_is_linked_and_leads_to_its_cells(tmp_path: Path) -> None:
+    results = _square()
+    build.write(tmp_path / "site", results, Store(tmp_path / "store"), lambda wanted: [], page_cache())
+    text = (tmp_path / "site" / "interop.html").read_text()
+    targets = re.findall(r'<li data-c="[A-Z]"><a class="[a-z]+" href="([^"]+)"', text)
+    assert sorted(targets) == sorted(f"cells/{one.cell.key}.html" for one in results)
+    assert all((tmp_path / "site" / target).exists() for target in targets)
+    assert "<b>x</b>" not in text
+    assert 'href="interop.html"' in (tmp_path / "site" / "index.html").read_text()
