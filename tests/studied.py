@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from harness.model import Implementation, Scenario
@@ -10,6 +10,7 @@ from harness.outcome import Cell, MeasuredRun
 from harness.parameters import ParameterValue
 from harness.plan import Request, cells
 from harness.results import CellResult
+from harness.sweep import Point
 from tests.comparisons import Pair, result, run
 from tests.examples import SIM, images, implementation, scenario
 
@@ -38,21 +39,18 @@ def of_study(study: Mapping[str, object], **more: object) -> Scenario:
 
 
 def results(
-    one: Scenario,
-    seconds: Seconds,
-    repetitions: int = 3,
-    *,
-    client: str = "alpha",
-    server: Implementation | None = None,
-) -> list[CellResult]:
-    """The cells of a study as if they had run: 2 MB take half of what 10 MB take, `seconds`.
+    one: Scenario, seconds: Seconds, repetitions: int = 3, *, client: str | Implementation = "alpha",
+    server: Implementation | None = None, every: Sequence[Point] | None = None,
+) -> list[CellResult]:  # fmt: skip
+    """The cells of a study, or those at some points, as if they had run: 10 MB take `seconds`, 2 MB half of that and
+    100 MB five times as long.
 
-    A run beyond the scenario's timeout timed out at half of the file.
+    A run beyond the scenario's timeout timed out with 2 MB received.
     """
-    server = server or told()
-    made = cells(
-        Request([one], [told(client)], [server], engine="virtual"), images(client, server.name), SIM
-    )  # fmt: skip
+    player = told(client) if isinstance(client, str) else client
+    other = server or told()
+    request = Request([one], [player], [other], engine="virtual")
+    made = cells(request, images(player.name, other.name), SIM, every=every)
     return [
         result("virtual", *(_run(cell, seconds, number) for number in range(repetitions)), of=cell) for cell in made
     ]
@@ -65,4 +63,7 @@ def _run(cell: Cell, seconds: Seconds, repetition: int) -> Pair:
         return one, MeasuredRun(version=1)
     if time > cell.scenario.timeout.seconds:
         return run("timed_out", received=5_000_000, figures={"milestone_2MB": time / 2})
-    return run(seconds=time, figures={"milestone_2MB": time / 2, "milestone_10MB": time, "completion": time})
+    sizes = {"2MB": time / 2, "10MB": time, "100MB": 5 * time}
+    timed = {f"milestone_{size.label()}" for size in cell.scenario.milestones_within()}
+    figures = {f"milestone_{size}": value for size, value in sizes.items() if f"milestone_{size}" in timed}
+    return run(seconds=time, figures={**figures, "completion": time})
