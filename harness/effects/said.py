@@ -10,6 +10,8 @@ from harness.text import counted
 
 #: Below this a figure of one decimal is 0.0.
 _ROUNDED = 0.05
+#: How many times as much as what counts for nothing a factor is worth where it is said to matter there alone.
+_SEVERAL = 5
 
 
 def called(metric: str) -> str:
@@ -23,10 +25,14 @@ def called(metric: str) -> str:
 
 def seconds(span: Interval) -> str:
     """A figure with its interval; of one repetition the figure alone."""
-    middle = f"{span.median:.1f} s"
-    if span.n < 2 or f"{span.low:.1f}" == f"{span.high:.1f}" == f"{span.median:.1f}":
-        return middle
-    return f"{middle} [{span.low:.1f}, {span.high:.1f}]"
+    # No zero has a sign.
+    middle, low, high = (f"{round(value, 1) + 0.0:.1f}" for value in (span.median, span.low, span.high))
+    return f"{middle} s" if span.n < 2 or low == high else f"{middle} s [{low}, {high}]"
+
+
+def is_little(span: Interval) -> bool:
+    """Whether a figure is 0.0 in tenths of a second."""
+    return abs(span.median) < _ROUNDED
 
 
 def sentence(one: Analysis) -> str:
@@ -34,8 +40,8 @@ def sentence(one: Analysis) -> str:
     what = f"{called(one.metric)} (median {one.median:.1f} s)"
     if one.problem:
         return f"Of {what} nothing can be said: {one.problem}."
-    large = [effect for effect in one.main if abs(effect.saved.median) >= _ROUNDED]
-    small = [effect.factors[0] for effect in one.main if abs(effect.saved.median) < _ROUNDED]
+    large = [effect for effect in one.main if not is_little(effect.saved)]
+    small = [effect.factors[0] for effect in one.main if is_little(effect.saved)]
     parts = [_worth(effect, first=number == 0) for number, effect in enumerate(large)]
     if small:
         verb = "" if large else "are worth " if len(small) > 1 else "is worth "
@@ -71,8 +77,8 @@ def conditions(one: Analysis) -> list[Conditional]:
     found: dict[frozenset[str], Conditional] = {}
     for each in sorted(one.conditionals, key=lambda each: rank.index(each.factor)):
         matters = [span for span in each.saved if span.median >= little and (span.n < 2 or span.low > 0)]
-        # Twice as much as what counts for nothing, lest it be a matter of rounding.
-        if len(matters) == 1 and matters[0].median >= 2 * little and len(each.saved) > 1:
+        # Several times as much as what counts for nothing, lest it be a matter of degree.
+        if len(matters) == 1 and matters[0].median >= _SEVERAL * little and len(each.saved) > 1:
             found.setdefault(frozenset((each.factor, each.given)), each)
     return list(found.values())
 

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from harness.effects import Analysis, Effect, Studied
 from harness.effects.profiles import Profiled
-from harness.effects.said import called, seconds, sentence
+from harness.effects.said import called, is_little, seconds, sentence
 from harness.outcome import Interval
 from harness.reports.markdown import line
 from harness.reports.table import interval_text
@@ -128,7 +128,7 @@ def _effects_table(alike: Sequence[Analysis]) -> list[str]:
 def _cell(effect: Effect) -> str:
     change = f"{effect.worse[0]} → {effect.better[0]}"
     text = f"{seconds(effect.saved)}"
-    text = f"**{text}**" if effect.shown else text
+    text = f"**{text}**" if effect.shown and not is_little(effect.saved) else text
     return f"{text} ({change})" if len(effect.factors) == 1 else text
 
 

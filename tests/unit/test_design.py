@@ -15,7 +15,9 @@ from harness.catalogue import Catalogue
 from harness.design import aliases, combinations, fraction, least_of_random, of_pair, resolution, size
 from harness.errors import InputError
 from harness.model import Implementation, Scenario
-from harness.plan import Request, cells
+from harness.plan import Request, cells, designs
+from harness.reports.design import lines as design_lines
+from harness.reports.design import report as design_report
 from harness.sweep import Point, points
 from tests.examples import SIM, catalogue, images, implementation, scenario
 
@@ -261,3 +263,37 @@ def test_the_good_one_is_good(tmp_path: Path) -> None:
 def _catalogue() -> Catalogue:
     """With what is read of this repository's manifests once."""
     return catalogue()
+
+
+# --- what a plan says of them
+
+
+def test_a_plan_says_what_is_absent_and_what_is_aliased() -> None:
+    two = {**FACTORS, "server.initial_cwnd": [10, 32]}
+    one = _study(factors=two, design="fractional(4)", least=3)
+    able = {"initial_cwnd": {"server": {"flag": "--iw={value}"}}}
+    server = implementation("beta", parameters={**_plain("beta"), **able})
+    bare = implementation("gamma", parameters={"congestion_control": {"default": "cubic"}})
+    found = designs(Request([one], [implementation("alpha")], [server, bare]), {})
+    assert design_lines(found) == [
+        "study test/case alpha→beta: 8 cells, fractional(4): server.congestion_control [reno, cubic]; "
+        "server.initial_rtt [100 ms, 333 ms]; path.forward.loss [0 %, 1 %]; server.initial_cwnd [10, 32]",
+        "  absent: client.ack_ratio: alpha cannot set ack_ratio as a client; it is 2",
+        "  aliased: server.congestion_control × server.initial_rtt = path.forward.loss × server.initial_cwnd",
+        "  aliased: server.congestion_control × path.forward.loss = server.initial_rtt × server.initial_cwnd",
+        "  aliased: server.congestion_control × server.initial_cwnd = server.initial_rtt × path.forward.loss",
+        "without cells, since they honour too little: alpha→gamma",
+    ]
+    data = design_report(found)
+    assert [(each["cells"], bool(each["too_few"])) for each in data] == [(8, False), (0, True)]
+    assert len(data[0]["aliases"]["interactions"]) == 3
+    profiles = {"swift": {"server.congestion_control": "cubic"}}
+    assert (
+        "its own parameters; swift"
+        in design_lines(designs(Request([_study(profiles=profiles)], [implementation("alpha")], [server]), {}))[0]
+    )
+
+
+def _plain(name: str) -> dict[str, object]:
+    one = implementation(name)
+    return {key: {"server": one.parameters[key].server} for key in ("congestion_control", "initial_rtt")}

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from harness.cli import main
 from harness.effects import Analysis, analyses, studied
 from harness.effects.profiles import profiled
 from harness.effects.said import conditions, sentence
@@ -18,6 +19,7 @@ from harness.parameters import ParameterValue
 from harness.plots.study import all_of, heat_map, responses, tornado, write
 from harness.reports import study as view
 from harness.results import CellResult
+from harness.store import Store
 from harness.units import Duration
 from tests.studied import of_study, results, told
 
@@ -232,3 +234,37 @@ def test_figures(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     assert "10 MB" in json.dumps(curve)
     assert responses(found, "server.ecn") is None
     assert tornado([]) is None
+
+
+# --- the command
+
+
+def _stored(root: Path) -> Path:
+    store = Store(root)
+    for result in every():
+        for one, measured in result.runs:
+            store.finish(store.begin(one.cell.key, one.repetition), one, measured)
+    return root
+
+
+def _said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[object, str, str]:
+    monkeypatch.setattr("sys.argv", ["harness", "report", "study", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return ended.value.code, *capsys.readouterr()
+
+
+def test_the_report_of_a_store(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    root = _stored(tmp_path / "store")
+    code, out, err = _said(capsys, monkeypatch, "--json", "--store", str(root), "--figures", str(tmp_path / "drawn"))
+    assert code == 0
+    assert [one["sentence"] for one in json.loads(out)["studies"]] == [sentence(one) for one in analyses(every())]
+    assert len(list((tmp_path / "drawn").glob("*.svg"))) == len(err.splitlines()) == 4
+    code, out, _ = _said(capsys, monkeypatch, "--store", str(root))
+    assert "server.initial_cwnd is worth 6.0 s (10 → 100)" in out
+    code, _, err = _said(capsys, monkeypatch, "--store", str(root), "--heat", "server.initial_cwn,server.pacing")
+    assert (code, "server.initial_cwnd" in err.partition("hint:")[2]) == (2, True)
+    code, _, err = _said(capsys, monkeypatch, "--store", str(root), "--heat", "server.pacing")
+    assert (code, "a heat map is of two factors" in err) == (2, True)
