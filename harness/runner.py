@@ -136,7 +136,9 @@ def _execute(
         image_ids=result.image_ids,
         contents={name: one.digest for name, one in contents.items()},
         commit=provenance.commit,
-        host=host_facts(before, cpu_times(), dict(provenance.versions)) | provenance.origins(references),
+        host=host_facts(before, cpu_times(), dict(provenance.versions))
+        | provenance.origins(references)
+        | ({"entered": result.entered} if result.entered else {}),
         warnings=result.warnings,
     )
     return run, *measure_with_series(folder, run), contents.values()

@@ -85,12 +85,15 @@ def host_cpu() -> bool:
 
 
 def lab_kernel() -> LabKernel:
-    """HARNESS_ENTRY, host or inproc: how the lab kernel and its guest's programs take turns; host without."""
+    """HARNESS_ENTRY, host, trap or inproc: how the lab kernel and its guest's programs take turns; else as it can."""
     from harness.engines.kernels import ENTRIES, OWN, LabKernel
 
-    word = os.environ.get("HARNESS_ENTRY") or OWN.entry
+    word = os.environ.get("HARNESS_ENTRY")
+    if not word:
+        return OWN
     if word not in ENTRIES:
-        raise InputError(f"HARNESS_ENTRY: '{word}' is none of {', '.join(ENTRIES)}", "leave it out for host")
+        hint = "leave it out: then it is inproc where the processor has protection keys, else host"
+        raise InputError(f"HARNESS_ENTRY: '{word}' is none of {', '.join(ENTRIES)}", hint)
     return LabKernel(entry=next(one for one in ENTRIES if one == word))
 
 

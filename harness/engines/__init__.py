@@ -33,6 +33,8 @@ class EngineResult:
     """Whose processor the endpoints saw, in virtual time."""
     lab_kernel: str = ""
     """SHA-256 of the lab kernel's file, in virtual time."""
+    entered: str = ""
+    """How that kernel entered the programs of its guest, and in which pages its memory was."""
     random: dict[str, RandomBytes] = field(default_factory=dict)
     """What endpoints drew from their kernel's random number generator, in virtual time."""
 

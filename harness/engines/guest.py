@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.engines.owner import lives, owner
@@ -51,6 +51,8 @@ class GuestEnd:
     """What was running while the clock stood still; empty when it did not."""
     signal: int = 0
     """What the lab kernel's process died of; 0 where it ended by itself, or was ended here."""
+    entered: str = ""
+    """How it entered its programs, and in which pages its memory was; empty where it did not come so far."""
 
 
 def seen(name: str) -> str:
@@ -78,6 +80,12 @@ def ram_folder(needed: int) -> Path:
             "free memory, run fewer cells side by side (--jobs), or set TMPDIR to a roomier folder",
         )
     return folder
+
+
+def _entered(scratch: Path) -> str:
+    """What a lab kernel says of itself in its TMPDIR (images/lab-kernel/lab_inproc.c)."""
+    file = scratch / "entered"
+    return file.read_text().strip() if file.exists() else ""
 
 
 class Guest:
@@ -138,7 +146,8 @@ class Guest:
         ):
             self._link(Path(scratch), {"lab": lab, "rootfs": self._rootfs, **(folders or {})})
             with self._started(self.command(Path(scratch), init), scratch, settings or {}) as process:
-                return self._watch(process, out.write, stall, phase)
+                end = self._watch(process, out.write, stall, phase)
+            return replace(end, entered=_entered(Path(scratch)))
 
     def _link(self, scratch: Path, folders: Mapping[str, Path]) -> None:
         for name, folder in folders.items():

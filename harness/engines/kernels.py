@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Literal, get_args
 
 #: How a lab kernel and a program of its guest take turns: as two processes of the host that hand over to each other, or
-#: in one, where the kernel is mapped into every program's process (images/lab-kernel/lab_inproc.c).
-Entry = Literal["host", "inproc"]
+#: in one, where the kernel is mapped into every program's process (images/lab-kernel/lab_inproc.c); there each system
+#: call by signal (trap), or those that are made often by jump (inproc; images/lab-kernel/lab_rewrite.c).
+Entry = Literal["host", "trap", "inproc"]
 ENTRIES: tuple[Entry, ...] = get_args(Entry)
 
 
@@ -28,6 +29,6 @@ class LabKernel:
         return {} if self.entry is None else {"LAB_ENTRY": self.entry}
 
 
-#: The simulator's own. From another process, wherever nothing else is asked for: the other way has been tried on
-#: emulated processors with protection keys, and on a real one without.
-OWN = LabKernel(entry="host")
+#: The simulator's own: in the programs' processes where the processor has protection keys for the kernel's memory, else
+#: from another process.
+OWN = LabKernel()

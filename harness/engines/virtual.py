@@ -182,6 +182,7 @@ class VirtualEngine:
             virtual=end.clock,
             cpu=cpu,
             lab_kernel=kernel,
+            entered=end.entered,
             random=random_bytes(folder),
         )
 

@@ -6,6 +6,7 @@ processes, each with the other way beside it: which one is taken is settled when
 
 from pathlib import Path
 
+import call_sites
 from edits import UM, add, change, put
 
 X86 = Path("arch/x86/um")
@@ -16,12 +17,15 @@ add("lab_size.h", UM / "include/shared/lab_size.h")
 add("lab_inproc.c", UM / "os-Linux/skas/lab_inproc.c")
 add("lab_entry.S", UM / "os-Linux/skas/lab_entry.S")
 add("lab_inproc_kern.c", UM / "kernel/skas/lab_inproc_kern.c")
+add("lab_rewrite.h", UM / "include/shared/lab_rewrite.h")
+add("lab_rewrite.c", UM / "kernel/skas/lab_rewrite.c")
+(UM / "include/shared/lab_sites.h").write_text(call_sites.table())
 change(
     UM / "os-Linux/skas/Makefile",
     (r"^obj-y := mem\.o process\.o$", "obj-y := mem.o process.o lab_inproc.o lab_entry.o"),
     (r"^USER_OBJS := \$\(obj-y\)$", "USER_OBJS := mem.o process.o lab_inproc.o"),
 )
-change(UM / "kernel/skas/Makefile", (r"^obj-y := stub\.o", "obj-y := lab_inproc_kern.o stub.o"))
+change(UM / "kernel/skas/Makefile", (r"^obj-y := stub\.o", "obj-y := lab_inproc_kern.o lab_rewrite.o stub.o"))
 
 # The kernel's place: above what programs may map (TASK_SIZE is a multiple of 512 GiB, here 0x7f8000000000), 64 GiB
 # above their stacks, and 448 GiB below what the host keeps at the top. What a program can ask for ends below it.
@@ -126,6 +130,20 @@ change(
 """,
     ),
 )
+
+# Its calls without a signal.
+change(
+    process,
+    (
+        r"\t\t\tcase SIGSYS:\n\t\t\t\thandle_syscall\(regs\);",
+        "\t\t\tcase SIGSYS:\n\t\t\t\tif (lab_inproc && lab_info)\n\t\t\t\t\tlab_rewrite(regs);\n"
+        "\t\t\t\thandle_syscall(regs);",
+    ),
+)
+put(process, r"#include <lab_cpu\.h>\n", behind="#include <lab_rewrite.h>\n")
+vdso = X86 / "vdso/vma.c"
+put(vdso, r"#include <lab_clock\.h>\n", behind="#include <lab_rewrite.h>\n")
+put(vdso, r"^\tmmap_write_unlock\(mm\);\n", ahead="\tlab_rewrite_map(mm);\n")
 
 # Its memory is mapped where it is; files of the host are the same in all its processes.
 memory = UM / "os-Linux/skas/mem.c"

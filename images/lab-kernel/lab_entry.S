@@ -8,6 +8,7 @@
 #include <linux/linkage.h>
 #include <asm/unistd.h>
 #include <lab_inproc.h>
+#include <lab_rewrite.h>
 
 #define R15 (0 * 8)
 #define R14 (1 * 8)
@@ -216,6 +217,64 @@ SYM_FUNC_START(lab_trap)
 	mov	lab_enter_sp(%rip), %rsp
 	RETURN_TO_CALLER
 SYM_FUNC_END(lab_trap)
+
+/*
+ * A call by jump (lab_rewrite.c), with every register as in a system call but RCX: the call's slot is its upper half.
+ * What the processor would have put into RCX and R11, the address behind the instruction and the flags, is put there
+ * here. The kernel goes on where it called lab_enter, with the registers in lab_gp and lab_fp.
+ *
+ * With protection keys the kernel's memory is out of reach at first. WRPKRU wants three registers' lower halves to be
+ * 0 (or the rights): RCX's is, RDX is kept in R11, the call's number in the upper half of RAX. The flags stay.
+ */
+SYM_FUNC_START(lab_call_keys)
+	mov	%eax, %eax
+	bswap	%rax
+	mov	%rdx, %r11
+	mov	$0, %edx
+	wrpkru
+	mov	%r11, %rdx
+	bswap	%rax
+	jmp	lab_call
+SYM_FUNC_END(lab_call_keys)
+
+SYM_FUNC_START(lab_call)
+	mov	lab_gp(%rip), %r11
+	mov	%rsp, RSP(%r11)
+	mov	lab_enter_sp(%rip), %rsp
+	pushfq
+	cld
+	mov	%r15, R15(%r11)
+	mov	%r14, R14(%r11)
+	mov	%r13, R13(%r11)
+	mov	%r12, R12(%r11)
+	mov	%rbp, RBP(%r11)
+	mov	%rbx, RBX(%r11)
+	mov	%r10, R10(%r11)
+	mov	%r9, R9(%r11)
+	mov	%r8, R8(%r11)
+	mov	%rax, RAX(%r11)
+	mov	%rdx, RDX(%r11)
+	mov	%rsi, RSI(%r11)
+	mov	%rdi, RDI(%r11)
+	shr	$32, %rcx
+	lea	lab_call_ip(%rip), %rax
+	mov	(%rax, %rcx, 8), %rcx
+	mov	%rcx, RIP(%r11)
+	mov	%rcx, RCX(%r11)
+	pop	%rax
+	mov	%rax, EFLAGS(%r11)
+	mov	%rax, R11(%r11)
+	mov	lab_kernel_fs(%rip), %rax
+	wrfsbase %rax
+	movl	$0, lab_outside(%rip)
+	movq	$0, lab_info(%rip)
+	incq	lab_jumped(%rip)
+	mov	lab_fp(%rip), %rcx
+	mov	$LAB_FP_MASK, %eax
+	xor	%edx, %edx
+	xsaveopt64 (%rcx)
+	RETURN_TO_CALLER
+SYM_FUNC_END(lab_call)
 
 SYM_FUNC_START(lab_restorer)
 	mov	$__NR_rt_sigreturn, %eax

@@ -6,7 +6,8 @@
  * of a program is handed over between two of them: two futex calls, two switches, a signal frame there and back. Here
  * the kernel's memory is mapped in all of them. A system call is a signal (syscall user dispatch: prctl(2)) whose
  * handler switches to the kernel's stack; back to the program it is a jump. Only when the kernel turns to a program with
- * another address space it goes on in another process of the host, with the same stack (lab_transfer).
+ * another address space it goes on in another process of the host, with the same stack (lab_transfer). Calls that are
+ * made often come without a signal (lab_rewrite.c), unless LAB_ENTRY=trap asks for signals alone.
  *
  * What this relies on:
  * - The kernel's image and its heap become a mapping of the memory file, which has the guest's memory already, so that
@@ -51,7 +52,9 @@
 #include <sysdep/ptrace.h>
 #include <sysdep/stub.h>
 #include <timetravel.h>
+#include <lab_huge.h>
 #include <lab_inproc.h>
+#include <lab_rewrite.h>
 #include <lab_size.h>
 
 #ifndef PR_SET_SYSCALL_USER_DISPATCH
@@ -108,6 +111,8 @@ static int noted;
 unsigned long lab_enter_sp, lab_kernel_fs, lab_fault_top;
 unsigned long lab_info, lab_context;
 int lab_signal, lab_outside;
+/* Where a call by jump leaves a program's registers. */
+unsigned long *lab_gp, *lab_fp;
 /* The host's own default: every key but 0 is out of reach. */
 unsigned int lab_program_keys;
 static char fault_stack[32768] __attribute__((aligned(64)));
@@ -173,7 +178,7 @@ static const char *obstacle(void)
 
 	if (!using_seccomp || time_travel_mode != TT_MODE_INFCPU)
 		return "";
-	if (asked && strcmp(asked, "inproc") != 0)
+	if (asked && strcmp(asked, "inproc") != 0 && strcmp(asked, "trap") != 0)
 		return "";
 	if (!(getauxval(AT_HWCAP2) & HWCAP2_FSGSBASE))
 		return "programs may not write the FS base";
@@ -251,13 +256,29 @@ static void forget_rseq(void)
 			return;
 }
 
+/* How this kernel runs, for who started it: programs cannot see it, and it changes nothing that they do. */
+static void tell(const char *entry, const char *why)
+{
+	const char *folder = getenv("TMPDIR");
+	char path[4096];
+	FILE *file;
+
+	if (!folder || snprintf(path, sizeof(path), "%s/entered", folder) >= (int)sizeof(path))
+		return;
+	file = fopen(path, "w");
+	if (!file)
+		return;
+	fprintf(file, "%s%s%s, %s pages\n", entry, *why ? ": " : "", why, lab_huge_pages ? "huge" : "small");
+	fclose(file);
+}
+
 /*
  * [start, end), the image and the heap, become a mapping of the memory file, whose beginning is kept for them. Called
  * before there are any programs, and with nothing on its way that could write meanwhile.
  */
 void lab_inproc_take(int fd, unsigned long start, unsigned long end)
 {
-	const char *why = obstacle();
+	const char *why = obstacle(), *asked = getenv("LAB_ENTRY");
 	struct lab_part parts[32];
 	sigset_t all, before;
 	char *copy = NULL;
@@ -271,8 +292,7 @@ void lab_inproc_take(int fd, unsigned long start, unsigned long end)
 			why = "the memory file cannot be mapped";
 	}
 	if (why) {
-		if (*why)
-			os_warn("guests' processes are entered from another process, slower: %s\n", why);
+		tell("host", why);
 		return;
 	}
 	forget_rseq();
@@ -291,6 +311,8 @@ void lab_inproc_take(int fd, unsigned long start, unsigned long end)
 	if (key)
 		lab_program_keys = 0x55555554;
 	lab_inproc = 1;
+	lab_rewriting = !asked || strcmp(asked, "trap") != 0;
+	tell(lab_rewriting ? "inproc" : "trap", "");
 }
 
 /* Rights to memory of the kernel in a program's process, and its key. */
@@ -432,8 +454,8 @@ int lab_stub_run(struct mm_id *id)
 }
 
 /*
- * Let a program run until it traps: what by (a signal's number) and its siginfo_t. Its registers are there and back in
- * regs.
+ * Let a program run until it traps, or calls by jump: what by (a signal's number; SIGSYS for a call) and its siginfo_t,
+ * which a call by jump has none of. Its registers are there and back in regs.
  */
 int lab_run(struct uml_pt_regs *regs, struct mm_id *id, void *info, int single_step)
 {
@@ -443,7 +465,13 @@ int lab_run(struct uml_pt_regs *regs, struct mm_id *id, void *info, int single_s
 	regs->gp[HOST_EFLAGS] &= ~0x100ul;
 	if (single_step)
 		regs->gp[HOST_EFLAGS] |= 0x100;
+	lab_gp = regs->gp;
+	lab_fp = regs->fp;
 	lab_enter(regs->gp, regs->fp, seen() + 1);
+	if (!lab_info) {
+		PT_SYSCALL_NR(regs->gp) = regs->gp[HOST_AX];
+		return SIGSYS;
+	}
 	context = &((ucontext_t *)lab_context)->uc_mcontext;
 	get_regs_from_mc(regs, context);
 	memcpy(regs->fp, context->fpregs, host_fp_size);

@@ -28,6 +28,8 @@ struct lab_host {
 extern int lab_inproc;
 /* PKRU while a program runs; 0 where the processor has no protection keys. */
 extern unsigned int lab_program_keys;
+/* What a program trapped by; 0 for a call by jump. */
+extern unsigned long lab_info;
 /* The process of the host that the kernel began in. */
 extern int lab_home_pid;
 

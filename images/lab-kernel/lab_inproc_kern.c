@@ -15,6 +15,7 @@
 #include <mem_user.h>
 #include <os.h>
 #include <lab_inproc.h>
+#include <lab_rewrite.h>
 
 extern pte_t *virt_to_pte(struct mm_struct *mm, unsigned long addr);
 
@@ -51,8 +52,9 @@ void lab_vm_fault(unsigned long address, unsigned long ip)
 /* How programs are entered: /proc/lab/entry. */
 static int entry_show(struct seq_file *m, void *v)
 {
-	seq_puts(m, !lab_inproc ? "host\n" : lab_program_keys ? "inproc keys\n" : "inproc\n");
-	return 0;
+	seq_puts(m, !lab_inproc ? "host" : lab_rewriting ? "inproc" : "trap");
+	seq_puts(m, lab_inproc && lab_program_keys ? " keys\n" : "\n");
+	return lab_rewrite_show(m);
 }
 
 /*
@@ -65,5 +67,6 @@ void __init lab_inproc_init(void)
 	int fd = phys_mapping(__pa(uml_physmem), &offset);
 
 	lab_inproc_take(fd, uml_physmem, uml_reserved);
+	lab_rewrite_init();
 	proc_create_single("lab/entry", 0, NULL, entry_show);
 }

@@ -26,7 +26,6 @@ def test_a_kernel_is_a_way_of_entering_or_a_file(tmp_path: Path) -> None:
     assert kernel_of(str(file)) == LabKernel(file)
     assert kernel_of(f"{file}@inproc") == LabKernel(file, "inproc")
     assert kernel_of(f"{file}@inproc").settings == {"LAB_ENTRY": "inproc"}
-    assert OWN.settings == {"LAB_ENTRY": "host"}
     assert LabKernel().settings == {}
     with pytest.raises(InputError, match="no way to enter programs is called 'inprok'"):
         kernel_of(f"{file}@inprok")

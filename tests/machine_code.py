@@ -1,0 +1,66 @@
+"""Machine code as the lab kernel looks at it before it rewrites a system call, and as a disassembler reads it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import call_sites as sites
+import capstone
+from elftools.common.exceptions import ELFError
+from elftools.elf.constants import P_FLAGS
+from elftools.elf.elffile import ELFFile
+
+#: Bytes ahead of a call from which code is read, and how many places it is begun to be read at.
+AHEAD, STARTS = 96, 32
+
+
+def programs(root: Path) -> Iterator[Path]:
+    """Programs and libraries of a root file system, each once."""
+    for file in sorted(root.rglob("*")):
+        if file.is_file() and not file.is_symlink():
+            with file.open("rb") as stream:
+                if stream.read(4) == b"\x7fELF":
+                    yield file
+
+
+def code_of(file: Path) -> Iterator[bytes]:
+    """What a program may execute of its file."""
+    with file.open("rb") as stream:
+        try:
+            segments = [one for one in ELFFile(stream).iter_segments() if one["p_flags"] & P_FLAGS.PF_X]
+            yield from [one.data() for one in segments if one["p_type"] == "PT_LOAD"]
+        except ELFError:
+            return
+
+
+def found_in(code: bytes, site: sites.Site) -> list[int]:
+    """Where code of a kind stands: the places of its `syscall`."""
+    pattern = b"".join(b"." if byte is None else re.escape(bytes([byte])) for byte in site.code)
+    places = [match.start() + site.before for match in re.finditer(b"(?s)(?=" + pattern + b")", code)]
+    return [place for place in places if not (site.number and _others(code, place - site.length))]
+
+
+def _others(code: bytes, place: int) -> bool:
+    """Whether what stands ahead of `place` may be the beginning of another instruction (lab_rewrite.c, site_of)."""
+    ahead = code[max(0, place - sites.OTHERS_AHEAD) : place]
+    return len(ahead) < sites.OTHERS_AHEAD or ahead[-1] & 0xF0 == 0x40 or any(one in sites.OTHERS for one in ahead)
+
+
+def as_read(code: bytes, place: int, site: sites.Site) -> Counter[str]:
+    """How often code is read as what, of those readings from before a call that come to it: read by Capstone."""
+    reader = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
+    read: Counter[str] = Counter()
+    first = place - site.length
+    for start in range(max(0, first - AHEAD), max(0, first - AHEAD) + STARTS):
+        words = {
+            at: f"{name} {rest}".strip() for at, _, name, rest in reader.disasm_lite(code[start : place + 2], start)
+        }
+        if place not in words:
+            read["nothing" if not words or max(words) < first - 16 else "other instructions"] += 1
+            continue
+        moved = [re.sub(r"\b(0x[0-9a-f]+|\d+)\b", "N", words[at]) for at in sorted(words) if first <= at < place]
+        read["; ".join([*moved, words[place]])] += 1
+    return read
