@@ -7,15 +7,31 @@
 # the clients of further paths, ROUTES=NETWORK,SIMULATOR;NETWORK,SIMULATOR …
 set -u
 
-mkdir -p /logs/qlog
+[ -d /logs/qlog ] || mkdir -p /logs/qlog
 
+# In the lab's own kernel a process takes milliseconds to start, and a system call its time, too: a few programs have it
+# all to do, and nothing is read by "read", which takes a call for every byte.
+set -f
+IFS=$'\n'
 # One line per address: "2: eth0    inet 193.167.100.100/24 ...".
+lines=($(ip -oneline address show scope global))
+unset IFS
 first=${ADDRESSES:-}
-read -r _ interface _ address _ < <(ip -oneline -4 address show ${first:+to "${first%%,*}"} scope global |
-  grep -F ' inet 193.167.') || exit 0
-address=${address%/*}
+first=${first%%,*}
+interface=
+for line in ${lines[@]+"${lines[@]}"}; do
+  words=($line)
+  if [[ ${words[2]} = inet && ${words[3]} = 193.167.* && (-z $first || ${words[3]} = "$first"/*) ]]; then
+    interface=${words[1]} address=${words[3]%/*}
+    break
+  fi
+done
+[ -n "$interface" ] || exit 0
 
 prepare() { # INTERFACE
+  # The lab's own kernel was told so before, and needs no more.
+  [ ! -e /proc/lab ] || return 0
+
   # The simulator reads whole packets from the wire, so their checksums must be real.
   if ! ethtool -K "$1" tx off >/dev/null 2>&1; then
     echo "setup: cannot turn off checksum offload on $1; a simulator may drop every packet" >&2
@@ -24,11 +40,8 @@ prepare() { # INTERFACE
   # What has left this interface has left its sender, as with a network card. Where the emulated path is in the same
   # kernel, what waits in its queues would else count against the sender's socket until it is forwarded, and hold it
   # back (SO_SNDBUF; tcp_small_queue_check, net/ipv4/tcp_output.c). netem lets go of what it delays
-  # (skb_orphan_partial, net/sched/sch_netem.c). A kernel without netem has the path in another one, and the lab's own
-  # kernel needs no help.
-  if [ ! -e /proc/lab ]; then
-    tc qdisc replace dev "$1" root netem delay 1us limit 1000000 2>/dev/null
-  fi
+  # (skb_orphan_partial, net/sched/sch_netem.c). A kernel without netem has the path in another one.
+  tc qdisc replace dev "$1" root netem delay 1us limit 1000000 2>/dev/null
 }
 
 leave() { # TABLE ADDRESS INTERFACE WAY EVERYTHING: what has this address leaves by this interface
@@ -42,23 +55,28 @@ leave() { # TABLE ADDRESS INTERFACE WAY EVERYTHING: what has this address leaves
 
 prepare "$interface"
 
-# A second run finds the routes in place and the way to the simulator's address no longer on-link.
+# A second run finds the way to the simulator's address no longer on-link.
 network=${address%.*}
-if [ -z "$(ip -4 route show exact 193.167.0.0/16)" ]; then
-  ip -4 route add 193.167.0.0/16 via "$network.2" dev "$interface" || exit 1
-fi
-ip -4 route delete "$network.0/24" dev "$interface" proto kernel 2>/dev/null
-
-# The kernel prints the on-link network as "fd00:cafe:cafe:100::/64", so appending a digit makes an address of it.
-if read -r network _ < <(ip -6 route show dev "$interface" proto kernel 2>/dev/null | grep '^fd00:cafe:cafe.*::/64 '); then
-  ip -6 route add fd00:cafe:cafe::/48 via "${network%/64}2" dev "$interface" || exit 1
-  ip -6 route delete "$network" dev "$interface" proto kernel 2>/dev/null
-fi
+ways="route replace 193.167.0.0/16 via $network.2 dev $interface onlink"
+direct="route delete $network.0/24 dev $interface proto kernel"
+for line in "${lines[@]}"; do
+  words=($line)
+  if [[ ${words[1]} = "$interface" && ${words[2]} = inet6 && ${words[3]} = fd00:cafe:cafe*::*/64 ]]; then
+    network=${words[3]%::*}
+    ways+=$'\n'"route replace fd00:cafe:cafe::/48 via $network::2 dev $interface onlink"
+    direct+=$'\n'"route delete $network::/64 dev $interface proto kernel"
+    break
+  fi
+done
+ip -batch - <<<"$ways" || exit 1
+ip -force -batch - <<<"$direct" 2>/dev/null
 
 table=100
-IFS=';' read -ra pairs <<<"${ADDRESSES:-}"
+IFS=';'
+pairs=(${ADDRESSES:-}) paths=(${ROUTES:-})
+unset IFS
 for pair in ${pairs[@]+"${pairs[@]}"}; do
-  IFS=, read -r ipv4 ipv6 <<<"$pair"
+  ipv4=${pair%,*} ipv6=${pair#*,}
   table=$((table + 1))
   read -r _ device _ < <(ip -oneline -4 address show to "$ipv4")
   [ "$device" = "$interface" ] || prepare "$device"
@@ -68,8 +86,7 @@ for pair in ${pairs[@]+"${pairs[@]}"}; do
   ip -6 route delete "${ipv6%::*}::/64" dev "$device" proto kernel 2>/dev/null
 done
 
-IFS=';' read -ra ways <<<"${ROUTES:-}"
-for way in ${ways[@]+"${ways[@]}"}; do
+for way in ${paths[@]+"${paths[@]}"}; do
   ip route replace "${way%,*}" via "${way#*,}" dev "$interface" onlink || exit 1
 done
 exit 0

@@ -345,7 +345,7 @@ class Process:
 
     stop_signal = signal.SIGTERM
 
-    def start(self, namespace: Path, log: Path, unable: Path) -> tuple[int, int]:
+    def start(self, namespace: Path, log: Path, unable: Path) -> int:
         unable.write_text("")
         index = len(self.processes)
         seconds, code = self._case.does.get((self._host, index), (60 / self._unit, 0))
@@ -357,7 +357,7 @@ class Process:
                 "sh", ["sh", "-c", f"sleep {seconds * self._unit} & trap 'kill $!; exit 143' TERM; wait; exit {code}"]
             )
         self.processes.append(process)
-        return process, process
+        return process
 
 
 @contextlib.contextmanager

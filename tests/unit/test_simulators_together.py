@@ -193,3 +193,16 @@ def test_a_world_that_names_no_simulators_has_one(tmp_path: Path, monkeypatch: p
     host = {"role": "server", "addresses": ["1.2.3.4/8"]}
     assert world.places(host) == {"right": ["1.2.3.4/8"]}
     assert world.places({**host, "networks": {"left": [], "left-campus": []}}) == {"left": [], "left-campus": []}
+
+
+def test_devices_of_queues_are_made_ahead_of_all_else() -> None:
+    program = [
+        text.split()
+        for text in (
+            "ip link set dev left mtu 1400", "ip link add to_client type ifb", "ip link set dev to_client up",
+            "tc qdisc add dev right handle ffff: ingress", "ip link add to_server type ifb",
+            "ip link set dev to_server up", "tc qdisc add dev left handle ffff: ingress", "ip link set dev left up",
+        )
+    ]  # fmt: skip
+    order = [1, 2, 4, 5, 0, 3, 6, 7]
+    assert agent.queues_first(program) == [program[number] for number in order]

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TextIO
 
 from simulator import growth
-from simulator.container import Container
+from simulator.container import Container, exit_code
 from simulator.lifecycle import Action, CutOff, Ended, Enter, Flow, Lifecycle, Start, TimedOut
 from simulator.ports import NAMESPACES, inside
 
@@ -52,13 +52,12 @@ class Endpoint:
     """Of the file, bytes."""
     index: int = 0
     """Of the transfer that a client is at, or was last."""
-    waited: int = 0
-    """The process that ends as the endpoint does; 0 when it does not run."""
-    first: int = 0
-    """The container's first process."""
+    process: int = 0
+    """The container's first; 0 when it does not run."""
     told: bool = False
     """It was sent its stop signal."""
-    sampler: int = 0
+    sampled: bool = False
+    """Samples of its downloads are taken."""
 
 
 @dataclass
@@ -67,10 +66,8 @@ class Proxy:
 
     name: str
     container: Container
-    waited: int = 0
-    """The process that ends as it does; 0 when it does not run."""
-    first: int = 0
-    """The container's first process."""
+    process: int = 0
+    """The container's first; 0 when it does not run."""
 
 
 @dataclass
@@ -103,7 +100,10 @@ class Conductor:
         self._diary = (self.out / "sim" / "endpoints.jsonl").open("a", buffering=1)
         self._cpu = (self.out / "cpu.csv").open("a", buffering=1)
         self._cpu.write("t_ns,container,cpu_ns,rcvbuf_errors\n")
-        (self.out / "growth.csv").write_text(growth.HEADER)
+        rows = self.out / "growth.csv"
+        rows.write_text(growth.HEADER)
+        downloads = any(endpoint.role == "client" and endpoint.file for endpoint in self.endpoints)
+        self._growth = growth.Sampler(rows, self.sample_ns) if downloads else None
         # A child's end wakes the loop.
         self._wake, writer = socket.socketpair()
         writer.setblocking(False)
@@ -118,7 +118,7 @@ class Conductor:
         self._heard = dict.fromkeys(self._agents.values(), b"")
         for proxy in self.proxies:
             log = self.out / f"{proxy.name}.log"
-            proxy.waited, proxy.first = proxy.container.start(NAMESPACES / proxy.name, log, self._unable(proxy))
+            proxy.process = proxy.container.start(NAMESPACES / proxy.name, log, self._unable(proxy))
         next_pulse = time.monotonic()
         self._perform(self._lifecycle.begin(next_pulse))
         while not self._over():
@@ -202,26 +202,21 @@ class Conductor:
     @staticmethod
     def _tell(endpoint: Endpoint) -> None:
         """Send an endpoint its stop signal, once: a second one makes some programs drop what they have to write."""
-        if endpoint.first and not endpoint.told:
+        if endpoint.process and not endpoint.told:
             endpoint.told = True
             with contextlib.suppress(ProcessLookupError):
-                os.kill(endpoint.first, endpoint.container.image.stop_signal)
+                os.kill(endpoint.process, endpoint.container.image.stop_signal)
 
     # --- one endpoint
 
     def _begin(self, endpoint: Endpoint, index: int) -> None:
         endpoint.index = index
         self._count_drops(endpoint)
-        if endpoint.role == "client" and endpoint.file:
-            downloads, rows = endpoint.folder / "downloads", self.out / "growth.csv"
-            endpoint.sampler = os.fork()
-            if endpoint.sampler == 0:
-                with contextlib.suppress(OSError):
-                    signal.set_wakeup_fd(-1)
-                    growth.sample(downloads, rows, endpoint.flow, endpoint.index, self.sample_ns)
-                os._exit(0)
+        if self._growth is not None and endpoint.role == "client" and endpoint.file:
+            endpoint.sampled = True
+            self._growth.watch(endpoint.folder / "downloads", endpoint.flow, endpoint.index)
         self._write("started", endpoint)
-        endpoint.waited, endpoint.first = endpoint.container.start(
+        endpoint.process = endpoint.container.start(
             NAMESPACES / endpoint.name, self.out / f"{endpoint.name}.log", self._unable(endpoint)
         )
 
@@ -232,11 +227,9 @@ class Conductor:
     def _end(self, endpoint: Endpoint) -> None:
         """A client's transfer is over: no more samples, and room for a repeat."""
         self._count_drops(endpoint)
-        if endpoint.sampler:
-            with contextlib.suppress(ProcessLookupError, ChildProcessError):
-                os.kill(endpoint.sampler, signal.SIGTERM)
-                os.waitpid(endpoint.sampler, 0)
-            endpoint.sampler = 0
+        if self._growth is not None and endpoint.sampled:
+            self._growth.end(endpoint.flow)
+            endpoint.sampled = False
             place = endpoint.folder / "downloads" / endpoint.file
             with contextlib.suppress(FileNotFoundError):
                 place.rename(endpoint.folder / f"transfer{endpoint.index}")
@@ -261,15 +254,15 @@ class Conductor:
                 return
             if process in self._agents:
                 self._agent_ended(process)
-            proxy = next((item for item in self.proxies if item.waited == process), None)
+            proxy = next((item for item in self.proxies if item.process == process), None)
             if proxy is not None:
-                self._proxy_ended(proxy, os.waitstatus_to_exitcode(status))
-            endpoint = next((item for item in self.endpoints if item.waited == process), None)
+                self._proxy_ended(proxy, exit_code(status))
+            endpoint = next((item for item in self.endpoints if item.process == process), None)
             if endpoint is not None:
-                endpoint.waited = endpoint.first = 0
+                endpoint.process = 0
                 # Of several that end at once the first decides.
                 if not self._over():
-                    code = os.waitstatus_to_exitcode(status)
+                    code = exit_code(status)
                     self._perform(self._lifecycle.ended(endpoint.name, code, time.monotonic()))
 
     def _agent_ended(self, agent: int) -> None:
@@ -279,7 +272,7 @@ class Conductor:
 
     def _proxy_ended(self, proxy: Proxy, exit_code: int) -> None:
         # Nobody tells it to before all is over: then nothing more passes.
-        proxy.waited = proxy.first = 0
+        proxy.process = 0
         unable = self._unable(proxy).read_text()
         message = unable or f"{proxy.name} ended with exit code {exit_code}"
         record = {"event": "proxy_ended", "t_ns": time.time_ns(), "host": proxy.name, "message": message}
@@ -290,23 +283,25 @@ class Conductor:
         """Ask what still runs to end, as an engine stops a container, and make sure it did."""
         for proxy in self.proxies:
             # It holds nothing that anybody reads.
-            if proxy.first:
-                os.kill(proxy.first, signal.SIGKILL)
-                os.waitpid(proxy.waited, 0)
-        running = [item for item in self.endpoints if item.waited]
+            if proxy.process:
+                os.kill(proxy.process, signal.SIGKILL)
+                os.waitpid(proxy.process, 0)
+        running = [item for item in self.endpoints if item.process]
         for endpoint in running:
             self._tell(endpoint)
         deadline = time.monotonic() + GRACE
         while running and time.monotonic() < deadline:
-            running = [item for item in running if os.waitpid(item.waited, os.WNOHANG)[0] == 0]
+            running = [item for item in running if os.waitpid(item.process, os.WNOHANG)[0] == 0]
             time.sleep(0.01 if running else 0)
         for endpoint in running:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(endpoint.first, signal.SIGKILL)
-            os.waitpid(endpoint.waited, 0)
+                os.kill(endpoint.process, signal.SIGKILL)
+            os.waitpid(endpoint.process, 0)
         for endpoint in self.endpoints:
-            if endpoint.sampler:
+            if endpoint.sampled:
                 self._end(endpoint)
+        if self._growth is not None:
+            self._growth.stop()
         sent = {endpoint.name: {"out_datagrams": _udp(endpoint.name, "OutDatagrams")} for endpoint in self.endpoints}
         (self.out / "sim" / "udp.json").write_text(json.dumps(sent) + "\n")
 

@@ -134,21 +134,20 @@ class Container:
         mount("tmpfs", dev / "shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777,size=65536k")
         mount("devpts", dev / "pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620")
 
-    def start(self, namespace: Path, log: Path, unable: Path) -> tuple[int, int]:
-        """Start the image's command in a network namespace. (process to wait for, process to signal).
+    def start(self, namespace: Path, log: Path, unable: Path) -> int:
+        """Start the image's command in a network namespace, as the first process of namespaces of its own. The process.
 
-        The process to wait for ends as the command does. When the command cannot be started, the reason is in
-        the file `unable`.
+        When the command cannot be started, the reason is in the file `unable`.
         """
-        reader, writer = os.pipe()
-        supervisor = os.fork()
-        if supervisor == 0:
-            os.close(reader)
-            _supervise(self, namespace, log, unable, writer)
-        os.close(writer)
-        with os.fdopen(reader, "rb") as pipe:
-            text = pipe.read()
-        return supervisor, int(text or b"0")
+        ours = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        # Only children become part of a namespace of processes.
+        os.unshare(os.CLONE_NEWPID)
+        process = os.fork()
+        if process == 0:
+            _become(self, namespace, log, unable)
+        os.setns(ours, os.CLONE_NEWPID)
+        os.close(ours)
+        return process
 
     def enter(self) -> None:
         """Make this process the first of the container. Only in a process of its own, in its own namespaces."""
@@ -180,37 +179,34 @@ class Container:
         os.execvpe(self.image.command[0], self.image.command, environment)
 
 
-def _supervise(container: Container, namespace: Path, log: Path, unable: Path, writer: int) -> None:
-    """Start the container's first process in namespaces of its own and end as it ends. Does not return."""
-    os.setsid()
-    with namespace.open("rb") as network:
-        os.setns(network.fileno(), os.CLONE_NEWNET)
-    os.unshare(os.CLONE_NEWNS | os.CLONE_NEWUTS | os.CLONE_NEWIPC | os.CLONE_NEWPID)
-    _LIBC.sethostname(container.name.encode(), len(container.name))
-    # Opened before the root changes: the folder is not inside.
+def _become(container: Container, namespace: Path, log: Path, unable: Path) -> None:
+    """Become a container's first process, in its own namespace of processes already. Does not return."""
+    # Both opened before the root changes: their folders are not inside.
     said = os.open(unable, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
-    out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-    nothing = os.open("/dev/null", os.O_RDONLY)
-    first = os.fork()
-    if first == 0:
-        try:
-            os.close(writer)
-            os.dup2(nothing, 0)
-            os.dup2(out, 1)
-            os.dup2(out, 2)
-            os.close(out)
-            os.close(nothing)
-            container.enter()
-        except (OSError, CommandError) as error:
-            os.write(said, reason(container.image, error).encode())
-        finally:
-            os._exit(127)
-    os.write(writer, str(first).encode())
-    os.close(writer)
-    _, status = os.waitpid(first, 0)
+    try:
+        out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        os.setsid()
+        with namespace.open("rb") as network:
+            os.setns(network.fileno(), os.CLONE_NEWNET)
+        os.unshare(os.CLONE_NEWNS | os.CLONE_NEWUTS | os.CLONE_NEWIPC)
+        _LIBC.sethostname(container.name.encode(), len(container.name))
+        nothing = os.open("/dev/null", os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.dup2(out, 1)
+        os.dup2(out, 2)
+        os.close(out)
+        os.close(nothing)
+        container.enter()
+    except (OSError, CommandError) as error:
+        os.write(said, reason(container.image, error).encode())
+    finally:
+        os._exit(127)
+
+
+def exit_code(status: int) -> int:
+    """Of a process by its wait status, as Docker has it: 128 and the number of the signal that ended it."""
     code = os.waitstatus_to_exitcode(status)
-    # As Docker has it: 128 and the number of the signal.
-    os._exit(code if code >= 0 else 128 - code)
+    return code if code >= 0 else 128 - code
 
 
 def account(user: str, etc: Path) -> tuple[int, int, str]:

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from simulator.rtnetlink import settle
 from simulator.shell import run_program
-from simulator.wire import write_sysctl
+from simulator.wire import switch_off, write_sysctl
 
 SIM = "sim"
 ETHERNET_MTU = 1500
@@ -87,6 +88,19 @@ def _own(devices: Mapping[str, list[str]], mtu: int) -> list[list[str]]:
     return commands
 
 
+def _known(here: Port, network: list[Port]) -> list[list[str]]:
+    """Who is beside a port. Nobody asks whether somebody is there, or still is: that would pass the path, too.
+
+    Simulators know everybody; endpoints and proxies know the simulators.
+    """
+    return [
+        ["ip", "neigh", "replace", own.partition("/")[0], "lladdr", mac(there.addresses), "dev", here.device,
+         "nud", "permanent"]
+        for there in network if there is not here and (here.simulator or there.simulator)
+        for own in there.addresses
+    ]  # fmt: skip
+
+
 def connect(
     simulator: Mapping[str, list[str]], hosts: Mapping[str, tuple[str, list[str]]], mtu: int = ETHERNET_MTU
 ) -> None:
@@ -121,25 +135,16 @@ def connect_all(
     for number, (network, ports) in enumerate(networks.items()):
         commands += _wires(network if network in ("left", "right") else f"left{number}", ports)
     run_program(commands)
-    every = [port for ports in networks.values() for port in ports]
     for name in (*simulators, *hosts):
+        own = [(port, ports) for ports in networks.values() for port in ports if port.owner == name]
         with inside(name):
-            run_program(_own({port.device: port.addresses for port in every if port.owner == name}, mtu))
-    for name in hosts:
-        # Nobody asks again whether a simulator is still there: that would pass the path, too.
-        known = [
-            ["ip", "neigh", "replace", own.partition("/")[0], "lladdr", mac(there.addresses), "dev", here.device,
-             "nud", "permanent"]
-            for ports in networks.values()
-            for here in ports if here.owner == name
-            for there in ports if there.simulator
-            for own in there.addresses
-        ]  # fmt: skip
-        with inside(name):
-            run_program(known)
-    for name in simulators:
-        with inside(name):
-            # What the agent sets, too: a router joins groups of its own, and reports them.
-            for setting in ("net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"):
-                write_sysctl(setting, "1")
+            settle(_own({port.device: port.addresses for port, _ in own}, mtu))
+            settle(command for port, ports in own for command in _known(port, ports))
+            for port, _ in own:
+                # As endpoints do elsewhere (images/endpoint/setup.sh): packets leave with real checksums.
+                switch_off(port.device, "tx")
+            if name in simulators:
+                # What the agent sets, too: a router joins groups of its own, and reports them.
+                for setting in ("net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"):
+                    write_sysctl(setting, "1")
     time.sleep(QUIET)

@@ -24,6 +24,7 @@ from typing import Any
 from simulator.neighbours import NotReadyError, find_interfaces, pin
 from simulator.plan import Route
 from simulator.shell import CommandError, run, run_program
+from simulator.wire import switch_off
 
 #: Where HAProxy listens; of what it is told, the port is nowhere on the wire.
 PORT = 3128
@@ -101,8 +102,7 @@ def listens(port: int) -> bool:
 def prepare(interface: str) -> None:
     """What leaves by an interface is whole packets with real checksums, and has left its sender."""
     # Offloads would merge segments into super-packets, which queues then count as one.
-    for feature in ("gro", "gso", "tso", "tx"):
-        subprocess.run(["ethtool", "-K", interface, feature, "off"], capture_output=True, check=False)
+    switch_off(interface, "gro", "gso", "tso", "tx")
     if not Path("/proc/lab").exists():
         # As at endpoints (images/endpoint/setup.sh): what waits in a queue of the path would hold its sender back.
         command = ["tc", "qdisc", "replace", "dev", interface, "root", "netem", "delay", "1us", "limit", "1000000"]

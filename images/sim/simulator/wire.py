@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import socket
 import struct
@@ -14,6 +15,9 @@ IPPROTO_TCP, IPPROTO_UDP = 6, 17
 #: TCP's flags SYN and ACK (RFC 9293 §3.1).
 SYN, ACK = 0x02, 0x10
 READY_PORT = 57832
+#: <linux/sockios.h>, and what sets each offload (<linux/ethtool.h>): ETHTOOL_SGRO and so on.
+SIOCETHTOOL = 0x8946
+_OFFLOADS = {"gro": 0x2C, "gso": 0x24, "tso": 0x1F, "tx": 0x17}
 #: In the first byte of a QUIC packet: it has a long header, as all have with which a client begins (RFC 9000 §17.2).
 LONG_HEADER = 0x80
 #: <asm-generic/socket.h>; Python's socket module lacks it.
@@ -161,6 +165,19 @@ def probe_packet() -> bytes:
 def is_version_negotiation(datagram: bytes) -> bool:
     """Whether a datagram is a Version Negotiation packet: long header, version 0 (RFC 9000 §17.2.1)."""
     return len(datagram) >= 7 and datagram[0] & 0x80 != 0 and datagram[1:5] == b"\0\0\0\0"
+
+
+def switch_off(device: str, *offloads: str) -> None:
+    """Switch off what a device does for its senders and receivers, by ethtool's names, where it has it and lets us.
+
+    By ioctl, as ethtool(8) does without netlink (<linux/ethtool.h>): its process takes longer to start.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        for name in offloads:
+            value = ctypes.create_string_buffer(struct.pack("II", _OFFLOADS[name], 0), 8)
+            request = struct.pack("16sP16x", device.encode(), ctypes.addressof(value))
+            with contextlib.suppress(OSError):
+                fcntl.ioctl(any_socket, SIOCETHTOOL, request)
 
 
 def write_sysctl(name: str, value: str) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
-import shutil
 import sys
 import time
 from collections.abc import Mapping
@@ -299,6 +298,8 @@ def run(folder: str) -> None:
         STOP.touch()
         for endpoint in endpoints:
             if endpoint.folder.is_relative_to(KEPT):
+                import shutil  # it brings all compressors with it, for the labs that need none
+
                 shutil.copytree(endpoint.folder, OUT / f"flow{endpoint.flow}", dirs_exist_ok=True)
         # The captures' last block, and the agent's last sample.
         time.sleep(HELD_BACK + 0.2)
