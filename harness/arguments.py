@@ -137,11 +137,20 @@ class Given:
     """Settings of the kernel in its network namespace."""
 
 
-def _tell(cell: Cell, flow: int | None, given: dict[Role, Given], full: str, value: ParameterValue) -> None:
+def refusal(client: Implementation, server: Implementation, full: str, value: ParameterValue) -> str:
+    """Why a pair does not honour role.NAME at a canonical value; empty where it does, be it by default."""
+    try:
+        _tell({"client": client, "server": server}, {"client": Given(), "server": Given()}, full, value)
+    except UnsupportedError as error:
+        return error.detail
+    return ""
+
+
+def _tell(pair: Mapping[Role, Implementation], given: dict[Role, Given], full: str, value: ParameterValue) -> None:
     """Add what sets one parameter. UnsupportedError names who does not honour it."""
     role, name = parse_parameter_name(full)
     parameter = PARAMETERS[name]
-    who, peer = cell.implementation(role, flow), cell.implementation(other(role), flow)
+    who, peer = pair[role], pair[other(role)]
     setting, asking = who.setting(role, name), peer.setting(other(role), name)
     try:
         if setting is not None and setting.flag is not None:
@@ -178,9 +187,10 @@ def _given(cell: Cell, flow: int | None) -> tuple[dict[Role, Given], Unsupported
     """What both endpoints are told, and the first thing that somebody does not honour."""
     given: dict[Role, Given] = {"client": Given(), "server": Given()}
     first: UnsupportedError | None = None
+    pair = {role: cell.implementation(role, flow) for role in ROLES}
     for full, value in effective_parameters(cell, flow).items():
         try:
-            _tell(cell, flow, given, full, value)
+            _tell(pair, given, full, value)
         except UnsupportedError as error:
             first = first or error
             given[parse_parameter_name(full)[0]].words.append(f"unsupported:{error.detail}")

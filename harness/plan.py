@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.arguments import UnsupportedError
+from harness.design import PairDesign, most_cells, of_pair, players_of
 from harness.errors import InputError
 from harness.lab import build_lab, content
 from harness.model import Flow, Implementation, Scenario
@@ -84,6 +85,16 @@ class Request:
     """How several sweeps go together, where it is not left to the scenario."""
     shard: Shard | None = None
     """The part of the matrix that is asked for; None for the whole."""
+
+
+@dataclass(frozen=True)
+class Designed:
+    """A study of one pair."""
+
+    scenario: Scenario
+    client: str
+    server: str
+    design: PairDesign
 
 
 @dataclass(frozen=True)
@@ -168,7 +179,10 @@ def points_of(request: Request) -> list[Point]:
         swept = points(scenario, request.parameters, request.vary, request.combine)
         asked = request.repetitions or scenario.repetitions
         times = asked.most if isinstance(asked, UntilDecided) else asked
-        runs += len(swept) * len(request.clients) * len(request.servers) * times
+        study = scenario.study
+        # What each pair honours is not known yet: as many as one that honours everything has.
+        each = 1 if study is None else most_cells(study)
+        runs += each * len(swept) * len(request.clients) * len(request.servers) * times
         found += swept
     if runs > MOST_RUNS:
         raise InputError(
@@ -199,12 +213,14 @@ def cells(
     *,
     engine_code: str = "",
     host_cpu: bool = False,
+    every: Sequence[Point] | None = None,
 ) -> list[Cell]:
     """The matrix, in the order scenario, parameters, client, server.
 
     `images` maps names to images, `others` the names that flows give to implementations. A scenario whose flows
     name all the clients, or all the servers, has one cell for all of the matrix's. `engine_code`, `host_cpu`: see
-    `Cell`; the latter is of no account in real time.
+    `Cell`; the latter is of no account in real time. `every`: points instead of those of the request's own sweeps; it
+    has one scenario then.
     """
     made = []
     for point in points_of(request):
@@ -212,23 +228,50 @@ def cells(
         for client, server in itertools.product(
             players(request, "client", point, cast), players(request, "server", point, cast)
         ):
-            cell = Cell(
-                key="",
-                scenario=point.scenario,
-                client=client,
-                server=server,
-                client_image=images[client.name],
-                server_image=images[server.name],
-                sim_image=sim_image,
-                engine=request.engine,
-                sim_kernel=request.sim_kernel,
-                parameters=dict(point.parameters),
-                seed=request.seed,
-                engine_code=engine_code,
-                host_cpu=host_cpu and request.engine == "virtual",
-                others=cast,
-            )
-            made.append(keyed(cell))
+            for own in _studied(point, client, server, cast) if every is None else every:
+                cell = Cell(
+                    key="",
+                    scenario=own.scenario,
+                    client=client,
+                    server=server,
+                    client_image=images[client.name],
+                    server_image=images[server.name],
+                    sim_image=sim_image,
+                    engine=request.engine,
+                    sim_kernel=request.sim_kernel,
+                    parameters=dict(own.parameters),
+                    seed=request.seed,
+                    engine_code=engine_code,
+                    host_cpu=host_cpu and request.engine == "virtual",
+                    others=cast,
+                )
+                made.append(keyed(cell))
+    return made
+
+
+def _studied(
+    point: Point, client: Implementation, server: Implementation, cast: Mapping[str, Contestant]
+) -> Sequence[Point]:
+    """The points of a study for one pair; without a study the point itself."""
+    if point.scenario.study is None:
+        return [point]
+    return of_pair(point, players_of(point.scenario, client, server, cast)).points
+
+
+def designs(request: Request, others: Mapping[str, Implementation]) -> list[Designed]:
+    """What the studies among a request's scenarios are for each pair; `others` as in `cells`."""
+    made = []
+    for point in points_of(request):
+        if point.scenario.study is None:
+            continue
+        # Images are of no account here.
+        none = Image(reference="", identity="")
+        cast = {name: Contestant(implementation=others[name], image=none) for name in named([point])}
+        for client, server in itertools.product(
+            players(request, "client", point, cast), players(request, "server", point, cast)
+        ):
+            pair = players_of(point.scenario, client, server, cast)
+            made.append(Designed(point.scenario, client.name, server.name, of_pair(point, pair)))
     return made
 
 

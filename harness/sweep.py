@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from harness.errors import InputError, did_you_mean
 from harness.mistakes import mistakes_in
-from harness.model import FORMS, Flow, Proxy, Scenario, Segment
+from harness.model import FORMS, Experiment, Flow, Proxy, Scenario, Segment
 from harness.parameters import PARAMETERS, ROLES, ParameterValue
 from harness.path import inexpressible
 from harness.text import shown
@@ -108,14 +108,32 @@ def points(
     rows = _rows(scenario.name, asked, combine)
     # What is asked for here is not drawn.
     drawn = {name: limits for name, limits in scenario.draw.items() if name not in fixed and name not in vary}
-    bare = scenario.model_copy(update={"vary": {}, "combine": "product", "draw": drawn})
+    study = None if scenario.study is None else _left(scenario.study, {*fixed, *vary})
+    bare = scenario.model_copy(update={"vary": {}, "combine": "product", "draw": drawn, "study": study})
     found: dict[tuple[object, ...], Point] = {}
     for row in rows:
-        point = _point(bare, {**fixed, **row})
+        point = point_at(Point(bare, bare.parameters), {**fixed, **row})
         if found.setdefault(tuple(sorted(point.parameters.items())), point) is not point:
             same = ", ".join(f"{dimension}={value}" for dimension, value in row.items())
             raise SweepError(f"{scenario.name}: two points of the sweep are the same: {same}", "leave one of them out")
     return list(found.values())
+
+
+def _left(study: Experiment, told: Set[str]) -> Experiment | None:
+    """A study without what is told, which holds in all cells; None where nothing is left of it."""
+    named = {full for name in told for full in expanded(name)}
+    factors = {name: levels for name, levels in study.factors.items() if named.isdisjoint(expanded(name))}
+    profiles = {
+        name: {full: value for full, value in settings.items() if full not in named}
+        for name, settings in study.profiles.items()
+    }
+    left = study.model_copy(update={"factors": factors, "profiles": profiles})
+    return left if factors or any(profiles.values()) else None
+
+
+def expanded(name: str) -> list[str]:
+    """What a name stands for as results have it: a parameter without a role for both."""
+    return [f"{role}.{name}" for role in ROLES] if name in PARAMETERS else [name]
 
 
 def _rows(name: str, asked: Mapping[str, Sequence[object]], combine: Combine) -> list[dict[str, object]]:
@@ -135,9 +153,10 @@ def _rows(name: str, asked: Mapping[str, Sequence[object]], combine: Combine) ->
     return [dict(zip(asked, chosen, strict=True)) for chosen in zip(*asked.values(), strict=True)] or [{}]
 
 
-def _point(scenario: Scenario, row: Mapping[str, object]) -> Point:
-    parameters: dict[str, ParameterValue] = dict(scenario.parameters)
-    made, flows = scenario, list(scenario.flows)
+def point_at(point: Point, row: Mapping[str, object]) -> Point:
+    """A point with some names at other values. Raises SweepError."""
+    parameters: dict[str, ParameterValue] = dict(point.parameters)
+    made, flows = point.scenario, list(point.scenario.flows)
     for name, value in row.items():
         if _PROXY.fullmatch(name):
             made, parameters[name] = _with_setting(made, name, value)
@@ -149,7 +168,7 @@ def _point(scenario: Scenario, row: Mapping[str, object]) -> Point:
             index = int(match[1])
             flows[index], parameters[name] = _flow(flows, index, match[2], name, value)
             continue
-        for full in [f"{role}.{name}" for role in ROLES] if name in PARAMETERS else [name]:
+        for full in expanded(name):
             parameters[full] = _parameter(full, name, value)
     return Point(made.model_copy(update={"flows": tuple(flows)}), parameters)
 

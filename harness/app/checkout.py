@@ -42,6 +42,7 @@ from harness.provenance import Provenance, commit_of
 from harness.repetitions import Repetitions
 from harness.results import CellResult, point_of
 from harness.store import Store, StoreReader
+from harness.sweep import Point
 from harness.unbuilt import LostRuns, UnbuiltError, lost_runs
 
 
@@ -70,8 +71,10 @@ class App:
         self.contents = KnownContents(places.cache)
         self.inventory = Inventory(self.catalogue, self.images, self.exported)
 
-    def matrix(self, request: Request, listen: Listener, *, pull: bool) -> list[Cell]:
-        """The cells of a request."""
+    def matrix(
+        self, request: Request, listen: Listener, *, pull: bool, every: Sequence[Point] | None = None
+    ) -> list[Cell]:
+        """The cells of a request; of one scenario at other points where these are given (`harness.plan.cells`)."""
         swept = points_of(request)
         self.catalogue.require_split(swept, lambda one: {role: of_matrix(request, role, one) for role in ROLES})
         others = {name: self.inventory.named(name) for name in named(swept)}
@@ -84,7 +87,7 @@ class App:
         images = {name: self.inventory.image_of(item, listen, pull=pull) for name, item in contestants.items()}
         sim = self.images.sim(request.sim_kernel)
         code = engine_code(request.engine)
-        made = cells(request, images, sim, others, engine_code=code, host_cpu=self.places.host_cpu)
+        made = cells(request, images, sim, others, engine_code=code, host_cpu=self.places.host_cpu, every=every)
         return made if request.shard is None else [cell for cell in made if request.shard.takes(point_of(cell))]
 
     def today(self, cell: Cell) -> Cell:

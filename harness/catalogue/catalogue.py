@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from harness import draw, feasible, moves
+from harness import design, draw, feasible, moves
 from harness.catalogue import seeds, splits
 from harness.catalogue.document import Positions, read_yaml
 from harness.catalogue.honoured import Honoured
@@ -83,6 +83,7 @@ class Catalogue:
         yield from self._honoured.mistakes(scenario)
         yield from seeds.mistakes(scenario, self._honoured.known)
         yield from self._wrong_sweep(scenario)
+        yield from self._wrong_study(scenario)
         yield from self.mistakes(scenario)
 
     def _wrong_sweep(self, scenario: Scenario) -> Iterator[Mistake]:
@@ -97,6 +98,16 @@ class Catalogue:
         yield from splits.mistakes(scenario, (point.scenario for point in swept), self._honoured.known)
         for name, words in scenario.vary.items():
             yield from self._honoured.values(("vary", name), name, words, scenario)
+
+    def _wrong_study(self, scenario: Scenario) -> Iterator[Mistake]:
+        wrong = list(design.mistakes(scenario))
+        yield from wrong
+        if scenario.study is None or wrong:
+            return
+        for name, words in scenario.study.factors.items():
+            yield from self._honoured.values(("study", "factors", name), name, words, scenario)
+        for label, settings in scenario.study.profiles.items():
+            yield from self._honoured.settings(("study", "profiles", label), settings)
 
     def require_honoured(
         self,

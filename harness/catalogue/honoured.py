@@ -46,6 +46,10 @@ class Honoured:
                 for one in ROLES:
                     yield from self._values((*where, index), {f"{one}.{rest}": value}, kind, inner=False)
 
+    def settings(self, where: Location, values: Mapping[str, ParameterValue]) -> Iterator[Mistake]:
+        """Of settings of QUIC endpoints, role.NAME → value, those that nobody here honours."""
+        yield from self._values(where, values, "quic")
+
     def _name(self, where: Location, word: str) -> Iterator[Mistake]:
         if word not in self.known:
             text = f"nobody here has the implementation {shown(word)}"

@@ -40,6 +40,7 @@ from harness.cli.merge import merge
 from harness.cli.plan import plan
 from harness.cli.plot import plot
 from harness.cli.prune import prune
+from harness.cli.reach import reach
 from harness.cli.reference import reference
 from harness.cli.report import reports
 from harness.cli.run import run
@@ -52,9 +53,9 @@ from harness.errors import HarnessError, InputError, did_you_mean, disk_error
 #: Name → command, in the order of the help. A Typer has commands below it.
 COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {
     "list": list_, "images": images, "validate": validate, "explain": explain, "schema": schema, "plan": plan,
-    "run": run, "report": reports, "compare": compare, "gate": gate, "merge": merge, "plot": plot, "measure": measure,
-    "judge": judge, "lab": lab, "prune": prune, "cache": cache, "clean": clean, "check": check, "cluster": cluster,
-    "divergence": divergence, "verify": verify, "bench": bench,
+    "run": run, "reach": reach, "report": reports, "compare": compare, "gate": gate, "merge": merge, "plot": plot,
+    "measure": measure, "judge": judge, "lab": lab, "prune": prune, "cache": cache, "clean": clean, "check": check,
+    "cluster": cluster, "divergence": divergence, "verify": verify, "bench": bench,
 }  # fmt: skip
 #: For whoever works on the repository; the help does not show them.
 HIDDEN: dict[str, Callable[..., None]] = {

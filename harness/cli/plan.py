@@ -21,15 +21,16 @@ def plan(asking: AskingForShards) -> None:
     Takes the words of `run`; those that say what becomes of results change nothing here, but for --artefacts.
     """
     from harness.app.disk import DiskUse
-    from harness.plan import UntilDecided
+    from harness.plan import UntilDecided, designs, named, points_of
     from harness.progress import span
     from harness.repetitions import Repetitions
-    from harness.reports import json_report
+    from harness.reports import design, json_report
     from harness.text import size_of
 
     app = asking.open()
     request = asking.request(app)
     matrix = app.matrix(request, lambda event: None, pull=False)
+    studies = designs(request, {name: app.inventory.named(name) for name in named(points_of(request))})
     series = Repetitions(matrix, request.repetitions, app.results.of)
     done = set() if asking.fresh else app.results.done(series.possible(), asking.again)
     # Of cells that go on until they are decided, what is asked for as things are.
@@ -45,7 +46,8 @@ def plan(asking: AskingForShards) -> None:
     shards = _shards(asking.shards or 0, todo, experience.expected)
     if asking.as_json:
         room = {"least": need.least, "stay": need.stay, "meanwhile": need.meanwhile, "free": free}
-        print_json(json_report.plan(planned, done, seconds, room, shards))
+        designed = {"studies": design.report(studies)} if studies else {}
+        print_json(json_report.plan(planned, done, seconds, room, shards) | designed)
         return
     for item in planned:
         state = "stored" if (item.cell.key, item.repetition) in done else "to run"
@@ -53,6 +55,8 @@ def plan(asking: AskingForShards) -> None:
         extra = " ".join(f"{name}={value}" for name, value in cell.parameters.items())
         pair = f"{cell.client.name}→{cell.server.name}"
         print_text(f"{cell.key} {item.repetition:3} {state:7} {cell.scenario.name} {pair} {extra}".rstrip())
+    for line in design.lines(studies):
+        print_text(line)
     undecided = isinstance(request.repetitions, UntilDecided) and len(done) < len(planned)
     more = ", then more until the objectives are decided" if undecided else ""
     minutes = f"about {span(seconds / max(1, min(beside, len(todo))))} to run" + (

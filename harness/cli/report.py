@@ -9,14 +9,14 @@ from typing import Annotated, Any
 import typer
 
 from harness.cli import completion
-from harness.cli.consoles import json_all_the_same, paper, print_json, print_text, print_view
+from harness.cli.consoles import console, json_all_the_same, paper, print_json, print_text, print_view
 from harness.cli.environment import ROOT, open_app
 from harness.cli.gate import Allow, Within, passage_of
 from harness.cli.options import AsJson, AsMarkdown, Clients, Every, Servers, StoredScenarios, StoreFolder
 from harness.cli.sites import open_site, write_site
 from harness.cli.stored import stored_cells
 from harness.cli.subcommands import WithSubcommands
-from harness.errors import InputError
+from harness.errors import InputError, did_you_mean
 
 reports = typer.Typer(cls=WithSubcommands, invoke_without_command=True)
 
@@ -152,6 +152,54 @@ def interop(
         print_text(view.markdown(matrix, theirs))
     else:
         view.show(matrix, paper(), theirs)
+
+
+@reports.command("study")
+def study(
+    scenarios: StoredScenarios = None,
+    clients: Clients = "all",
+    servers: Servers = "all",
+    store: StoreFolder = None,
+    every: Every = False,
+    draw: Annotated[
+        Path | None,
+        typer.Option("--figures", help="Folder to draw into: effects ranked, a heat map, a response curve."),
+    ] = None,
+    heat: Annotated[
+        str,
+        typer.Option("--heat", metavar="NAME,NAME", help="The two factors of the heat map; the greatest two without."),
+    ] = "",
+    response: Annotated[
+        str, typer.Option("--response", metavar="NAME", help="The factor of the response curve; the greatest without.")
+    ] = "",
+    markdown: AsMarkdown = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print what the factors of studies are worth in seconds, ranked, with intervals; and profiles side by side."""
+    from harness.effects import analyses
+    from harness.effects.profiles import profiled
+    from harness.reports import study as view
+
+    with json_all_the_same(as_json, lambda: view.report(([], []))):
+        results = stored_cells(open_app(store), scenarios, clients, servers, every=every)
+    made = analyses(results), profiled(results)
+    factors = {name for one in made[0] for name in one.of.factors}
+    named = [word.strip() for word in [*heat.split(","), response] if word.strip()]
+    for word in named:
+        if word not in factors:
+            raise InputError(f"no stored study has a factor '{word}'", did_you_mean(word, factors))
+    if heat and len(named) - bool(response) != 2:
+        raise InputError(
+            f"--heat {heat}: a heat map is of two factors", "write --heat server.initial_rtt,client.ack_ratio"
+        )
+    print_view(view, made, markdown=markdown, as_json=as_json)
+    if draw is not None:
+        from harness.plots.study import all_of, write
+
+        for of in dict.fromkeys(one.of.name for one in made[0]):
+            found = [one for one in made[0] if one.of.name == of and {*named} <= {*one.of.factors}]
+            for file in write(all_of(found, (named[0], named[1]) if heat else None, response), draw) if found else []:
+                console().print(str(file), soft_wrap=True)
 
 
 def _document(file: Path) -> Any:

@@ -4,6 +4,7 @@ Everything here is frozen and validated, and does no I/O. The JSON Schema that e
 from these classes (`harness schema`), so their docstrings are its documentation.
 """
 
+from harness.model.experiment import LEAST_RESOLUTION, DesignKind, Experiment
 from harness.model.fault import Blackhole, Corrupt, Drop
 from harness.model.files import Files
 from harness.model.flow import GENERATOR, Flow, FlowKind, LabFlowKind
@@ -32,6 +33,7 @@ __all__ = [
     "FRAME_HEADER",
     "GENERATOR",
     "GENERATOR_LIMIT",
+    "LEAST_RESOLUTION",
     "MAXIMUM_ACCESS_DELAYS",
     "MAXIMUM_DRAWN",
     "MAXIMUM_FLOWS",
@@ -49,8 +51,10 @@ __all__ = [
     "ClientMove",
     "ConstantRate",
     "Corrupt",
+    "DesignKind",
     "Drop",
     "DropTail",
+    "Experiment",
     "Files",
     "Flow",
     "FlowKind",

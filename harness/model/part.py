@@ -13,6 +13,10 @@ NAME = r"^[a-z0-9][a-z0-9._-]*$"
 SCENARIO_NAME = r"^[A-Za-z0-9_][A-Za-z0-9._/-]*$"
 #: Of a path among several: it is part of the names of a container, a network and a namespace.
 PATH_NAME = r"^[a-z][a-z0-9-]{0,15}$"
+#: Which combinations of a study's factors are run.
+DESIGN = r"^(full|one-at-a-time|fractional\([1-9][0-9]?\)|random\([1-9][0-9]{0,3}\))$"
+#: Of a set of settings: it stands in tables and sentences.
+PROFILE = r"^[A-Za-z0-9][A-Za-z0-9 .,'’_-]{0,39}$"
 COLOUR = r"^#[0-9a-fA-F]{6}$"
 #: A reference to an image, as Docker reads it (distribution/reference, without its uncommon forms).
 IMAGE = (
@@ -25,6 +29,8 @@ FORMS = {
     NAME: "a name of lowercase letters, digits, '.', '_' and '-'; quic-go",
     SCENARIO_NAME: "a name of letters, digits, '.', '_', '-' and '/': it is that of the file; satellite/medium",
     PATH_NAME: "the name of a path: lowercase letters, digits and '-', 16 at most, a letter first; campus",
+    DESIGN: "a design: full, fractional(RESOLUTION), one-at-a-time or random(NUMBER); fractional(4)",
+    PROFILE: "the name of a profile: letters, digits, spaces and marks, 40 at most; h2o's parameters",
     COLOUR: "a colour, '#' and six hexadecimal digits; \"#4e79a7\"",
     IMAGE: "the name of an image; registry.example/mine:1.2",
     WEB_ADDRESS: "a web address; https://example.org/mine",

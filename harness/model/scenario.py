@@ -9,6 +9,7 @@ from pydantic import Field, StrictBool, StrictInt, StrictStr, field_validator, m
 
 from harness.errors import UnfitError
 from harness.metric_names import MetricName
+from harness.model.experiment import Experiment
 from harness.model.flow import Flow
 from harness.model.objective import Objective
 from harness.model.part import NAME, PATH_NAME, SCENARIO_NAME, Part
@@ -90,6 +91,8 @@ class Scenario(Part):
     is path.forward.rate and its like."""
     combine: Literal["product", "zip"] = "product"
     """How several sweeps go together: every value with every other, or the first with the first and so on."""
+    study: Experiment | None = None
+    """Instead of a sweep: factors, and a design that says which of their combinations each pair runs."""
 
     @field_validator("parameters")
     @classmethod
@@ -133,6 +136,12 @@ class Scenario(Part):
                     f"flow {number} runs until {flow.stop}, longer than the timeout of {self.timeout}",
                     "write a longer timeout",
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _one_sweep(self) -> Self:
+        if self.study is not None and self.vary:
+            raise UnfitError("a study has its own factors", "leave vary out, or write its names below study.factors")
         return self
 
     @model_validator(mode="after")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from harness.design import most_cells
 from harness.lab import SERVERS
 from harness.lab.moves import moving, outages
 from harness.model import GilbertElliott, Link, LinkChange, Move, Path, Proxy, Red, Scenario, Service
@@ -191,6 +192,23 @@ def _flows(scenario: Scenario) -> list[str]:
     return lines
 
 
+def _study(scenario: Scenario) -> list[str]:
+    """What a study varies, for a pair that honours all of it."""
+    study = scenario.study
+    if study is None:
+        return []
+    what = {name: ", ".join(map(str, levels)) for name, levels in study.factors.items()}
+    what |= {
+        name: ", ".join(f"{full} {value}" for full, value in settings.items())
+        for name, settings in study.profiles.items()
+    }
+    kind = f"{study.design} of {len(study.factors)} factors" if study.factors else f"{len(study.profiles)} profiles"
+    cells = (
+        f"study: {kind}, {most_cells(study)} cells for a pair that honours everything ('harness plan' says who does)"
+    )
+    return [cells, *(f"  {name}: {text}" for name, text in what.items())]
+
+
 def explain(scenario: Scenario, engine: EngineName) -> str:
     """The scenario, its paths' figures, reference times for each size, objectives, and the programs under an engine.
 
@@ -203,7 +221,7 @@ def explain(scenario: Scenario, engine: EngineName) -> str:
     for step in _steps(scenario):
         lines += [_proxy(step)] if isinstance(step, Proxy) else _path(*step, server, scenario)
     drawn = (f"{name}: drawn from {least} to {most}" for name, (least, most) in scenario.draw.items())
-    lines += [*drawn, *_flows(scenario)]
+    lines += [*drawn, *_flows(scenario), *_study(scenario)]
     lines += ["", "times from the first datagram, seconds (no headers, loss or overshoot)"]
     lines += ["  size       textbook slow start      ideal  objective"]
     bounds = {item.metric: f"{item.bound:g}" for item in scenario.objectives}

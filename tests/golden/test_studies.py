@@ -173,6 +173,7 @@ def test_a_study_is_a_folder_with_its_source() -> None:
         "handover.md",
         "in-sequence.md",
         "remembered.md",
+        "studies.md",
     }
 
 

@@ -1,0 +1,232 @@
+"""What each factor of a study, and each two together, are worth in seconds of one time. Pure.
+
+Every repetition of a cell has the seed that the same repetition of every other cell has (`harness.lab.run_seed`): the
+same draws of loss, and of what a scenario draws, such as a delay's phase. So each repetition is the whole study once,
+and gives each effect once; the interval is that of these (`harness.stats.interval`), without assuming a distribution.
+What a model of factors and interactions of two leaves unexplained is not in it: in virtual time it is no noise.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from harness.effects.linear import Array, Linear, Term, linear, pseudoinverse
+from harness.effects.samples import Studied, metrics_of, studied
+from harness.outcome import Interval
+from harness.parameters import ParameterValue
+from harness.results import CellResult
+from harness.stats import interval
+
+#: Of the median time: what is less than this part of it counts as nothing where a condition is looked for.
+LITTLE = 0.01
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a factor, or two together, is worth."""
+
+    factors: tuple[str, ...]
+    worse: tuple[ParameterValue, ...]
+    """The level with the longest time. Of two factors: the levels of each that are compared, the first one's worse."""
+    better: tuple[ParameterValue, ...]
+    saved: Interval
+    """Seconds, a value a repetition. Of two factors half of how much more the first saves at the second one's better
+    level than at its worse: what is not the sum of both alone."""
+    aliased: tuple[tuple[str, ...], ...]
+    """Interactions whose effect is in the figure, and cannot be told from it."""
+
+    @property
+    def shown(self) -> bool:
+        """Whether the interval leaves out nothing at all; of one repetition there is none."""
+        return self.saved.n > 1 and not self.saved.low <= 0 <= self.saved.high
+
+
+@dataclass(frozen=True)
+class Response:
+    """The mean time at each level of one factor, over all levels of the others."""
+
+    factor: str
+    levels: tuple[ParameterValue, ...]
+    seconds: tuple[Interval, ...]
+
+
+@dataclass(frozen=True)
+class Conditional:
+    """What a factor is worth at each level of another."""
+
+    factor: str
+    given: str
+    levels: tuple[ParameterValue, ...]
+    """Of the other one."""
+    saved: tuple[Interval, ...]
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """One time of one study."""
+
+    of: Studied
+    metric: str
+    """milestone_2MB …, of the first transfer."""
+    median: float
+    """Of all runs, seconds."""
+    main: tuple[Effect, ...]
+    """The greatest first."""
+    together: tuple[Effect, ...]
+    """Interactions of two, the greatest first."""
+    responses: tuple[Response, ...]
+    conditionals: tuple[Conditional, ...]
+    """Of interactions that the design tells from others."""
+    runs: int
+    late: int
+    """Runs that had not come so far when their time was over. The timeout stands for them, and hides what is beyond."""
+    without: tuple[tuple[str, str], ...]
+    """Cells without any time → why."""
+    problem: str = ""
+    """Why there are no effects; empty where there are."""
+
+
+@dataclass(frozen=True)
+class _Fits:
+    """A model's coefficients, a row a repetition."""
+
+    model: Linear
+    coefficients: Array
+
+    def span(self, contrast: Array) -> Interval:
+        # To a nanosecond: what is beyond is rounding. And no zero has a sign.
+        return interval(round(float(value), 9) + 0.0 for value in self.coefficients @ contrast)
+
+
+def analyses(results: Iterable[CellResult]) -> list[Analysis]:
+    """Every time of every study among stored cells."""
+    return [analysis(one, metric) for one in studied(results) for metric in metrics_of(one.scenario)]
+
+
+def analysis(of: Studied, metric: str) -> Analysis:
+    """What the factors of a study are worth of one time."""
+    every, of = of, _with_times(of, metric)
+    times = {one.levels: one.times(metric) for one in of.cells}
+    late = sum(over for found in times.values() for _, over in found.values())
+    values = [seconds for found in times.values() for seconds, _ in found.values()]
+    without = tuple(
+        (one.result.name, one.result.shortfall or "it was not measured") for one in every.cells if not one.times(metric)
+    )
+
+    def made(fits: _Fits | None = None, problem: str = "") -> Analysis:
+        main, together, responses, conditionals = _effects(of, fits) if fits is not None else ((), (), (), ())
+        return Analysis(
+            of, metric, float(np.median(values)) if values else 0.0, main, together, responses, conditionals,
+            len(values), late, without, problem,
+        )  # fmt: skip
+
+    if not of.factors:
+        return made(problem="no factor has two levels among the stored cells")
+    rows = [levels for levels, found in times.items() if found]
+    model = linear(rows, [len(levels) for levels in of.factors.values()]) if rows else None
+    if model is None:
+        return made(problem=f"the {len(rows)} cells that have a time do not tell the factors apart")
+    coefficients = _fitted(model, times)
+    if not len(coefficients):
+        return made(problem="no repetition has enough cells to tell the factors apart")
+    return made(_Fits(model, coefficients))
+
+
+def _with_times(of: Studied, metric: str) -> Studied:
+    """A study without the levels of which no cell has a time, and the factors that have one level then."""
+    timed = [one for one in of.cells if one.times(metric)]
+    seen = [sorted({one.levels[n] for one in timed}) for n in range(len(of.factors))]
+    kept = [n for n, places in enumerate(seen) if len(places) > 1]
+    names = list(of.factors)
+    factors = {names[n]: tuple(of.factors[names[n]][place] for place in seen[n]) for n in kept}
+    cells = tuple(replace(one, levels=tuple(seen[n].index(one.levels[n]) for n in kept)) for one in timed)
+    return replace(of, factors=factors, cells=cells)
+
+
+def _fitted(model: Linear, times: dict[tuple[int, ...], dict[int, tuple[float, bool]]]) -> Array:
+    """The model's coefficients for each repetition that has enough cells for it."""
+    inverses: dict[tuple[tuple[int, ...], ...], Array | None] = {}
+    made = []
+    for repetition in sorted({number for found in times.values() for number in found}):
+        rows = tuple(levels for levels, found in times.items() if repetition in found)
+        if rows not in inverses:
+            matrix = model.columns(list(rows))
+            enough = np.linalg.matrix_rank(matrix) == matrix.shape[1]
+            inverses[rows] = pseudoinverse(matrix) if enough else None
+        inverse = inverses[rows]
+        if inverse is not None:
+            made.append(inverse @ np.array([times[levels][repetition][0] for levels in rows]))
+    return np.array(made)
+
+
+def _effects(
+    of: Studied, fits: _Fits
+) -> tuple[tuple[Effect, ...], tuple[Effect, ...], tuple[Response, ...], tuple[Conditional, ...]]:
+    names, levels = list(of.factors), list(of.factors.values())
+    responses = tuple(
+        Response(name, levels[n], tuple(fits.span(fits.model.contrast({n: place})) for place in range(len(levels[n]))))
+        for n, name in enumerate(names)
+    )
+    main = tuple(_main(fits, n, name, levels[n], responses[n], names) for n, name in enumerate(names))
+    together = tuple(_together(fits, term, names, levels) for term in fits.model.interactions)
+    conditionals = tuple(
+        _conditional(fits, one, other, names, levels)
+        for term in fits.model.interactions if not fits.model.aliased.get(term)
+        for one, other in (term, term[::-1])
+    )  # fmt: skip
+    return _ranked(main), _ranked(together), responses, conditionals
+
+
+def _ranked(found: Iterable[Effect]) -> tuple[Effect, ...]:
+    # To a microsecond: what rounding makes of equal ones is no rank.
+    return tuple(sorted(found, key=lambda one: (-round(abs(one.saved.median), 6), one.factors)))
+
+
+def _named(fits: _Fits, term: Term, names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(names[n] for n in other) for other in fits.model.aliased.get(term, ()))
+
+
+def _main(
+    fits: _Fits, n: int, name: str, levels: Sequence[ParameterValue], response: Response, names: Sequence[str]
+) -> Effect:
+    order = sorted(range(len(levels)), key=lambda place: response.seconds[place].median)
+    better, worse = order[0], order[-1]
+    saved = fits.span(fits.model.contrast({n: worse}) - fits.model.contrast({n: better}))
+    return Effect((name,), (levels[worse],), (levels[better],), saved, _named(fits, (n,), names))
+
+
+def _together(fits: _Fits, term: Term, names: Sequence[str], levels: Sequence[Sequence[ParameterValue]]) -> Effect:
+    """The two levels of each between which the interaction is greatest."""
+    one, other = term
+    found: list[tuple[Interval, tuple[int, int], tuple[int, int]]] = []
+    for a in itertools.permutations(range(len(levels[one])), 2):
+        for b in itertools.combinations(range(len(levels[other])), 2):
+            first = _difference(fits, one, a, other, b[0])
+            second = _difference(fits, one, a, other, b[1])
+            found.append((fits.span((second - first) / 2), a, b))
+    saved, a, b = max(found, key=lambda each: each[0].median)
+    worse, better = (levels[one][a[0]], levels[other][b[0]]), (levels[one][a[1]], levels[other][b[1]])
+    return Effect((names[one], names[other]), worse, better, saved, _named(fits, term, names))
+
+
+def _difference(fits: _Fits, factor: int, places: tuple[int, int], other: int, level: int) -> Array:
+    """From one level of a factor to another, at a level of the other one."""
+    worse, better = ({factor: place, other: level} for place in places)
+    return fits.model.contrast(worse) - fits.model.contrast(better)
+
+
+def _conditional(
+    fits: _Fits, one: int, other: int, names: Sequence[str], levels: Sequence[Sequence[ParameterValue]]
+) -> Conditional:
+    saved = []
+    for place in range(len(levels[other])):
+        spans = [
+            fits.span(_difference(fits, one, pair, other, place))
+            for pair in itertools.permutations(range(len(levels[one])), 2)
+        ]
+        saved.append(max(spans, key=lambda span: span.median))
+    return Conditional(names[one], names[other], tuple(levels[other]), tuple(saved))

@@ -1,0 +1,92 @@
+"""What a study supports, in a sentence a time. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.effects.analysis import LITTLE, Analysis, Conditional, Effect
+from harness.outcome import Interval
+from harness.text import counted
+
+#: Below this a figure of one decimal is 0.0.
+_ROUNDED = 0.05
+#: How many times as much as what counts for nothing a factor is worth where it is said to matter there alone.
+_SEVERAL = 5
+
+
+def called(metric: str) -> str:
+    """A time for people: '2 MB' for milestone_2MB."""
+    size = metric.removeprefix("milestone_")
+    if size == metric:
+        return "the whole"
+    digits = size.rstrip("kMGTiB")
+    return f"{digits} {size[len(digits) :]}"
+
+
+def seconds(span: Interval) -> str:
+    """A figure with its interval; of one repetition the figure alone."""
+    # No zero has a sign.
+    middle, low, high = (f"{round(value, 1) + 0.0:.1f}" for value in (span.median, span.low, span.high))
+    return f"{middle} s" if span.n < 2 or low == high else f"{middle} s [{low}, {high}]"
+
+
+def is_little(span: Interval) -> bool:
+    """Whether a figure is 0.0 in tenths of a second."""
+    return abs(span.median) < _ROUNDED
+
+
+def sentence(one: Analysis) -> str:
+    """What the factors are worth of one time, the greatest first, and which of them matter only with another."""
+    what = f"{called(one.metric)} (median {one.median:.1f} s)"
+    if one.problem:
+        return f"Of {what} nothing can be said: {one.problem}."
+    large = [effect for effect in one.main if not is_little(effect.saved)]
+    small = [effect.factors[0] for effect in one.main if is_little(effect.saved)]
+    parts = [_worth(effect, first=number == 0) for number, effect in enumerate(large)]
+    if small:
+        verb = "" if large else "are worth " if len(small) > 1 else "is worth "
+        parts.append(f"{_listed(small)} {verb}0.0 s")
+    made = f"Of {what} {', '.join(parts)}"
+    made += "".join(f"; {_matters(found)}" for found in conditions(one))
+    if one.late:
+        made += (
+            f"; {counted(one.late, 'run')} of {one.runs} had not come so far in time and "
+            f"{'counts' if one.late == 1 else 'count'} as {one.of.scenario.timeout}, which hides what is beyond"
+        )
+    return made + "."
+
+
+def _worth(effect: Effect, first: bool) -> str:
+    change = f"({effect.worse[0]} → {effect.better[0]})"
+    verb = " is worth" if first else ""
+    unsure = "" if effect.shown or effect.saved.n < 2 else ", which its interval does not show"
+    return f"{effect.factors[0]}{verb} {seconds(effect.saved)} {change}{unsure}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def conditions(one: Analysis) -> list[Conditional]:
+    """Factors that are worth something at one level of another, and at the others less than a hundredth of the time.
+
+    Of two that need each other the one that is worth more.
+    """
+    little = max(LITTLE * one.median, _ROUNDED)
+    rank = [effect.factors[0] for effect in one.main]
+    found: dict[frozenset[str], Conditional] = {}
+    for each in sorted(one.conditionals, key=lambda each: rank.index(each.factor)):
+        matters = [span for span in each.saved if span.median >= little and (span.n < 2 or span.low > 0)]
+        # Several times as much as what counts for nothing, lest it be a matter of degree.
+        if len(matters) == 1 and matters[0].median >= _SEVERAL * little and len(each.saved) > 1:
+            found.setdefault(frozenset((each.factor, each.given)), each)
+    return list(found.values())
+
+
+def _matters(found: Conditional) -> str:
+    place = max(range(len(found.saved)), key=lambda n: found.saved[n].median)
+    others = max((span.median for n, span in enumerate(found.saved) if n != place), default=0.0)
+    return (
+        f"{found.factor} matters only with {found.given} {found.levels[place]}: {seconds(found.saved[place])} there, "
+        f"{max(0.0, others):.1f} s otherwise"
+    )

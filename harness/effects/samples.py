@@ -1,0 +1,162 @@
+"""The stored cells of a study, pair by pair: the level of each factor, and the times of each repetition. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from harness.design import honoured, players_of
+from harness.metric_names import MetricName
+from harness.model import Scenario
+from harness.outcome import proven_outcome
+from harness.parameters import PARAMETERS, ROLES, ParameterValue
+from harness.results import CellResult
+from harness.sweep import Point, expanded, point_at
+from harness.units import Duration, Percentage, Rate, Size
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One combination of levels that was run."""
+
+    result: CellResult
+    levels: tuple[int, ...]
+    """Of each factor, its number."""
+
+    def times(self, metric: str) -> dict[int, tuple[float, bool]]:
+        """Repetition → seconds of the first transfer, and whether its time was over before.
+
+        Then the scenario's timeout stands for it, which is less than it would have taken. Repetitions that failed
+        otherwise are left out.
+        """
+        name = MetricName(metric, 0, "first")
+        found: dict[int, tuple[float, bool]] = {}
+        for run, measured in self.result.runs:
+            status = proven_outcome(run, measured).status
+            if measured is None or status not in ("completed", "timed_out"):
+                continue
+            value = measured.value(*name)
+            if value is not None:
+                found[run.repetition] = value, False
+            elif status == "timed_out":
+                found[run.repetition] = run.cell.scenario.timeout.seconds, True
+        return found
+
+
+@dataclass(frozen=True)
+class Studied:
+    """The cells of one study by one pair that tell the same factors."""
+
+    scenario: Scenario
+    client: str
+    server: str
+    engine: str
+    rest: Mapping[str, ParameterValue]
+    """What else was asked of all of them."""
+    factors: Mapping[str, tuple[ParameterValue, ...]]
+    """Name → the levels that were run, the base first."""
+    cells: tuple[Tried, ...]
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        rest = "".join(f", {name} {value}" for name, value in self.rest.items())
+        return f"{self.scenario.name} {self.client}→{self.server} ({self.engine}{rest})"
+
+
+def metrics_of(scenario: Scenario) -> list[str]:
+    """The times that a study is about: of each milestone, or of the whole."""
+    return [f"milestone_{size.label()}" for size in scenario.milestones_within()] or ["completion"]
+
+
+def studied(results: Iterable[CellResult]) -> list[Studied]:
+    """The studies with factors among stored cells, by scenario and pair; and sweeps, which are designs, too.
+
+    Of a sweep the factors are what its cells were asked for in several values. It is of one flow that downloads a file.
+    """
+    groups: dict[tuple[object, ...], list[CellResult]] = {}
+    for result in results:
+        cell, factors = result.cell, _factors(result)
+        if not factors:
+            continue
+        told = {full for name in factors for full in expanded(name)}
+        rest = tuple((name, value) for name, value in sorted(cell.parameters.items()) if name not in told)
+        place = (cell.scenario.name, cell.client.name, cell.server.name, cell.engine, str(cell.seed), factors)
+        groups.setdefault((*place, cell.host_cpu, len(rest), rest), []).append(result)
+    ordered = sorted(groups.items(), key=lambda item: (*item[0][:-1], str(item[0][-1])))
+    return [one for _, group in ordered if (one := _studied(group)).factors or one.scenario.study is not None]
+
+
+def _factors(result: CellResult) -> tuple[str, ...]:
+    """The factors of its study that a cell was told; none where the pair honours others, too.
+
+    Such a cell is no combination of the study, but one of a search (`harness.reach`).
+    Without a study all that was asked.
+    """
+    cell = result.cell
+    flows, study = cell.scenario.flows, cell.scenario.study
+    if study is None:
+        alone = len(flows) == 1 and flows[0].download is not None
+        return tuple(sorted(cell.parameters)) if alone else ()
+    if not study.factors:
+        return ()
+    pair = players_of(cell.scenario, cell.client, cell.server, cell.others)
+    names, _ = honoured(Point(cell.scenario, {}), pair)
+    return tuple(names) if all(expanded(name)[0] in cell.parameters for name in names) else ()
+
+
+def _studied(group: list[CellResult]) -> Studied:
+    cell, names = group[0].cell, _factors(group[0])
+    if cell.scenario.study is None:
+        names = _joined(group, names)
+    told = {full for name in names for full in expanded(name)}
+    rest = {name: value for name, value in sorted(cell.parameters.items()) if name not in told}
+    levels = {name: _levels(group, name) for name in names}
+    kept = {name: found for name, found in levels.items() if len(found) > 1}
+    alone = {name: found[0] for name, found in levels.items() if len(found) == 1}
+    tried = (Tried(one, tuple(found.index(_level(one, name)) for name, found in kept.items())) for one in group)
+    ordered = tuple(sorted(tried, key=lambda one: one.levels))
+    return Studied(
+        cell.scenario, cell.client.name, cell.server.name, cell.engine, {**rest, **alone}, kept, ordered
+    )  # fmt: skip
+
+
+def _joined(group: list[CellResult], names: tuple[str, ...]) -> tuple[str, ...]:
+    """Names with one for both roles where these were always asked for the same."""
+    made: dict[str, None] = {}
+    for name in names:
+        short = name.partition(".")[2]
+        asked = [tuple(one.cell.parameters.get(full) for full in expanded(short)) for one in group]
+        both = name.partition(".")[0] in ROLES and all(len(set(values)) == 1 for values in asked)
+        made[short if both else name] = None
+    return tuple(made)
+
+
+def _level(result: CellResult, name: str) -> ParameterValue:
+    return result.cell.parameters[expanded(name)[0]]
+
+
+def _levels(group: list[CellResult], name: str) -> tuple[ParameterValue, ...]:
+    """The levels that some cell has, as the study orders them; of a sweep small before large."""
+    seen = dict.fromkeys(_level(one, name) for one in group)
+    scenario = group[-1].cell.scenario
+    study = scenario.study
+    if study is None:
+        return tuple(sorted(seen, key=lambda level: (_number(name, level), str(level))))
+    written = study.factors[name]
+    order = [point_at(Point(scenario, {}), {name: level}).parameters[expanded(name)[0]] for level in written]
+    return tuple(sorted(seen, key=lambda level: order.index(level) if level in order else math.inf))
+
+
+def _number(name: str, level: ParameterValue) -> float:
+    """A level as a number to sort by; infinite of a word."""
+    parameter = PARAMETERS.get(name.rpartition(".")[2])
+    if parameter is not None:
+        found = parameter.number(level)
+        return math.inf if found is None else found
+    for kind in (Rate, Duration, Percentage, Size):
+        with suppress(ValueError):
+            return float(kind.parse(str(level)).value)
+    return math.inf

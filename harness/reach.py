@@ -1,0 +1,175 @@
+"""The fewest settings with which a pair meets all objectives: what to try next, from what came of what was tried. Pure.
+
+A candidate is a set of settings, none or one of each factor; what is not in it is not told. It costs as many as there
+are in it. First the empty set and every setting alone; then all settings together that were of use alone, less one
+after the other as long as it holds, for a set that does; then all cheaper sets, those first that single settings
+promise most of. So a set is the cheapest only where every cheaper one was tried and failed, and none exists only where
+every set was.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from harness.outcome import Verdict
+from harness.parameters import ParameterValue
+
+#: Factor → the level that is told.
+Settings = frozenset[tuple[str, ParameterValue]]
+NOTHING: Settings = frozenset()
+#: A score beyond is as bad as this: a run that never ended says no more.
+_WORST = 1000.0
+
+Answer = Literal["cheapest", "found", "none", "open"]
+"""cheapest: and every cheaper set failed; found: cheaper ones were not all tried; none: every set failed; open: neither
+is known."""
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What a search came to."""
+
+    answer: Answer
+    settings: Settings
+    """The set that meets the objectives; of 'none' and 'open' the best that was tried."""
+    score: float
+    """Of that set: the worst of its objectives as a multiple of what is demanded; 1 and less meets it."""
+    tried: int
+    """Sets."""
+    every: int
+    """Sets that there are."""
+    cheaper: int
+    """Sets with fewer settings that were not tried."""
+
+
+@dataclass
+class _Search:
+    factors: Mapping[str, Sequence[ParameterValue]]
+    budget: int
+    scores: dict[Settings, float] = field(default_factory=dict)
+
+    def ask(self, wanted: Sequence[Settings]) -> Generator[Sequence[Settings], Mapping[Settings, float], bool]:
+        """Try those that were not, as far as the budget goes; whether it did."""
+        new = [one for one in dict.fromkeys(wanted) if one not in self.scores]
+        room = self.budget - len(self.scores)
+        if new[:room]:
+            self.scores |= yield new[:room]
+        return len(new) <= room
+
+    def met(self, cost: int | None = None) -> list[Settings]:
+        """Sets that meet the objectives, the cheapest first, then the best."""
+        found = [one for one, score in self.scores.items() if score <= 1 and cost in (None, len(one))]
+        return sorted(found, key=lambda one: (len(one), self.scores[one], sorted(map(str, one))))
+
+    def of_cost(self, cost: int) -> list[Settings]:
+        """Every set of so many settings, those first that single ones promise most of."""
+        made = [
+            frozenset(zip(names, levels, strict=True))
+            for names in itertools.combinations(self.factors, cost)
+            for levels in itertools.product(*(self.factors[name] for name in names))
+        ]
+        return sorted(made, key=lambda one: (self.promise(one), sorted(map(str, one))))
+
+    def gain(self, setting: tuple[str, ParameterValue]) -> float:
+        """The logarithm of what a setting alone makes of the score: below 0 it is of use."""
+        alone = self.scores.get(frozenset({setting}))
+        return 0.0 if alone is None else _log(alone) - _log(self.scores[NOTHING])
+
+    def promise(self, one: Settings) -> float:
+        """The logarithm of the score, if gains just added up."""
+        return sum(self.gain(setting) for setting in one)
+
+    def of_use(self) -> Settings:
+        """The best setting of each factor, where it is of use alone."""
+        best = [min(((name, level) for level in levels), key=self.gain) for name, levels in self.factors.items()]
+        return frozenset(setting for setting in best if self.gain(setting) < 0)
+
+    def reached(self) -> Reached:
+        """What is known by now."""
+        every = math.prod(len(levels) + 1 for levels in self.factors.values())
+        tried, met = len(self.scores), self.met()
+        if not met:
+            best = min(
+                self.scores, key=lambda one: (self.scores[one], len(one), sorted(map(str, one))), default=NOTHING
+            )
+            answer: Answer = "none" if tried == every else "open"
+            return Reached(answer, best, self.scores.get(best, math.inf), tried, every, every - tried)
+        best = met[0]
+        there = sum(len(one) < len(best) for one in self.scores)
+        cheaper = sum(self.count(cost) for cost in range(len(best))) - there
+        return Reached("found" if cheaper else "cheapest", best, self.scores[best], tried, every, cheaper)
+
+    def count(self, cost: int) -> int:
+        """How many sets have so many settings."""
+        sizes = [len(levels) for levels in self.factors.values()]
+        return sum(math.prod(chosen) for chosen in itertools.combinations(sizes, cost))
+
+
+def _log(score: float) -> float:
+    return math.log(min(max(score, 1 / _WORST), _WORST))
+
+
+def standing(factors: Mapping[str, Sequence[ParameterValue]], scores: Mapping[Settings, float]) -> Reached:
+    """What a search came to that tried these sets."""
+    return _Search(factors, len(scores), dict(scores)).reached()
+
+
+def score(verdict: Verdict) -> float:
+    """The worst of a cell's objectives as a multiple of what is demanded: 1 and less is met by all runs' interval.
+
+    Infinite where something was not measured, or no objective is there.
+    """
+    ratios = []
+    for one in verdict.objectives:
+        if one.observed is None or not one.bound or not one.observed.median:
+            return math.inf
+        over = one.observed.median / one.bound
+        ratios.append(over if one.at_most else 1 / over)
+    worst = max(ratios, default=math.inf)
+    # What the intervals do not show is not met.
+    return worst if verdict.status == "pass" else max(worst, math.nextafter(1, 2))
+
+
+def search(
+    factors: Mapping[str, Sequence[ParameterValue]], budget: int, width: int = 8
+) -> Generator[Sequence[Settings], Mapping[Settings, float], Reached]:
+    """Yields sets to try, is sent the score of each, and returns what it came to.
+
+    `factors`: the levels of each that are not in force untold; `budget`: sets that may be tried; `width`: of sets of
+    one cost so many are asked for at once. The same scores lead to the same questions, so that a search that is begun
+    anew goes through what is stored to where it stopped.
+    """
+    state = _Search(factors, budget)
+    for cost in (0, 1):
+        if not (yield from state.ask(state.of_cost(cost))):
+            return state.reached()
+        if state.met():
+            return state.reached()
+    yield from _descend(state)
+    for cost in range(2, len(factors) + 1):
+        if state.met() and len(state.met()[0]) <= cost:
+            break
+        sets = state.of_cost(cost)
+        for start in range(0, len(sets), width):
+            if not (yield from state.ask(sets[start : start + width])):
+                return state.reached()
+            if state.met(cost):
+                return state.reached()
+    return state.reached()
+
+
+def _descend(state: _Search) -> Generator[Sequence[Settings], Mapping[Settings, float], None]:
+    """From all settings of use together to fewer, as long as the objectives are met."""
+    current = state.of_use()
+    yield from state.ask([current])
+    while state.scores.get(current, math.inf) <= 1:
+        fewer = [current - {setting} for setting in sorted(current, key=lambda one: (-state.gain(one), str(one)))]
+        yield from state.ask(fewer)
+        met = [one for one in fewer if state.scores.get(one, math.inf) <= 1]
+        if not met:
+            return
+        current = min(met, key=lambda one: (state.scores[one], sorted(map(str, one))))

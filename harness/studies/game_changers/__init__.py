@@ -1,0 +1,10 @@
+"""Which parameters are game changers: document 004's open questions, answered by designed studies."""
+
+from harness.studies import Study
+from harness.studies.game_changers.claims import SOURCE
+from harness.studies.game_changers.figures import DRAWINGS
+from harness.studies.game_changers.page import game_changers
+
+STUDY = Study(
+    source=SOURCE, text=game_changers, scenarios=("studies",), place=1, page="studies.md", drawings=DRAWINGS
+)  # fmt: skip

@@ -1,0 +1,196 @@
+"""docs/studies.md: what parameters are worth, from stored runs, and what document 004 asks about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from harness.effects import Analysis, analyses
+from harness.effects.profiles import Profiled, profiled
+from harness.effects.said import called, sentence
+from harness.reaching import searches
+from harness.reports import reach, study
+from harness.reports.markdown import line
+from harness.results import CellResult
+from harness.studies.game_changers.claims import GAME, NEAR, PATHS, QUESTIONS, SWEEPS, Question
+
+_NONE = "No runs are stored yet."
+_ENOUGH = (
+    "Of how many times of 2, 10 and 100 MB, of pairs with several runs, a factor is worth "
+    f"{GAME:.0%} or more of the median, by an interval that leaves out nothing at all:"
+)
+_HEAD = """# Game changers
+
+Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).
+
+Document 004 ends on a question: which parameters are game changers? A study answers it: factors with levels, and a
+design that says which of their combinations run ([the format](scenario.md#experiment)).
+
+```
+harness plan studies/fraction-50-10 --engine virtual   # cells, what a pair does not honour, aliases, disk, time
+harness run studies/fraction-50-10 --engine virtual    # resumes as every run does
+harness report study studies/fraction-50-10            # effects with intervals, ranked (--figures DIR draws them)
+harness reach studies/reach-50-10 --engine virtual     # the fewest settings that meet the objectives (--budget 60)
+```
+
+*Worth* is how many seconds a time differs between a factor's worst level and its best, over all levels of the others.
+A repetition has the same draws in all cells, of losses and of the delay's phase: it is the whole study once, and the
+interval is that of the repetitions. Bold: it leaves out nothing at all. What two factors do together is half of how
+much more one is worth at the other's better level. A pair has the factors that it honours; the others are absent, and
+`harness plan` names them.
+"""
+_PROFILES = """## Document 004's columns as profiles
+
+Its table of default parameters, told to every stack as far as it honours them: *h2o's parameters* on quinn are quinn's
+code with h2o's settings. What differs between the rows of one stack is owed to settings; what differs between stacks
+in one row, to code.
+"""
+_REACH = """## What would it take?
+
+The fewest settings with which a pair meets all objectives: `harness reach` tries none, then every setting alone, then
+sets of two and more, those first that single settings promise most of. A set is the cheapest where every cheaper one
+was tried and fails; none does where every set was.
+"""
+
+
+def game_changers(results: Sequence[CellResult]) -> str:
+    """The page."""
+    mine = [one for one in results if one.cell.scenario.name.startswith("studies/") and one.cell.engine == "virtual"]
+    found = analyses(mine)
+    return "\n".join(
+        [
+            _HEAD,
+            *_questions(found),
+            *_by_path(found, "fraction", "The parameter table in a fraction", _FRACTION),
+            *_by_path(found, "levels", "Every level alone", _LEVELS),
+            *_sweeps(found),
+            *_heat(found),
+            *_profiles(profiled(mine)),
+            *_reach(mine),
+        ]
+    )
+
+
+def _scenario(kind: str, path: str) -> str:
+    return f"studies/{kind}-{path}"
+
+
+def _questions(found: Sequence[Analysis]) -> list[str]:
+    lines = ["## What document 004 asks", ""]
+    for one in QUESTIONS:
+        lines += [f"**{one.text}**", "", *_answer(one, found), ""]
+    return lines
+
+
+def _answer(one: Question, found: Sequence[Analysis]) -> list[str]:
+    kinds = ("fraction", "levels", "ack-ratio-initial-rtt")
+    mine = [each for each in found if _near(each) == one.near and (_named(each, kinds) or _is_sweep(each))]
+    counted = [tally for tally in tallies(mine) if not one.factors or tally.factor in one.factors]
+    if not counted:
+        return [_NONE]
+    rows = [line(["factor", "changes the game for", "at most worth", "where"]), line(["---", "---:", "---:", "---"])]
+    for each in counted:
+        changed = f"{each.changes} of {each.pairs}"
+        rows += [line([each.factor, changed, f"{each.most:.1f} s", each.where])]
+    return [_ENOUGH, "", *rows]
+
+
+def _near(one: Analysis) -> bool:
+    return f"-{NEAR}" in one.of.scenario.name
+
+
+def _named(one: Analysis, kinds: Iterable[str]) -> bool:
+    return one.of.scenario.name.startswith(tuple(f"studies/{kind}-" for kind in kinds))
+
+
+def _is_sweep(one: Analysis) -> bool:
+    return one.of.scenario.name in SWEEPS
+
+
+@dataclass(frozen=True)
+class Tally:
+    """A factor over all pairs, paths and times."""
+
+    factor: str
+    changes: int
+    """Pairs' times of which it is worth enough."""
+    pairs: int
+    """Those that have it."""
+    most: float
+    """Seconds, where it is worth most."""
+    where: str
+
+
+def tallies(found: Iterable[Analysis]) -> list[Tally]:
+    """Every factor of these analyses, those first that change most. One repetition alone shows nothing."""
+    by: dict[str, list[tuple[Analysis, float, bool]]] = {}
+    for one in found:
+        for effect in one.main if any(each.saved.n > 1 for each in one.main) else ():
+            worth = abs(effect.saved.median)
+            by.setdefault(effect.factors[0], []).append((one, worth, effect.shown and worth >= GAME * one.median))
+    made = []
+    for factor, each in by.items():
+        of, most, _ = max(each, key=lambda item: item[1])
+        where = f"{called(of.metric)}, {of.of.client}→{of.of.server}, `{of.of.scenario.name}`"
+        made.append(Tally(factor, sum(enough for _, _, enough in each), len(each), most, where))
+    return sorted(made, key=lambda one: (-one.changes / one.pairs, -one.most, one.factor))
+
+
+_FRACTION = (
+    "Nine factors of two levels in a fraction of resolution IV: no factor is taken for two others together; which "
+    "interactions are taken for each other stands beside them."
+)
+_LEVELS = "One factor at a time: what a level is worth beside the base of all others, and nothing of two together."
+
+
+def _by_path(found: Sequence[Analysis], kind: str, title: str, words: str) -> list[str]:
+    lines = [f"## {title}", "", words, ""]
+    for start in ("", NEAR):
+        for path, name in PATHS.items():
+            scenario = _scenario(kind, f"{start}{path}")
+            mine = [one for one in found if one.of.scenario.name == scenario]
+            lines += [f"**{name}{', 20 ms' if start else ''}** (`{scenario}`)", ""]
+            lines += [study.markdown((mine, []))] if mine else [_NONE, ""]
+    return lines
+
+
+def _sweeps(found: Sequence[Analysis]) -> list[str]:
+    lines = ["## One or two factors, in full", "", "Sweeps of every value with every other.", ""]
+    for scenario, title in SWEEPS.items():
+        mine = [one for one in found if one.of.scenario.name == scenario and one.main]
+        lines += [f"**{title}** (`{scenario}`)", ""]
+        lines += [_sentences(mine), ""] if mine else [_NONE, ""]
+    return lines
+
+
+def _sentences(mine: Sequence[Analysis]) -> str:
+    return "\n".join(f"* {one.of.client}→{one.of.server}: {sentence(one)}" for one in mine)
+
+
+def _heat(found: Sequence[Analysis]) -> list[str]:
+    scenario = "studies/ack-ratio-initial-rtt-50-10"
+    mine = [one for one in found if one.of.scenario.name == scenario]
+    lines = ["## ACK ratio × initial RTT", "", f"`{scenario}`: every level with every other.", ""]
+    return [*lines, study.markdown((mine, [])) if mine else f"{_NONE}\n"]
+
+
+def _profiles(found: Sequence[Profiled]) -> list[str]:
+    lines = [_PROFILES]
+    for start in ("", NEAR):
+        for path, name in PATHS.items():
+            scenario = _scenario("profiles", f"{start}{path}")
+            mine = [one for one in found if one.scenario.name == scenario]
+            lines += [f"**{name}{', 20 ms' if start else ''}** (`{scenario}`)", ""]
+            for one in mine:
+                lines += [f"{one.client}→{one.server}:", "", *study.profiles_table(one), ""]
+            lines += [] if mine else [_NONE, ""]
+    return lines
+
+
+def _reach(results: Sequence[CellResult]) -> list[str]:
+    lines = [_REACH]
+    for path, name in PATHS.items():
+        scenario = _scenario("reach", path)
+        mine = searches(one for one in results if one.cell.scenario.name == scenario)
+        lines += [reach.markdown(mine)] if mine else [f"**{name}** (`{scenario}`)", "", _NONE, ""]
+    return lines

@@ -1,0 +1,270 @@
+"""What factors are worth: effects of responses that are known, what is not told apart, sentences, figures, JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from harness.cli import main
+from harness.effects import Analysis, analyses, studied
+from harness.effects.profiles import profiled
+from harness.effects.said import conditions, sentence
+from harness.effects.surface import surface
+from harness.parameters import ParameterValue
+from harness.plots.study import all_of, heat_map, responses, tornado, write
+from harness.reports import study as view
+from harness.results import CellResult
+from harness.store import Store
+from harness.units import Duration
+from tests.studied import of_study, results, told
+
+THREE = {
+    "server.initial_cwnd": [10, 32, 100],
+    "server.pacing": ["on", "off"],
+    "server.initial_rtt": ["100 ms", "600 ms"],
+    "client.ack_ratio": [2, 10],
+}
+Asked = Mapping[str, ParameterValue]
+
+
+def _response(asked: Asked, repetition: int) -> float:
+    """10 MB: windows are worth 4 and 6 s, the RTT 2 s where packets are paced, the ratio nothing; a seed adds 0.01 s."""
+    time = 20.0 - {10: 0, 32: 4, 100: 6}[int(asked["server.initial_cwnd"])]
+    paced = asked.get("server.pacing", "on") == "on"
+    time += 2.0 if paced and asked["server.initial_rtt"] == "600 ms" else 0.0
+    return time + repetition * (0.01 if asked["server.initial_cwnd"] == 10 else 0.02)
+
+
+@cache
+def every() -> tuple[CellResult, ...]:
+    return tuple(results(of_study({"factors": THREE}), _response))
+
+
+def _of_10_mb(found: Iterable[CellResult]) -> Analysis:
+    (one,) = (one for one in analyses(found) if one.metric == "milestone_10MB")
+    return one
+
+
+def _worth(one: Analysis) -> dict[str, float]:
+    return {" × ".join(effect.factors): round(effect.saved.median, 3) for effect in (*one.main, *one.together)}
+
+
+def test_a_full_design_gives_back_what_it_was_made_of() -> None:
+    one = _of_10_mb(every())
+    assert [effect.factors[0] for effect in one.main] == [
+        "server.initial_cwnd", "server.initial_rtt", "server.pacing", "client.ack_ratio",
+    ]  # fmt: skip
+    window, rtt, pacing, ratio = one.main
+    assert (window.worse, window.better) == ((10,), (100,))
+    # A repetition is the whole study once: 6, 5.99 and 5.98 s.
+    assert [round(value, 6) for value in (window.saved.low, window.saved.median, window.saved.high)] == [
+        5.98,
+        5.99,
+        6.0,
+    ]
+    assert (window.saved.n, window.shown) == (3, True)
+    assert rtt.saved.median == pytest.approx(1.0)
+    assert pacing.saved.median == pytest.approx(1.0)
+    assert ratio.saved.median == pytest.approx(0.0)
+    assert not ratio.shown
+    together = {effect.factors: effect for effect in one.together}
+    assert together["server.pacing", "server.initial_rtt"].saved.median == pytest.approx(1.0)
+    assert together["server.initial_cwnd", "client.ack_ratio"].saved.median == pytest.approx(0.0)
+    assert all(not effect.aliased for effect in (*one.main, *one.together))
+    (response,) = (each for each in one.responses if each.factor == "server.initial_cwnd")
+    assert [round(span.median, 2) for span in response.seconds] == [20.51, 16.52, 14.52]
+
+
+def test_the_sentence() -> None:
+    found = analyses(every())
+    assert sentence(found[1]) == (
+        "Of 10 MB (median 16.0 s) server.initial_cwnd is worth 6.0 s (10 → 100), server.initial_rtt 1.0 s "
+        "(600 ms → 100 ms), server.pacing 1.0 s (on → off), client.ack_ratio 0.0 s; server.initial_rtt matters only "
+        "with server.pacing on: 2.0 s there, 0.0 s otherwise."
+    )
+    assert [each.factor for each in conditions(found[1])] == ["server.initial_rtt"]
+    assert sentence(found[0]).startswith("Of 2 MB (median 8.0 s) server.initial_cwnd is worth 3.0 s")
+
+
+def test_a_fraction_says_what_it_cannot_tell_apart() -> None:
+    two = {**THREE, "server.initial_cwnd": [10, 100]}
+    one = _of_10_mb(results(of_study({"factors": two, "design": "fractional(4)"}), _response))
+    assert len(one.of.cells) == 8
+    # Main effects are clear of interactions of two.
+    assert _worth(one)["server.initial_rtt"] == pytest.approx(1.0)
+    assert not any(effect.aliased for effect in one.main)
+    pair = next(effect for effect in one.together if effect.aliased[0] == ("server.pacing", "server.initial_rtt"))
+    assert pair.saved.median == pytest.approx(1.0)
+    # What another interaction may be behind supports no condition.
+    assert not conditions(one)
+
+
+def test_one_at_a_time_holds_at_the_base() -> None:
+    one = _of_10_mb(results(of_study({"factors": THREE, "design": "one-at-a-time"}), _response))
+    assert _worth(one) == {
+        "server.initial_cwnd": 5.99, "server.initial_rtt": 2.0, "server.pacing": 0.0, "client.ack_ratio": 0.0,
+    }  # fmt: skip
+    assert len(dict.fromkeys(one.main[0].aliased)) == 3
+
+
+def test_a_random_design_has_main_effects() -> None:
+    one = _of_10_mb(results(of_study({"factors": THREE, "design": "random(12)"}), lambda asked, n: _response(
+        {**asked, "server.pacing": "off"}, n)))  # fmt: skip
+    assert _worth(one)["server.initial_cwnd"] == pytest.approx(5.99)
+    assert _worth(one)["client.ack_ratio"] == pytest.approx(0.0)
+
+
+def test_only_what_a_pair_honours_is_there() -> None:
+    one = of_study({"factors": THREE})
+    server = told(without=("pacing",))
+    made = _of_10_mb(results(one, _response, server=server))
+    assert list(made.of.factors) == ["server.initial_cwnd", "server.initial_rtt", "client.ack_ratio"]
+    assert _worth(made)["server.initial_rtt"] == pytest.approx(2.0)
+
+
+def test_runs_whose_time_was_over_count_with_it() -> None:
+    slow = of_study({"factors": THREE}, timeout=Duration.parse("21 s"))
+    one = _of_10_mb(results(slow, _response))
+    assert one.late == 6
+    assert one.main[0].saved.median < 6
+    assert "6 runs of 72 had not come so far in time and count as 21 s, which hides what is beyond." in sentence(one)
+    # 2 MB all runs had.
+    assert analyses(results(slow, _response))[0].late == 0
+
+
+def test_cells_that_crashed_are_missed_by_name_and_the_others_tell() -> None:
+    def crashing(asked: Asked, repetition: int) -> float | None:
+        broken = asked["server.initial_cwnd"] == 100 or (asked["client.ack_ratio"] == 10 and repetition == 2)
+        return None if broken else _response(asked, repetition)
+
+    one = _of_10_mb(results(of_study({"factors": THREE}), crashing))
+    assert one.of.factors["server.initial_cwnd"] == (10, 32)
+    assert len(one.without) == 8
+    assert "3 crashed" in one.without[0][1]
+    # The third repetition has one level of the ratio alone.
+    assert {effect.saved.n for effect in one.main} == {2}
+    nothing = _of_10_mb(results(of_study({"factors": THREE}), lambda asked, n: None))
+    assert nothing.problem == "no factor has two levels among the stored cells"
+    assert "nothing can be said" in sentence(nothing)
+
+
+def test_too_few_cells_tell_nothing() -> None:
+    partial = [
+        cell for cell in every()
+        if (cell.cell.parameters["server.pacing"] == "on") == (cell.cell.parameters["client.ack_ratio"] == 2)
+    ]  # fmt: skip
+    assert _of_10_mb(partial).problem == "the 12 cells that have a time do not tell the factors apart"
+
+
+def test_studies_are_told_apart_by_pair_and_by_what_else_was_asked() -> None:
+    one = of_study({"factors": THREE})
+    other = of_study({"factors": THREE}, parameters={"server.congestion_control": "bbr"})
+    found = studied([*every(), *results(one, _response, client="gamma"), *results(other, _response)])
+    assert [(each.client, dict(each.rest)) for each in found] == [
+        ("alpha", {}), ("alpha", {"server.congestion_control": "bbr"}), ("gamma", {}),
+    ]  # fmt: skip
+
+
+def test_two_factors_together() -> None:
+    (of,) = studied(every())
+    found = {
+        (each.one, each.other): each for each in surface(of, "milestone_10MB", "server.pacing", "server.initial_rtt")
+    }
+    assert found["on", "600 ms"].seconds - found["on", "100 ms"].seconds == pytest.approx(2.0)
+    assert found["off", "600 ms"].seconds == pytest.approx(found["off", "100 ms"].seconds)
+    assert {each.cells for each in found.values()} == {6}
+    with pytest.raises(KeyError):
+        surface(of, "milestone_10MB", "server.pacing", "server.ecn")
+
+
+PROFILES = {
+    "swift's": {"server.congestion_control": "bbr", "server.initial_cwnd": 32, "client.ack_ratio": 10},
+    "old's": {"server.congestion_control": "reno", "server.initial_rtt": "100 ms"},
+}
+
+
+def test_profiles_beside_each_other() -> None:
+    def response(asked: Asked, repetition: int) -> float:
+        return {"bbr": 8.0, "reno": 12.0}.get(str(asked.get("server.congestion_control")), 10.0) + repetition
+
+    made = profiled(results(of_study({"profiles": PROFILES}), response, server=told(without=("initial_cwnd",))))
+    (one,) = made
+    assert [(row.label, row.times["milestone_10MB"].median) for row in one.rows if row.times["milestone_10MB"]] == [
+        ("its own parameters", 11.0), ("swift's", 9.0), ("old's", 13.0),
+    ]  # fmt: skip
+    assert one.rows[1].absent == ("server.initial_cwnd 32",)
+    text = view.markdown(([], made))
+    assert "| swift's | 4.50 [4.00, 5.00] | 9.00 [8.00, 10.00] | measured | server.initial_cwnd 32 |" in text
+    assert view.report(([], made))["profiles"][0]["rows"][1]["profile"] == "swift's"
+
+
+def test_the_page_and_the_data(snapshot: SnapshotAssertion) -> None:
+    found = analyses(every())
+    assert view.markdown((found, [])) == snapshot
+    data = json.loads(json.dumps(view.report((found, [])), allow_nan=False))
+    assert [one["metric"] for one in data["studies"]] == ["milestone_2MB", "milestone_10MB"]
+    assert data["studies"][1]["main"][0]["saved"]["n"] == 3
+    assert view.report(([], [])) == {"schema": 1, "studies": [], "profiles": []}
+
+
+def test_figures(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
+    found = analyses(every())
+    made = all_of(found, None, "")
+    assert list(made) == snapshot
+    two = ("server.pacing", "client.ack_ratio")
+    assert "studies/test-alpha-beta-milestone_2MB-server.pacing-client.ack_ratio" in all_of(
+        found, two, "client.ack_ratio"
+    )
+    drawn = write({"a/b c": tornado(found), "none": None}, tmp_path)
+    assert [file.name for file in drawn] == ["a-b-c.svg"]
+    text = drawn[0].read_text(encoding="utf-8")
+    assert text.startswith("<svg")
+    assert "server.initial_cwnd × server.pacing" in text
+    of = found[0].of
+    heat = heat_map(of, "milestone_10MB", "server.initial_cwnd", "server.initial_rtt")
+    assert heat is not None
+    assert "21.01" in write({"heat": heat}, tmp_path)[0].read_text(encoding="utf-8")
+    curve = responses(found, "server.initial_cwnd")
+    assert curve is not None
+    assert "10 MB" in json.dumps(curve)
+    assert responses(found, "server.ecn") is None
+    assert tornado([]) is None
+
+
+# --- the command
+
+
+def _stored(root: Path) -> Path:
+    store = Store(root)
+    for result in every():
+        for one, measured in result.runs:
+            store.finish(store.begin(one.cell.key, one.repetition), one, measured)
+    return root
+
+
+def _said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[object, str, str]:
+    monkeypatch.setattr("sys.argv", ["harness", "report", "study", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return ended.value.code, *capsys.readouterr()
+
+
+def test_the_report_of_a_store(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    root = _stored(tmp_path / "store")
+    code, out, err = _said(capsys, monkeypatch, "--json", "--store", str(root), "--figures", str(tmp_path / "drawn"))
+    assert code == 0
+    assert [one["sentence"] for one in json.loads(out)["studies"]] == [sentence(one) for one in analyses(every())]
+    assert len(list((tmp_path / "drawn").glob("*.svg"))) == len(err.splitlines()) == 4
+    code, out, _ = _said(capsys, monkeypatch, "--store", str(root))
+    assert "server.initial_cwnd is worth 6.0 s (10 → 100)" in out
+    code, _, err = _said(capsys, monkeypatch, "--store", str(root), "--heat", "server.initial_cwn,server.pacing")
+    assert (code, "server.initial_cwnd" in err.partition("hint:")[2]) == (2, True)
+    code, _, err = _said(capsys, monkeypatch, "--store", str(root), "--heat", "server.pacing")
+    assert (code, "a heat map is of two factors" in err) == (2, True)

@@ -1,0 +1,219 @@
+"""The shipped studies, their page on made-up runs, and the search of a pair from its first set to its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+
+from harness.app import App, Options
+from harness.app.reached import reach
+from harness.design import of_pair
+from harness.errors import EngineError, InputError
+from harness.events import Listener
+from harness.model import Scenario
+from harness.outcome import Cell
+from harness.parameters import ParameterValue
+from harness.plan import Request
+from harness.plots.study import tornado
+from harness.reaching import factors_of, hopeless, searches
+from harness.reports import reach as view
+from harness.reports.reach import sentence
+from harness.results import CellResult
+from harness.studies.game_changers.figures import DRAWINGS
+from harness.studies.game_changers.page import game_changers
+from harness.sweep import Point, points
+from tests.comparisons import result, run
+from tests.examples import catalogue
+from tests.studied import of_study, results, told
+
+KNOWN = {name: one for name, (one, _) in catalogue().implementations().items()}
+Asked = Mapping[str, ParameterValue]
+
+
+def _scenario(name: str) -> Scenario:
+    (one,) = catalogue().find_scenarios([name])
+    return one
+
+
+# --- what is shipped
+
+
+def _shipped() -> list[str]:
+    files = (catalogue().scenario(file) for file in catalogue().scenario_files())
+    return [one.name for one in files if one.study is not None]
+
+
+def test_a_fraction_of_every_pair_tells_main_effects_from_two_factors_together() -> None:
+    fractions = [name for name in _shipped() if "/fraction-" in name]
+    assert len(fractions) == 6
+    for name in fractions[:1]:
+        one = _scenario(name)
+        (point,) = points(one, {}, {})
+        designs = {
+            server: of_pair(point, {"client": KNOWN["picoquic"], "server": KNOWN[server]}) for server in one.servers
+        }
+        assert all(len(design.points) in (8, 16, 32) for design in designs.values()), name
+        assert not any(design.aliases.of_main for design in designs.values())
+        # picoquic's client honours four of the nine by itself.
+        assert all(len(design.factors) >= 4 for design in designs.values())
+        assert "server.pacing" in designs["msquic"].factors
+        assert "quinn cannot set pacing" in designs["quinn"].absent["server.pacing"]
+
+
+def test_document_004_s_columns_are_told_as_far_as_they_are_honoured() -> None:
+    (point,) = points(_scenario("studies/profiles-50-10"), {}, {})
+    made = of_pair(point, {"client": KNOWN["picoquic"], "server": KNOWN["quinn"]})
+    assert made.labels == ("its own parameters", "picoquic's parameters", "h2o's parameters", "curl's parameters")
+    assert made.points[2].parameters["server.congestion_control"] == "reno"
+    assert "h2o's parameters: server.ack_delay_exponent 10" in made.absent
+
+
+# --- the page
+
+
+def _response(asked: Asked, repetition: int) -> float:
+    return 8.0 - (2.0 if asked.get("server.initial_cwnd") == 100 else 0.0) + repetition / 100
+
+
+def _studied() -> list[CellResult]:
+    pair = {"client": KNOWN["picoquic"], "server": KNOWN["quinn"]}
+    return [
+        found
+        for name in ("studies/fraction-50-10", "studies/profiles-50-10")
+        for found in results(_scenario(name), _response, 2, **pair)  # type: ignore[arg-type]
+    ]
+
+
+def test_the_page(snapshot: SnapshotAssertion) -> None:
+    stored = _studied()
+    text = game_changers(stored)
+    assert text == snapshot
+    assert "| server.initial_cwnd | 3 of 3 | 10.0 s | 100 MB, picoquic→quinn, `studies/fraction-50-10` |" in text
+    drawn = {one.file for one in DRAWINGS if one.draw(stored) is not None}
+    assert drawn == {"studies-effects-50-10-quinn.svg"}
+    assert len({one.file for one in DRAWINGS}) == len(DRAWINGS)
+    assert tornado([]) is None
+
+
+def test_a_page_without_runs_says_so_everywhere() -> None:
+    text = game_changers([])
+    # Four questions, two designs of six paths, seven sweeps, a heat map, profiles of six paths, searches of three.
+    assert text.count("No runs are stored yet.") == 4 + 12 + 7 + 1 + 6 + 3
+    assert "**50/10 Mbit/s, 20 ms** (`studies/levels-near-50-10`)" in text
+
+
+# --- the search of a pair
+
+FACTORS = {"server.initial_cwnd": [10, 100], "server.pacing": ["on", "off"], "client.ack_ratio": [2, 10]}
+
+
+class _Lab:
+    """What `reach` needs of a checkout: cells, and what would come of them."""
+
+    def __init__(self, seconds: Any) -> None:
+        self.seconds, self.ran = seconds, dict[str, CellResult]()
+        self.batches: list[int] = []
+
+    def matrix(self, request: Request, listen: Listener, *, pull: bool, every: Sequence[Point]) -> list[Cell]:
+        (one,), (client,), (server,) = request.scenarios, request.clients, request.servers
+        found = results(one, self.seconds, 1, client=client, server=server, every=every)
+        self.found = {each.cell.key: each for each in found}
+        return [each.cell for each in found]
+
+    def run_cells(self, matrix: Sequence[Cell], *_: object) -> list[CellResult]:
+        self.batches.append(sum(cell.key not in self.ran for cell in matrix))
+        self.ran |= {cell.key: self.found[cell.key] for cell in matrix}
+        return [self.ran[cell.key] for cell in matrix]
+
+
+def _objectives(*demanded: float) -> list[dict[str, object]]:
+    return [{"metric": f"milestone_{size}", "at_most": f"{time} s"} for size, time in zip(("2MB", "10MB"), demanded)]  # noqa: B905
+
+
+def _reach(lab: _Lab, one: Scenario, budget: int = 50) -> Any:
+    request = Request([one], [told("alpha")], [told("beta")], engine="virtual")
+    said: list[str] = []
+    (found,) = reach(cast(App, lab), request, Options(jobs=2), budget, lambda event: None, said.append)
+    return found, said
+
+
+def _demanding(**more: object) -> Scenario:
+    one = of_study({"factors": FACTORS, "design": "one-at-a-time"})
+    return Scenario.model_validate({**one.model_dump(by_alias=True), "objectives": _objectives(4.0, 7.0), **more})
+
+
+def _needs_two(asked: Asked, repetition: int) -> float:
+    """10 MB in 6 s with a large window and few ACKs, else in 9 or 12 s."""
+    return 12.0 - 3.0 * (asked.get("server.initial_cwnd") == 100) - 3.0 * (asked.get("client.ack_ratio") == 10)
+
+
+def test_what_it_takes_is_searched_and_read_from_the_store_alone() -> None:
+    lab, one = _Lab(_needs_two), _demanding()
+    found, said = _reach(lab, one)
+    assert sentence(found) == (
+        "alpha→beta: it takes client.ack_ratio 10 and server.initial_cwnd 100: every set of fewer settings was tried "
+        "and fails (5 of 8 sets were tried)."
+    )
+    # In force untold are a window of 10, pacing, and a ratio of 2: to tell them is another name of nothing.
+    assert dict(found.factors) == {"server.initial_cwnd": (100,), "server.pacing": ("off",), "client.ack_ratio": (10,)}
+    assert said[0] == "alpha→beta: as it is"
+    assert sum(lab.batches) == 5
+    # Once more: nothing is run anew.
+    again, _ = _reach(lab, one)
+    assert again == found
+    assert sum(lab.batches) == 5
+    # From what is stored; a cell that was told other things does not belong to it.
+    stored = [*lab.ran.values()]
+    (read,) = searches(stored)
+    assert read.reached == found.reached
+    assert searches(stored[1:]) == []
+    assert "| alpha→beta | it takes client.ack_ratio 10 and" in view.markdown([read])
+    assert view.report([read])["searches"][0]["answer"] == "cheapest"
+
+
+def test_a_smaller_budget_is_gone_on_from() -> None:
+    lab, one = _Lab(_needs_two), _demanding()
+    found, _ = _reach(lab, one, budget=3)
+    assert "not decided: 3 of 8 sets were tried, and the best, " in sentence(found)
+    assert sum(lab.batches) == 3
+    found, _ = _reach(lab, one)
+    assert found.reached.answer == "cheapest"
+    assert sum(lab.batches) == 5
+
+
+def test_none_is_said_when_all_have_failed_or_the_line_is_too_slow() -> None:
+    found, _ = _reach(_Lab(lambda asked, n: 30.0), _demanding())
+    assert sentence(found) == (
+        "alpha→beta: none of the 8 sets of settings meets all objectives: all were tried, and the best, as it is, takes "
+        "4.29 times what is demanded."
+    )
+    slow = _demanding(objectives=_objectives(1.0, 7.0))
+    assert hopeless(slow).startswith("milestone_2MB ≤ 1 s, and the line itself takes 1.")
+    lab = _Lab(_needs_two)
+    found, _ = _reach(lab, slow)
+    assert "nothing that can be told meets milestone_2MB ≤ 1 s" in sentence(found)
+    assert not lab.ran
+    crashed, _ = _reach(_Lab(lambda asked, n: None), _demanding())
+    assert "does not come to the end of what is timed" in sentence(crashed)
+
+
+def test_what_is_searched_has_factors_and_objectives_and_a_ground_that_holds() -> None:
+    with pytest.raises(InputError, match="no factors to search over"):
+        _reach(_Lab(_needs_two), of_study({"factors": FACTORS}))
+
+    class _Broken(_Lab):
+        def run_cells(self, matrix: Sequence[Cell], *_: object) -> list[CellResult]:
+            return [result("virtual", run("infrastructure"), of=cell) for cell in matrix]
+
+    with pytest.raises(EngineError) as told_of:
+        _reach(_Broken(_needs_two), _demanding())
+    assert "goes on" in told_of.value.hint
+
+
+def test_a_path_is_nothing_to_tell() -> None:
+    one = of_study({"factors": {**FACTORS, "path.forward.loss": ["0 %", "1 %"]}})
+    (point,) = points(one, {}, {})
+    assert "path.forward.loss" not in factors_of(point, {"client": told("alpha"), "server": told()})

@@ -1,0 +1,110 @@
+"""The fewest settings that meet objectives: found, proven, or known not to be there; the budget; and going on."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.reach import NOTHING, Reached, Settings, score, search, standing
+from tests.comparisons import result, run
+from tests.examples import scenario
+
+FACTORS = {"window": (32, 100), "cc": ("bbr",), "rtt": ("100 ms", "600 ms")}
+
+
+def _run(answer: Callable[[Settings], float], budget: int = 1000, known: dict[Settings, float] | None = None) -> tuple[
+    Reached, list[Settings]
+]:  # fmt: skip
+    """What a search comes to, and what it asked for that was not known."""
+    going, asked, known = search(FACTORS, budget, width=2), list[Settings](), dict(known or {})
+    try:
+        wanted = next(going)
+        while True:
+            asked += [one for one in wanted if one not in known]
+            known |= {one: answer(one) for one in wanted if one not in known}
+            wanted = going.send({one: known[one] for one in wanted})
+    except StopIteration as stopped:
+        return stopped.value, asked
+
+
+def _needs(*wanted: tuple[str, object]) -> Callable[[Settings], float]:
+    """A set meets the objectives that has all of these; each brings it nearer."""
+    return lambda one: 1.5 ** (len(wanted) - sum(setting in one for setting in wanted))
+
+
+def test_nothing_needs_to_be_told() -> None:
+    reached, asked = _run(lambda one: 0.9)
+    assert (reached.answer, reached.settings, asked) == ("cheapest", NOTHING, [NOTHING])
+
+
+def test_two_settings_are_the_cheapest_where_no_single_one_is_enough() -> None:
+    reached, asked = _run(_needs(("window", 100), ("cc", "bbr")))
+    assert reached.answer == "cheapest"
+    assert reached.settings == frozenset({("window", 100), ("cc", "bbr")})
+    # The empty set, five alone, and the two of use together, of which neither can be left out.
+    assert len(asked) == 7
+    assert (reached.tried, reached.every, reached.cheaper) == (7, 18, 0)
+
+
+def test_a_set_that_single_settings_do_not_promise_is_found_all_the_same() -> None:
+    """Each alone makes it worse."""
+    wanted = frozenset({("window", 32), ("rtt", "600 ms")})
+    reached, asked = _run(lambda one: 0.8 if one == wanted else 1.2 + 0.1 * len(one))
+    assert (reached.answer, reached.settings) == ("cheapest", wanted)
+    assert len(asked) < 18
+
+
+def test_none_is_said_when_every_set_has_failed() -> None:
+    reached, asked = _run(lambda one: 1.1 + 0.1 * len(one))
+    assert (reached.answer, reached.settings, reached.tried) == ("none", NOTHING, 18)
+    assert len(set(asked)) == 18
+
+
+def test_the_budget_leaves_it_open() -> None:
+    reached, asked = _run(lambda one: 2.0 - 0.1 * len(one), budget=10)
+    assert (reached.answer, len(asked), reached.every - reached.tried) == ("open", 10, 8)
+    # A set was found, and a cheaper one may be there.
+    needs = _needs(("window", 100), ("cc", "bbr"), ("rtt", "600 ms"))
+    reached, _ = _run(needs, budget=10)
+    assert (reached.answer, len(reached.settings), reached.cheaper > 0) == ("found", 3, True)
+    assert _run(needs)[0].answer == "cheapest"
+
+
+def test_a_search_goes_on_where_it_stopped() -> None:
+    needs = _needs(("window", 100), ("cc", "bbr"), ("rtt", "600 ms"))
+    _, first = _run(needs, budget=8)
+    whole, every = _run(needs)
+    again, rest = _run(needs, known={one: needs(one) for one in first})
+    assert again == whole
+    assert [*first, *rest] == every
+    assert standing(FACTORS, {one: needs(one) for one in every}) == whole
+    assert standing(FACTORS, {}).answer == "open"
+
+
+@given(data=st.data())
+def test_what_is_called_the_cheapest_is_and_none_means_none(data: st.DataObject) -> None:
+    every = [
+        frozenset((name, level) for name, level in zip(FACTORS, levels, strict=True) if level is not None)
+        for levels in itertools.product(*((None, *one) for one in FACTORS.values()))
+    ]
+    scores = {one: data.draw(st.sampled_from([0.5, 1.0, 1.1, 2.0, math.inf])) for one in every}
+    met = [one for one in every if scores[one] <= 1]
+    reached, asked = _run(scores.__getitem__)
+    assert len(asked) == len(set(asked))
+    assert reached.answer == ("cheapest" if met else "none")
+    if met:
+        assert len(reached.settings) == min(map(len, met))
+        assert scores[reached.settings] <= 1
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"), [((2.0,), 2 / 3), ((6.0,), 2.0), ((), math.inf), ((2.0, 2.5, 3.5), math.nextafter(1, 2))]
+)
+def test_a_score_is_the_worst_objective(seconds: tuple[float, ...], expected: float) -> None:
+    one = result("virtual", *(run(figures={"milestone_2MB": value}) for value in seconds), one=scenario())
+    assert score(one.verdict) == expected
