@@ -13,8 +13,9 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.constants import P_FLAGS
 from elftools.elf.elffile import ELFFile
 
+SYSCALL = b"\x0f\x05"
 #: Bytes ahead of a call from which code is read, and how many places it is begun to be read at.
-AHEAD, STARTS = 96, 32
+AHEAD, STARTS = 96, 12
 
 
 def programs(root: Path) -> Iterator[Path]:
@@ -38,9 +39,24 @@ def code_of(file: Path) -> Iterator[bytes]:
 
 def found_in(code: bytes, site: sites.Site) -> list[int]:
     """Where code of a kind stands: the places of its `syscall`."""
-    pattern = b"".join(b"." if byte is None else re.escape(bytes([byte])) for byte in site.code)
-    places = [match.start() + site.before for match in re.finditer(b"(?s)(?=" + pattern + b")", code)]
-    return [place for place in places if not (site.number and _others(code, place - site.length))]
+    return [place for place in _calls(code) if _stands_at(code, place, site)]
+
+
+def _calls(code: bytes) -> Iterator[int]:
+    """Where the bytes of a `syscall` stand."""
+    place = code.find(SYSCALL)
+    while place >= 0:
+        yield place
+        place = code.find(SYSCALL, place + 1)
+
+
+def _stands_at(code: bytes, place: int, site: sites.Site) -> bool:
+    begin = place - site.before
+    here = code[max(0, begin) : begin + len(site.code)]
+    alike = len(here) == len(site.code) and all(
+        asked in (None, byte) for byte, asked in zip(here, site.code, strict=True)
+    )
+    return alike and not (site.number and _others(code, place - site.length))
 
 
 def _others(code: bytes, place: int) -> bool:
