@@ -150,5 +150,6 @@ def test_what_is_rewritten_is_what_was_meant_in_every_image(warm: Harness) -> No
                             if read[meant] < told or not told:
                                 wrong.append(f"{file.name} at {place:#x}, {site.name}: {dict(read)}")
     assert not wrong
-    assert count["number"] > 1000
+    # The C library alone has 300.
+    assert count["number"] > 500
     assert all(count[site.name] for site in sites.SITES if site.name != "Go"), count
