@@ -14,6 +14,8 @@ from harness.artefacts.run import Artefacts
 from harness.interop import checked
 from harness.outcome import Transfer
 from harness.traces.datagrams import read_datagrams
+from harness.traces.quic import Form
+from harness.traces.wire.header import split
 from tests.unit import wired
 from tests.unit.captures import Link, asked_link, make_run, pcap
 from tests.unit.wired import Conversation, Role, Trace, shake_hands
@@ -116,3 +118,11 @@ def test_datagrams_are_read_as_they_were_captured(tmp_path: Path) -> None:
     assert first.payload == b"abc"
     assert (second.number, second.ip, second.ecn, second.size, len(second.payload)) == (3, 6, 1, 500, 34)
     assert second.t_ns == T0 + 2
+
+
+def test_a_packet_without_the_quic_bit_is_one_and_zeros_are_padding() -> None:
+    initial = bytes([0xC0]) + b"\0\0\0\1" + bytes([1, 7, 1, 9, 0, 4]) + b"\x01abc"
+    greased = bytes([0x20]) + b"\x45" * 20
+    assert [one.form for one in split(greased)] == [Form.SHORT]
+    assert [one.form for one in split(initial + greased)] == [Form.INITIAL, Form.SHORT]
+    assert [one.form for one in split(initial + bytes(30))] == [Form.INITIAL]

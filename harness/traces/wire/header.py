@@ -43,7 +43,8 @@ def split(payload: bytes) -> Iterator[Header]:
 
 def _packet(data: bytes) -> Header | None:
     if not data[0] & _LONG:
-        return Header(Form.SHORT, data, 1) if data[0] & _FIXED else None
+        # A sender may leave the QUIC bit out (RFC 9287); zeros behind the last packet are padding.
+        return Header(Form.SHORT, data, 1) if data[0] & _FIXED or data.strip(b"\0") else None
     try:
         version = int.from_bytes(data[1:5], "big")
         at = 6 + data[5]
