@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 import typer
 
 from harness.cli.completion import outcomes
-from harness.cli.environment import open_app
+from harness.cli.environment import lab_kernel, log_limit, open_app, patience, stall
 from harness.cli.options import (
     ArtefactsChoice,
     AsJson,
@@ -44,7 +44,7 @@ from harness.cli.words import jobs_of, outcomes_of, repetitions_of, request_of, 
 from harness.errors import InputError
 
 if TYPE_CHECKING:
-    from harness.app import App
+    from harness.app import App, Options
     from harness.cluster.place import Place
     from harness.plan import Request
 
@@ -103,6 +103,15 @@ class Asking:
         return request_of(
             app, self.scenarios, self.clients, self.servers, repetitions_of(self.repeat), self.seed, self.engine,
             self.sim_kernel, self.settings, self.vary, self.zipped, shard_of(self.shard),
+        )  # fmt: skip
+
+    def options(self) -> Options:
+        """How its runs are made. Raises InputError."""
+        from harness.app import Options
+
+        return Options(
+            fresh=self.fresh, retry=self.again, patience=patience(), log_limit=log_limit(), jobs=self.beside,
+            stall=stall(), artefacts=self.artefacts.value, kernel=lab_kernel(), cluster=self.place,
         )  # fmt: skip
 
     @property

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
 
+import typer
+
+from harness.cli.consoles import console
 from harness.cli.exits import INTERRUPTED
 from harness.cli.signals import SIGNALS
 
@@ -48,3 +53,11 @@ def heard(waiting: Callable[[], None], end_hard: Callable[[], None]) -> Iterator
     finally:
         for one in chosen:
             signal.signal(one, before[one])
+
+
+def interrupted() -> typer.Exit:
+    """Say how to go on with a command whose finished runs are kept; what it ends with."""
+    words = shlex.join(["harness", *(word for word in sys.argv[1:] if word != "--fresh")])
+    # Never folded: the line is there to be copied.
+    console().print(f"interrupted; what finished is kept. Go on with:\n  {words}", soft_wrap=True, markup=False)
+    return typer.Exit(INTERRUPTED)

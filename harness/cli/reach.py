@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -11,9 +9,7 @@ import typer
 
 from harness.cli.asking import Asking, taking
 from harness.cli.consoles import console, print_view
-from harness.cli.environment import lab_kernel, log_limit, patience, stall
-from harness.cli.exits import INTERRUPTED
-from harness.cli.interrupts import heard
+from harness.cli.interrupts import heard, interrupted
 from harness.errors import InputError
 
 
@@ -34,7 +30,6 @@ def reach(asking: AskingForSettings) -> None:
     What is stored counts; what is missing is run. The same command goes on where it was stopped, and a larger budget
     where a smaller one ended.
     """
-    from harness.app import Options
     from harness.app.reached import reach as search
     from harness.progress import Talk
     from harness.reports import reach as view
@@ -42,11 +37,7 @@ def reach(asking: AskingForSettings) -> None:
     if asking.shard or asking.html is not None:
         raise InputError("a search has no shards, and no site", "leave --shard and --html out")
     app = asking.open()
-    request = asking.request(app)
-    options = Options(
-        fresh=asking.fresh, retry=asking.again, patience=patience(), log_limit=log_limit(), jobs=asking.beside,
-        stall=stall(), artefacts=asking.artefacts.value, kernel=lab_kernel(), cluster=asking.place,
-    )  # fmt: skip
+    request, options = asking.request(app), asking.options()
     words_to = console()
     talk = Talk(words_to)
 
@@ -57,7 +48,5 @@ def reach(asking: AskingForSettings) -> None:
         with talk, heard(talk.interrupted, app.end_hard):
             made = search(app, request, options, asking.budget, talk, say)
     except KeyboardInterrupt:
-        words = shlex.join(["harness", *(word for word in sys.argv[1:] if word != "--fresh")])
-        console().print(f"interrupted; what finished is kept. Go on with:\n  {words}", soft_wrap=True, markup=False)
-        raise typer.Exit(INTERRUPTED) from None
+        raise interrupted() from None
     print_view(view, made, markdown=asking.markdown, as_json=asking.as_json)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,9 +12,9 @@ from rich.text import Text
 from harness.cli.asking import Asking, taking
 from harness.cli.comparisons import draw_comparisons
 from harness.cli.consoles import console, paper, print_json
-from harness.cli.environment import cores, lab_kernel, log_limit, patience, stall
+from harness.cli.environment import cores
 from harness.cli.exits import INTERRUPTED, exit_code
-from harness.cli.interrupts import heard
+from harness.cli.interrupts import heard, interrupted
 from harness.cli.sites import write_site
 from harness.errors import reason
 
@@ -34,17 +33,13 @@ def run(asking: Asking) -> None:
     """Run what is not stored yet, print the verdicts, and draw figures: of flows that share a path, or of the worst
     download.
     """
-    from harness.app import Options
     from harness.progress import Talk
     from harness.reports import json_report, moves, table
     from harness.unbuilt import UnbuiltError
 
     app = asking.open()
     request = asking.request(app)
-    options = Options(
-        fresh=asking.fresh, retry=asking.again, patience=patience(), log_limit=log_limit(), jobs=asking.beside,
-        stall=stall(), artefacts=asking.artefacts.value, kernel=lab_kernel(), cluster=asking.place,
-    )  # fmt: skip
+    options = asking.options()
     if asking.html is not None:
         from harness.site.build import require_ours
 
@@ -58,10 +53,7 @@ def run(asking: Asking) -> None:
     except UnbuiltError as error:
         unbuilt, results = error, error.results
     except KeyboardInterrupt:
-        words = shlex.join(["harness", *(word for word in sys.argv[1:] if word != "--fresh")])
-        # Never folded: the line is there to be copied.
-        console().print(f"interrupted; what finished is kept. Go on with:\n  {words}", soft_wrap=True, markup=False)
-        raise typer.Exit(INTERRUPTED) from None
+        raise interrupted() from None
     if asking.as_json:
         print_json(json_report.report(results))
     else:
