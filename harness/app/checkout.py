@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import closing
 from pathlib import Path
 
 from harness import claims
@@ -156,10 +157,9 @@ class App:
         need = disk.need(todo, options.jobs)
         if caution := disk.require(need):
             listen(Warned(caution))
-        attempts = Attempts(
-            engine_of(engine, self.cache, options), self.store, self.results, options,
-            Patience(options.patience), provenance, listen,
-        )  # fmt: skip
+        runs = engine_of(engine, self.cache, options)
+        patience = Patience(options.patience)
+        attempts = Attempts(runs, self.store, self.results, options, patience, provenance, listen)
         known = self.experience(matrix)
         ground = CheckoutGround(self.images, self.inventory, self.contents, attempts, known, stamps)
         campaign = Campaign(todo, options.jobs, ground, listen, series.further)
@@ -170,7 +170,7 @@ class App:
         lost: list[LostRuns] = []
         if todo:
             self.places.state.mkdir(parents=True, exist_ok=True)
-            with machine_lock(engine, lambda: listen(MachineHeld(engine))):
+            with machine_lock(engine, lambda: listen(MachineHeld(engine))), closing(runs):
                 if options.cluster is None:
                     lost = campaign.work()
                 else:

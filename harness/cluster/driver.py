@@ -35,6 +35,9 @@ BACK = 60.0
 SAID = 10.0
 #: On so many machines a run may fail for want of their ground before the plan is given up.
 MACHINES = 3
+#: So often the workers that could make a run may all be gone before it is blamed: as often as Dask lets them die of one
+#: (distributed.scheduler.allowed-failures). One that comes back is another to Dask, which counts from nothing then.
+GONE = 3
 
 
 @dataclass
@@ -116,7 +119,7 @@ class Driver:
         if changed:
             # Whoever could do them may have gone before others came.
             for key in self._crew.take_back(self._crew.adrift()):
-                self._again(self._out.pop(key))
+                self._left_behind(self._out.pop(key))
         for task in self._aside:
             self._again(task)
         self._aside = []
@@ -125,6 +128,13 @@ class Driver:
         if not self._crew.members and time.monotonic() - self._warned > SAID:
             self._warned = time.monotonic()
             self.listen(Warned("no worker takes part yet: 'dask worker ADDRESS' starts one"))
+
+    def _left_behind(self, task: Task) -> None:
+        task.gone += 1
+        if task.gone > GONE:
+            self._blame(task, f"{task.gone} times all workers that could make it went")
+        else:
+            self._again(task)
 
     def _reconnect(self, error: EngineError) -> None:
         """What was under way is made again, by whoever is there then. EngineError where nobody is."""
@@ -261,20 +271,21 @@ class Driver:
         self.verified.compare(self.ground.stored(task.item), made, (task.first, answer.worker))
 
     def _broke(self, task: Task, error: BaseException) -> None:
-        """No answer came: every worker that was given the run died, or it is a fault of ours.
-
-        Dask counts deaths against all runs that a worker was given, whichever it died of. So who is blamed gets workers
-        to itself before it is given up.
-        """
-        name = f"{task.item.cell.key}/{task.item.repetition}"
+        """No answer came: every worker that was given the run died, or it is a fault of ours."""
         if type(error).__name__ != "KilledWorker":
             raise error
+        self._blame(task, str(error))
+
+    def _blame(self, task: Task, reason: str) -> None:
+        """Deaths count against all runs that a worker was given, whichever it died of. So who is blamed gets workers to
+        itself before it is given up.
+        """
         if not task.alone:
-            task.alone = True
+            task.alone, task.gone = True, 0
             self._suspects.append(task)
             return
-        self._lost.append(f"{name}: {error}")
-        self.listen(Warned(f"given up: worker after worker died of it: {error}", task.item.cell, task.item.repetition))
+        self._lost.append(f"{task.item.cell.key}/{task.item.repetition}: {reason}")
+        self.listen(Warned(f"given up: worker after worker died of it: {reason}", task.item.cell, task.item.repetition))
         self._over(task)
 
     def _ground_failed(self, task: Task, answer: Answer) -> None:

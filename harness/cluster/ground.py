@@ -57,3 +57,5 @@ class Task:
     memory: int = 0
     alone: bool = False
     """Workers died that had it among others: it is made with no other under way, and given up if they die again."""
+    gone: int = 0
+    """How often all workers went that could make it."""

@@ -47,9 +47,14 @@ class Engine(Protocol):
     def run(self, lab: Lab, folder: Path, progress: Progress) -> EngineResult:
         """Run `lab` with its artefacts in `folder`.
 
-        Nothing of the lab is left when this returns or raises. Raises EngineError when the ground failed
-        before anything could run (daemon gone, subnet taken, disk full), KeyboardInterrupt after tearing down.
+        Nothing of the lab is left when this raises; when it returns, at most what `close` removes. Raises EngineError
+        when the ground failed before anything could run (daemon gone, subnet taken, disk full), KeyboardInterrupt after
+        tearing down.
         """
+        ...
+
+    def close(self) -> None:
+        """Remove what stays up between runs. After it, too, the engine can run labs. Raises EngineError."""
         ...
 
     def cancel(self) -> None:

@@ -21,7 +21,19 @@ _FOLDER = Path(__file__).parent
 #: Modules of this package on which it depends what happens in a run.
 _BOTH = ("certificates", "conclusion", "folder", "served")
 MODULES: dict[EngineName, tuple[str, ...]] = {
-    "compose": (*_BOTH, "compose", "compose_file", "conductor", "held", "outside", "project", "sampler", "waits"),
+    "compose": (
+        *_BOTH,
+        "compose",
+        "compose_file",
+        "conductor",
+        "held",
+        "launch",
+        "outside",
+        "paths",
+        "project",
+        "sampler",
+        "waits",
+    ),
     "virtual": (*_BOTH, "guest", "outside", "rootfs", "virtual", "world"),
 }
 #: Those on which it does not: what makes or fetches images, says how a kernel is entered, keeps company away, names

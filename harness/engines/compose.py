@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from harness.engines import EngineResult, Progress, conclusion
@@ -10,6 +11,7 @@ from harness.engines.cache import Cache
 from harness.engines.conductor import Conductor
 from harness.engines.docker import remove_orphans, tail
 from harness.engines.folder import diary, kernel_of, prepare_folder
+from harness.engines.paths import Paths, kind_of
 from harness.engines.project import Project
 from harness.engines.sampler import Sampler
 from harness.engines.served import serving
@@ -29,6 +31,9 @@ class ComposeEngine:
         """`cache` holds served files and certificates; `log_limit` is in bytes per endpoint."""
         self._cache = cache
         self._log_limit = log_limit
+        self._paths: Paths | None = None
+        self._leaving: Project | None = None
+        """The former run's containers, which are being removed."""
 
     def remove_orphans(self) -> list[str]:
         """Remove containers and networks of harness processes that no longer live."""
@@ -39,14 +44,63 @@ class ComposeEngine:
 
     def run(self, lab: Lab, folder: Path, progress: Progress) -> EngineResult:
         """Run a lab; see `harness.engines.Engine.run`."""
-        with serving(lab, self._cache):
-            return _Session(lab, folder.resolve(), self._cache.folder, self._log_limit, progress).run()
+        try:
+            with serving(lab, self._cache):
+                folder = folder.resolve()
+                paths = self._paths_for(lab, folder.parent)
+                session = _Session(lab, folder, self._cache.folder, self._log_limit, progress, paths, self._left)
+                try:
+                    result = session.run()
+                finally:
+                    self._leaving = session.project
+        except BaseException:
+            self.close()
+            raise
+        if not session.ended or result.outcome.status == "infrastructure":
+            # Whatever that was, the next run has none of it.
+            self.close()
+        return result
+
+    def _paths_for(self, lab: Lab, runs: Path) -> Paths:
+        """Those that stand, where they are of this lab's kind."""
+        if self._paths is not None and self._paths.kind != kind_of(lab, runs):
+            self.close()
+        if self._paths is None:
+            self._paths = Paths(lab, runs)
+        return self._paths
+
+    def _left(self) -> None:
+        """Return when the former run's containers are removed."""
+        leaving, self._leaving = self._leaving, None
+        if leaving is not None:
+            leaving.gone()
+
+    def close(self) -> None:
+        """Remove what stays between runs; see `harness.engines.Engine.close`."""
+        try:
+            self._left()
+        finally:
+            paths, self._paths = self._paths, None
+            if paths is not None:
+                paths.down()
 
 
 class _Session:
-    """One lab, from its files to its removal."""
+    """One lab, from its files to the removal of its own containers."""
 
-    def __init__(self, lab: Lab, folder: Path, cache: Path, log_limit: int, progress: Progress) -> None:
+    def __init__(
+        self,
+        lab: Lab,
+        folder: Path,
+        cache: Path,
+        log_limit: int,
+        progress: Progress,
+        paths: Paths,
+        left: Callable[[], None],
+    ) -> None:
+        """`left` returns when the former run's containers are removed."""
+        self.ended = False
+        """Whether the simulators came to the end of this run, and can begin with another."""
         self._lab = lab
         self._folder = folder
         self._cache = cache
@@ -54,26 +108,38 @@ class _Session:
         self._phases: dict[str, float] = {}
         self._phase = ("", time.monotonic())
         self._sampler = Sampler(folder, log_limit)
-        self._project = Project(lab, folder, prepare_folder(lab, folder, cache), self._sampler)
-        self._conductor = Conductor(lab, folder, self._project, self._sampler, self._enter)
+        self._paths = paths
+        self._left = left
+        self.project = Project(lab, folder, prepare_folder(lab, folder, cache), paths, self._sampler)
+        self._conductor = Conductor(lab, folder, self.project, self._sampler, self._enter)
 
     def run(self) -> EngineResult:
+        whole = False
         try:
-            with self._project.death_notices():
+            with self.project.death_notices():
                 self._enter("create")
-                self._project.up()
+                self._paths.up()
+                self._paths.order(self._folder)
+                # Until then they may have the addresses.
+                self._left()
+                self.project.up()
+                self._paths.started()
                 self._conductor.begin()
-                self._project.look()
+                self.project.look()
                 self._sampler.start()
                 self._enter("ready")
                 outcome = self._conductor.watch()
                 self._enter("collect")
                 self._sampler.stop()
-                self._project.stop()
+                self.ended = self.project.stop()
+            whole = True
         finally:
             self._sampler.stop()
             self._enter("remove")
-            self._project.down()
+            if whole:
+                self.project.leave()
+            else:
+                self.project.down()
             self._enter("")
         self._sampler.require_written()
         return self._result(outcome)
@@ -100,13 +166,13 @@ class _Session:
         if concluded.status == "wrong_file":
             blamed = next(f"client{item.transfer.flow}" for item in checks if item.outcome is not None)
         if concluded.status != "completed":
-            concluded = conclusion.with_words(concluded, tail(self._project.log_file(blamed)))
+            concluded = conclusion.with_words(concluded, tail(self.project.log_file(blamed)))
         return EngineResult(
             outcome=concluded,
             transfers=tuple(item.transfer for item in checks),
             phases=self._phases,
             sim_kernel=kernel_of(diary(self._folder)),
-            image_ids=self._project.image_ids,
+            image_ids=self.project.image_ids,
             warnings=self._cautions(),
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
 from typing import Any
 
 import yaml
@@ -14,11 +15,16 @@ from harness.model import MTU
 #: What the file leaves open, and cell.env answers: where served files, certificates and output are.
 VARIABLES = ("LAB_WWW", "LAB_CERTS", "LAB_OUT", "LAB_PLAN", "LAB_OWNER")
 
+#: What runs a simulator that stays up, in its image.
+STANDING_COMMAND = ("python3", "-m", "simulator.standing")
+
 #: Processor time of an endpoint against what else the daemon runs, which has 1024; the most is 262,144.
 SHARES = 32768
 
 #: Folder, below the run's, in which simulators of one lab tell each other when it begins.
 CLOCK = "clock"
+#: Where simulators that stay up see all runs' folders.
+RUNS = PurePosixPath("/runs")
 _LOGGING = {"driver": "json-file", "options": {"max-size": "8m", "max-file": "1"}}
 
 
@@ -123,13 +129,40 @@ def _network(network: Network, mtu: int) -> dict[str, Any]:
 def compose_document(lab: Lab) -> dict[str, Any]:
     """The Compose file of a lab, as plain data."""
     return {
+        "services": {**{simulator.name: _simulator(lab, simulator) for simulator in lab.simulators}, **services(lab)},
+        "networks": {name: _network(network, lab.mtu) for name, network in lab.networks.items()},
+    }
+
+
+def services(lab: Lab) -> dict[str, Any]:
+    """What is made for each run: proxies and endpoints, by their names."""
+    return {
+        **{proxy.name: _proxy(lab, proxy) for proxy in lab.proxies},
+        **{host.name: _endpoint(host, lab.flows[host.flow].folder) for host in lab.hosts},
+    }
+
+
+def paths_document(lab: Lab) -> dict[str, Any]:
+    """The Compose file of what stays up from run to run, as plain data: networks, and simulators that await orders."""
+    runs = _variable("LAB_RUNS")
+    return {
         "services": {
-            **{simulator.name: _simulator(lab, simulator) for simulator in lab.simulators},
-            **{proxy.name: _proxy(lab, proxy) for proxy in lab.proxies},
-            **{host.name: _endpoint(host, lab.flows[host.flow].folder) for host in lab.hosts},
+            simulator.name: {
+                **_simulator(lab, simulator),
+                # Runs' folders may be for their owner's eyes alone.
+                "cap_add": ["DAC_OVERRIDE", "NET_ADMIN", "NET_RAW"],
+                "volumes": [f"{runs}:{RUNS}"],
+                "entrypoint": [*STANDING_COMMAND, f"{_variable('LAB_ORDERS')}/{simulator.name}"],
+            }
+            for simulator in lab.simulators
         },
         "networks": {name: _network(network, lab.mtu) for name, network in lab.networks.items()},
     }
+
+
+def paths_text(lab: Lab) -> str:
+    """The Compose file of what stays up from run to run, as text."""
+    return yaml.safe_dump(paths_document(lab), sort_keys=False, width=120)
 
 
 def compose_text(lab: Lab) -> str:

@@ -14,8 +14,6 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-import yaml
-
 from harness.engines.docker import docker
 from harness.errors import EngineError
 
@@ -32,8 +30,8 @@ class Held:
         self._folder = folder
         self._images = images
 
-    def write(self) -> Path:
-        """Make the pipes; a Compose file that holds the services, to be merged with the lab's. Raises EngineError."""
+    def services(self) -> dict[str, dict[str, list[str]]]:
+        """Make the pipes; of each service what holds it, beside the lab's own Compose file. Raises EngineError."""
         for service in self._images:
             place = self._folder / service
             place.mkdir(parents=True)
@@ -41,9 +39,7 @@ class Held:
             # Whatever user an image runs as may read it.
             (place / _PIPE).chmod(0o644)
         programs = {image: _program(image) for image in sorted(set(self._images.values()))}
-        file = self._folder / "compose.yaml"
-        file.write_text(held_text({service: programs[image] for service, image in self._images.items()}, self._folder))
-        return file
+        return {service: held(programs[image], self._folder / service) for service, image in self._images.items()}
 
     def release(self, service: str) -> bool:
         """Let a service go on; False while its shell is not there yet."""
@@ -66,23 +62,9 @@ class Held:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def held_text(programs: Mapping[str, list[str]], folder: Path) -> str:
-    """A Compose file that holds services, each of which then becomes its program. Pure."""
-    services = {
-        service: {
-            "entrypoint": ["/bin/sh", "-c", *(_literal(word) for word in (_SCRIPT, *program))],
-            "volumes": [
-                {"type": "bind", "source": _literal(str(folder / service)), "target": "/held", "read_only": True}
-            ],
-        }
-        for service, program in programs.items()
-    }
-    return yaml.safe_dump({"services": services}, sort_keys=False, width=120)
-
-
-def _literal(word: str) -> str:
-    """A word in which Compose finds no variable of its own."""
-    return word.replace("$", "$$")
+def held(program: list[str], place: Path) -> dict[str, list[str]]:
+    """Keys of a service that is held by the pipe in a folder, and then becomes its program. Pure."""
+    return {"entrypoint": ["/bin/sh", "-c", _SCRIPT, *program], "volumes": [f"{place}:/held:ro"]}
 
 
 def _program(image: str) -> list[str]:

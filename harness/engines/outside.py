@@ -123,7 +123,7 @@ class Outside:
         with contextlib.suppress(OSError):
             self._first[service] = pid, os.pidfd_open(pid)
 
-    def _watch_shim(self, service: str, container: str) -> None:
+    def watch_shim(self, service: str, container: str) -> None:
         """Hold on to what holds a container, given by its ID."""
         if (old := self._shims.pop(service, None)) is not None:
             os.close(old)
@@ -149,7 +149,7 @@ class Outside:
                 self._codes[service] = int(attributes["exitCode"])
             case "start":
                 self._codes.pop(service, None)
-                self._watch_shim(service, container)
+                self.watch_shim(service, container)
 
     def befell(self, service: str, container: str) -> Finding | None:
         """What befell a service's container, by its ID or name; None where nothing did that is known of."""

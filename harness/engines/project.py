@@ -1,24 +1,27 @@
-"""A lab's containers and networks: one project of Docker Compose, from `up` to `down`."""
+"""A run's own containers, endpoints and proxies: made on the networks that stand, watched, ended and removed."""
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import os
 import queue
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.engines.docker import PREFIX, docker, failure, start
+from harness.engines.compose_file import services
+from harness.engines.docker import OWNER_LABEL, docker, failure, start
 from harness.engines.held import Held
+from harness.engines.launch import PROJECT_LABEL, SERVICE_LABEL, Launch, launch
 from harness.engines.outside import Finding, Outside
 from harness.engines.owner import owner
+from harness.engines.paths import Paths, next_project
 from harness.engines.sampler import Sampler
 from harness.errors import EngineError
 from harness.lab import Lab
@@ -27,7 +30,10 @@ from harness.lab import Lab
 _EVENTS = ("start", "die", "kill", "oom", "pause")
 #: Seconds before the daemon is asked once more to tell.
 _LISTEN_AGAIN = 0.1
-_numbers = itertools.count()
+#: Seconds that whoever is told to end has before it is killed.
+_GRACE = "2"
+#: Seconds from the moment that a container is told to end to the daemon's word that it has.
+_TOLD_WAIT = 4.0
 
 
 @dataclass(frozen=True)
@@ -40,67 +46,93 @@ class Death:
     """ns since the epoch, by the daemon's clock."""
 
 
-def compose(
-    project: str, folder: Path, variables: Mapping[str, str], *words: str, timeout: float = 120, check: bool = True
-) -> str:
-    """Run `docker compose WORDS` on the lab in `folder`, whose output goes there. Standard output."""
-    environment = {**os.environ, **variables, "LAB_OUT": str(folder), "LAB_OWNER": owner()}
-    done = docker(
-        "compose", "--project-name", project, "--file", str(folder / "compose.yaml"), "--progress", "quiet", *words,
-        timeout=timeout, environment=environment, check=False,
-    )  # fmt: skip
-    if check and done.returncode != 0:
-        raise failure(f"docker compose {words[0]}", done.stderr or done.stdout)
-    return done.stdout
-
-
 class Project:
     """The containers of one lab, whose files are in its run's folder."""
 
-    def __init__(self, lab: Lab, folder: Path, variables: Mapping[str, str], sampler: Sampler) -> None:
-        """`variables`: what `prepare_folder` says; `sampler`: what looks at the containers from outside."""
+    def __init__(self, lab: Lab, folder: Path, variables: Mapping[str, str], paths: Paths, sampler: Sampler) -> None:
+        """`variables`: what `prepare_folder` says; `paths`: what stands; `sampler`: what looks on from outside."""
         self.image_ids: dict[str, str] = {}
         """Service → the ID of the image it ran on."""
         self._lab = lab
         self._folder = folder
-        self._variables = variables
+        self._variables = {**variables, "LAB_OUT": str(folder), "LAB_OWNER": owner()}
+        self._paths = paths
         self._sampler = sampler
-        self._name = f"{PREFIX}-{os.getpid()}-{next(_numbers)}"
+        self._name = next_project()
         self._deaths: queue.Queue[Death] = queue.Queue()
         self._ids: dict[str, str] = {}
+        self._news = threading.Condition()
+        """Of what has ended."""
+        self._ended: set[str] = set()
         self._outside = Outside()
         self._stopping: list[subprocess.Popen[str]] = []
+        self._removal: subprocess.Popen[str] | None = None
+        self._hands = ThreadPoolExecutor(len(lab.hosts) + len(lab.proxies) + 1, thread_name_prefix="docker")
+        """What is done to several containers is done at once."""
         late = sorted(flow.client for flow in lab.flows if flow.start > 0)
         self._held = Held(folder / "held", {name: lab.host(name).image for name in late}) if late else None
-
-    def _compose(self, *words: str, check: bool = True) -> str:
-        return compose(self._name, self._folder, self._variables, *words, check=check)
 
     # --- up
 
     def up(self) -> None:
-        """Start everything; clients that start late are held."""
-        more = ("--file", str(self._held.write())) if self._held is not None else ()
-        self._compose(*more, "up", "--detach", "--no-build")
+        """Start everything, all at once; clients that start late are held. Raises EngineError."""
+        wanted = services(self._lab)
+        for name, more in (self._held.services() if self._held is not None else {}).items():
+            wanted[name] = {**wanted[name], **more, "volumes": [*wanted[name]["volumes"], *more["volumes"]]}
+        names = self._name, self._paths.project
+        ways = {name: launch(service, name, *names, self._variables) for name, service in wanted.items()}
+        made = {name: self._hands.submit(self._start, way) for name, way in ways.items()}
+        self._ids = {name: identity.result() for name, identity in made.items()}
+
+    @staticmethod
+    def _start(how: Launch) -> str:
+        """Make a container and start it; its ID."""
+        if not how.further:
+            return docker("run", "--detach", *how.words).stdout.strip()
+        identity = docker("create", *how.words).stdout.strip()
+        for network in how.further:
+            docker("network", "connect", *network, identity)
+        docker("start", identity)
+        return identity
 
     def look(self) -> None:
-        """Learn the containers' IDs, processes and images."""
-        listed = docker("ps", "--all", "--quiet", "--filter", f"label=com.docker.compose.project={self._name}")
-        found: list[dict[str, Any]] = json.loads(docker("inspect", *listed.stdout.split()).stdout)
+        """Learn the containers' processes and images."""
+        for service, identity in self._paths.ids.items():
+            if service not in self._ids:
+                # It was there before.
+                pid = self._paths.pids[service]
+                self._sampler.watch_process(service, pid, new=False)
+                self._outside.watch(service, pid)
+                self._outside.watch_shim(service, identity)
+        self._ids |= self._paths.ids
+        done = docker("inspect", *self._ids.values(), check=False)
+        if done.returncode != 0 and "No such" not in done.stderr:
+            raise failure("docker inspect", done.stderr)
+        # Without those that somebody has removed.
+        found: list[dict[str, Any]] = json.loads(done.stdout)
         for container in found:
-            service = container["Config"]["Labels"]["com.docker.compose.service"]
-            self._ids[service] = container["Id"]
+            service, state = container["Config"]["Labels"][SERVICE_LABEL], container["State"]
             self.image_ids[service] = container["Image"]
-            if container["State"]["Pid"]:
-                self._sampler.watch_process(service, container["State"]["Pid"])
-                self._outside.watch(service, container["State"]["Pid"])
+            if service in self._paths.ids:
+                self._look_at_standing(service, state)
+            elif state["Pid"]:
+                self._sampler.watch_process(service, state["Pid"])
+                self._outside.watch(service, state["Pid"])
         self._sampler.watch_logs({host.name: self._folder / f"flow{host.flow}" / host.role for host in self._lab.hosts})
+
+    def _look_at_standing(self, service: str, state: Mapping[str, Any]) -> None:
+        """What befell a simulator before anybody told of it is known to the daemon alone."""
+        if state["Paused"]:
+            self._outside.hear(service, "pause", {})
+        if not state["Running"] and service not in self._ended:
+            self._outside.hear(service, "die", {"exitCode": state["ExitCode"]})
+            self._deaths.put(Death(service, state["ExitCode"], time.time_ns()))
 
     # --- while it runs
 
     @contextlib.contextmanager
     def death_notices(self) -> Iterator[None]:
-        """Deaths of this project's containers arrive for `next_death`, from before the first is started."""
+        """Deaths of this lab's containers arrive for `next_death`, from before the first is started."""
         since, lock, over = f"{time.time():.3f}", threading.Lock(), threading.Event()
         process = self._events(since)
 
@@ -135,8 +167,7 @@ class Project:
 
     def _events(self, since: str) -> subprocess.Popen[str]:
         return start(
-            ["events", "--since", since, "--format", "{{json .}}",
-             "--filter", f"label=com.docker.compose.project={self._name}",
+            ["events", "--since", since, "--format", "{{json .}}", "--filter", f"label={OWNER_LABEL}={owner()}",
              *(word for name in _EVENTS for word in ("--filter", f"event={name}"))],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )  # fmt: skip
@@ -148,9 +179,17 @@ class Project:
             # It was cut short, and is told again.
             return
         attributes = event["Actor"]["Attributes"]
-        service, what = attributes["com.docker.compose.service"], event["Action"]
+        if attributes.get(PROJECT_LABEL) not in (self._name, self._paths.project):
+            # Of the run before.
+            return
+        service, what = attributes[SERVICE_LABEL], event["Action"]
         self._outside.hear(service, what, attributes, event["Actor"]["ID"])
+        if what == "start":
+            self._ended.discard(service)
         if what == "die":
+            with self._news:
+                self._ended.add(service)
+                self._news.notify_all()
             self._deaths.put(Death(service, int(attributes["exitCode"]), int(event["timeNano"])))
 
     def befell(self, service: str) -> Finding | None:
@@ -175,30 +214,48 @@ class Project:
         # Its process is another one.
         with contextlib.suppress(EngineError):
             self.look()
-        if service not in self._ids:
-            raise EngineError(f"the container of {service} is gone", "was it removed by hand?")
 
     def tell(self, *services: str) -> None:
         """Tell containers to end, each with its image's own stop signal, and without waiting: others go on."""
         self._outside.tell(*services)
-        words = ["stop", "--time", "2", *(self._ids[service] for service in services)]
+        words = ["stop", "--time", _GRACE, *(self._ids[service] for service in services)]
         self._stopping.append(start(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
 
     # --- down
 
-    def stop(self) -> None:
-        """End the endpoints and the simulator, and keep what they printed."""
+    def stop(self) -> bool:
+        """End the endpoints and the simulators' run, and keep what they printed; whether the simulators did end it."""
         for process in self._stopping:
             process.wait()
-        self._compose("stop", check=False)
-        threads = [
-            threading.Thread(target=self._keep_log, args=(service, identity), daemon=True)
-            for service, identity in self._ids.items()
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        stood = self._hands.submit(self._paths.end)
+        others = [self._hands.submit(self._end, service, identity) for service, identity in self._own.items()]
+        for other in others:
+            other.result()
+        ended = stood.result()
+        for service, identity in self._paths.ids.items():
+            # A simulator that took its order writes there itself.
+            if not self.log_file(service).exists():
+                self._keep_log(service, identity)
+        return ended
+
+    def _end(self, service: str, identity: str) -> None:
+        if not self._has_ended(service, 0):
+            # Docker tells of an end when all that was printed is there, and then takes its time to clear away.
+            stop = start(["stop", "--time", _GRACE, identity], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            self._stopping.append(stop)
+            if not self._has_ended(service, _TOLD_WAIT):
+                stop.wait()
+        self._keep_log(service, identity)
+
+    def _has_ended(self, service: str, seconds: float) -> bool:
+        """Whether the daemon has told that a container ended, waiting so many seconds for it."""
+        with self._news:
+            return self._news.wait_for(lambda: service in self._ended, seconds)
+
+    @property
+    def _own(self) -> dict[str, str]:
+        """Service → container of those that are this run's alone."""
+        return {service: identity for service, identity in self._ids.items() if service not in self._paths.ids}
 
     def log_file(self, service: str) -> Path:
         """Where what a container printed is kept."""
@@ -209,16 +266,47 @@ class Project:
         with contextlib.suppress(OSError), self.log_file(service).open("wb") as log:
             start(["logs", identity], stdout=log, stderr=log).wait()
 
+    def leave(self) -> None:
+        """Begin to remove this run's containers, which have been told to end; see `gone`."""
+        self._hands.shutdown()
+        self._removal = start(
+            ["rm", "--force", "--volumes", *self._own.values()], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        self._tidy()
+
+    def gone(self) -> None:
+        """Return when this run's containers are removed. Raises EngineError."""
+        for process in self._stopping:
+            process.wait()
+        if self._removal is None or self._removal.wait() != 0:
+            self.down()
+
     def down(self) -> None:
-        """Remove containers and networks; a second Ctrl-C does not leave them behind."""
+        """Remove this run's containers, whatever they do; a second Ctrl-C does not leave them behind."""
+        self._again(self._remove)
+        self._tidy()
+
+    def _remove(self, check: bool) -> None:
+        # Whoever is about to start a container comes to an end first.
+        self._hands.shutdown()
+        for process in self._stopping:
+            process.wait()
+        listed = docker("ps", "--all", "--quiet", "--filter", f"label={PROJECT_LABEL}={self._name}", check=check)
+        if own := listed.stdout.split():
+            docker("rm", "--force", "--volumes", *own, check=check)
+
+    @staticmethod
+    def _again(work: Callable[[bool], None]) -> None:
         for attempt in range(3):
             try:
-                self._compose("down", "--volumes", "--timeout", "2", "--remove-orphans", check=attempt == 2)
-                if os.geteuid() != 0:
-                    self._own_files()
+                work(attempt == 2)
                 break
             except KeyboardInterrupt:
                 continue
+
+    def _tidy(self) -> None:
+        if os.geteuid() != 0:
+            self._own_files()
         if self._held is not None:
             self._held.remove()
 

@@ -76,6 +76,12 @@ def receive_buffer_errors(pid: int) -> int | None:
     return total
 
 
+def _spent(pid: int) -> tuple[int, int]:
+    """CPU time of a process's cgroup, ns, and its namespace's receive buffer errors; 0 for what nobody knows."""
+    file = cgroup_usage(pid)
+    return (None if file is None else read_usage(file)) or 0, receive_buffer_errors(pid) or 0
+
+
 @dataclass
 class _Watched:
     """One client's download folder and the last two samples of it."""
@@ -100,6 +106,8 @@ class Sampler:
     """Longest time between two samples of the files, seconds."""
     _downloads: list[_Watched] = field(default_factory=list)
     _containers: dict[str, int] = field(default_factory=dict)
+    _before: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """What containers had used, ns, and lost, datagrams, before this run."""
     _waiting: dict[str, Waiting] = field(default_factory=dict)
     _logs: dict[str, Path] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -113,12 +121,16 @@ class Sampler:
         with self._lock:
             self._logs.update(logs)
 
-    def watch_process(self, container: str, pid: int) -> None:
-        """Watch the CPU time of a container and its waits for it, by the process that runs in it."""
+    def watch_process(self, container: str, pid: int, *, new: bool = True) -> None:
+        """Watch the CPU time of a container and its waits for it, by the process that runs in it.
+
+        `new`: it was started for this run; of another one that counts which comes from now on.
+        """
         with self._lock:
             if self._containers.get(container) == pid:
                 return
             self._containers[container] = pid
+            self._before[container] = (0, 0) if new else _spent(pid)
             folder = cgroup_folder(pid)
             if folder is not None:
                 self._waiting[container] = Waiting(folder)
@@ -205,7 +217,9 @@ class Sampler:
             usage = None if file is None else read_usage(file)
             if usage is not None:
                 errors = receive_buffer_errors(pid)
-                cpu.write(f"{time.time_ns()},{container},{usage},{'' if errors is None else errors}\n")
+                used_before, lost_before = self._before[container]
+                lost = "" if errors is None else errors - lost_before
+                cpu.write(f"{time.time_ns()},{container},{usage - used_before},{lost}\n")
         for container, folder in self._logs.items():
             if self.overflowed is None and tree_size(folder) > self.log_limit:
                 self.overflowed = container

@@ -11,7 +11,7 @@ from typing import Self
 
 from harness.engines.docker import PREFIX
 from harness.engines.folder import diary, prepare_folder
-from harness.engines.project import compose
+from harness.engines.paths import compose
 from harness.errors import EngineError
 from harness.lab import Lab, sim_plan
 

@@ -83,6 +83,9 @@ class VirtualEngine:
         for guest in list(self._running):
             guest.kill()
 
+    def close(self) -> None:
+        """Nothing to do: each run has a guest of its own."""
+
     def remove_orphans(self) -> list[str]:
         """End guests of harness processes that no longer live, and remove the exports that they broke off."""
         return [*remove_orphans(), *self._cache.remove_orphans()]

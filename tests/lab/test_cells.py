@@ -10,6 +10,8 @@ import pytest
 
 from tests.lab.conftest import LINKS, Harness, Manifest, left_overs, local_image
 
+pytestmark = pytest.mark.alone
+
 IMPLEMENTATIONS = ("picoquic", "ngtcp2", "quiche", "quic-go")
 
 

@@ -13,6 +13,8 @@ from tests.chaos.kinds import KINDS
 from tests.chaos.schedule import schedule
 from tests.lab.conftest import Harness
 
+pytestmark = pytest.mark.alone
+
 #: One of so many is in real time: three of twenty, to be done within three minutes.
 FAULTS, SEED, SHARE = 20, 1, 6
 

@@ -11,6 +11,8 @@ import pytest
 
 from tests.lab.conftest import Harness, Manifest, build_image, left_overs, local_image
 
+pytestmark = pytest.mark.alone
+
 FAULTS = [
     # fault, status, reason, words of the sentence or the log
     ("client-crash", "crashed", "client", "exit code 7"),

@@ -62,6 +62,7 @@ def test_quic_tcp_and_udp_share_in_virtual_time(warm: Harness, harness: Harness)
     assert not left_overs()
 
 
+@pytest.mark.alone
 def test_quic_tcp_and_udp_share_in_real_time(warm: Harness, harness: Harness) -> None:
     """Eight endpoints may be too much for the machine; then the run says so, and its flows came and went all the same."""
     cell = harness.cell(harness.scenario("mixed", path=DUMBBELL, flows=FLOWS, milestones=[]), "--repeat", "1")
@@ -122,6 +123,7 @@ def test_tcp_of_a_size_ends_when_all_of_it_has_arrived(warm: Harness, harness: H
     assert not left_overs()
 
 
+@pytest.mark.alone
 def test_tcp_of_a_size_ends_in_real_time_too(warm: Harness, harness: Harness) -> None:
     harness.cell(harness.scenario("sized", path=DUMBBELL, flows=SIZED, milestones=[]), "--repeat", "1")
     (folder,) = [file.parent for file in harness.store.glob("runs/*/0/measured.json")]
@@ -131,7 +133,7 @@ def test_tcp_of_a_size_ends_in_real_time_too(warm: Harness, harness: Harness) ->
     assert not left_overs()
 
 
-@pytest.mark.parametrize("engine", ["compose", "virtual"])
+@pytest.mark.parametrize("engine", [pytest.param("compose", marks=pytest.mark.alone), "virtual"])
 def test_the_kernels_of_a_flow_are_set_as_asked(engine: str, warm: Harness, harness: Harness) -> None:
     """What the sender's kernel says of both ends is what was asked; the milestones count as a download's do."""
     asked = {"server.initial_cwnd": 40, "client.initial_rwnd": 30, "server.tcp_wmem_max": "8 MB",
@@ -171,6 +173,7 @@ def test_sixteen_flows_on_one_bottleneck(warm: Harness, harness: Harness) -> Non
     assert value["jain_shared"] > 0.6
 
 
+@pytest.mark.alone
 def test_sixteen_flows_in_real_time_begin_when_they_should(warm: Harness, harness: Harness) -> None:
     """Thirty-two endpoints may be too much for the machine; then the run says so."""
     flows = [{**QUIC, "start": f"{number * 100} ms", "stop": "5 s"} for number in range(16)]

@@ -38,6 +38,7 @@ def test_a_repeated_download_in_virtual_time(warm: Harness, harness: Harness, ve
     assert _resumed(harness) == ["false", "true"]
 
 
+@pytest.mark.alone
 def test_a_repeated_download_in_containers(warm: Harness, harness: Harness) -> None:
     case = harness.scenario("https", flows=[{"download": "1 MB", "repeat_after": "1 s"}])
     _check(harness.cell(case, *PAIR))

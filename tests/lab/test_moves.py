@@ -137,6 +137,7 @@ def test_the_same_seed_gives_the_same_captures(harness: Harness) -> None:
     assert one.run.captures == other.run.captures
 
 
+@pytest.mark.alone
 def test_a_client_moves_in_real_time(harness: Harness) -> None:
     moves = [{"at": f"{AT} s", "to": "campus", "how": "interface"}, {"at": "0.7 s", "how": "nat-port"}]
     for attempt in range(ATTEMPTS):

@@ -18,6 +18,8 @@ from tests.lab.conftest import Harness, Manifest, left_overs, wait_for
 from tests.lab.test_faults import faulty_image
 from tests.unit.test_outside import kernel_tells
 
+pytestmark = pytest.mark.alone
+
 #: About two seconds of transfer to reach into.
 LONG = {"flows": [{"download": "4 MB"}], "milestones": ["4 MB"]}
 NGTCP2 = ("--clients", "ngtcp2", "--servers", "ngtcp2", "--repeat", "1")

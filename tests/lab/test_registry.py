@@ -17,6 +17,8 @@ from harness.errors import EngineError
 from tests.examples import ROOT
 from tests.lab.conftest import CACHE, Harness, build_image, local_image, wait_for
 
+pytestmark = pytest.mark.alone
+
 HERE = Path(__file__).parent / "registry"
 
 

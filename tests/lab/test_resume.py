@@ -14,6 +14,8 @@ import pytest
 from tests.examples import ROOT
 from tests.lab.conftest import Harness, left_overs, wait_for
 
+pytestmark = pytest.mark.alone
+
 PAIR = ("--clients", "ngtcp2", "--servers", "ngtcp2")
 
 

@@ -112,6 +112,7 @@ def test_segments_change_at_the_labs_own_time(harness: Harness) -> None:
     assert 0 <= (applied - zero) / 1e6 - 300 <= 1
 
 
+@pytest.mark.alone
 def test_a_split_cell_in_real_time(harness: Harness) -> None:
     view = _run(harness, "real", SPLIT, [{"kind": "tcp", "download": "1 MB"}], *REAL)
     found = {leg.segment: leg for leg in legs(view, _tcp(view))}

@@ -137,6 +137,7 @@ def _rootfs(name: str) -> Path:
 
 
 @pytest.mark.parametrize("user", ["someone", "root"])
+@pytest.mark.alone
 def test_an_endpoint_finds_what_it_finds_in_a_container(
     warm: Harness, harness: Harness, manifest: Manifest, user: str
 ) -> None:

@@ -47,6 +47,16 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             yield found
 
 
+@pytest.fixture
+def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Of a scheduler with one worker, which never blames a run."""
+    monkeypatch.setattr(driver, "LOOK", 0.3)
+    monkeypatch.setattr(driver, "GONE", 1)
+    monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES", "1000")
+    with started(Place("", 1), {"HARNESS_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}) as found:
+        yield found
+
+
 def until(condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + 120
     while not condition():
@@ -72,6 +82,14 @@ def test_a_run_of_which_every_worker_dies_is_given_up_and_costs_no_other(address
     assert len([text for text in warned if "worker after worker died of it" in text]) == 1
     # Those that a worker had beside it are blamed by Dask, too.
     assert [item.repetition for item in Folder(tmp_path).left(plan(COUNT))] == [3]
+
+
+def test_a_run_is_given_up_when_all_workers_die_of_it_at_once_and_come_back(patient: str, tmp_path: Path) -> None:
+    """Dask takes whoever comes back for another, and counts their deaths anew."""
+    with pytest.raises(EngineError, match=r"1 run could not be made: .*/0: 2 times all workers that could make it went"):
+        drive(patient, tmp_path, 1, frozenset({0}), always=True)
+    assert [item.repetition for item in Folder(tmp_path).left(plan(1))] == [0]
+    assert noted(tmp_path, "begun", 0) == 4
 
 
 def test_a_driver_that_was_killed_goes_on_with_what_is_not_stored(address: str, tmp_path: Path) -> None:

@@ -2,43 +2,71 @@
 
 from __future__ import annotations
 
-import json
 import os
+import shutil
+import signal
+import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from harness.engines import EngineResult
 from harness.engines.cache import Cache
 from harness.engines.compose import ComposeEngine
 from harness.engines.conclusion import received_file
+from harness.engines.paths import kind_of
 from harness.errors import EngineError
 from harness.lab import Lab, build_lab
 from tests.examples import cell, scenario
 
 #: Containers are called c-SERVICE; what they do when is in `does`: SERVICE.TRANSFER → a line of shell. `die SERVICE CODE`
-#: tells the events of an end, `got FLOW FILE` is a download.
+#: tells the events of an end, `got FLOW FILE` is a download. The simulator does its orders, and says so in `orders`.
 SCRIPT = r"""#!/bin/sh
 here=$(dirname "$0")
 echo "$*" >>"$here/log"
-die() { echo "{\"Action\": \"die\", \"timeNano\": $(date +%s%N), \"Actor\": {\"ID\": \"$1\", \"Attributes\": {\"com.docker.compose.service\": \"$1\", \"exitCode\": \"$2\"}}}" >>"$here/deaths"; }
-got() { cp "$here/cache/www/$2" "$here/run/flow$1/downloads/$2"; }
+die() { echo "{\"Action\": \"die\", \"timeNano\": $(date +%s%N), \"Actor\": {\"ID\": \"c-$1\", \"Attributes\": {\"com.docker.compose.project\": \"${project:-$(cat "$here/project")}\", \"com.docker.compose.service\": \"$1\", \"exitCode\": \"$2\"}}}" >>"$here/deaths"; }
+got() { while [ ! -f "$here/under_way" ]; do sleep 0.01; done; cp "$here/cache/www/$2" "$here/$(cat "$here/under_way")/flow$1/downloads/$2"; }
 act() { if [ -f "$here/does/$1" ]; then (. "$here/does/$1") >/dev/null 2>&1 & fi; }
+known() { echo "{\"Id\": \"c-$1\", \"Image\": \"sha256:$1\", \"State\": {\"Pid\": $2, \"Running\": true, \"Paused\": false, \"ExitCode\": 0}, \"Config\": {\"Labels\": {\"com.docker.compose.service\": \"$1\"}}}" >"$here/known/c-$1"; }
+simulate() {
+  while :; do
+    if [ -f "$1/order" ]; then
+      logs=$(sed 's/.*"logs": "\/runs\/\([^"]*\)".*/\1/' "$1/order")
+      echo "$logs" >>"$here/orders"
+      echo "${logs%/*}" >"$here/under_way"
+      rm "$1/order"
+      echo '{"event": "ready"}' >"$here/$logs/events.jsonl"
+    fi
+    if [ -f "$1/stop" ]; then rm "$1/stop"; touch "$1/done"; fi
+    sleep 0.01
+  done
+}
 case "$*" in
 "events "*) touch "$here/deaths"; if [ -f "$here/deaf" ]; then rm "$here/deaf"; sleep 0.05; exit 1; fi; exec tail -n +1 -f "$here/deaths" ;;
 "image inspect "*) echo '{"Entrypoint": ["/run"]}' ;;
-"ps "*) sed 's/.*/c-&/' "$here/services" ;;
-"inspect "*) cat "$here/inspect.json" ;;
+"ps "*) ls "$here/known" ;;
+"inspect "*) shift; (cd "$here/known"; echo "[$(cat "$@" | paste -sd,)]") ;;
 "logs "*) echo "words of $2" ;;
 "start "*) act "${2#c-}.1" ;;
 "stop --time 2 "*) shift 3; for one; do (sleep 0.05; die "${one#c-}" 143) >/dev/null 2>&1 & done ;;
+"rm "*) shift 3; for one; do rm "$here/known/$one"; done ;;
+"run --detach "*)
+  service=$(echo "$*" | sed 's/.*compose.service=\([a-z0-9]*\) .*/\1/')
+  project=$(echo "$*" | sed 's/.*compose.project=\([-a-z0-9]*\) .*/\1/')
+  echo "$project" >"$here/project"
+  known "$service" 0
+  echo "c-$service"
+  pipe="$here/run/held/$service/start"
+  if [ -p "$pipe" ]; then (read _ <"$pipe"; . "$here/does/$service.0") >/dev/null 2>&1 &
+  else act "$service.0"; fi ;;
 "compose "*" up "*)
   [ ! -f "$here/refuse" ] || { echo "no space left on device" >&2; exit 1; }
-  echo '{"event": "ready"}' >"$here/run/sim/events.jsonl"
-  for service in $(cat "$here/services"); do
-    pipe="$here/run/held/$service/start"
-    if [ -p "$pipe" ]; then (read _ <"$pipe"; . "$here/does/$service.0") >/dev/null 2>&1 &
-    else act "$service.0"; fi
-  done ;;
+  file=$(echo "$*" | sed 's/.*--file \([^ ]*\) .*/\1/')
+  (simulate "$(dirname "$file")/sim") >/dev/null 2>&1 &
+  echo $! >"$here/simulator"
+  known sim $! ;;
+"compose "*" down "*) kill "$(cat "$here/simulator")"; rm "$here/known/c-sim" ;;
 esac
 """
 
@@ -50,20 +78,8 @@ class Machine:
         self.folder = folder
         self.lab: Lab = build_lab(cell(scenario(flows=list(flows), objectives=[])), 0)
         self.run = folder / "run"
-        for part in ("run", "does"):
+        for part in ("run", "does", "known"):
             (folder / part).mkdir()
-        names = [*(host.name for host in self.lab.hosts), "sim"]
-        (folder / "services").write_text("".join(f"{name}\n" for name in names))
-        inspected = [
-            {
-                "Id": f"c-{name}",
-                "Image": f"sha256:{name}",
-                "State": {"Pid": 0},
-                "Config": {"Labels": {"com.docker.compose.service": name}},
-            }
-            for name in names
-        ]
-        (folder / "inspect.json").write_text(json.dumps(inspected))
         docker = folder / "docker"
         docker.write_text(SCRIPT)
         docker.chmod(0o755)
@@ -78,6 +94,15 @@ class Machine:
     def engine(self) -> ComposeEngine:
         return ComposeEngine(Cache(self.folder / "cache"))
 
+    def once(self) -> EngineResult:
+        """Run the lab, and have nothing stay."""
+        with closing(self.engine()) as engine:
+            return engine.run(self.lab, self.run, self.phases.append)
+
+    def nothing_stays(self) -> bool:
+        """Whether every container was removed, and the folder of what stood."""
+        return not any((self.folder / "known").iterdir()) and not list(self.folder.glob("*.paths"))
+
     def said(self) -> list[str]:
         return (self.folder / "log").read_text().splitlines()
 
@@ -86,7 +111,7 @@ def test_a_download_and_its_repeat(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     machine = Machine(tmp_path, monkeypatch, {"download": "100 kB", "repeat_after": "200 ms"})
     for number in (0, 1):
         machine.does(f"client0.{number}", "sleep 0.2; got 0 100kB.bin; die client0 0")
-    done = machine.engine().run(machine.lab, machine.run, machine.phases.append)
+    done = machine.once()
     assert done.outcome.status == "completed"
     assert [(item.index, item.received, item.intact, item.exit_code) for item in done.transfers] == [
         (0, 100_000, True, 0),
@@ -98,14 +123,15 @@ def test_a_download_and_its_repeat(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert done.phases.keys() == set(machine.phases)
     assert done.image_ids == {name: f"sha256:{name}" for name in ("client0", "server0", "sim")}
     assert (machine.run / "server0.log").read_text() == "words of c-server0\n"
+    assert machine.nothing_stays()
     assert not received_file(machine.run, 0, 0).exists(), "compared, and removed"
-    assert " down " in machine.said()[-1]
+    assert machine.nothing_stays()
 
 
 def test_one_is_held_until_its_start_and_one_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(tmp_path, monkeypatch, {"stop": "600 ms"}, {"download": "100 kB", "start": "300 ms"})
     machine.does("client1.0", "sleep 1; got 1 100kB.bin; die client1 0")
-    done = machine.engine().run(machine.lab, machine.run, machine.phases.append)
+    done = machine.once()
     assert done.outcome.status == "completed"
     assert [(item.flow, item.cut_off, item.exit_code) for item in done.transfers] == [(0, True, None), (1, False, 0)]
     cut, late = done.transfers
@@ -117,7 +143,7 @@ def test_one_is_held_until_its_start_and_one_is_cut_off(tmp_path: Path, monkeypa
 def test_the_last_words_of_who_broke_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(tmp_path, monkeypatch, {"download": "100 kB"})
     machine.does("server0.0", "sleep 0.1; die server0 3")
-    done = machine.engine().run(machine.lab, machine.run, machine.phases.append)
+    done = machine.once()
     assert (done.outcome.status, done.outcome.role, done.outcome.reason) == ("crashed", "server", "exit_3")
     assert done.outcome.log_tail == ("words of c-server0",)
     assert done.transfers == ()
@@ -127,7 +153,7 @@ def test_who_tells_of_ends_is_asked_again_where_it_was_killed(tmp_path: Path, mo
     machine = Machine(tmp_path, monkeypatch, {"download": "100 kB"})
     (tmp_path / "deaf").touch()
     machine.does("client0.0", "got 0 100kB.bin; die client0 0")
-    done = machine.engine().run(machine.lab, machine.run, machine.phases.append)
+    done = machine.once()
     assert done.outcome.status == "completed"
     assert sum(words.startswith("events ") for words in machine.said()) == 2
 
@@ -136,6 +162,80 @@ def test_what_came_up_is_brought_down_when_the_ground_fails(tmp_path: Path, monk
     machine = Machine(tmp_path, monkeypatch, {"download": "100 kB"})
     (tmp_path / "refuse").touch()
     with pytest.raises(EngineError, match="no space left on device"):
-        machine.engine().run(machine.lab, machine.run, machine.phases.append)
+        machine.once()
     assert machine.phases == ["create", "remove"]
     assert " down " in machine.said()[-1]
+    assert not list(tmp_path.glob("*.paths"))
+
+
+def _stands(machine: Machine) -> int:
+    return int((machine.folder / "simulator").read_text())
+
+
+def _ups(machine: Machine) -> int:
+    return sum(" up " in words for words in machine.said())
+
+
+def test_what_stands_serves_the_next_run_and_goes_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(tmp_path, monkeypatch, {"download": "100 kB"})
+    machine.does("client0.0", "sleep 0.1; got 0 100kB.bin; die client0 0")
+    other = tmp_path / "other"
+    other.mkdir()
+    with closing(machine.engine()) as engine:
+        results = [engine.run(machine.lab, folder, machine.phases.append) for folder in (machine.run, other)]
+        assert _ups(machine) == 1
+        assert not any(" down " in words for words in machine.said())
+        os.kill(_stands(machine), 0)
+    assert [result.outcome.status for result in results] == ["completed"] * 2
+    assert results[0].image_ids == results[1].image_ids
+    assert (tmp_path / "orders").read_text().split() == ["run/sim", "other/sim"]
+    assert machine.nothing_stays()
+
+
+def test_a_simulator_that_ended_between_two_runs_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(tmp_path, monkeypatch, {"download": "100 kB"})
+    machine.does("client0.0", "sleep 0.1; got 0 100kB.bin; die client0 0")
+    with closing(machine.engine()) as engine:
+        engine.run(machine.lab, machine.run, machine.phases.append)
+        os.kill(_stands(machine), signal.SIGKILL)
+        time.sleep(0.05)
+        shutil.rmtree(machine.run)
+        machine.run.mkdir()
+        assert engine.run(machine.lab, machine.run, machine.phases.append).outcome.status == "completed"
+    assert _ups(machine) == 2
+    assert machine.nothing_stays()
+
+
+def test_what_stands_gives_way_to_another_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(tmp_path, monkeypatch, {"download": "100 kB"})
+    machine.does("client0.0", "sleep 0.1; got 0 100kB.bin; die client0 0")
+    other = machine.lab.model_copy(update={"mtu": 1400})
+    assert kind_of(other, tmp_path) != kind_of(machine.lab, tmp_path)
+    # What a simulator is told anew for each run makes no difference.
+    assert kind_of(machine.lab.model_copy(update={"seed": 7, "timeout": 1.0}), tmp_path) == kind_of(
+        machine.lab, tmp_path
+    )
+    with closing(machine.engine()) as engine:
+        for lab in (machine.lab, other):
+            shutil.rmtree(machine.run)
+            machine.run.mkdir()
+            engine.run(lab, machine.run, machine.phases.append)
+        downs = [number for number, words in enumerate(machine.said()) if " down " in words]
+        ups = [number for number, words in enumerate(machine.said()) if " up " in words]
+        assert ups[0] < downs[0] < ups[1]
+    assert machine.nothing_stays()
+
+
+def test_nothing_stays_after_what_nobody_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ground fails in mid-run: whatever that was, the next run has none of it."""
+    machine = Machine(tmp_path, monkeypatch, {"download": "100 kB"})
+    machine.does("client0.0", "sleep 0.1; kill -9 $(cat $here/simulator); project=$(cat $here/standing) die sim 137")
+    monkeypatch.setattr("harness.engines.project.next_project", lambda: "quic-lab-1-run")
+    monkeypatch.setattr("harness.engines.paths.next_project", lambda: "quic-lab-1-paths")
+    (tmp_path / "standing").write_text("quic-lab-1-paths\n")
+    engine = machine.engine()
+    done = engine.run(machine.lab, machine.run, machine.phases.append)
+    assert (done.outcome.status, done.outcome.role) == ("infrastructure", "sim")
+    assert machine.nothing_stays(), "though nobody closed the engine"

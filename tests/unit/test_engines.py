@@ -21,7 +21,7 @@ from harness.engines import held
 from harness.engines.certificates import VIRTUAL_START, certificates, virtual_certificates
 from harness.engines.compose_file import VARIABLES, compose_document, compose_text
 from harness.engines.docker import failure, hint_for, tail
-from harness.engines.held import Held, held_text
+from harness.engines.held import Held
 from harness.engines.images import Build, Images, folder_hash, kernel_lacks_queues, ours
 from harness.engines.sampler import Sampler, folder_size, tree_size
 from harness.engines.served import MODIFIED, same_content, served_file
@@ -249,20 +249,19 @@ def test_sizes_of_what_is_not_there(tmp_path: Path) -> None:
 
 
 def test_what_is_held_becomes_its_own_program_in_the_end() -> None:
-    text = held_text({"client3": ["/run_endpoint.sh", "--price=$5"]}, Path("/runs/a$b/held"))
-    (service,) = yaml.safe_load(text)["services"].values()
+    service = held.held(["/run_endpoint.sh", "--price=$5"], Path("/runs/a$b/held/client3"))
     shell, option, script, *program = service["entrypoint"]
     assert (shell, option) == ("/bin/sh", "-c")
-    assert script.endswith('exec "$$0" "$$@"'), "dollars that are for the shell, not for Compose"
-    assert program == ["/run_endpoint.sh", "--price=$$5"]
-    assert service["volumes"][0]["source"] == "/runs/a$$b/held/client3"
+    assert script.endswith('exec "$0" "$@"')
+    assert program == ["/run_endpoint.sh", "--price=$5"]
+    assert service["volumes"] == ["/runs/a$b/held/client3:/held:ro"]
 
 
 def test_a_client_is_held_until_it_is_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(held, "_program", lambda image: ["echo", image, "goes on"])
     ones = Held(tmp_path / "held", {"client1": "alpha"})
-    service = yaml.safe_load(ones.write().read_text())["services"]["client1"]
-    words = [word.replace("$$", "$").replace("/held/", f"{tmp_path}/held/client1/") for word in service["entrypoint"]]
+    service = ones.services()["client1"]
+    words = [word.replace("/held/", f"{tmp_path}/held/client1/") for word in service["entrypoint"]]
     assert not ones.release("client1"), "nobody waits yet"
     waiting = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     with pytest.raises(subprocess.TimeoutExpired):

@@ -6,6 +6,7 @@ import io
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Literal
 
 import pytest
@@ -231,7 +232,7 @@ def test_a_campaign_goes_on_with_a_cell_and_the_next_with_what_is_left(
     for name, fake in {
         "remove_orphans": lambda cache, required: [],
         "docker_versions": lambda required: {},
-        "engine_of": lambda *given: None,
+        "engine_of": lambda *given: SimpleNamespace(close=lambda: None),
         "machine_lock": lambda engine, waits: nullcontext(),
         "CheckoutGround": lambda *given: ground,
     }.items():

@@ -95,12 +95,13 @@ class Agent:
         opened: Callable[[str], object] = lambda address: None,
         everyone: bool = False,
         shared: Path | None = None,
+        begun: Callable[[], bool] = lambda: True,
     ) -> None:
         """`interfaces`: side → the interface's name; `ready` is called once the path is up.
 
-        `opened` is called with a client's address when it sends the first datagram of a connection. `everyone`:
-        the kernel knows who is where already. `shared`: where simulators of one lab tell
-        each other what they must; of no account where there is one.
+        `opened` is called with a client's address when it sends the first datagram of a connection. `everyone`: the
+        kernel knows who is where already. `shared`: where simulators of one lab tell each other what they must; of no
+        account where there is one. `begun`: whether all endpoints were started.
         """
         self._together = Together(shared, plan.name, list(plan.peers)) if shared is not None and plan.peers else None
         self._plan = plan
@@ -109,6 +110,7 @@ class Agent:
         self._stop_file = stop_file
         self._ready = ready
         self._opened = opened
+        self._begun = begun
         self._everyone = everyone
         self._events = Events(logs / "events.jsonl")
         self._counters: TextIO = (logs / "counters.jsonl").open("a", buffering=1)
@@ -153,7 +155,7 @@ class Agent:
             for neighbour in self._plan.neighbours
             if not neighbour.late
         }
-        pin(wanted, self._plan.wait_seconds, self._stopped)
+        pin(wanted, self._plan.wait_seconds, self._stopped, self._begun)
 
     def _real(self, commands: list[list[str]]) -> list[list[str]]:
         """Commands with the interfaces' real names; the program says left and right."""

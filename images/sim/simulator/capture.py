@@ -50,9 +50,13 @@ class Capture:
                 return
         raise CommandError(f"tcpdump ended: {' '.join(lines)}")
 
+    def tell(self) -> None:
+        """Tell the capture to end, without waiting."""
+        self._process.send_signal(signal.SIGINT)
+
     def stop(self) -> dict[str, int]:
         """End the capture and return its counts: captured, received, dropped."""
-        self._process.send_signal(signal.SIGINT)
+        self.tell()
         _, text = self._process.communicate()
         counts = {}
         for name, words in (

@@ -1,0 +1,76 @@
+"""A service of a lab's Compose file → the words by which `docker` makes the container that Compose would. Pure.
+
+Endpoints and proxies are new in every run, while the networks that they are in stay: for so little Compose takes longer
+to look around than Docker takes to start them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+#: Labels by which Compose knows what belongs together, and whoever looks at containers from outside.
+PROJECT_LABEL, SERVICE_LABEL = "com.docker.compose.project", "com.docker.compose.service"
+
+#: Keys of a service → the option that each of its entries is one of.
+_EACH = {
+    "cap_add": "--cap-add", "cap_drop": "--cap-drop", "extra_hosts": "--add-host", "volumes": "--volume",
+}  # fmt: skip
+_PAIRS = {"environment": "--env", "sysctls": "--sysctl", "labels": "--label"}
+_ONE = {"pull_policy": "--pull", "cpu_shares": "--cpu-shares"}
+#: What the words say in their own ways.
+_OWN = {"image", "entrypoint", "logging", "networks", "stop_grace_period"}
+_VARIABLE = re.compile(r"\$\{(\w+):\?[^}]*\}")
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What makes a container."""
+
+    words: tuple[str, ...]
+    """Behind `docker create`, or `docker run`, from the first option to the last argument of its program."""
+    further: tuple[tuple[str, ...], ...]
+    """Behind `docker network connect`, and before the container: networks that it is in beside the first."""
+
+
+def launch(service: Mapping[str, Any], name: str, project: str, networks: str, variables: Mapping[str, str]) -> Launch:
+    """What makes a container of a service of `compose_document`.
+
+    `name`: the service's; `project`: what its containers belong to; `networks`: the project whose networks they are in;
+    `variables`: what the file leaves open.
+    """
+    strange = service.keys() - _EACH.keys() - _PAIRS.keys() - _ONE.keys() - _OWN
+    if strange:
+        raise NotImplementedError(f"no option of docker for {', '.join(sorted(strange))}")
+    (first, at), *others = service["networks"].items()
+    options = ["--name", f"{project}-{name}", "--network", f"{networks}_{first}", *_at(at)]
+    for label, value in ((PROJECT_LABEL, project), (SERVICE_LABEL, name)):
+        options += ["--label", f"{label}={value}"]
+    for key, option in _ONE.items():
+        if key in service:
+            options += [option, str(service[key])]
+    for key, option in _EACH.items():
+        for one in service.get(key, ()):
+            options += [option, _filled(str(one), variables)]
+    for key, option in _PAIRS.items():
+        for left, right in service.get(key, {}).items():
+            options += [option, f"{left}={_filled(str(right), variables)}"]
+    options += ["--log-driver", service["logging"]["driver"]]
+    for left, right in service["logging"]["options"].items():
+        options += ["--log-opt", f"{left}={right}"]
+    options += ["--stop-timeout", service["stop_grace_period"].removesuffix("s")]
+    program = list(service.get("entrypoint", ()))
+    if program:
+        options += ["--entrypoint", program.pop(0)]
+    further = tuple((*_at(place), f"{networks}_{network}") for network, place in others)
+    return Launch((*options, service["image"], *program), further)
+
+
+def _at(place: Mapping[str, str]) -> tuple[str, ...]:
+    return "--ip", place["ipv4_address"], "--ip6", place["ipv6_address"]
+
+
+def _filled(text: str, variables: Mapping[str, str]) -> str:
+    return _VARIABLE.sub(lambda found: variables[found[1]], text)

@@ -1,0 +1,167 @@
+"""The networks and simulators of a lab: up from the first run that needs them to the last.
+
+To make networks, to start a container that has two of them, and to remove both takes longer than all else that there is
+to do for a short transfer. So they stay up between runs that have the same ones. A run orders a path from each
+simulator, which begins anew with it (images/sim/simulator/standing.py); endpoints and proxies are made for each run.
+
+The simulators see the folder that all runs' folders are in; there they also have one of their own for orders, named
+after its owner as unfinished runs are, so that whoever removes those removes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import select
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.engines.compose_file import CLOCK, RUNS, paths_document, paths_text
+from harness.engines.docker import PREFIX, docker, failure
+from harness.engines.folder import plan_of
+from harness.engines.owner import owner
+from harness.lab import Lab, sim_plan
+
+#: Seconds between two looks whether simulators are done, and how long they may take.
+_LOOK, _END_WAIT = 0.002, 10.0
+_numbers = itertools.count()
+
+
+def compose(
+    project: str, folder: Path, variables: Mapping[str, str], *words: str, timeout: float = 120, check: bool = True
+) -> str:
+    """Run `docker compose WORDS` on the lab in `folder`, whose output goes there. Standard output."""
+    environment = {**os.environ, **variables, "LAB_OUT": str(folder), "LAB_OWNER": owner()}
+    done = docker(
+        "compose", "--project-name", project, "--file", str(folder / "compose.yaml"), "--progress", "quiet", *words,
+        timeout=timeout, environment=environment, check=False,
+    )  # fmt: skip
+    if check and done.returncode != 0:
+        raise failure(f"docker compose {words[0]}", done.stderr or done.stdout)
+    return done.stdout
+
+
+def next_project() -> str:
+    """A name that no other project of this machine has."""
+    return f"{PREFIX}-{os.getpid()}-{next(_numbers)}"
+
+
+def kind_of(lab: Lab, runs: Path) -> str:
+    """What is the same in labs that can have the same networks and simulators, of runs whose folders are in `runs`."""
+    plans = [sim_plan(lab, simulator) for simulator in lab.simulators]
+    fixed = [
+        {name: plan[name] for name in ("kernel", "addresses", "memory_mib")}
+        # What the host's kernel is asked for.
+        | {"rewrites": any(command[0] == "nft" for command in plan["setup"])}
+        for plan in plans
+    ]
+    return json.dumps([str(runs), paths_document(lab), fixed], sort_keys=True)
+
+
+class Paths:
+    """The networks and simulators of labs of one kind."""
+
+    def __init__(self, lab: Lab, runs: Path) -> None:
+        """`runs`: the folder in which all runs' folders are. Nothing is made before `up`."""
+        self.kind = kind_of(lab, runs)
+        self.project = next_project()
+        self.ids: dict[str, str] = {}
+        """Service → container."""
+        self.pids: dict[str, int] = {}
+        """Service → its container's first process."""
+        self._lab = lab
+        self._runs = runs
+        self._folder = runs / f"{owner()}.{self.project}.paths"
+        self._held: dict[str, int] = {}
+        """Service → pidfd."""
+
+    def up(self) -> None:
+        """Have all that is not there or has ended made and started. Raises EngineError."""
+        if self.stand():
+            return
+        self._let_go()
+        for simulator in self._lab.simulators:
+            place = self._folder / simulator.name
+            shutil.rmtree(place, ignore_errors=True)
+            place.mkdir(parents=True)
+            # Whatever user the container's root is outside.
+            place.chmod(0o777)
+            (place / "plan.json").write_text(json.dumps(sim_plan(self._lab, simulator)))
+        (self._folder / "compose.yaml").write_text(paths_text(self._lab))
+        self._compose("up", "--detach", "--no-build")
+        self._look()
+
+    def _compose(self, *words: str, check: bool = True) -> None:
+        variables = {"LAB_RUNS": str(self._runs), "LAB_ORDERS": str(RUNS / self._folder.name)}
+        compose(self.project, self._folder, variables, *words, check=check)
+
+    def _look(self) -> None:
+        listed = docker("ps", "--all", "--quiet", "--filter", f"label=com.docker.compose.project={self.project}")
+        found: list[dict[str, Any]] = json.loads(docker("inspect", *listed.stdout.split()).stdout)
+        for container in found:
+            service = container["Config"]["Labels"]["com.docker.compose.service"]
+            self.ids[service] = container["Id"]
+            self.pids[service] = pid = container["State"]["Pid"]
+            # What is on another machine cannot be held, and is started anew for each run.
+            with contextlib.suppress(OSError):
+                self._held[service] = os.pidfd_open(pid)
+
+    def stand(self) -> bool:
+        """Whether all simulators live, as far as can be seen."""
+        ended, _, _ = select.select(list(self._held.values()), [], [], 0)
+        return len(self._held) == len(self._lab.simulators) and not ended
+
+    def order(self, folder: Path) -> None:
+        """Have all simulators begin with the run in `folder`."""
+        inside = RUNS / folder.relative_to(self._runs)
+        for simulator in self._lab.simulators:
+            place = self._folder / simulator.name
+            (place / "done").unlink(missing_ok=True)
+            run = {
+                "plan": inside / plan_of(self._lab, simulator),
+                "logs": inside / simulator.name,
+                "shared": inside / CLOCK,
+                "started": RUNS / self._folder.name / simulator.name / "started",
+                "said": inside / f"{simulator.name}.log",
+            }  # fmt: skip
+            written = place / "order.new"
+            written.write_text(json.dumps({name: str(path) for name, path in run.items()}))
+            # Whole, or not there.
+            written.rename(place / "order")
+
+    def started(self) -> None:
+        """Tell the simulators that all endpoints were started: from now on they wait for them so long and no longer."""
+        for simulator in self._lab.simulators:
+            (self._folder / simulator.name / "started").touch()
+
+    def end(self) -> bool:
+        """Have all simulators end their run; whether they did, and can begin with another."""
+        for simulator in self._lab.simulators:
+            (self._folder / simulator.name / "stop").touch()
+        deadline = time.monotonic() + _END_WAIT
+        while time.monotonic() < deadline and self.stand():
+            if all((self._folder / simulator.name / "done").exists() for simulator in self._lab.simulators):
+                return True
+            time.sleep(_LOOK)
+        return False
+
+    def down(self) -> None:
+        """Remove containers and networks; a second Ctrl-C does not leave them behind. Raises EngineError."""
+        for attempt in range(3):
+            try:
+                self._compose("down", "--volumes", "--timeout", "0", "--remove-orphans", check=attempt == 2)
+                break
+            except KeyboardInterrupt:
+                continue
+        self._let_go()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _let_go(self) -> None:
+        for pidfd in self._held.values():
+            os.close(pidfd)
+        self._held.clear()

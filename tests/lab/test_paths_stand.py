@@ -1,0 +1,159 @@
+"""Networks and simulators stand from run to run, and no run can tell what was before it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from harness.analysis.view import RunView
+from harness.app import App, Places
+from harness.app.lock import machine_lock
+from harness.engines.compose import ComposeEngine
+from harness.model import Scenario
+from harness.outcome import Cell, LinkProof
+from harness.plan import PlannedRun, Request
+from harness.provenance import Provenance
+from harness.runner import run_once
+from harness.store import Store
+from tests.examples import ROOT
+from tests.lab.conftest import ATTEMPTS, CACHE, left_overs
+
+pytestmark = pytest.mark.alone
+
+LINK = {"rate": "20 Mbit/s", "delay": "20 ms", "queue": "2000 packets"}
+#: So many losses are looked at; of 800 packets, 1 MB, 24 are lost.
+LOSSES = 12
+#: What the simulator itself sends a client that waits for the path, at most, in packets: they pass its losses, too.
+GREETING = 12
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a run shows of what was before it."""
+
+    came_through: list[bool]
+    """Of each packet towards the client, in order."""
+    first_counts: list[tuple[int, int]]
+    """Of each queueing discipline, as it was when the path came up: (packets, drops)."""
+    datagrams: int
+    starts: int
+    """How often a simulator began, in the diary."""
+    link: LinkProof
+    names: frozenset[str]
+    cpu_sim: float
+
+
+class Bench:
+    """One engine with a store for each run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.app = App(Places(ROOT, folder / "none", ROOT / ".state", CACHE))
+        self.engine = ComposeEngine(self.app.cache)
+
+    def cell(self, client: str, **more: object) -> Cell:
+        """A client's download of 1 MB from ngtcp2 over a path that loses 3 % towards it, and whatever else is asked."""
+        asked = {
+            "name": "standing", "title": "standing", "path": {"forward": {**LINK, "loss": "3 %"}, "return": LINK},
+            "flows": [{"download": "1 MB"}], **more,
+        }  # fmt: skip
+        who = [self.app.catalogue.implementations()[name][0] for name in (client, "ngtcp2")]
+        request = Request([Scenario.model_validate(asked)], who[:1], who[1:])
+        (cell,) = self.app.matrix(request, lambda event: None, pull=False)
+        return self.app.inventory.made(cell, lambda event: None)
+
+    def run(self, cell: Cell) -> Seen:
+        """A run of a cell whose link is proven, as soon as the machine lets it be."""
+        for _ in range(ATTEMPTS):
+            store = Store(self.folder / "store")
+            run, measured = run_once(PlannedRun(cell, 0), self.engine, store, Provenance({}), lambda phase: None)
+            assert run.outcome.status == "completed", run.outcome.detail
+            if measured is not None and measured.link is not None and measured.link.valid and not measured.starved:
+                break
+        else:
+            pytest.skip(f"no real time to be had: {measured}")
+        view = RunView(store.folder(cell.key, 0), run)
+        assert view.to_client is not None and view.counters is not None and view.left is not None
+        counted = view.counters.filter(pl.col("t_ns") == pl.col("t_ns").min())
+        diary = view.path("sim/events.jsonl")
+        assert diary is not None
+        return Seen(
+            came_through=[bool(one) for one in view.to_client.arrived],
+            first_counts=list(zip(counted["packets"].to_list(), counted["drops"].to_list(), strict=True)),
+            datagrams=len(view.left.t_ns),
+            starts=sum(json.loads(line)["event"] == "start" for line in diary.read_text().splitlines()),
+            link=measured.link,
+            names=frozenset(one.name for one in measured.measurements),
+            cpu_sim=next(one.value for one in measured.measurements if one.name == "cpu_sim"),
+        )
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path)
+    with machine_lock("compose", lambda: None), closing(made.engine):
+        yield made
+
+
+def _simulators() -> list[str]:
+    words = ["docker", "ps", "--quiet", "--no-trunc", "--filter", "label=org.quic-lab.owner"]
+    words += ["--filter", "label=com.docker.compose.service=sim"]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
+
+
+def _same_losses(one: list[bool], other: list[bool]) -> bool:
+    """Whether both show one sequence of losses: as many packets from one to the next, but for a few that are not data.
+
+    The greeting is drawn for, too, and now and then an address that an endpoint asks for once more.
+    """
+    gaps = [np.diff(np.flatnonzero(~np.array(each)))[:LOSSES] for each in (one, other)]
+    assert len(gaps[0]) == len(gaps[1]) == LOSSES
+    return bool(np.mean(np.abs(gaps[0] - gaps[1]) <= 2) >= 0.75)
+
+
+def test_a_run_is_the_same_alone_and_behind_another(bench: Bench) -> None:
+    """Behind a longer one of another client, with other losses at another rate, on the same simulator."""
+    cell = bench.cell("ngtcp2")
+    alone = bench.run(cell)
+    before = _simulators()
+    bench.engine.close()
+    assert left_overs() == []
+    faster = {**LINK, "rate": "25 Mbit/s", "loss": "6 %"}
+    other = bench.run(bench.cell("picoquic", flows=[{"download": "3 MB"}], path={"forward": faster, "return": LINK}))
+    stands = _simulators()
+    behind = bench.run(cell)
+    assert _simulators() == stands != before
+    # The losses begin with the run's own seed, whatever was drawn before.
+    assert _same_losses(alone.came_through, behind.came_through)
+    assert not _same_losses(other.came_through, behind.came_through)
+    for seen in (alone, behind):
+        assert len(seen.first_counts) >= 4
+        assert all(packets <= GREETING and drops <= 1 for packets, drops in seen.first_counts)
+        # Files hold this run and no other: of 1 MB, with what acknowledges it.
+        assert seen.starts == 1
+        assert 800 < seen.datagrams < 2500
+    assert alone.link.kernel == behind.link.kernel
+    assert alone.names == behind.names
+    # It does not count what the simulator did for the other.
+    assert behind.cpu_sim < 2 * alone.cpu_sim
+    bench.engine.close()
+    assert left_overs() == []
+
+
+def test_a_simulator_that_somebody_ended_between_two_runs_is_made_again(bench: Bench) -> None:
+    cell = bench.cell("ngtcp2")
+    bench.run(cell)
+    for words in (["kill"], ["rm", "--force"]):
+        subprocess.run(["docker", *words, *_simulators()], check=True, capture_output=True)
+        bench.run(cell)
+    bench.engine.close()
+    assert left_overs() == []
+    assert not list((bench.folder / "store" / "partial").iterdir())
