@@ -10,7 +10,7 @@ import typer
 
 from harness.cli import completion
 from harness.cli.consoles import console, json_all_the_same, paper, print_json, print_text, print_view
-from harness.cli.environment import ROOT, open_app
+from harness.cli.environment import REFERENCE, ROOT, open_app
 from harness.cli.gate import Allow, Within, passage_of
 from harness.cli.options import AsJson, AsMarkdown, Clients, Every, Servers, StoredScenarios, StoreFolder
 from harness.cli.sites import open_site, write_site
@@ -284,8 +284,14 @@ def html(
     """Write a site of stored runs that opens from the file system: heat maps, a page a cell with its evidence, one an
     implementation, and the studies. It fetches nothing from elsewhere.
     """
+    from harness.reference import Reference
+
     app = open_app(store)
-    address = write_site(app, stored_cells(app, scenarios, clients, servers, every=every), folder)
+    results = stored_cells(app, scenarios, clients, servers, every=every)
+    if store is not None and store.resolve() == REFERENCE:
+        # Published runs may be older than what would be run today; one's own runs are what they are.
+        results = Reference(app, REFERENCE).standing(results, lambda event: None)
+    address = write_site(app, results, folder)
     print_text(address)
     if open_it:
         open_site(address)

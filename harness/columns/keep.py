@@ -62,7 +62,7 @@ def _evidence(run: Run, measured: MeasuredRun | None) -> tuple[Run, MeasuredRun 
     run = run.model_copy(update={"trail": ""})
     if measured is None:
         return run, None
-    beside = {"measurements": (), "observed": (), "absent": (), "moves": ()}
+    beside = {"measurements": (), "observed": (), "absent": (), "moves": (), "attributed": None}
     link = measured.link
     if link is not None:
         nothing = DirectionProof()

@@ -67,17 +67,38 @@ def sentence(one: Attribution, result: CellResult) -> str:
     return f"{Size(one.size)} in {one.seconds:.1f} s{_over(one, result)}: {said}."
 
 
-def _over(one: Attribution, result: CellResult) -> str:
-    """By how much it missed what was demanded of its time."""
+def over(one: Attribution, result: CellResult) -> float | None:
+    """By how many seconds it missed what was demanded of its time; None where it did not, or nothing was."""
     flows = len(result.cell.scenario.flows)
     if (one.flow, one.transfer) != (0, "first"):
-        return ""
+        return None
     names = {f"milestone_{Size(one.size).label()}", "completion"}
     names |= {f"flow0_{name}" for name in names} if flows > 1 else set()
     bounds = [item.bound for item in result.verdict.objectives if item.metric in names and item.at_most]
-    if not bounds or one.seconds <= min(bounds):
+    return one.seconds - min(bounds) if bounds and one.seconds > min(bounds) else None
+
+
+def _over(one: Attribution, result: CellResult) -> str:
+    missed = over(one, result)
+    return "" if missed is None else f", {missed:.1f} s over"
+
+
+def markdown(results: Sequence[CellResult]) -> str:
+    """A table of the pairs that miss an objective, the slowest first: by how much, and where their time went.
+
+    Empty where of none is known where its time went.
+    """
+    told = [
+        (found[0], result) for result in results if result.verdict.status == "fail" and (found := attributions(result))
+    ]
+    if not told:
         return ""
-    return f", {one.seconds - min(bounds):.1f} s over"
+    lines = ["| client → server | s | over | because |", "| --- | ---: | ---: | --- |"]
+    for one, result in sorted(told, key=lambda pair: (-pair[0].seconds, pair[1].name)):
+        missed = over(one, result)
+        pair = f"{result.cell.client.name} → {result.cell.server.name}"
+        lines.append(f"| {pair} | {one.seconds:.2f} | {'–' if missed is None else f'{missed:.2f}'} | {short(one)} |")
+    return "\n".join(lines) + "\n"
 
 
 def _seconds(part: Part) -> str:

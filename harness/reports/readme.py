@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from harness.errors import InputError
 from harness.interop.cases import case_of
 from harness.model import Implementation
-from harness.reports import compare_views, defaults, grid, vocabulary
+from harness.reports import because, compare_views, defaults, grid, vocabulary
 from harness.reports.compare import comparisons
 from harness.reports.markdown import report, summary
 from harness.results import CellResult
@@ -30,7 +30,8 @@ def between(text: str, name: str, content: str, page: str) -> str:
 def with_verdicts(text: str, results: Sequence[CellResult]) -> str:
     """The README's text with its table of verdicts made anew. InputError when the markers are missing."""
     shown = [result for result in results if result.cell.scenario.name == SHOWN and result.cell.engine == "virtual"]
-    return between(text, "verdicts", grid.verdicts(shown), "the README")
+    content = "\n".join(filter(None, [grid.verdicts(shown), because.markdown(shown)]))
+    return between(text, "verdicts", content, "the README")
 
 
 def with_implementations(text: str, implementations: Sequence[Implementation]) -> str:

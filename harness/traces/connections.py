@@ -8,6 +8,7 @@ from itertools import islice
 
 import numpy as np
 
+from harness.traces.bulk import data_alone
 from harness.traces.capture import Capture, Ints, Keys
 from harness.traces.frames import FrameError, Frames, read_frames
 from harness.traces.key_log import Secret, Sender
@@ -150,11 +151,10 @@ def _readable(packets: Packets) -> tuple[Packets, tuple[Frames, ...]]:
     """
     kept, read = [], []
     furthest = _BEYOND * int(packets.size.sum())
-    for index, (data, seen, size) in enumerate(
-        zip(packets.plain, packets.seen.tolist(), packets.size.tolist(), strict=True)
-    ):
+    seen, sizes = packets.seen.tolist(), packets.size.tolist()
+    for index, alone in enumerate(data_alone(packets.plain, packets.seen, packets.size)):
         try:
-            frames = read_frames(data[:seen].tobytes(), size)
+            frames = alone or read_frames(packets.plain[index, : seen[index]].tobytes(), sizes[index])
         except FrameError:
             continue
         if all(frame.end <= furthest for frame in frames.streams):

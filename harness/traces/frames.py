@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class StreamFrame:
+class StreamFrame(NamedTuple):
     """A STREAM frame (RFC 9000 §19.8)."""
 
     stream: int
@@ -33,8 +33,7 @@ class CloseFrame:
     """As far as it was captured."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frames:
+class Frames(NamedTuple):
     """What could be read of one packet."""
 
     streams: tuple[StreamFrame, ...]
@@ -90,8 +89,8 @@ CONNECTION_CLOSE, APPLICATION_CLOSE = 0x1C, 0x1D
 _PROBE = 8
 _MAX_DATA, _MAX_STREAM_DATA = 0x10, 0x11
 _ACK, ACK_ECN, _CRYPTO, _NEW_CONNECTION_ID, _DATAGRAM = 0x02, 0x03, 0x06, 0x18, 0x30
-_STREAM, _STREAM_LAST = 0x08, 0x0F
-_FIN, _LEN, _OFF = 0x01, 0x02, 0x04
+STREAM, STREAM_LAST = 0x08, 0x0F
+FIN, LEN, OFF = 0x01, 0x02, 0x04
 #: Bytes of a stateless reset token, and the longest connection ID (RFC 9000 §19.15).
 _TOKEN, _LONGEST_ID = 16, 20
 
@@ -162,7 +161,7 @@ def read_frames(data: bytes, size: int) -> Frames:
         while reader.position < min(size, len(data)):
             kind = reader.integer()
             types.append(kind)
-            if _STREAM <= kind <= _STREAM_LAST:
+            if STREAM <= kind <= STREAM_LAST:
                 streams.append(_stream(reader, kind))
             elif kind in (_ACK, ACK_ECN):
                 acknowledged = reader.integer()
@@ -199,13 +198,13 @@ def read_frames(data: bytes, size: int) -> Frames:
 
 def _stream(reader: _Reader, kind: int) -> StreamFrame:
     stream = reader.integer()
-    offset = reader.integer() if kind & _OFF else 0
-    length = reader.integer() if kind & _LEN else reader.size - reader.position
+    offset = reader.integer() if kind & OFF else 0
+    length = reader.integer() if kind & LEN else reader.size - reader.position
     start = reader.position
     reader.skip(length)
     if offset + length >= 1 << 62:
         raise FrameError(f"a stream does not reach {offset + length} B (RFC 9000 §4.5)")
-    return StreamFrame(stream, offset, length, bool(kind & _FIN), reader.data[start : reader.position])
+    return StreamFrame(stream, offset, length, bool(kind & FIN), reader.data[start : reader.position])
 
 
 def _close(reader: _Reader, kind: int, before: CloseFrame | None) -> CloseFrame:

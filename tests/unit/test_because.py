@@ -86,6 +86,15 @@ def test_what_is_short_of_an_objective_says_why_and_what_meets_it_does_not() -> 
     assert because.lines([missed, met]) == [f"{missed.name}: {because.sentence(attribution(), missed)}"]
 
 
+def test_the_readme_has_a_line_for_each_that_misses_the_slowest_first() -> None:
+    made = because.markdown([told(1.0), told(1.0, bound="25 s"), told(2.0)])
+    head, _, *lines = made.splitlines()
+    assert head == "| client → server | s | over | because |"
+    assert [line.split(" | ")[1:3] for line in lines] == [["49.20", "29.20"], ["24.60", "4.60"]]
+    assert lines[1].endswith(f"| {because.short(attribution())} |")
+    assert because.markdown([told(1.0, bound="25 s"), result("virtual", run(completion=1.0))]) == ""
+
+
 def _printed(results: list[CellResult], width: int) -> str:
     out = io.StringIO()
     Console(file=out, width=width).print(table.render(results))

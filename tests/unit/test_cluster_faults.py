@@ -86,7 +86,9 @@ def test_a_run_of_which_every_worker_dies_is_given_up_and_costs_no_other(address
 
 def test_a_run_is_given_up_when_all_workers_die_of_it_at_once_and_come_back(patient: str, tmp_path: Path) -> None:
     """Dask takes whoever comes back for another, and counts their deaths anew."""
-    with pytest.raises(EngineError, match=r"1 run could not be made: .*/0: 2 times all workers that could make it went"):
+    with pytest.raises(
+        EngineError, match=r"1 run could not be made: .*/0: 2 times all workers that could make it went"
+    ):
         drive(patient, tmp_path, 1, frozenset({0}), always=True)
     assert [item.repetition for item in Folder(tmp_path).left(plan(1))] == [0]
     assert noted(tmp_path, "begun", 0) == 4
