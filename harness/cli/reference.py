@@ -10,7 +10,7 @@ import typer
 from harness.cli.consoles import console, print_text
 from harness.cli.environment import REFERENCE, lab_kernel, log_limit, open_app, patience, stall
 from harness.cli.interrupts import heard
-from harness.cli.options import EngineChoice, Jobs
+from harness.cli.options import ArtefactsChoice, EngineChoice, Jobs, KeptArtefacts
 from harness.cli.words import jobs_of
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def reference(
     engine: Annotated[Which, typer.Option(help="The requests of one engine.")] = Which.VIRTUAL,
     only: Annotated[list[str] | None, typer.Option(help="The cells of this scenario or folder.")] = None,
     jobs: Jobs = None,
+    artefacts: KeptArtefacts = ArtefactsChoice.FAILED,
     plan: Annotated[bool, typer.Option("--plan", help="Say what is to be done, and do nothing.")] = False,
 ) -> None:
     """Do what of the campaign is in neither the reference nor the store, and take it over, request by request.
@@ -47,6 +48,7 @@ def reference(
         log_limit=log_limit(),
         jobs=jobs_of(jobs, EngineChoice(engine.value)),
         stall=stall(),
+        artefacts=artefacts.value,
         kernel=lab_kernel(),
     )
     with Talk(console()) as talk, heard(talk.interrupted, app.end_hard):
