@@ -8,7 +8,7 @@ from itertools import islice
 
 import numpy as np
 
-from harness.traces.bulk import data_alone
+from harness.traces.bulk import read_common
 from harness.traces.capture import Capture, Ints, Keys
 from harness.traces.frames import FrameError, Frames, read_frames
 from harness.traces.key_log import Secret, Sender
@@ -152,12 +152,12 @@ def _readable(packets: Packets) -> tuple[Packets, tuple[Frames, ...]]:
     kept, read = [], []
     furthest = _BEYOND * int(packets.size.sum())
     seen, sizes = packets.seen.tolist(), packets.size.tolist()
-    for index, alone in enumerate(data_alone(packets.plain, packets.seen, packets.size)):
+    for index, common in enumerate(read_common(packets.plain, packets.seen, packets.size)):
         try:
-            frames = alone or read_frames(packets.plain[index, : seen[index]].tobytes(), sizes[index])
+            frames = common or read_frames(packets.plain[index, : seen[index]].tobytes(), sizes[index])
         except FrameError:
             continue
-        if all(frame.end <= furthest for frame in frames.streams):
+        if not frames.streams or all(frame.end <= furthest for frame in frames.streams):
             read.append(frames)
             kept.append(index)
     return packets.where(np.array(kept, np.int64)), tuple(read)

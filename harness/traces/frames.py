@@ -61,10 +61,10 @@ class FrameError(ValueError):
     """The bytes are no frames: the packet was not decrypted, or is damaged."""
 
 
-PADDING = 0x00
+PADDING, PING = 0x00, 0x01
 #: Type → how many variable-length integers follow it, where nothing else does.
 _INTEGERS = {
-    0x01: 0,  # PING
+    PING: 0,
     0x04: 3,  # RESET_STREAM
     0x05: 2,  # STOP_SENDING
     0x12: 1, 0x13: 1,  # MAX_STREAMS
@@ -87,8 +87,8 @@ PATH_CHALLENGE, PATH_RESPONSE = 0x1A, 0x1B
 CONNECTION_CLOSE, APPLICATION_CLOSE = 0x1C, 0x1D
 #: Bytes that follow a PATH_CHALLENGE or a PATH_RESPONSE.
 _PROBE = 8
-_MAX_DATA, _MAX_STREAM_DATA = 0x10, 0x11
-_ACK, ACK_ECN, _CRYPTO, _NEW_CONNECTION_ID, _DATAGRAM = 0x02, 0x03, 0x06, 0x18, 0x30
+MAX_DATA, MAX_STREAM_DATA = 0x10, 0x11
+ACK, ACK_ECN, _CRYPTO, _NEW_CONNECTION_ID, _DATAGRAM = 0x02, 0x03, 0x06, 0x18, 0x30
 STREAM, STREAM_LAST = 0x08, 0x0F
 FIN, LEN, OFF = 0x01, 0x02, 0x04
 #: Bytes of a stateless reset token, and the longest connection ID (RFC 9000 §19.15).
@@ -163,7 +163,7 @@ def read_frames(data: bytes, size: int) -> Frames:
             types.append(kind)
             if STREAM <= kind <= STREAM_LAST:
                 streams.append(_stream(reader, kind))
-            elif kind in (_ACK, ACK_ECN):
+            elif kind in (ACK, ACK_ECN):
                 acknowledged = reader.integer()
                 _acknowledgement(reader, kind, acknowledged)
             elif kind in (CONNECTION_CLOSE, APPLICATION_CLOSE):
@@ -174,8 +174,8 @@ def read_frames(data: bytes, size: int) -> Frames:
                 crypto.append(_crypto(reader))
             elif kind == _NEW_CONNECTION_ID:
                 new_ids.append(_new_id(reader))
-            elif kind in (_MAX_DATA, _MAX_STREAM_DATA):
-                granted.append((reader.integer() if kind == _MAX_STREAM_DATA else None, reader.integer()))
+            elif kind in (MAX_DATA, MAX_STREAM_DATA):
+                granted.append((reader.integer() if kind == MAX_STREAM_DATA else None, reader.integer()))
             else:
                 _pass_over(reader, kind)
             readable = reader.position
