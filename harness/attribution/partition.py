@@ -8,7 +8,7 @@ import numpy as np
 
 from harness.attribution import rules
 from harness.attribution.conversation import Conversation
-from harness.attribution.spans import Ints, flagged, inside, merged, pieces, without
+from harness.attribution.spans import Ints, distinct, flagged, inside, merged, pieces, without
 from harness.outcome.attributed import STATES, State
 
 Rule = Callable[[Conversation], Ints]
@@ -44,7 +44,7 @@ def partition(talk: Conversation) -> tuple[Ints, Ints]:
     # Where nothing is left to send but what was lost, it waits for no window.
     late = rules.acknowledgements(talk, without(waiting, merged(rules.repair(talk))))
     if len(late):
-        finer = np.unique(np.concatenate([edges, np.clip(late.ravel(), 0, talk.end_ns)]))
+        finer = distinct(edges, np.clip(late.ravel(), 0, talk.end_ns))
         states = states[np.searchsorted(edges, finer[:-1], side="right") - 1]
         edges = finer
         states[inside(edges[:-1], late)] = _ORDER.index("acknowledgements")
@@ -74,7 +74,7 @@ def bands(edges: Ints, states: Ints) -> str:
     if edges[-1] <= edges[0]:
         return ""
     cuts = np.round(np.linspace(edges[0], edges[-1], BANDS + 1)).astype(np.int64)
-    finer = np.unique(np.concatenate([edges, cuts]))
+    finer = distinct(edges, cuts)
     place = states[np.searchsorted(edges, finer[:-1], side="right") - 1]
     which = np.clip(np.searchsorted(cuts, finer[:-1], side="right") - 1, 0, BANDS - 1)
     times = np.zeros((BANDS, len(_ORDER)), np.int64)

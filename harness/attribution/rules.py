@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from harness.attribution.conversation import NO_GAP, Conversation, Credit, Window
-from harness.attribution.spans import NONE, Floats, Ints, both, flagged, inside, merged, without
+from harness.attribution.spans import NONE, Floats, Ints, both, distinct, flagged, inside, merged, without
 
 #: A window that grows by less than this in a round trip is not in slow start: RFC 9002 §7.3.1 doubles it, HyStart++'s
 #: conservative slow start has half of half (RFC 9406 §4.3: CSS_GROWTH_DIVISOR 4).
@@ -134,7 +134,7 @@ def flow_control(talk: Conversation) -> Ints:
 
 def exhausted(credit: Credit, talk: Conversation) -> Ints:
     """When less than a packet was left of one credit: spans."""
-    edges = np.unique(np.concatenate([credit.granted_ns, credit.used_ns, [talk.end_ns]]))
+    edges = distinct(credit.granted_ns, credit.used_ns, np.array([talk.end_ns]))
     limit = np.concatenate([[_UNLIMITED], np.maximum.accumulate(credit.limit)])
     used = np.concatenate([[0], np.maximum.accumulate(credit.used)])
     granted = limit[np.searchsorted(credit.granted_ns, edges[:-1], side="right")]
@@ -190,7 +190,7 @@ def _room(talk: Conversation) -> Ints:
 
 def _edges(talk: Conversation, window: Window) -> Ints:
     """Between which neither the flight nor a window changes."""
-    return np.unique(np.concatenate([talk.sent.t_ns, talk.acknowledged.t_ns, window.t_ns, [talk.end_ns]]))
+    return distinct(talk.sent.t_ns, talk.acknowledged.t_ns, window.t_ns, np.array([talk.end_ns]))
 
 
 def probe_timeouts(talk: Conversation) -> Ints:
@@ -250,7 +250,7 @@ def acknowledgements(talk: Conversation, waiting: Ints) -> Ints:
     if not len(rounds.begin_ns):
         return NONE
     edges = np.append(rounds.begin_ns, max(talk.end_ns, int(rounds.begin_ns[-1]) + 1))
-    cuts = np.unique(np.concatenate([edges, waiting.ravel()]))
+    cuts = distinct(edges, waiting.ravel())
     cut = np.stack([cuts[:-1], cuts[1:]], axis=1)[inside(cuts[:-1], waiting)]
     which = np.searchsorted(edges, cut[:, 0], side="right") - 1
     cut, which = cut[(which >= 0) & (which < len(rounds.size))], which[(which >= 0) & (which < len(rounds.size))]

@@ -14,6 +14,13 @@ Flags = npt.NDArray[np.bool_]
 NONE: Ints = np.zeros((0, 2), np.int64)
 
 
+def distinct(*moments: Ints) -> Ints:
+    """All of these moments, each once, in order; they are in order for the most part, and np.unique would hash them."""
+    ordered = np.sort(np.concatenate(moments), kind="stable")
+    found: Ints = ordered[np.diff(ordered, prepend=ordered[:1] - 1) != 0]
+    return found
+
+
 def merged(spans: Ints | Sequence[tuple[int, int]], gap_ns: int = 0) -> Ints:
     """Any spans, in order and without overlaps; those at most `gap_ns` apart are one, empty ones are none."""
     given = np.asarray(spans, np.int64).reshape(-1, 2)
@@ -62,9 +69,9 @@ def flagged(edges: Ints, flags: Flags) -> Ints:
 def pieces(start_ns: int, end_ns: int, spans: Sequence[Ints]) -> Ints:
     """Edges, in order, of the pieces into which spans cut the time from start to end; a piece is in a span or not."""
     cuts = np.concatenate([np.array([start_ns, end_ns], np.int64), *(one.ravel() for one in spans)])
-    return np.unique(np.clip(cuts, start_ns, end_ns))
+    return distinct(np.clip(cuts, start_ns, end_ns))
 
 
 def _edges(*spans: Ints) -> Ints:
-    edges = np.unique(np.concatenate([one.ravel() for one in spans]))
+    edges = distinct(*(one.ravel() for one in spans))
     return edges if len(edges) else np.zeros(1, np.int64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import re
 import sys
@@ -137,8 +138,14 @@ def program() -> Any:
     return get_command(cli)
 
 
+#: New objects after which garbage is looked for, and how often older ones are looked through, too.
+_GARBAGE = 100_000, 20, 20
+
+
 def main() -> None:
     """Entry point: errors become one message, a hint and an exit code."""
+    # What was read of captures lives until a run is measured: looking through it again and again is a tenth of it.
+    gc.set_threshold(*_GARBAGE)
     try:
         with ends_in_order(), whole_words():
             program()(prog_name="harness")

@@ -91,7 +91,8 @@ class _Reading:
         """A variable-length integer of each (RFC 9000 §16); of one that is cut off, anything."""
         at = np.minimum(self._at[rows], self._data.shape[1] - _LONGEST)
         first = self._data[rows, at].astype(np.int64)
-        value, more = first & 0x3F, 1 << (first >> 6)
+        value: Ints = first & 0x3F
+        more = 1 << (first >> 6)
         # Of what was not captured nobody knows how long it is.
         more[self._at[rows] >= self._seen[rows]] = 1
         end = self._at[rows] + more

@@ -100,6 +100,7 @@ def test_a_guest_that_is_killed_is_run_again_and_loses_nothing_else(warm: Harnes
     assert _forsaken() == []
 
 
+@pytest.mark.alone  # another harness would remove what is left, and say so
 def test_kill_9_of_the_harness_leaves_no_guest_after_the_next_command(warm: Harness, harness: Harness) -> None:
     case = harness.scenario("orphan", flows=[{"download": "20 MB"}], milestones=["20 MB"])
     words = harness.command("run", case, *NGTCP2, "--repeat", "2", "--jobs", "2", *VIRTUAL)
