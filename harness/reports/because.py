@@ -96,8 +96,7 @@ def markdown(results: Sequence[CellResult]) -> str:
     lines = ["| client → server | s | over | because |", "| --- | ---: | ---: | --- |"]
     for one, result in sorted(told, key=lambda pair: (-pair[0].seconds, pair[1].name)):
         missed = over(one, result)
-        pair = f"{result.cell.client.name} → {result.cell.server.name}"
-        lines.append(f"| {pair} | {one.seconds:.2f} | {'–' if missed is None else f'{missed:.2f}'} | {short(one)} |")
+        lines.append(f"| {result.name} | {one.seconds:.2f} | {'–' if missed is None else f'{missed:.2f}'} | {short(one)} |")
     return "\n".join(lines) + "\n"
 
 

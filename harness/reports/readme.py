@@ -28,9 +28,12 @@ def between(text: str, name: str, content: str, page: str) -> str:
 
 
 def with_verdicts(text: str, results: Sequence[CellResult]) -> str:
-    """The README's text with its table of verdicts made anew. InputError when the markers are missing."""
+    """The README's text with its tables made anew: who meets the objectives with its own settings, and why others, with
+    whatever settings, do not. InputError when the markers are missing.
+    """
     shown = [result for result in results if result.cell.scenario.name == SHOWN and result.cell.engine == "virtual"]
-    content = "\n".join(filter(None, [grid.verdicts(shown), because.markdown(shown)]))
+    plain = [result for result in shown if not result.cell.parameters]
+    content = "\n".join(filter(None, [grid.verdicts(plain), because.markdown(shown)]))
     return between(text, "verdicts", content, "the README")
 
 
