@@ -96,7 +96,8 @@ def markdown(results: Sequence[CellResult]) -> str:
     lines = ["| client → server | s | over | because |", "| --- | ---: | ---: | --- |"]
     for one, result in sorted(told, key=lambda pair: (-pair[0].seconds, pair[1].name)):
         missed = over(one, result)
-        lines.append(f"| {result.name} | {one.seconds:.2f} | {'–' if missed is None else f'{missed:.2f}'} | {short(one)} |")
+        too_long = "–" if missed is None else f"{missed:.2f}"
+        lines.append(f"| {result.name} | {one.seconds:.2f} | {too_long} | {short(one)} |")
     return "\n".join(lines) + "\n"
 
 
