@@ -42,6 +42,14 @@ class Because:
     seconds: float
     shares: tuple[Share, ...]
 
+    @property
+    def rows(self) -> list[list[str]]:
+        """Its states as lines of a table: of which transfer, which, s, percent, s without it, what goes with it."""
+        return [
+            [self.title, one.name, f"{one.seconds:.2f}", f"{one.percent:.1f}", f"{one.without:.2f}", one.note]
+            for one in self.shares
+        ]
+
 
 @dataclass(frozen=True)
 class Band:

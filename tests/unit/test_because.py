@@ -134,6 +134,7 @@ def test_the_site_has_a_bar_and_bands_below_the_curve() -> None:
     (one,) = bars(found)
     assert sum(share.percent for share in one.shares) == pytest.approx(100, abs=0.1)
     assert one.shares[-1].word == "line rate" and one.shares[0].word == ""
+    assert one.rows[2] == ["", "slow start", "3.90", "15.8", "20.70", "from 10 packets"]
     picture = received(found)
     assert picture is not None
     made = bands(found, picture)
