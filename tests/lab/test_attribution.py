@@ -39,20 +39,12 @@ FREE: dict[str, dict[str, Any]] = {
     "deep": {"path": DEEP},
     "nginx": {"parameters": {"server.stream_window": "4 MiB"}},
     "tcp": {"flows": [{"kind": "tcp", "download": SIZE}]},
-    "https": {},
 }
 EVERY = "quiche,ngtcp2,quic-go,picoquic"
 CASES = {
     "stream-window": Forced(("flow_control",), EVERY, {"parameters": {"client.stream_window": "128 kB"}}),
     "server-buffer": Forced(
         ("sender_idle",), "nginx", {"parameters": {"server.stream_window": "64 KiB"}}, "nginx"
-    ),
-    "kernel-buffer": Forced(
-        ("sender_idle",), "linux",
-        {"flows": [{"kind": "tcp", "download": SIZE, "parameters": {"server.tcp_wmem_max": "64 KiB"}}]}, "tcp",
-    ),
-    "https-buffer": Forced(
-        ("sender_idle",), "https", {"parameters": {"server.tcp_wmem_max": "64 KiB"}}, "https"
     ),
     # Without picoquic: BBR paces by what is acknowledged, with a window that is never full (docs/because.md).
     "return-path": Forced(
@@ -100,7 +92,7 @@ class Cells:
         if missing:
             content = {"path": LINKS, "flows": [{"download": SIZE}], "milestones": [SIZE], "timeout": "120 s", **more}
             case = self._harness.scenario(name, **content)
-            client = servers if servers in ("linux", "https") else "quiche"
+            client = "linux" if servers == "linux" else "quiche"
             words = ("--clients", client, "--servers", ",".join(missing), "--repeat", "1", "--engine", "virtual")
             for cell in self._harness.cells(case, *words):
                 assert cell["outcomes"] == {"completed": 1}, (name, cell["server"], cell["sentence"])
