@@ -117,8 +117,9 @@ def _files(
         rows = [[each.name, each.text, each.unit, str(each.n), each.vantage] for each in one.figures]
         seen = [[each.role, each.name, *where] for each in one.parameters for where in each.seen]
         states = [row for each in one.because for row in each.rows]
+        path = [[each.name, *row] for each in one.proof.directions for row in each.rows]
         place = f"tables/{result.cell.scenario.name.replace('/', '-')}.js"
-        for name, table in (("because", states), ("figures", rows), ("sources", seen)):
+        for name, table in (("because", states), ("link", path), ("figures", rows), ("sources", seen)):
             tables.setdefault(place, {}).setdefault(name, {})[result.cell.key] = table
         more = {"tables": place, "sources": bool(seen)}
         yield f"cells/{one.result.cell.key}.html", page("cell.html", root="../", page=one, figures=figures, **more)

@@ -175,6 +175,7 @@ window.unpack = async (text) => {
 // Long tables, when somebody wants to see them: a script has those of all cells of a scenario, and calls tables().
 const LONG_TABLES = {
   because: ["Where the time went", ["transfer", "state", "s", "%", "without it, at least s", "with it goes"]],
+  link: ["The link", ["direction", "what", "asked", "seen"]],
   figures: ["All figures", ["metric", "median [interval]", "unit", "n", "seen in"]],
   sources: ["Where parameters were observed", ["role", "parameter", "observed", "where, and what that rests on"]],
 };
