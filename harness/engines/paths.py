@@ -17,13 +17,14 @@ import os
 import select
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from harness.engines.compose_file import CLOCK, RUNS, paths_document, paths_text
 from harness.engines.docker import PREFIX, docker, failure
 from harness.engines.folder import plan_of
+from harness.engines.launch import PROJECT_LABEL, SERVICE_LABEL
 from harness.engines.owner import owner
 from harness.lab import Lab, sim_plan
 
@@ -44,6 +45,16 @@ def compose(
     if check and done.returncode != 0:
         raise failure(f"docker compose {words[0]}", done.stderr or done.stdout)
     return done.stdout
+
+
+def despite_interrupts(remove: Callable[[bool], object]) -> None:
+    """Remove something; a second Ctrl-C does not leave it behind. `remove` is told whether a failure counts."""
+    for attempt in range(3):
+        try:
+            remove(attempt == 2)
+            break
+        except KeyboardInterrupt:
+            continue
 
 
 def next_project() -> str:
@@ -101,10 +112,10 @@ class Paths:
         compose(self.project, self._folder, variables, *words, check=check)
 
     def _look(self) -> None:
-        listed = docker("ps", "--all", "--quiet", "--filter", f"label=com.docker.compose.project={self.project}")
+        listed = docker("ps", "--all", "--quiet", "--filter", f"label={PROJECT_LABEL}={self.project}")
         found: list[dict[str, Any]] = json.loads(docker("inspect", *listed.stdout.split()).stdout)
         for container in found:
-            service = container["Config"]["Labels"]["com.docker.compose.service"]
+            service = container["Config"]["Labels"][SERVICE_LABEL]
             self.ids[service] = container["Id"]
             self.pids[service] = pid = container["State"]["Pid"]
             # What is on another machine cannot be held, and is started anew for each run.
@@ -152,12 +163,8 @@ class Paths:
 
     def down(self) -> None:
         """Remove containers and networks; a second Ctrl-C does not leave them behind. Raises EngineError."""
-        for attempt in range(3):
-            try:
-                self._compose("down", "--volumes", "--timeout", "0", "--remove-orphans", check=attempt == 2)
-                break
-            except KeyboardInterrupt:
-                continue
+        words = ("down", "--volumes", "--timeout", "0", "--remove-orphans")
+        despite_interrupts(lambda check: self._compose(*words, check=check))
         self._let_go()
         shutil.rmtree(self._folder, ignore_errors=True)
 

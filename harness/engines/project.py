@@ -9,7 +9,7 @@ import queue
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from harness.engines.held import Held
 from harness.engines.launch import PROJECT_LABEL, SERVICE_LABEL, Launch, launch
 from harness.engines.outside import Finding, Outside
 from harness.engines.owner import owner
-from harness.engines.paths import Paths, next_project
+from harness.engines.paths import Paths, despite_interrupts, next_project
 from harness.engines.sampler import Sampler
 from harness.errors import EngineError
 from harness.lab import Lab
@@ -283,7 +283,7 @@ class Project:
 
     def down(self) -> None:
         """Remove this run's containers, whatever they do; a second Ctrl-C does not leave them behind."""
-        self._again(self._remove)
+        despite_interrupts(self._remove)
         self._tidy()
 
     def _remove(self, check: bool) -> None:
@@ -294,15 +294,6 @@ class Project:
         listed = docker("ps", "--all", "--quiet", "--filter", f"label={PROJECT_LABEL}={self._name}", check=check)
         if own := listed.stdout.split():
             docker("rm", "--force", "--volumes", *own, check=check)
-
-    @staticmethod
-    def _again(work: Callable[[bool], None]) -> None:
-        for attempt in range(3):
-            try:
-                work(attempt == 2)
-                break
-            except KeyboardInterrupt:
-                continue
 
     def _tidy(self) -> None:
         if os.geteuid() != 0:

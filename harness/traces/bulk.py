@@ -10,6 +10,7 @@ import numpy.typing as npt
 from harness.traces.frames import (
     ACK,
     ACK_ECN,
+    BEYOND,
     FIN,
     LEN,
     MAX_DATA,
@@ -27,8 +28,8 @@ Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-#: Bytes of the longest variable-length integer, and what no stream reaches (RFC 9000 §4.5).
-_LONGEST, _BEYOND = 8, 1 << 62
+#: Bytes of the longest variable-length integer.
+_LONGEST = 8
 
 
 def read_common(plain: Bytes, seen: Ints, size: Ints) -> Iterator[Frames | None]:
@@ -118,7 +119,7 @@ class _Reading:
         start = self._at[rows].copy()
         length = np.where(kind & LEN, length, self._size[rows] - start)
         self._at[rows] = start + length
-        self._other[rows[(self._at[rows] > self._size[rows]) | (offset + length >= _BEYOND)]] = True
+        self._other[rows[(self._at[rows] > self._size[rows]) | (offset + length >= BEYOND)]] = True
         self._streams.append((rows, stream, offset, length, kind & FIN, start))
 
     def _acknowledgement(self, rows: Ints, kind: Ints) -> None:
@@ -126,11 +127,10 @@ class _Reading:
         largest = self._integer(rows)
         told = self._sound(rows)
         self._acknowledged[rows[told]] = largest[told]
-        fields = [largest, *(np.zeros(len(rows), np.int64) for _ in range(3))]
-        for values in fields[1:]:
+        delay, ranges, first = (np.zeros(len(rows), np.int64) for _ in range(3))
+        for values in (delay, ranges, first):
             some = np.flatnonzero(self._sound(rows))
             values[some] = self._integer(rows[some])
-        _, _, ranges, first = fields
         smallest, done = np.maximum(largest - first, -1), 0
         while len(some := np.flatnonzero((ranges > done) & self._sound(rows))):
             for apart in (2, 0):

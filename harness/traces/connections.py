@@ -157,7 +157,7 @@ def _readable(packets: Packets) -> tuple[Packets, tuple[Frames, ...]]:
             frames = common or read_frames(packets.plain[index, : seen[index]].tobytes(), sizes[index])
         except FrameError:
             continue
-        if not frames.streams or all(frame.end <= furthest for frame in frames.streams):
+        if all(frame.end <= furthest for frame in frames.streams):
             read.append(frames)
             kept.append(index)
     return packets.where(np.array(kept, np.int64)), tuple(read)

@@ -90,6 +90,8 @@ _PROBE = 8
 MAX_DATA, MAX_STREAM_DATA = 0x10, 0x11
 ACK, ACK_ECN, _CRYPTO, _NEW_CONNECTION_ID, _DATAGRAM = 0x02, 0x03, 0x06, 0x18, 0x30
 STREAM, STREAM_LAST = 0x08, 0x0F
+#: What no stream reaches (RFC 9000 §4.5).
+BEYOND = 1 << 62
 FIN, LEN, OFF = 0x01, 0x02, 0x04
 #: Bytes of a stateless reset token, and the longest connection ID (RFC 9000 §19.15).
 _TOKEN, _LONGEST_ID = 16, 20
@@ -202,7 +204,7 @@ def _stream(reader: _Reader, kind: int) -> StreamFrame:
     length = reader.integer() if kind & LEN else reader.size - reader.position
     start = reader.position
     reader.skip(length)
-    if offset + length >= 1 << 62:
+    if offset + length >= BEYOND:
         raise FrameError(f"a stream does not reach {offset + length} B (RFC 9000 §4.5)")
     return StreamFrame(stream, offset, length, bool(kind & FIN), reader.data[start : reader.position])
 

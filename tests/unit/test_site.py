@@ -7,6 +7,7 @@ import gzip
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -284,6 +285,16 @@ def test_every_link_leads_somewhere_and_nothing_is_fetched_from_elsewhere(tmp_pa
             assert there.exists(), f"{file}: {target}"
             if anchor and not place:
                 assert f'id="{anchor}"' in text, f"{file}: {target}"
+
+
+def test_a_cell_that_is_not_of_todays_bits_says_so(tmp_path: Path) -> None:
+    _, result = _stored(tmp_path / "store")
+    for name, older in (("today", ()), ("before", ("the simulator",))):
+        _site(tmp_path / name, [replace(result, older=older)])
+        page = (tmp_path / name / "cells" / f"{result.cell.key}.html").read_text()
+        index = (tmp_path / name / "index.html").read_text()
+        assert ("‡ Not of today's bits: the simulator." in page) == bool(older)
+        assert ('title="not of today\'s bits">‡<' in index) == bool(older)
 
 
 def test_the_page_of_a_stored_run_has_its_figures_its_artefacts_and_its_qlogs(tmp_path: Path) -> None:
