@@ -30,6 +30,12 @@ def noted(folder: Path, what: str, repetition: int | None = None) -> int:
     return len(list(folder.glob(f"{what}.{'*' if repetition is None else repetition}.*")))
 
 
+def whose(folder: Path, what: str, repetition: int) -> list[str]:
+    """Process of each note, first one first."""
+    notes = sorted(folder.glob(f"{what}.{repetition}.*"), key=lambda file: int(file.suffix[1:]))
+    return [file.read_text() for file in notes]
+
+
 def work(folder: Path, kills: frozenset[int], always: bool, order: Order) -> Answer:
     """Half a second of work, while somebody waits for it. `kills`: runs of which a worker dies, `always` or once."""
     number, wanted = order.repetition, Wanted()

@@ -28,7 +28,7 @@ from harness.cluster.place import Place, dask, started
 from harness.errors import EngineError
 from harness.events import Event, Warned
 from tests.examples import ROOT
-from tests.unit.cluster_work import Folder, drive, noted, plan, work
+from tests.unit.cluster_work import Folder, drive, noted, plan, whose, work
 from tests.unit.test_cluster import Fake, Scene, scene
 from tests.unit.test_cluster import plan as plan_of_cells
 
@@ -68,8 +68,13 @@ def test_a_worker_killed_in_mid_run_costs_what_it_had_and_nothing_that_was_store
     taken = drive(address, tmp_path, COUNT, frozenset({3}))
     assert sorted(taken) == list(range(COUNT))
     assert noted(tmp_path, "begun", 3) == 2
-    # Of the others none was made a second time, but what was done in that worker and not fetched yet.
-    assert noted(tmp_path, "made") <= COUNT + 1
+    # Of the others none was made a second time, but what was done in that worker and not fetched yet: on a busy machine
+    # more than one.
+    (died, *_) = whose(tmp_path, "begun", 3)
+    for number in range(COUNT):
+        first, *again = whose(tmp_path, "made", number)
+        assert len(again) <= 1
+        assert not again or first == died
 
 
 def test_a_run_of_which_every_worker_dies_is_given_up_and_costs_no_other(address: str, tmp_path: Path) -> None:
