@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from itertools import islice
 from typing import Any
@@ -20,6 +21,8 @@ from harness.errors import EngineError
 ANSWER = 20.0
 #: Seconds after which answers that were told of do not come any more.
 FETCH = 30.0
+#: Between two looks whether the worker that has an answer is still there, seconds.
+_GLANCE = 0.5
 #: Workers that are sent files at once.
 _SENDERS = 4
 #: Bytes of answers that are fetched at once where each may be large.
@@ -205,10 +208,13 @@ class Crew:
         """
 
         def fetched() -> Sequence[Any]:
-            try:
-                found: Sequence[Any] = self._client.sync(self._client._gather, done, callback_timeout=FETCH)
-            except TimeoutError as error:
-                return [error] * len(done)
+            gathering = asyncio.run_coroutine_threadsafe(self._client._gather(done), self._client.loop.asyncio_loop)
+            until = time.monotonic() + FETCH
+            while not wait([gathering], _GLANCE).done:
+                if time.monotonic() > until or any(one.status != "finished" for one in done):
+                    gathering.cancel()
+                    return [TimeoutError()] * len(done)
+            found: Sequence[Any] = gathering.result()
             return found
 
         answers = self._call(fetched)
