@@ -10,9 +10,11 @@ import functools
 import hashlib
 import io
 import json
+import operator
 import os
 import pickle
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -50,8 +52,8 @@ from harness.store import MEASURED, RUN, SERIES, Store
 
 #: Simulated runs, and the cores of the cluster that makes them.
 TASKS, CORES = 10_000, 1000
-#: Cells made for real: by one worker, by two, and without a cluster.
-CELLS = 12
+#: Cells made for real: by one worker, by two, and without a cluster; and how often.
+CELLS, TURNS = 12, 3
 #: Recorded runs that stand for all: reading one takes milliseconds, in each worker.
 RECORDED = 200
 
@@ -234,35 +236,51 @@ class Cluster(Session):
     # --- real runs
 
     def _workers(self) -> None:
-        """The same cells without a cluster, by one worker, and by two."""
+        """The same cells without a cluster and with one, one and two at a time; in turn, so that all meet the same."""
         cell = self.cell(scenario("cluster", "50 Mbit/s", "10 Mbit/s", delay="100 ms", size="10 MB"), "virtual")
-        todo = [PlannedRun(_numbered(cell, number), 0) for number in range(CELLS)]
-        alone = self._without(todo)
-        took = {}
-        for workers in (1, 2):
-            with started(Place("", workers), self._environment()) as address:
-                depot = Depot(self.app.exported, self.app.contents)
-                store = Store(self.folder / f"workers{workers}")
-                # The first run of a worker imports what measuring takes.
-                self._drive(address, [PlannedRun(_numbered(cell, -one), 0) for one in range(1, 2 * workers + 1)],
-                            store, depot)  # fmt: skip
-                took[workers] = self._drive(address, todo, store, Depot(self.app.exported, self.app.contents)).wall
-        overhead = (took[1] - alone) / len(todo)
-        self.say(line(f"{len(todo)} cells without a cluster, one core", [alone], "s", ""))
-        self.say(line("the same by one worker", [took[1]], "s", ""))
-        self.say(line("the same by two workers", [took[2]], "s", ""))
-        self.say(line("overhead of the cluster a cell", [overhead], "s", "≤ 0.3"))
+        took: dict[tuple[str, int], list[float]] = {}
+        for turn in range(TURNS):
+            todo = [PlannedRun(_numbered(cell, turn * CELLS + number), 0) for number in range(CELLS)]
+            for together in (1, 2):
+                took.setdefault(("alone", together), []).append(self._without(todo, together))
+                took.setdefault(("cluster", together), []).append(self._with(cell, todo, together))
+        names = {
+            ("alone", 1): "without a cluster, one at a time", ("alone", 2): "without a cluster, two at a time",
+            ("cluster", 1): "by one worker", ("cluster", 2): "by two workers",
+        }  # fmt: skip
+        for which, name in names.items():
+            self.say(line(f"{CELLS} cells {name}", took[which], "s", ""))
+
+        def each(of: Callable[[float, float], float], one: tuple[str, int], other: tuple[str, int]) -> list[float]:
+            return [of(*pair) for pair in zip(took[one], took[other], strict=True)]
+
+        more = [seconds / CELLS for seconds in each(operator.sub, ("cluster", 1), ("alone", 1))]
+        self.say(line("overhead of the cluster a cell", more, "s", "≤ 0.3"))
         cores = len(os.sched_getaffinity(0))
         aim = "≥ 1.9" if cores > 1 else "≥ 1.9, which one core cannot give"
-        self.say(line(f"two workers against one, {cores} cores", [took[1] / took[2]], "", aim))
+        gains = each(operator.truediv, ("cluster", 1), ("cluster", 2))
+        self.say(line(f"two workers against one, {cores} cores", gains, "", aim))
+        own = each(operator.truediv, ("alone", 1), ("alone", 2))
+        self.say(line("what this machine gives two runs at a time, without a cluster", own, "", ""))
 
-    def _without(self, todo: Sequence[PlannedRun]) -> float:
-        store = Store(self.folder / "alone")
-        ground, attempts = self._ground(store, lambda event: None, todo)
-        attempts.run(PlannedRun(_numbered(todo[0].cell, -1), 0))
-        begun = time.monotonic()
-        Campaign(todo, 1, ground, lambda event: None, lambda cell: ()).work()
-        return time.monotonic() - begun
+    def _with(self, cell: Cell, todo: Sequence[PlannedRun], workers: int) -> float:
+        """Seconds that `workers` take for the runs."""
+        with started(Place("", workers), self._environment()) as address, \
+                tempfile.TemporaryDirectory(dir=self.folder) as folder:  # fmt: skip
+            store = Store(Path(folder))
+            # The first run of a worker imports what measuring takes.
+            warm = [PlannedRun(_numbered(cell, -one), 0) for one in range(1, 2 * workers + 1)]
+            self._drive(address, warm, store, Depot(self.app.exported, self.app.contents))
+            return self._drive(address, todo, store, Depot(self.app.exported, self.app.contents)).wall
+
+    def _without(self, todo: Sequence[PlannedRun], jobs: int) -> float:
+        """Seconds that the runs take so many at a time."""
+        with tempfile.TemporaryDirectory(dir=self.folder) as folder:
+            ground, attempts = self._ground(Store(Path(folder)), lambda event: None, todo)
+            attempts.run(PlannedRun(_numbered(todo[0].cell, -1), 0))
+            begun = time.monotonic()
+            Campaign(todo, jobs, ground, lambda event: None, lambda cell: ()).work()
+            return time.monotonic() - begun
 
 
 def _cpu(client: Any) -> tuple[float, float]:
