@@ -222,9 +222,9 @@ class Cluster(Session):
         return Spent(wall, cpu, after[0] - before[0], after[1] - before[1])
 
     def _ground(
-        self, store: Store, listen: Callable[[Event], None], todo: Sequence[PlannedRun]
+        self, store: Store, listen: Callable[[Event], None], todo: Sequence[PlannedRun], jobs: int = 1
     ) -> tuple[CheckoutGround, Attempts]:
-        options = Options(artefacts="none")
+        options = Options(jobs=jobs, artefacts="none")
         attempts = Attempts(
             engine_of("virtual", self.app.cache, options), store, StoredResults(store, store), options, Patience(0.0),
             Provenance(), listen,
@@ -276,7 +276,7 @@ class Cluster(Session):
     def _without(self, todo: Sequence[PlannedRun], jobs: int) -> float:
         """Seconds that the runs take so many at a time."""
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
-            ground, attempts = self._ground(Store(Path(folder)), lambda event: None, todo)
+            ground, attempts = self._ground(Store(Path(folder)), lambda event: None, todo, jobs)
             attempts.run(PlannedRun(_numbered(todo[0].cell, -1), 0))
             begun = time.monotonic()
             Campaign(todo, jobs, ground, lambda event: None, lambda cell: ()).work()
