@@ -21,6 +21,7 @@ from harness.reports.numbers import number
 from harness.reports.table import SYMBOLS, interval_text
 from harness.results import CellResult
 from harness.site import drawn, pictures
+from harness.site.addresses import CELL, address
 from harness.site.cell import Qlog, cell_page
 from harness.site.implementation import implementation_page, implementations
 from harness.site.interop import interop_page
@@ -37,8 +38,8 @@ _HERE = Path(__file__).parent
 INDEX = "index.html"
 #: What the first line of every page says, by which a folder is known to be a site of ours.
 _MARK = "<!doctype html><!-- quic-lab site -->"
-#: Folders of a site, whose files are the site's alone.
-_FOLDERS = ("assets", "cells", "implementations", "qlogs", "studies", "tables")
+#: Folders of a site, whose files are the site's alone; "tables" is of older sites.
+_FOLDERS = ("assets", "cells", "figures", "implementations", "qlogs", "studies", "tables")
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,9 @@ def write(folder: Path, results: Sequence[CellResult], store: StoreReader, searc
             shutil.rmtree(file) if file.is_dir() else file.unlink()
     except OSError as error:
         raise disk_error(error, folder) from error
-    pages = sum(file.suffix == ".html" for file in written)
+    # All cells' pages are one file.
+    files = sum(file.suffix == ".html" and file.name != CELL for file in written)
+    pages = files + sum(bool(result.runs) for result in results)
     return Site(folder / INDEX, pages, sum(written.values()))
 
 
@@ -107,50 +110,64 @@ def _files(
 
     for asset in ("site.css", "site.js"):
         yield f"assets/{asset}", (_HERE / "assets" / asset).read_text(encoding="utf-8")
-    drew = traced = False
-    #: Long tables of all cells of a scenario are a script together: they repeat each other, and few are looked at.
-    tables: dict[str, dict[str, dict[str, list[list[str]]]]] = {}
-    for result in made:
-        figures = list(drawn.of_cell(result, store, search))
-        drew = drew or bool(figures)
-        one = cell_page(result)
-        rows = [[each.name, each.text, each.unit, str(each.n), each.vantage] for each in one.figures]
-        seen = [[each.role, each.name, *where] for each in one.parameters for where in each.seen]
-        states = [row for each in one.because for row in each.rows]
-        path = [[each.name, *row] for each in one.proof.directions for row in each.rows]
-        place = f"tables/{result.cell.scenario.name.replace('/', '-')}.js"
-        for name, table in (("because", states), ("link", path), ("figures", rows), ("sources", seen)):
-            tables.setdefault(place, {}).setdefault(name, {})[result.cell.key] = table
-        more = {"tables": place, "sources": bool(seen)}
-        yield f"cells/{one.result.cell.key}.html", page("cell.html", root="../", page=one, figures=figures, **more)
-        for trace in (each for run in one.runs for each in run.qlogs):
-            yield f"qlogs/{trace.name}.js", _script(trace)
-            traced = True
-    for place, content in tables.items():
-        yield place, f"tables({json.dumps(drawn.packed(content))});\n"
+    kinds = set[str]()
+    for place, text in _cells(made, page, store, search):
+        kinds.add(place.partition("/")[0])
+        yield place, text
+    if made:
+        yield CELL, page("cell.html", root="")
     own = {name: implementation_page(who, made) for name, who in everybody.items()}
     for name, its in own.items():
         yield f"implementations/{name}.html", page("implementation.html", root="../", page=its)
     yield "implementations/index.html", page("implementations.html", root="../", pages=list(own.values()))
     for study in studied:
         figures = list(drawn.of_study(study.study, made, store, search))
-        drew = drew or bool(figures)
+        if figures:
+            kinds.add("figures")
         text = html(study.text, _nowhere)
         yield f"studies/{study.name}.html", page("study.html", root="../", page=study, text=text, figures=figures)
     yield "studies/index.html", page("studies.html", root="../")
     yield "studies/metrics.html", page("text.html", root="../", title="Metrics", text=html(metrics_page(), _nowhere))
     if interop is not None:
         yield "interop.html", page("interop.html", root="", page=interop)
-    if traced:
+    if "qlogs" in kinds:
         yield "assets/qlog.js", (_HERE / "assets" / "qlog.js").read_text(encoding="utf-8")
         yield "qlog.html", page("qlog.html", root="")
-    if drew:
+    if "figures" in kinds:
         yield "assets/vega.js", page_script(cache)
     yield INDEX, page("index.html", root="", page=overview(made), roles=ROLES)
 
 
+def _cells(
+    made: Sequence[CellResult], page: Callable[..., str], store: StoreReader, search: Search
+) -> Iterator[tuple[str, str]]:
+    """Scripts: the cells, a scenario's together as their pages and tables repeat each other, and figures and qlogs."""
+    cells: dict[str, dict[str, dict[str, object]]] = {}
+    for result in made:
+        figures = list(drawn.of_cell(result, store, search))
+        one = cell_page(result)
+        cells.setdefault(result.cell.scenario.name.replace("/", "-"), {})[result.cell.key] = {
+            "page": page("cell_body.html", page=one, figures=figures),
+            "because": [row for each in one.because for row in each.rows],
+            "link": [[each.name, *row] for each in one.proof.directions for row in each.rows],
+            "figures": [[each.name, each.text, each.unit, str(each.n), each.vantage] for each in one.figures],
+            "sources": [[each.role, each.name, *where] for each in one.parameters for where in each.seen],
+        }
+        if figures:
+            yield f"figures/{result.cell.key}.js", _packed({each.name: each.data for each in figures})
+        for trace in (each for run in one.runs for each in run.qlogs):
+            yield f"qlogs/{trace.name}.js", _script(trace)
+    for name, every in cells.items():
+        yield f"cells/{name}.js", _packed(every)
+
+
+def _packed(content: object) -> str:
+    """A script that hands over what is packed: from a file no page may read another."""
+    return f"packed({json.dumps(drawn.packed(content))});\n"
+
+
 def _script(trace: Qlog) -> str:
-    """A trace as a script that hands its beginning to the viewer: from a file no page may read another."""
+    """A trace as a script that hands its beginning to the viewer."""
     begin = opening(trace.file)
     told = {"run": trace.run, "whose": trace.whose, "file": trace.place, "cut": begin.cut}
     return f"qlog({json.dumps({**told, 'events': drawn.packed(begin.events)})});\n"
@@ -167,7 +184,8 @@ def _environment(folder: Path) -> Environment:
         loader=FileSystemLoader(_HERE / "templates"),
     )  # fmt: skip
     made.filters |= {
-        "interval": interval_text, "number": number, "counted": counted, "to": _to(folder), "by_folder": _by_folder,
+        "interval": interval_text, "number": number, "counted": counted, "address": address, "to": _to(folder),
+        "by_folder": _by_folder,
         "players": lambda cell, role: " ".join(players(cell, role)), "bare": lambda text: text.lstrip("≤≥ "),
     }  # fmt: skip
     made.globals |= {"neighbours": neighbours, "picture": pictures, "dark": drawn.DARK}
@@ -183,9 +201,9 @@ def _by_folder(names: Iterable[str]) -> list[tuple[str, list[str]]]:
 
 
 def _to(folder: Path) -> Callable[[Path], str]:
-    """From a file to its address as seen from a page one folder below the site's."""
+    """From a file to its address as seen from a page of the site's own folder."""
 
     def address(file: Path) -> str:
-        return quote(os.path.relpath(file, folder / "cells").replace(os.sep, "/"))
+        return quote(os.path.relpath(file, folder).replace(os.sep, "/"))
 
     return address

@@ -14,6 +14,7 @@ from harness.interop.verdict import Word
 from harness.reports.interop import chosen, matrix_of
 from harness.reports.table import SYMBOLS
 from harness.results import CellResult
+from harness.site.addresses import address
 
 #: What a test case came to → the verdict whose colour and symbol it has.
 _STATUS: Final[dict[Word, str]] = {
@@ -32,8 +33,8 @@ class Square:
     status: str
     """The verdict whose colour it has."""
     symbol: str
-    key: str
-    """Of its cell."""
+    address: str
+    """Of its cell's page."""
     why: str
     """In a sentence; empty of what succeeded."""
 
@@ -91,7 +92,7 @@ def interop_page(results: Sequence[CellResult]) -> InteropPage | None:
         titles[case] = one.cell.scenario.title
 
     def squares(pair: Pair) -> tuple[Square, ...]:
-        return tuple(_square(case, entry, cells[pair, case].cell.key) for case, entry in matrix.cases(pair))
+        return tuple(_square(case, entry, address(cells[pair, case].cell)) for case, entry in matrix.cases(pair))
 
     lines = tuple(
         Line(client, tuple(squares((client, server)) for server in matrix.servers)) for client in matrix.clients
@@ -106,12 +107,12 @@ def interop_page(results: Sequence[CellResult]) -> InteropPage | None:
     )
 
 
-def _square(case: str, entry: Entry, key: str) -> Square:
+def _square(case: str, entry: Entry, place: str) -> Square:
     status = _STATUS[entry.word]
     why = "" if entry.word == "succeeded" else entry.sentence
     if entry.relabelled:
         why = f"Fails with everybody. {why}"
-    return Square(case, CASES[case], entry.word, status, SYMBOLS[status][0], key, why)
+    return Square(case, CASES[case], entry.word, status, SYMBOLS[status][0], place, why)
 
 
 def _of_case(matrix: Matrix, case: str) -> Mapping[tuple[Pair, str], Entry]:

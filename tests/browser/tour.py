@@ -1,6 +1,6 @@
 """A tour of the site in headless Chromium, in the browser's container: prints what it saw as JSON, keeps screenshots.
 
-    tour.py PLAN OUT     PLAN: JSON with `site` (a folder), `cells` (name → key); OUT: a folder for the screenshots
+    tour.py PLAN OUT     PLAN: JSON with `site` (a folder), `cells` (name → address of its page); OUT: a folder for the screenshots
 
 Everything is looked at through the page, as a person does: nothing of the site's code is known here but its labels.
 """
@@ -74,6 +74,8 @@ class Tour:
         # From a blank page: an address that differs behind the # alone would load nothing.
         self.driver.get("about:blank")
         self.driver.get(f"file://{self.site}/{place}")
+        # What is packed is there a moment later.
+        self.until(lambda driver: not self.all("#cell > [role=status]"), "the page")
 
     def until(self, seen: Callable[[Any], Any], what: str, seconds: float = PATIENCE) -> Any:
         return WebDriverWait(self.driver, seconds, poll_frequency=0.05).until(seen, what)
@@ -199,7 +201,7 @@ class Tour:
         """From the overview to a cell, and on to its evidence."""
         self.open("index.html#scenario=satellite/medium&engine=virtual&verdict=pass")
         self.all("section.map table.heat a:not(.off)")[0].click()
-        self.until(lambda driver: "/cells/" in driver.current_url, "the page of the cell")
+        self.until(lambda driver: self.all(".lead .v"), "the page of the cell")
         self.seen["cell"] = [self.find("h1").text, self.find(".lead .v").text, len(self.all(".scale .dot"))]
         self.shot("cell")
         self.find("details.packed.figures summary").click()
@@ -213,7 +215,7 @@ class Tour:
         """A run with series: its figures are drawn, in the colours of a dark page, too."""
         for dark in (False, True):
             self.look(DESK, dark=dark)
-            self.open(f"cells/{self.cells['series']}.html")
+            self.open(self.cells["series"])
             self.until(lambda driver: self.all("figure.vega svg"), "a figure")
             self.driver.execute_script("arguments[0].scrollIntoView()", self.find("#overtime"))
             time.sleep(0.3)
@@ -226,11 +228,13 @@ class Tour:
         """A run with its artefacts: links to its folder and to a qlog, in the viewer."""
         self.open("stored/index.html")
         self.all("section.map table.heat a")[0].click()
+        self.until(lambda driver: self.all("tr[id^=run-]"), "the page of the cell")
         links = self.all("tr[id^=run-] td:last-child a")
         self.seen["kept"] = [one.text for one in links]
         next(one for one in links if one.text == "record").click()
         self.seen["record"] = self.find("body").text
         self.driver.back()
+        self.until(lambda driver: self.all("tr[id^=run-]"), "the page of the cell")
         self.driver.find_element(By.PARTIAL_LINK_TEXT, "qlog of flow0 server").click()
         self.until(lambda driver: self.all("#events tbody tr"), "events")
         self.seen["qlog"] = [self.find("h1").text, self.find("#count").text]
@@ -246,6 +250,7 @@ class Tour:
         self.seen["interop"] = [every, self.texts(".interop li")]
         self.shot("interop")
         self.all(".interop li a")[0].click()
+        self.until(lambda driver: self.all(".crumbs"), "the page of the cell")
         self.seen["interop_cell"] = self.texts(".crumbs")
 
     def keyboard(self) -> None:
@@ -264,14 +269,14 @@ class Tour:
                 break
             one.send_keys(Keys.TAB)
         self.seen["keyboard"] = reached
-        self.seen["by_keyboard"] = self.driver.current_url.rpartition("/site/")[2].split("/")[0]
+        self.seen["by_keyboard"] = self.driver.current_url.rpartition("/site/")[2].split("?")[0]
 
     def access(self) -> None:
         """axe-core on a page of each kind, and widths that must do without scrolling sideways."""
         pages = {
             "overview": "index.html#scenario=satellite/medium", "table": "index.html#view=table&scenario=satellite/medium",
-            "cell": f"cells/{self.cells['pass']}.html", "crashed": f"cells/{self.cells['error']}.html",
-            "series": f"cells/{self.cells['series']}.html", "implementation": "implementations/curl.html",
+            "cell": self.cells["pass"], "crashed": self.cells["error"],
+            "series": self.cells["series"], "implementation": "implementations/curl.html",
             "implementations": "implementations/index.html", "studies": "studies/index.html",
             "study": "studies/in_sequence_satellite.html", "metrics": "studies/metrics.html", "qlog": "stored/qlog.html",
             "interop": "interop.html",
@@ -303,8 +308,8 @@ class Tour:
             ("dark", DESK, "index.html#scenario=satellite/", {"dark": True}),
             ("grey", DESK, "index.html#scenario=interop/medium-10mb", {"grey": True}),
             ("phone", PHONE, "index.html#scenario=satellite/medium", {}),
-            ("phone-cell", PHONE, f"cells/{self.cells['pass']}.html", {}),
-            ("zoomed", ZOOMED, f"cells/{self.cells['pass']}.html", {}),
+            ("phone-cell", PHONE, self.cells["pass"], {}),
+            ("zoomed", ZOOMED, self.cells["pass"], {}),
             ("implementation", DESK, "implementations/picoquic.html", {}),
             ("study", DESK, "studies/in_sequence_satellite.html", {}),
             ("readme", (1280, 860), "index.html#scenario=interop/medium-10mb", {}),

@@ -13,6 +13,7 @@ import pytest
 
 from harness.app import App, Places
 from harness.engines.images import Build, Images
+from harness.site.addresses import address
 from harness.site.build import write
 from harness.store import Store
 from tests.drawings import download_run
@@ -58,10 +59,11 @@ def tour(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     write(ground / "site" / "stored", own.results.find(lambda cell: True), store, own.results.find, app.places.cache)
 
     series = {result.cell.key for result in results if app.stored.series(result.cell.key, 0) is not None}
-    keys = {result.verdict.status: result.cell.key for result in results} | {"series": min(series)}
+    cells: dict[str, str] = {result.verdict.status: address(result.cell) for result in results}
+    cells["series"] = next(address(result.cell) for result in results if result.cell.key == min(series))
     shutil.rmtree(SHOTS, ignore_errors=True)
     SHOTS.mkdir(parents=True)
-    plan = json.dumps({"site": "/tour/site", "cells": keys})
+    plan = json.dumps({"site": "/tour/site", "cells": cells})
     done = subprocess.run(
         ["docker", "run", "--rm", "--init", "--network", "none", "--shm-size", "256m", "--volume", f"{ground}:/tour:ro",
          "--volume", f"{SHOTS}:/out", "--volume", f"{ROOT / 'tests/browser/tour.py'}:/tour.py:ro", build.reference,
@@ -133,7 +135,7 @@ def test_the_interop_matrix_shows_one_case_alone_and_leads_to_its_cells(tour: di
 def test_the_keyboard_reaches_everything_in_order(tour: dict[str, Any]) -> None:
     reached = tour["keyboard"]
     assert reached[0] == "To the content" and reached.index("scenario") < reached.index("server")
-    assert tour["by_keyboard"] == "cells"
+    assert tour["by_keyboard"] == "cell.html"
 
 
 def test_axe_finds_no_serious_fault_and_no_page_scrolls_sideways(tour: dict[str, Any]) -> None:

@@ -93,6 +93,16 @@ def _unpacked(text: str) -> Any:
     return json.loads(gzip.decompress(base64.b64decode(text)))
 
 
+def _packed(script: Path) -> Any:
+    """What a script hands over."""
+    return _unpacked(json.loads(script.read_text().removeprefix("packed(").removesuffix(");\n")))
+
+
+def _cells(site: Path) -> dict[str, dict[str, Any]]:
+    """Key → page and tables of each cell."""
+    return {key: one for script in (site / "cells").glob("*.js") for key, one in _packed(script).items()}
+
+
 # --- the matrix
 
 
@@ -262,27 +272,35 @@ def test_all_that_persons_wrote_is_escaped(tmp_path: Path) -> None:
     evil = "<script>alert(1)</script>\"'"
     results = [_result(title=evil), _result("gamma", status="crashed")]
     _site(tmp_path / "site", results)
-    for file in (tmp_path / "site").rglob("*.html"):
-        text = file.read_text()
+    pages = [file.read_text() for file in (tmp_path / "site").rglob("*.html")]
+    pages += [one["page"] for one in _cells(tmp_path / "site").values()]
+    assert sum("&lt;script&gt;alert(1)" in text for text in pages) > 1
+    for text in pages:
         assert "<script>alert" not in text and "why <b>not</b>" not in text
 
 
 def test_every_link_leads_somewhere_and_nothing_is_fetched_from_elsewhere(tmp_path: Path) -> None:
     store, result = _stored(tmp_path / "store")
     made = _site(tmp_path / "site", [result, _result("gamma")], store)
-    pages = list((tmp_path / "site").rglob("*.html"))
-    assert made.pages == len(pages) > 5 and made.size == sum(
+    site = tmp_path / "site"
+    files, cells = list(site.rglob("*.html")), _cells(site)
+    assert made.pages == len(files) - 1 + len(cells) > 5 and made.size == sum(
         file.stat().st_size for file in (tmp_path / "site").rglob("*") if file.is_file()
     )
-    for file in pages:
-        text = file.read_text()
+    pages = [(file, file.read_text()) for file in files]
+    pages += [(site / "cell.html", one["page"]) for one in cells.values()]
+    for file, text in pages:
         assert not re.search(r'(?:src|rel="stylesheet" href)="(?:https?:)?//', text)
         for target in re.findall(r'(?:href|src)="([^"]+)"', text):
             place, _, anchor = target.partition("#")
+            place, _, cell = place.partition("?")
             if place.startswith(("data:", "http")):
                 continue
             there = (file.parent / unquote(place)).resolve() if place else file
             assert there.exists(), f"{file}: {target}"
+            if cell:
+                scenario, _, key = cell.rpartition("/")
+                assert key in _packed(site / "cells" / f"{scenario.replace('/', '-')}.js"), f"{file}: {target}"
             if anchor and not place:
                 assert f'id="{anchor}"' in text, f"{file}: {target}"
 
@@ -291,7 +309,7 @@ def test_a_cell_that_is_not_of_todays_bits_says_so(tmp_path: Path) -> None:
     _, result = _stored(tmp_path / "store")
     for name, older in (("today", ()), ("before", ("the simulator",))):
         _site(tmp_path / name, [replace(result, older=older)])
-        page = (tmp_path / name / "cells" / f"{result.cell.key}.html").read_text()
+        page = _cells(tmp_path / name)[result.cell.key]["page"]
         index = (tmp_path / name / "index.html").read_text()
         assert ("‡ Not of today's bits: the simulator." in page) == bool(older)
         assert ('title="not of today\'s bits">‡<' in index) == bool(older)
@@ -301,11 +319,10 @@ def test_the_page_of_a_stored_run_has_its_figures_its_artefacts_and_its_qlogs(tm
     store, result = _stored(tmp_path / "store")
     _site(tmp_path / "site", [result], store)
     key = result.cell.key
-    text = (tmp_path / "site" / "cells" / f"{key}.html").read_text()
-    assert 'id="transfer"' in text and "../assets/vega.js" in text
-    data = re.search(r'id="transfer".*?<script type="text/plain">([^<]+)<', text, re.DOTALL)
-    assert data is not None and "vconcat" in _unpacked(data[1])
-    assert f'href="../../store/runs/{key}/0/run.json"' in text
+    text = _cells(tmp_path / "site")[key]["page"]
+    assert 'id="transfer"' in text and (tmp_path / "site" / "assets" / "vega.js").exists()
+    assert "vconcat" in _unpacked(_packed(tmp_path / "site" / "figures" / f"{key}.js")["transfer"])
+    assert f'href="../store/runs/{key}/0/run.json"' in text
     assert f"qlog.html#{key}-0-0" in text and f"qlog.html#{key}-0-1" in text
     script = (tmp_path / "site" / "qlogs" / f"{key}-0-0.js").read_text()
     trace = json.loads(script.removeprefix("qlog(").removesuffix(");\n"))
@@ -325,14 +342,18 @@ def test_the_same_results_make_the_same_site(tmp_path: Path) -> None:
     found = []
     for _ in range(2):
         _site(tmp_path / "site", [_result(), _result("gamma")])
-        found.append({file.name: file.read_bytes() for file in (tmp_path / "site").rglob("*.html")})
+        found.append({file: file.read_bytes() for file in (tmp_path / "site").rglob("*") if file.is_file()})
     assert found[0] == found[1]
 
 
 def test_a_site_replaces_an_older_one_with_the_cells_that_are_gone(tmp_path: Path) -> None:
-    _site(tmp_path / "site", [_result(), _result("gamma")])
+    store, result = _stored(tmp_path / "store")
+    _site(tmp_path / "site", [_result(), result], store)
+    (tmp_path / "site" / "cells" / "older.html").touch()
     _site(tmp_path / "site", [_result()])
-    assert [file.stem for file in (tmp_path / "site" / "cells").iterdir()] == [_result().cell.key]
+    assert list(_cells(tmp_path / "site")) == [_result().cell.key]
+    assert [file.name for file in (tmp_path / "site" / "cells").iterdir()] == ["test-case.js"]
+    assert not list((tmp_path / "site" / "figures").iterdir())
 
 
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
@@ -429,4 +450,4 @@ def test_a_run_ends_with_the_address_of_its_site(
     said = capsys.readouterr()
     assert said.err.splitlines()[-1] == (tmp_path / "site" / "index.html").as_uri()
     assert said.out.startswith("test/link-sharing") and "file://" not in said.out
-    assert (tmp_path / "site" / "cells" / f"{result.cell.key}.html").is_file()
+    assert list(_cells(tmp_path / "site")) == [result.cell.key]

@@ -8,6 +8,7 @@ from pathlib import Path
 from harness.outcome import LinkProof, MeasuredRun, Outcome, Run, Verdict, VerdictStatus
 from harness.results import CellResult
 from harness.site import build
+from harness.site.addresses import address
 from harness.site.interop import interop_page
 from harness.store import Store
 from tests.drawings import page_cache
@@ -56,7 +57,8 @@ def test_every_case_of_every_pair_has_its_colour_symbol_and_cell() -> None:
         ("delta", "gamma"): [("H", "inconclusive", "~"), ("S", "unsupported", "–")],
     }
     keys = {(one.cell.client.name, one.cell.server.name, one.cell.scenario.name): one.cell.key for one in results}
-    assert page.lines[0].squares[1][0].key == keys["alpha", "gamma", "interop/handshake"]
+    key = keys["alpha", "gamma", "interop/handshake"]
+    assert page.lines[0].squares[1][0].address == f"cell.html?interop/handshake/{key}"
     assert [(one.name, [(word, count) for word, _, _, count in one.counts]) for one in page.cases] == [
         ("handshake", [("succeeded", 1), ("failed", 1), ("unsupported", 1), ("inconclusive", 1)]),
         ("retry", [("succeeded", 2), ("unsupported", 2)]),
@@ -76,7 +78,7 @@ def test_the_page_is_linked_and_leads_to_its_cells(tmp_path: Path) -> None:
     build.write(tmp_path / "site", results, Store(tmp_path / "store"), lambda wanted: [], page_cache())
     text = (tmp_path / "site" / "interop.html").read_text()
     targets = re.findall(r'<li data-c="[A-Z]"><a class="[a-z]+" href="([^"]+)"', text)
-    assert sorted(targets) == sorted(f"cells/{one.cell.key}.html" for one in results)
-    assert all((tmp_path / "site" / target).exists() for target in targets)
+    assert sorted(targets) == sorted(address(one.cell) for one in results)
+    assert all((tmp_path / "site" / target.partition("?")[0]).exists() for target in targets)
     assert "<b>x</b>" not in text
     assert 'href="interop.html"' in (tmp_path / "site" / "index.html").read_text()

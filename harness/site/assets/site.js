@@ -138,22 +138,50 @@
   show();
 })();
 
+// What is packed: JSON, gzip, Base64.
+window.unpack = async (text) => {
+  const bytes = Uint8Array.from(atob(text), (one) => one.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+};
+
+// Scripts of the site, each loaded once when somebody wants what is in it. From a file no page may read another, so that
+// what they hold is handed over: a script of what is packed calls packed().
+const here = document.currentScript.src;
+const loaded = new Map();
+function load(place) {
+  if (!loaded.has(place)) {
+    loaded.set(place, new Promise((resolve, reject) => {
+      const script = document.createElement("script");
+      let held;
+      script.onload = () => resolve(held);
+      script.onerror = reject;
+      script.receive = (text) => { held = window.unpack(text).then(JSON.parse); };
+      script.src = new URL(`../${place}`, here);
+      document.head.append(script);
+    }));
+  }
+  return loaded.get(place);
+}
+window.packed = (text) => document.currentScript.receive(text);
+
 // Lines that are there to be copied.
-for (const button of document.querySelectorAll("button[data-copy]")) {
-  button.hidden = false;
-  button.addEventListener("click", async () => {
-    const text = document.getElementById(button.dataset.copy).textContent;
-    try {
-      await navigator.clipboard.writeText(text);
-    } catch {
-      const range = document.createRange();
-      range.selectNodeContents(document.getElementById(button.dataset.copy));
-      getSelection().removeAllRanges();
-      getSelection().addRange(range);
-      document.execCommand("copy");
-    }
-    button.textContent = "Copied";
-  });
+function copyLines(part) {
+  for (const button of part.querySelectorAll("button[data-copy]")) {
+    button.hidden = false;
+    button.addEventListener("click", async () => {
+      const text = document.getElementById(button.dataset.copy).textContent;
+      try {
+        await navigator.clipboard.writeText(text);
+      } catch {
+        const range = document.createRange();
+        range.selectNodeContents(document.getElementById(button.dataset.copy));
+        getSelection().removeAllRanges();
+        getSelection().addRange(range);
+        document.execCommand("copy");
+      }
+      button.textContent = "Copied";
+    });
+  }
 }
 
 // The interop matrix: one test case of all pairs, or all.
@@ -166,72 +194,53 @@ for (const chooser of document.querySelectorAll("#case")) {
   });
 }
 
-// What is packed: JSON, gzip, Base64.
-window.unpack = async (text) => {
-  const bytes = Uint8Array.from(atob(text), (one) => one.charCodeAt(0));
-  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
-};
-
-// Long tables, when somebody wants to see them: a script has those of all cells of a scenario, and calls tables().
+// Long tables of a cell, when somebody wants to see them.
 const LONG_TABLES = {
   because: ["Where the time went", ["transfer", "state", "s", "%", "without it, at least s", "with it goes"]],
   link: ["The link", ["direction", "what", "asked", "seen"]],
   figures: ["All figures", ["metric", "median [interval]", "unit", "n", "seen in"]],
   sources: ["Where parameters were observed", ["role", "parameter", "observed", "where, and what that rests on"]],
 };
-const longTables = new Map();
-function tablesOf(place) {
-  if (!longTables.has(place)) {
-    longTables.set(place, new Promise((resolve, reject) => {
-      window.tables = (text) => resolve(window.unpack(text).then(JSON.parse));
-      const script = document.createElement("script");
-      script.src = place;
-      script.onerror = reject;
-      document.head.append(script);
-    }));
+function longTables(part, tables) {
+  for (const details of part.querySelectorAll("details.packed")) {
+    details.addEventListener("toggle", () => {
+      const [name, heads] = LONG_TABLES[details.dataset.table];
+      const made = document.createElement("table");
+      made.className = "plain full";
+      const head = made.createTHead().insertRow();
+      for (const text of heads) {
+        const one = document.createElement("th");
+        one.scope = "col";
+        one.textContent = text;
+        head.append(one);
+      }
+      const body = made.createTBody();
+      for (const row of tables[details.dataset.table]) {
+        const line = body.insertRow();
+        for (const text of row) line.insertCell().textContent = text;
+      }
+      const region = document.createElement("div");
+      region.className = "scroll";
+      region.tabIndex = 0;
+      region.setAttribute("role", "region");
+      region.setAttribute("aria-label", name);
+      region.append(made);
+      details.append(region);
+    }, { once: true });
   }
-  return longTables.get(place);
-}
-for (const details of document.querySelectorAll("details.packed")) {
-  details.addEventListener("toggle", async () => {
-    const { tables, table, cell } = details.dataset;
-    if (details.dataset.filled) return;
-    details.dataset.filled = "yes";
-    const [name, heads] = LONG_TABLES[table];
-    const rows = (await tablesOf(tables))[table][cell];
-    const made = document.createElement("table");
-    made.className = "plain full";
-    const head = made.createTHead().insertRow();
-    for (const text of heads) {
-      const one = document.createElement("th");
-      one.scope = "col";
-      one.textContent = text;
-      head.append(one);
-    }
-    const body = made.createTBody();
-    for (const row of rows) {
-      const line = body.insertRow();
-      for (const text of row) line.insertCell().textContent = text;
-    }
-    const region = document.createElement("div");
-    region.className = "scroll";
-    region.tabIndex = 0;
-    region.setAttribute("role", "region");
-    region.setAttribute("aria-label", name);
-    region.append(made);
-    details.append(region);
-  });
 }
 
-// Figures: unpacked and drawn as they come into view, in the colours of the page.
-(function figures() {
-  const found = [...document.querySelectorAll("figure.vega")];
+// Figures: unpacked and drawn as they come into view, in the colours of the page. Those of a cell are in a script.
+function figures(part, stored) {
+  const found = [...part.querySelectorAll("figure.vega")];
   if (!found.length) return;
   const palette = JSON.parse(document.getElementById("palette").textContent);
   const dark = matchMedia("(prefers-color-scheme: dark)");
 
   async function draw(figure) {
-    let text = await window.unpack(figure.querySelector("script").textContent);
+    await load("assets/vega.js");
+    const inside = figure.querySelector("script");
+    let text = await window.unpack(inside ? inside.textContent : (await load(stored))[figure.id]);
     if (dark.matches) for (const [light, other] of Object.entries(palette)) text = text.replaceAll(`"${light}"`, `"${other}"`);
     await window.vegaEmbed(figure.querySelector(".plot"), JSON.parse(text), {
       mode: "vega-lite", renderer: "svg", actions: { export: true, source: false, compiled: false, editor: false },
@@ -247,4 +256,30 @@ for (const details of document.querySelectorAll("details.packed")) {
   for (const figure of found) seen.observe(figure);
   dark.addEventListener("change", () => { for (const figure of found) if (figure.dataset.drawn) draw(figure); });
   addEventListener("beforeprint", () => { for (const figure of found) if (!figure.dataset.drawn) draw(figure); });
+}
+
+// A cell's page, cell.html?SCENARIO/KEY: the cells of a scenario repeat each other, so that they are packed together.
+(async function cell() {
+  const part = document.getElementById("cell");
+  if (!part) {
+    copyLines(document);
+    figures(document);
+    return;
+  }
+  const [, scenario, key] = /^\?([\w.\/-]+)\/(\w+)$/.exec(location.search) || [];
+  const name = (scenario || "").replaceAll("/", "-");
+  try {
+    const cells = await load(`cells/${name}.js`);
+    const { page, ...tables } = cells[key];
+    part.innerHTML = page;
+    document.title = `${part.querySelector("h1").textContent} · ${scenario} · quic-lab`;
+    copyLines(part);
+    longTables(part, tables);
+    figures(part, `figures/${key}.js`);
+  } catch {
+    part.querySelector("[role=status]").textContent = "No such cell is on this site: the overview has those there are.";
+    return;
+  }
+  // What the address names was not there yet.
+  if (location.hash) location.replace(location.hash);
 })();
