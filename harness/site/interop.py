@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from harness.interop.blame import blamed
-from harness.interop.cases import CASES, FOLDER
+from harness.interop.cases import CASES, FOLDER, case_of
 from harness.interop.matrix import Entry, Matrix, Pair
 from harness.interop.verdict import Word
 from harness.reports.interop import chosen, matrix_of
@@ -77,6 +77,11 @@ class InteropPage:
     cases: tuple[Case, ...]
     misses: tuple[Miss, ...]
     counts: tuple[tuple[Word, str, str, int], ...]
+
+
+def on_page(results: Sequence[CellResult]) -> set[str]:
+    """Keys of the cells that the page shows."""
+    return {one.cell.key for one in chosen(results) if case_of(one.cell.scenario.name) is not None}
 
 
 def interop_page(results: Sequence[CellResult]) -> InteropPage | None:

@@ -13,9 +13,12 @@ from harness.reports.chosen import columns
 from harness.reports.table import SYMBOLS, reference_lines
 from harness.results import CellResult
 from harness.site.figures import Tile, headline, tile
+from harness.site.interop import on_page
 from harness.site.matrix import Matrix, matrix
 from harness.standing import note
 
+#: So many cells a browser lists within a second.
+MOST = 1500
 #: What verdicts mean, for whoever sees them for the first time.
 MEANING = {
     "pass": "all demands are met",
@@ -70,6 +73,8 @@ class Overview:
     parameters: dict[str, tuple[str, ...]]
     """Name → the values that were asked for."""
     effort: str
+    matrix_alone: int
+    """Cells that the interop page alone shows."""
 
 
 def players(cell: Cell, role: Role) -> list[str]:
@@ -78,8 +83,15 @@ def players(cell: Cell, role: Role) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def on_interop_alone(results: Sequence[CellResult]) -> set[str]:
+    """Keys of the cells that are not listed beside others, since there are many and the interop page shows them."""
+    return on_page(results) if len(results) > MOST else set()
+
+
 def overview(results: Sequence[CellResult]) -> Overview:
     """The page of these cells."""
+    alone, everything = on_interop_alone(results), effort(results)
+    results = [result for result in results if result.cell.key not in alone]
     sections = tuple(_section(cells) for cells in by_scenario(results))
     tiles = tuple(one for section in sections for one in section.tiles.values())
     counts: Counter[str] = Counter(result.verdict.status for result in results)
@@ -96,7 +108,8 @@ def overview(results: Sequence[CellResult]) -> Overview:
         tuple(sorted({section.engine for section in sections})),
         {role: tuple(sorted({name for result in results for name in players(result.cell, role)})) for role in ROLES},
         {name: tuple(found) for name, found in sorted(values.items())},
-        effort(results),
+        everything,
+        len(alone),
     )
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from harness.outcome import LinkProof, MeasuredRun, Outcome, Run, Verdict, VerdictStatus
 from harness.results import CellResult
-from harness.site import build
+from harness.site import build, overview
 from harness.site.addresses import address
 from harness.site.interop import interop_page
 from harness.store import Store
@@ -82,3 +84,20 @@ def test_the_page_is_linked_and_leads_to_its_cells(tmp_path: Path) -> None:
     assert all((tmp_path / "site" / target.partition("?")[0]).exists() for target in targets)
     assert "<b>x</b>" not in text
     assert 'href="interop.html"' in (tmp_path / "site" / "index.html").read_text()
+
+
+def test_where_there_are_many_cells_test_cases_are_in_their_matrix_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = [*_square(), _result("alpha", "beta", "goodput", "measured")]
+    monkeypatch.setattr(overview, "MOST", len(results))
+    assert len(overview.overview(results).tiles) == len(results)
+    monkeypatch.setattr(overview, "MOST", len(results) - 1)
+    made = overview.overview(results)
+    assert (len(made.tiles), made.matrix_alone) == (1, len(results) - 1)
+    build.write(tmp_path / "site", results, Store(tmp_path / "store"), lambda wanted: [], page_cache())
+    told = f'{len(results) - 1} cells of the interop runner\'s test cases are in <a href="interop.html">'
+    assert told in (tmp_path / "site" / "index.html").read_text()
+    alpha = (tmp_path / "site" / "implementations" / "alpha.html").read_text()
+    assert '<a href="../interop.html">interop/handshake</a>' in alpha
+    assert f'<a href="../{address(results[0].cell)}"' not in alpha
