@@ -211,6 +211,11 @@ class Tour:
         target = self.find(":target")
         self.seen["evidence"] = [target.text, target.is_displayed(), len(self.all("tr[id^=run-]"))]
 
+    def absent(self) -> None:
+        """A cell that somebody's address asks for and that is not here, of a scenario that is."""
+        self.driver.get(f"file://{self.site}/{self.cells['pass'].rpartition('/')[0]}/0123456789abcdef")
+        self.until(lambda driver: "No such cell" in self.find("#cell").text, "that there is none")
+
     def figures(self) -> None:
         """A run with series: its figures are drawn, in the colours of a dark page, too."""
         for dark in (False, True):
@@ -325,8 +330,8 @@ def main() -> None:
     spent = {}
     try:
         for stop in (
-            tour.first_view, tour.filters, tour.order, tour.cell, tour.figures, tour.stored, tour.interop,
-            tour.keyboard, tour.access, tour.pictures,
+            tour.first_view, tour.filters, tour.order, tour.cell, tour.absent, tour.figures, tour.stored,
+            tour.interop, tour.keyboard, tour.access, tour.pictures,
         ):  # fmt: skip
             begin = time.monotonic()
             stop()

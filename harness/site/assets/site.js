@@ -267,19 +267,17 @@ function figures(part, stored) {
     return;
   }
   const [, scenario, key] = /^\?([\w.\/-]+)\/(\w+)$/.exec(location.search) || [];
-  const name = (scenario || "").replaceAll("/", "-");
-  try {
-    const cells = await load(`cells/${name}.js`);
-    const { page, ...tables } = cells[key];
-    part.innerHTML = page;
-    document.title = `${part.querySelector("h1").textContent} · ${scenario} · quic-lab`;
-    copyLines(part);
-    longTables(part, tables);
-    figures(part, `figures/${key}.js`);
-  } catch {
+  const cells = await load(`cells/${(scenario || "").replaceAll("/", "-")}.js`).catch(() => ({}));
+  if (!cells[key]) {
     part.querySelector("[role=status]").textContent = "No such cell is on this site: the overview has those there are.";
     return;
   }
+  const { page, ...tables } = cells[key];
+  part.innerHTML = page;
+  document.title = `${part.querySelector("h1").textContent} · ${scenario} · quic-lab`;
+  copyLines(part);
+  longTables(part, tables);
+  figures(part, `figures/${key}.js`);
   // What the address names was not there yet.
   if (location.hash) location.replace(location.hash);
 })();
