@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from harness.interop.blame import blamed
-from harness.interop.cases import CASES, FOLDER, case_of
+from harness.interop.cases import CASES, case_of
 from harness.interop.matrix import Entry, Matrix, Pair
 from harness.interop.verdict import Word
 from harness.reports.interop import chosen, matrix_of
@@ -79,22 +79,22 @@ class InteropPage:
     counts: tuple[tuple[Word, str, str, int], ...]
 
 
-def on_page(results: Sequence[CellResult]) -> set[str]:
-    """Keys of the cells that the page shows."""
-    return {one.cell.key for one in chosen(results) if case_of(one.cell.scenario.name) is not None}
+def on_page(results: Sequence[CellResult]) -> dict[tuple[Pair, str], CellResult]:
+    """The cells that the page shows, by pair and test case: of one that was run twice the later one."""
+    return {
+        ((one.cell.client.name, one.cell.server.name), case): one
+        for one in chosen(results)
+        if (case := case_of(one.cell.scenario.name)) is not None
+    }
 
 
 def interop_page(results: Sequence[CellResult]) -> InteropPage | None:
-    """The page of these cells; None where none is of a test case. A case that was run twice has its later cell."""
+    """The page of these cells; None where none is of a test case."""
     matrix = matrix_of(results)
     if not matrix.entries:
         return None
-    cells: dict[tuple[Pair, str], CellResult] = {}
-    titles: dict[str, str] = {}
-    for one in chosen(results):
-        case = one.cell.scenario.name.removeprefix(FOLDER)
-        cells[(one.cell.client.name, one.cell.server.name), case] = one
-        titles[case] = one.cell.scenario.title
+    cells = on_page(results)
+    titles = {case: one.cell.scenario.title for (_, case), one in cells.items()}
 
     def squares(pair: Pair) -> tuple[Square, ...]:
         return tuple(_square(case, entry, address(cells[pair, case].cell)) for case, entry in matrix.cases(pair))

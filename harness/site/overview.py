@@ -85,7 +85,7 @@ def players(cell: Cell, role: Role) -> list[str]:
 
 def on_interop_alone(results: Sequence[CellResult]) -> set[str]:
     """Keys of the cells that are not listed beside others, since there are many and the interop page shows them."""
-    return on_page(results) if len(results) > MOST else set()
+    return {one.cell.key for one in on_page(results).values()} if len(results) > MOST else set()
 
 
 def overview(results: Sequence[CellResult]) -> Overview:
