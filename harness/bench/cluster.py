@@ -243,7 +243,7 @@ class Cluster(Session):
             todo = [PlannedRun(_numbered(cell, turn * CELLS + number), 0) for number in range(CELLS)]
             for together in (1, 2):
                 took.setdefault(("alone", together), []).append(self._without(todo, together))
-                took.setdefault(("cluster", together), []).append(self._with(cell, todo, together))
+                took.setdefault(("cluster", together), []).append(self._with(todo, together))
         names = {
             ("alone", 1): "without a cluster, one at a time", ("alone", 2): "without a cluster, two at a time",
             ("cluster", 1): "by one worker", ("cluster", 2): "by two workers",
@@ -263,13 +263,13 @@ class Cluster(Session):
         own = each(operator.truediv, ("alone", 1), ("alone", 2))
         self.say(line("what this machine gives two runs at a time, without a cluster", own, "", ""))
 
-    def _with(self, cell: Cell, todo: Sequence[PlannedRun], workers: int) -> float:
+    def _with(self, todo: Sequence[PlannedRun], workers: int) -> float:
         """Seconds that `workers` take for the runs."""
         with started(Place("", workers), self._environment()) as address, \
                 tempfile.TemporaryDirectory(dir=self.folder) as folder:  # fmt: skip
             store = Store(Path(folder))
             # The first run of a worker imports what measuring takes.
-            warm = [PlannedRun(_numbered(cell, -one), 0) for one in range(1, 2 * workers + 1)]
+            warm = [PlannedRun(_numbered(todo[0].cell, -one), 0) for one in range(1, 2 * workers + 1)]
             self._drive(address, warm, store, Depot(self.app.exported, self.app.contents))
             return self._drive(address, todo, store, Depot(self.app.exported, self.app.contents)).wall
 
