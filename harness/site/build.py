@@ -154,9 +154,9 @@ def _cells(
             "sources": [[each.role, each.name, *where] for each in one.parameters for where in each.seen],
         }
         if figures:
-            yield f"figures/{result.cell.key}.js", _packed({each.name: each.data for each in figures})
+            yield f"figures/{result.cell.key}.js", _packed({each.name: each.specification for each in figures})
         for trace in (each for run in one.runs for each in run.qlogs):
-            yield f"qlogs/{trace.name}.js", _script(trace)
+            yield f"qlogs/{trace.name}.js", _packed(_told(trace))
     for name, every in cells.items():
         yield f"cells/{name}.js", _packed(every)
 
@@ -166,11 +166,10 @@ def _packed(content: object) -> str:
     return f"packed({json.dumps(drawn.packed(content))});\n"
 
 
-def _script(trace: Qlog) -> str:
-    """A trace as a script that hands its beginning to the viewer."""
+def _told(trace: Qlog) -> dict[str, object]:
+    """What the viewer shows of a trace: its beginning."""
     begin = opening(trace.file)
-    told = {"run": trace.run, "whose": trace.whose, "file": trace.place, "cut": begin.cut}
-    return f"qlog({json.dumps({**told, 'events': drawn.packed(begin.events)})});\n"
+    return {"run": trace.run, "whose": trace.whose, "file": trace.place, "cut": begin.cut, "events": begin.events}
 
 
 def _nowhere(target: str) -> str | None:
@@ -185,7 +184,7 @@ def _environment(folder: Path) -> Environment:
     )  # fmt: skip
     made.filters |= {
         "interval": interval_text, "number": number, "counted": counted, "address": address, "to": _to(folder),
-        "by_folder": _by_folder,
+        "by_folder": _by_folder, "packed": drawn.packed,
         "players": lambda cell, role: " ".join(players(cell, role)), "bare": lambda text: text.lstrip("≤≥ "),
     }  # fmt: skip
     made.globals |= {"neighbours": neighbours, "picture": pictures, "dark": drawn.DARK}

@@ -25,15 +25,15 @@ DARK = {INK: "#e8e8ec", SOFT: "#a2a2ad", GRID: "#34343c", FILL: "#55555f", "whit
 
 
 @dataclass(frozen=True)
-class Packed:
+class Drawn:
     """A figure as a page carries it."""
 
     name: str
     title: str
     shows: str
     """What is in it, in a line: for who does not see it."""
-    data: str
-    """Its specification: JSON, gzip, Base64."""
+    specification: dict[str, Any]
+    """Of Vega-Lite."""
 
 
 def packed(content: object) -> str:
@@ -42,9 +42,9 @@ def packed(content: object) -> str:
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
-def _packed(name: str, title: str, shows: str, specification: dict[str, Any]) -> Packed:
+def _drawn(name: str, title: str, shows: str, specification: dict[str, Any]) -> Drawn:
     # The page has its title, and says whose it is.
-    return Packed(name, title, shows, packed({key: value for key, value in specification.items() if key != "title"}))
+    return Drawn(name, title, shows, {key: value for key, value in specification.items() if key != "title"})
 
 
 def _order(plot: Plot) -> int:
@@ -56,7 +56,7 @@ def _shows(plot: Plot) -> str:
     return f"{plot.shows} {plot.note[:1].upper()}{plot.note[1:]}{'.' if plot.note else ''}".strip()
 
 
-def of_cell(result: CellResult, store: StoreReader, search: Search) -> Iterator[Packed]:
+def of_cell(result: CellResult, store: StoreReader, search: Search) -> Iterator[Drawn]:
     """The figures of a cell's first run; none where no series are stored of it. Raises ResultError."""
     first = result.runs[0][0]
     if store.series(first.cell.key, first.repetition) is None:
@@ -65,10 +65,10 @@ def of_cell(result: CellResult, store: StoreReader, search: Search) -> Iterator[
     for subject in find_subjects([result], search):
         drawing = subject.drawing(store)
         made = sorted(figures(drawing.run, drawing.partner), key=lambda one: _order(one.plot))
-        yield from (_packed(one.plot.name, one.plot.title, _shows(one.plot), one.specification) for one in made)
+        yield from (_drawn(one.plot.name, one.plot.title, _shows(one.plot), one.specification) for one in made)
 
 
-def of_study(study: Study, results: Sequence[CellResult], store: StoreReader, search: Search) -> Iterator[Packed]:
+def of_study(study: Study, results: Sequence[CellResult], store: StoreReader, search: Search) -> Iterator[Drawn]:
     """The figures of a study, as far as its runs are there. Raises ResultError."""
     for index, one in enumerate(study.figures):
         chosen = [result for result in results if one.is_of(result)]
@@ -78,8 +78,8 @@ def of_study(study: Study, results: Sequence[CellResult], store: StoreReader, se
             runs = [drawing.run] if drawing.partner is None or plot.alone else [drawing.run, drawing.partner]
             made = figure(plot, *runs) if plot.alone or len(runs) == 2 else None
             if made is not None:
-                yield _packed(f"figure-{index}", one.caption, _shows(plot), made.specification)
+                yield _drawn(f"figure-{index}", one.caption, _shows(plot), made.specification)
     for index, drawn in enumerate(study.drawings):
         specification = drawn.draw(results)
         if specification is not None:
-            yield _packed(f"drawing-{index}", drawn.caption, drawn.caption, specification)
+            yield _drawn(f"drawing-{index}", drawn.caption, drawn.caption, specification)

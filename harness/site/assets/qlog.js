@@ -27,20 +27,16 @@
     document.getElementById("count").textContent = `${fitting.length} of ${events.length} events`;
   }
 
-  window.qlog = async (trace) => {
+  function tell(trace) {
     document.getElementById("name").textContent = `qlog of ${trace.whose}`;
     document.getElementById("about").textContent = `${trace.run} · ${trace.file}${trace.cut ? " · its beginning: the file has the rest" : ""}`;
-    events = JSON.parse(await window.unpack(trace.events));
+    events = trace.events;
     for (const kind of [...new Set(events.map((one) => one[1]))].sort()) form.elements.kind.append(new Option(kind));
     show();
-  };
+  }
   for (const kind of ["input", "change"]) form.addEventListener(kind, show);
   form.addEventListener("submit", (event) => event.preventDefault());
   more.addEventListener("click", add);
   addEventListener("hashchange", () => location.reload());
-  addEventListener("load", () => {
-    const script = document.createElement("script");
-    script.src = `qlogs/${name}.js`;
-    document.body.append(script);
-  });
+  addEventListener("load", async () => tell(await load(`qlogs/${name}.js`)));
 })();

@@ -240,7 +240,7 @@ function figures(part, stored) {
   async function draw(figure) {
     await load("assets/vega.js");
     const inside = figure.querySelector("script");
-    let text = await window.unpack(inside ? inside.textContent : (await load(stored))[figure.id]);
+    let text = inside ? await window.unpack(inside.textContent) : JSON.stringify((await load(stored))[figure.id]);
     if (dark.matches) for (const [light, other] of Object.entries(palette)) text = text.replaceAll(`"${light}"`, `"${other}"`);
     await window.vegaEmbed(figure.querySelector(".plot"), JSON.parse(text), {
       mode: "vega-lite", renderer: "svg", actions: { export: true, source: false, compiled: false, editor: false },
