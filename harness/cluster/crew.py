@@ -35,8 +35,10 @@ _PAUSE = 0.02
 #: What `distributed` raises for a task, or a result, that it has no more.
 _GONE = frozenset({"CancelledError", "FutureCancelledError", "CommClosedError"})
 
-#: States of a task that its scheduler does not know any more.
-_LOST = frozenset({"lost", "cancelled"})
+#: State of a task that its scheduler does not know any more: the connection was lost.
+_FORGOTTEN = "cancelled"
+#: States of a task that is under way. The answer of a "lost" one was, with its worker, and Dask has it made anew.
+_UNDER_WAY = frozenset({"pending", "lost"})
 
 Work = Callable[[Order], Answer]
 
@@ -65,6 +67,8 @@ class Crew:
         """What goes out together: (memory, workers) → (key, order, seconds), in the order in which they were given."""
         self._tasks: dict[str, Any] = {}
         """Key → future of a task that was given and of which nothing was heard yet."""
+        self._anew: set[str] = set()
+        """Those whose answers were lost with a worker."""
         self._closed = False
         self._senders = ThreadPoolExecutor(_SENDERS, thread_name_prefix="parcel")
         try:
@@ -86,10 +90,10 @@ class Crew:
     # --- who takes part
 
     def look(self) -> bool:
-        """Enrol workers that came, forget those that went; whether any did. LostConnectionError."""
+        """Enrol workers that came, forget those that went; whether tasks may be adrift since. LostConnectionError."""
         there = self._call(self._client.ncores)
         # Dask connects again by itself, but what was asked of the scheduler before is then forgotten there.
-        if self._scheduler() != self._known or any(one.status in _LOST for one in self._tasks.values()):
+        if self._scheduler() != self._known or any(one.status == _FORGOTTEN for one in self._tasks.values()):
             raise LostConnectionError("the connection to the scheduler was lost")
         gone = self.members.keys() - there.keys()
         for address in gone:
@@ -100,7 +104,8 @@ class Crew:
             found = self._call(lambda: self._client.run(enrol, build(), workers=new, on_error="return"))
             for address in new:
                 self._enrolled(address, found.get(address))
-        return bool(gone or new)
+        self._anew = {key for key, one in self._tasks.items() if one.status == "lost" or key in self._anew}
+        return bool(gone or new or self._anew)
 
     def _enrolled(self, address: str, said: Any) -> None:
         if isinstance(said, Mapping) and "cores" in said:
@@ -177,7 +182,7 @@ class Crew:
         """Tasks that no worker has, though they are not done: those that could do them went before others came."""
         had = self._call(self._client.processing)
         at_work = {key for keys in had.values() for key in keys}
-        return [key for key, future in self._tasks.items() if key not in at_work and future.status == "pending"]
+        return [key for key, future in self._tasks.items() if key not in at_work and future.status in _UNDER_WAY]
 
     def wait(self, seconds: float, large: bool) -> list[tuple[str, Answer | BaseException]]:
         """What has ended, after so many seconds at most. LostConnectionError. `large`: answers have artefacts."""
@@ -187,7 +192,7 @@ class Crew:
             time.sleep(min(_PAUSE, seconds))
         if self._client.status not in ("running", "connecting"):
             raise LostConnectionError("the connection to the scheduler is lost")
-        if any(future.status in _LOST for future in mine):
+        if any(future.status == _FORGOTTEN for future in mine):
             raise LostConnectionError("the scheduler has forgotten this driver")
         done = [future for future in mine if future.status == "finished"]
         found = self._fetch(done) if done else []
@@ -200,25 +205,31 @@ class Crew:
 
     def _over(self, most: int) -> list[Any]:
         """Futures of tasks that are no longer under way, so many at most."""
-        return list(islice((one for one in self._tasks.values() if one.status != "pending"), most))
+        return list(islice((one for one in self._tasks.values() if one.status not in _UNDER_WAY), most))
 
     def _fetch(self, done: list[Any]) -> list[tuple[str, Answer | BaseException]]:
-        """The answers of tasks that are done. Dask would make one anew whose worker died meanwhile, and wait for it,
-        maybe for ever: who comes next must be enrolled first. Such tasks have no answer, but a `TimeoutError`.
+        """The answers of tasks that are done, a `TimeoutError` of each where none comes.
+
+        None at all where one was lost with its worker meanwhile. Dask has that made anew by whoever is enrolled, and
+        would wait for it, maybe for ever; the others are fetched the next time.
         """
 
         def fetched() -> Sequence[Any]:
             gathering = asyncio.run_coroutine_threadsafe(self._client._gather(done), self._client.loop.asyncio_loop)
             until = time.monotonic() + FETCH
             while not wait([gathering], _GLANCE).done:
-                if time.monotonic() > until or any(one.status != "finished" for one in done):
+                if lost := {one.key for one in done if one.status in _UNDER_WAY}:
+                    self._anew |= lost
+                    gathering.cancel()
+                    return ()
+                if time.monotonic() > until:
                     gathering.cancel()
                     return [TimeoutError()] * len(done)
             found: Sequence[Any] = gathering.result()
             return found
 
         answers = self._call(fetched)
-        return list(zip([future.key for future in done], answers, strict=True))
+        return list(zip([future.key for future in done], answers, strict=False))
 
     @staticmethod
     def _error(future: Any) -> BaseException:

@@ -23,10 +23,11 @@ from harness.cluster import crew, driver, worker
 from harness.cluster.bits import build
 from harness.cluster.crew import Crew
 from harness.cluster.driver import Driver
-from harness.cluster.letters import Order
+from harness.cluster.letters import Answer, Order
 from harness.cluster.place import Place, dask, started
 from harness.errors import EngineError
 from harness.events import Event, Warned
+from harness.plan import PlannedRun
 from tests.examples import ROOT
 from tests.unit.cluster_work import Folder, drive, noted, plan, whose, work
 from tests.unit.test_cluster import Fake, Scene, scene
@@ -75,6 +76,45 @@ def test_a_worker_killed_in_mid_run_costs_what_it_had_and_nothing_that_was_store
         first, *again = whose(tmp_path, "made", number)
         assert len(again) <= 1
         assert not again or first == died
+
+
+def test_an_answer_that_is_lost_with_its_worker_is_made_once_more_and_costs_no_other(
+    address: str, tmp_path: Path
+) -> None:
+    depot: Any = None
+    connected = Crew(address, None, depot, print, partial(work, tmp_path, frozenset[int](), False))
+    ground, (lost, *others) = Folder(tmp_path), plan(4)
+
+    def hand_out(*items: PlannedRun) -> None:
+        for item in items:
+            connected.give(f"{connected.name}-{item.repetition}", ground.order(item, connected.name)[0], 1.0, 1)
+        connected.hand_out()
+
+    try:
+        until(lambda: (connected.look(), len(connected.members) == 2)[1])
+        hand_out(lost)
+        # Its scheduler knows of the answer, and nobody fetched it.
+        until(lambda: connected._over(1))
+        (died,) = whose(tmp_path, "made", lost.repetition)
+        hand_out(*others)
+        os.kill(int(died), signal.SIGKILL)
+        came = list[str]()
+
+        def all_came() -> bool:
+            connected.look()
+            assert not connected.adrift()
+            came.extend(key for key, answer in connected.wait(0.5, large=False) if isinstance(answer, Answer))
+            return len(came) == 1 + len(others)
+
+        until(all_came)
+    finally:
+        connected.close()
+    assert len(set(came)) == len(came)
+    first, second = whose(tmp_path, "begun", lost.repetition)
+    assert first == died != second
+    for item in others:
+        first, *again = whose(tmp_path, "begun", item.repetition)
+        assert len(again) <= 1 and (not again or first == died)
 
 
 def test_a_run_of_which_every_worker_dies_is_given_up_and_costs_no_other(address: str, tmp_path: Path) -> None:
