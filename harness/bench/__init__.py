@@ -7,6 +7,7 @@ fail for being slow.
 from __future__ import annotations
 
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +15,27 @@ from rich.console import Console
 
 from harness.app import App
 from harness.bench.cluster import Cluster
+from harness.bench.entries import ENTERED, Entries
 from harness.bench.real import RealTime
 from harness.bench.session import Line, Session
 from harness.bench.virtual import VirtualTime
 
-PARTS: dict[str, type[Session]] = {"virtual": VirtualTime, "real": RealTime, "cluster": Cluster}
+PARTS: dict[str, type[Session]] = {
+    "virtual": VirtualTime,
+    "kernel": Entries,
+    "real": RealTime,
+    "cluster": Cluster,
+}
 
 
-def bench(app: App, console: Console, parts: list[str]) -> dict[str, Any]:
-    """Run the benchmarks of some parts in a folder of their own; nothing goes into the store."""
+def bench(app: App, console: Console, parts: list[str], kernels: tuple[str, str] = ENTERED) -> dict[str, Any]:
+    """Run the benchmarks of some parts in a folder of their own; nothing goes into the store.
+
+    `kernels`: what 'kernel' compares (`harness.bench.kernels.kernel_of`).
+    """
     lines: list[Line] = []
     with tempfile.TemporaryDirectory(prefix="quic-lab-bench-") as folder:
         for part in parts:
-            PARTS[part](app, console, Path(folder) / part, lines).run()
+            session = partial(Entries, names=kernels) if part == "kernel" else PARTS[part]
+            session(app, console, Path(folder) / part, lines).run()
     return {"schema": 1, "benchmarks": lines}

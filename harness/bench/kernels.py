@@ -9,7 +9,7 @@ from __future__ import annotations
 import resource
 import statistics
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,13 +74,12 @@ def varied(runs: Sequence[Run]) -> list[Run]:
 
 
 def side_by_side(
-    app: App, runs: Sequence[Run], kernels: tuple[LabKernel, LabKernel], core: int, listen: Listener
+    app: App, items: Iterable[PlannedRun], kernels: tuple[LabKernel, LabKernel], core: int, listen: Listener
 ) -> Iterator[SideBySide]:
-    """Run each cell under both kernels, one after the other on one core. EngineError when the ground failed."""
+    """Make each run under both kernels, one after the other on one core. EngineError when the ground failed."""
     engines = [VirtualEngine(app.cache, [core], kernel=kernel) for kernel in kernels]
     with tempfile.TemporaryDirectory(prefix="quic-lab-kernels-") as scratch:
-        for number, run in enumerate(runs):
-            item = PlannedRun(app.inventory.made(app.today(run.cell), listen), run.repetition)
+        for number, item in enumerate(items):
             made: dict[int, Run] = {}
             cpu: dict[int, float] = {}
             # Each goes first as often as the other: what one reads, the other finds in memory.

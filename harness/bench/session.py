@@ -84,11 +84,16 @@ class Session(ABC):
             soft_wrap=True,
         )
 
-    def cell(self, wanted: Scenario, engine: EngineName = "compose", who: str = "ngtcp2", **parameters: str) -> Cell:
-        """The cell of an implementation with itself, with its images made; `parameters` are the server's."""
-        known = self.app.catalogue.find_implementations(who, "client")
+    def cell(
+        self, wanted: Scenario, engine: EngineName = "compose", who: str = "ngtcp2", server: str = "", **parameters: str
+    ) -> Cell:
+        """The cell of an implementation with itself, or another as server, with its images made; `parameters` are the
+        server's.
+        """
+        find = self.app.catalogue.find_implementations
         request = Request(
-            [wanted], known, known, engine=engine, sim_kernel="lab" if engine == "virtual" else "auto",
+            [wanted], find(who, "client"), find(server or who, "server"), engine=engine,
+            sim_kernel="lab" if engine == "virtual" else "auto",
             parameters={f"server.{name}": value for name, value in parameters.items()},
         )  # fmt: skip
         cell = self.app.matrix(request, lambda event: None, pull=False)[0]

@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 
 
 def bench(
-    parts: Annotated[list[str] | None, typer.Argument(help="virtual, real, cluster; all without.")] = None,
+    parts: Annotated[list[str] | None, typer.Argument(help="virtual, kernel, real, cluster; all without.")] = None,
     kernels: Annotated[
         tuple[str, str] | None,
         typer.Option(
-            help="Instead: two lab kernels side by side over cells of the reference, whether they give the same bytes "
-            "and how long each takes. A file, FILE@host, FILE@inproc, or host or inproc for the kernel of today."
+            help="Two lab kernels for 'kernel'; without it, instead: side by side over cells of the reference, whether "
+            "they give the same bytes and how long each takes. A file, FILE@host, FILE@inproc, or host or inproc for "
+            "the kernel of today."
         ),
     ] = None,
     cells: Annotated[
@@ -38,18 +39,22 @@ def bench(
     as_json: AsJson = False,
 ) -> None:
     """Measure the harness itself: overhead, rates and delays in real time; repeatability and speed in virtual time;
-    what a run costs the driver of a cluster.
+    what entering programs costs in the lab kernel; what a run costs the driver of a cluster.
 
     With --kernels the exit code is 1 when the two do not give the same bytes.
     """
     from harness.bench import PARTS
     from harness.bench import bench as run_bench
+    from harness.bench.entries import ENTERED
+    from harness.bench.kernels import kernel_of
 
     for part in parts or []:
         if part not in PARTS:
             raise InputError(f"no benchmarks '{part}'", did_you_mean(part, PARTS))
-    if kernels is None:
-        content = run_bench(open_app(), console(), parts or list(PARTS))
+    if kernels is None or "kernel" in (parts or []):
+        for name in kernels or ():
+            kernel_of(name)
+        content = run_bench(open_app(), console(), parts or list(PARTS), kernels or ENTERED)
         if as_json:
             print_json(content)
         return
@@ -65,6 +70,7 @@ def bench(
 def _side_by_side(kernels: tuple[str, str], names: list[str], most: int | None, reference: Path) -> list[SideBySide]:
     from harness.bench.kernels import kernel_of, sentence, side_by_side, summary, varied
     from harness.cli.interrupts import heard
+    from harness.plan import PlannedRun
     from harness.progress import Talk
     from harness.verify import candidates, chosen
 
@@ -74,7 +80,8 @@ def _side_by_side(kernels: tuple[str, str], names: list[str], most: int | None, 
     runs = chosen(known, names, None, 1) if names else varied(known)
     found = []
     with Talk(console()) as talk, heard(talk.interrupted, app.end_hard):
-        for one in side_by_side(app, runs[:most], pair, min(os.sched_getaffinity(0)), talk):
+        items = (PlannedRun(app.inventory.made(app.today(run.cell), talk), run.repetition) for run in runs[:most])
+        for one in side_by_side(app, items, pair, min(os.sched_getaffinity(0)), talk):
             found.append(one)
             console().print(f"  {sentence(one)}", soft_wrap=True, markup=False)
     console().print(summary(found), soft_wrap=True, markup=False)

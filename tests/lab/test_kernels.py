@@ -13,7 +13,11 @@ import zlib
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from harness.bench import entries
+from harness.bench.session import Line
+from harness.cli.environment import open_app
 from harness.engines.guest import Guest, GuestEnd
 from tests.examples import ROOT
 from tests.lab.conftest import Harness, Manifest, wait_for
@@ -113,6 +117,18 @@ def test_both_ways_of_entering_programs_give_the_same_bytes(warm: Harness) -> No
     assert found["same"] == len(found["cells"]) == 6
     assert all(not one["differs"] for one in found["cells"])
     assert len({one[role] for one in found["cells"] for role in ("client", "server")}) > 2
+
+
+def test_primitives_of_both_ways_are_timed(warm: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entries, "TURNS", 1)
+    few = {name: (max(2, count // 1000), said) for name, (count, said) in entries.PRIMITIVES.items()}
+    monkeypatch.setattr(entries, "PRIMITIVES", few)
+    lines: list[Line] = []
+    entries.Entries(open_app(), Console(quiet=True), tmp_path, lines).primitives()
+    assert [line["name"] for line in lines] == [
+        f"{said}, {name}" for _, said in few.values() for name in entries.ENTERED
+    ]  # fmt: skip
+    assert all(line["median"] >= 0 for line in lines)
 
 
 @pytest.mark.parametrize("entry", ["host", "trap", "inproc"])
