@@ -19,6 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO
 
+from harness.engines.context import folder_hash, fresh
 from harness.engines.docker import OWNER_LABEL, PREFIX, docker, failure, hint_for, inspect_image, tail
 from harness.engines.registry import Registry
 from harness.errors import EngineError
@@ -41,20 +42,6 @@ _CA_BUNDLES = (
 
 #: Called before an image is made: its name, and the seconds it is expected to take.
 Announce = Callable[[str, float], None]
-
-
-def folder_hash(folder: Path) -> str:
-    """Hash of the names, modes and contents of all files of a build context.
-
-    The manifest is left out: a colour or a note makes no other image.
-    """
-    digest = hashlib.blake2b(digest_size=16)
-    files = (path for path in folder.rglob("*") if path.is_file() and path != folder / "image.yaml")
-    for file in sorted(path for path in files if "__pycache__" not in path.parts):
-        executable = os.access(file, os.X_OK)
-        content = hashlib.blake2b(file.read_bytes(), digest_size=16).digest()
-        digest.update(f"{file.relative_to(folder)}\0{int(executable)}\0".encode() + content)
-    return digest.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -272,8 +259,8 @@ class Images:
         if self._ca is not None:
             # Companies and CI put proxies with their own authority before the registries.
             command += ["--secret", f"id=ca,src={self._ca}"]
-        with log.open("wb") as out:
-            code = self._wait_for([*command, str(build.folder)], out)
+        with log.open("wb") as out, fresh(build.folder) as context:
+            code = self._wait_for([*command, str(context)], out)
         if self._cancelled:
             raise EngineError(f"the build of the image {build.name} was ended")
         if code != 0:

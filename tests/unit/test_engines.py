@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 from harness.engines import held
 from harness.engines.certificates import VIRTUAL_START, certificates, virtual_certificates
 from harness.engines.compose_file import VARIABLES, compose_document, compose_text
+from harness.engines.context import folder_hash, fresh
 from harness.engines.docker import failure, hint_for, tail
 from harness.engines.held import Held
-from harness.engines.images import Build, Images, folder_hash, kernel_lacks_queues, ours
+from harness.engines.images import Build, Images, kernel_lacks_queues, ours
 from harness.engines.sampler import Sampler, folder_size, tree_size
 from harness.engines.served import MODIFIED, same_content, served_file
 from harness.errors import EngineError
@@ -136,6 +137,25 @@ def test_a_folder_s_hash_sees_names_modes_and_content(tmp_path: Path) -> None:
     (tmp_path / "image.yaml").write_text("notes: none of the image's business")
     assert len(seen) == 3
     assert folder_hash(tmp_path) in seen
+
+
+def test_a_context_is_built_of_files_that_are_newer_than_any_cache(tmp_path: Path) -> None:
+    """Cargo takes what is in its cache for made of files that are older, whatever is in them."""
+    source = tmp_path / "image" / "src" / "run.sh"
+    source.parent.mkdir(parents=True)
+    source.write_text("true")
+    source.chmod(0o755)
+    (tmp_path / "image" / "link").symlink_to("src/run.sh")
+    os.utime(source, (0, 0))
+    cached = tmp_path / "cached"
+    cached.touch()
+    with fresh(tmp_path / "image") as context:
+        copy = context / "src" / "run.sh"
+        assert copy.stat().st_mtime_ns >= cached.stat().st_mtime_ns
+        assert (copy.read_text(), os.access(copy, os.X_OK)) == ("true", True)
+        assert (context / "link").readlink() == Path("src/run.sh")
+        assert folder_hash(context) == folder_hash(tmp_path / "image")
+    assert not context.exists() and source.stat().st_mtime == 0
 
 
 def test_served_files_are_the_same_everywhere(tmp_path: Path) -> None:
