@@ -39,8 +39,8 @@ MODULES: dict[EngineName, tuple[str, ...]] = {
 #: Those on which it does not: what makes or fetches images, says how a kernel is entered, keeps company away, names
 #: what is there, cleans up.
 BESIDE = (
-    "__init__", "building", "cache", "code", "contents", "docker", "gauge", "images", "kernels", "owner", "precedence",
-    "quiet", "registry", "sealed", "shared_files", "standing", "upstream",
+    "__init__", "building", "cache", "code", "contents", "context", "docker", "gauge", "images", "kernels", "owner",
+    "precedence", "quiet", "registry", "sealed", "shared_files", "standing", "upstream",
 )  # fmt: skip
 
 
