@@ -49,6 +49,8 @@ cat >"$files" <<'EOF' || exit 1
 server.bind = "/run/files.socket"
 server.document-root = "/www"
 server.errorlog = "/logs/lighttpd.log"
+# A GET whose stream ends behind its header fields comes from HAProxy as one with a body, which is empty.
+server.http-parseopts = ("method-get-body" => "enable")
 EOF
 
 configuration=/run/haproxy-endpoint.cfg

@@ -54,6 +54,8 @@ http {
     http3 $h3;
     http3_hq $hq;
     $settings
+    # A connection is closed after 1000 by default; a test case asks for 1999 files in one.
+    keepalive_requests 10000;
     ssl_certificate /certs/cert.pem;
     ssl_certificate_key /certs/priv.key;
     root /www;
