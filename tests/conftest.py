@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gc
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
+
+from harness.cli.signals import SIGNALS
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -19,6 +22,17 @@ settings.load_profile("lab")
 # Modules and collected tests are some million objects that stay to the end: Python's default is to look through them
 # for garbage again and again, which took a tenth of all CPU time.
 gc.set_threshold(100_000, 50, 100)
+
+
+@pytest.fixture
+def terminal_signals() -> Iterator[None]:
+    """Signals are as in a terminal, also under nohup or in a script's background, and afterwards as they were."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    for number in SIGNALS:
+        signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def pytest_collection_finish() -> None:

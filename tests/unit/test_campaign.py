@@ -244,6 +244,7 @@ def test_a_run_that_fails_on_the_ground_ends_everything(jobs: int) -> None:
     assert not [thread for thread in threading.enumerate() if thread.name.startswith(("build-", "run_"))]
 
 
+@pytest.mark.usefixtures("terminal_signals")
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_ctrl_c_while_everything_waits_ends_builds_and_threads(jobs: int) -> None:
     ground = FakeGround(_steps({"a": (300, "")}))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,17 +20,11 @@ from harness.progress import Talk
 from harness.store import Store
 from tests.examples import ROOT, cell
 
+pytestmark = pytest.mark.usefixtures("terminal_signals")
+
 
 def _never() -> None:
     raise AssertionError("ended hard")
-
-
-@pytest.fixture(autouse=True)
-def nothing_ignored() -> Iterator[None]:
-    """As in a terminal, also under nohup, which has SIGHUP ignored."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 
@@ -14,16 +13,7 @@ from harness.cli.exits import INTERRUPTED
 from harness.cli.signals import SIGNALS, end_at_once, ends_in_order
 from tests.examples import ROOT
 
-
-@pytest.fixture(autouse=True)
-def as_before() -> Iterator[None]:
-    """Signals are as in a terminal, also under nohup, and afterwards as they were."""
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-    for number in SIGNALS:
-        signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
+pytestmark = pytest.mark.usefixtures("terminal_signals")
 
 
 @pytest.fixture
