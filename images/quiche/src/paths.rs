@@ -85,14 +85,18 @@ impl<'a> Paths<'a> {
 
     /// Makes the next move once it is due, and switches to a path that has been probed.
     pub fn advance(&mut self, connection: &mut Connection) -> Result<()> {
-        if !self.moves || !connection.is_established() {
+        if !connection.is_established() {
             return Ok(());
         }
-        // Without one of its own for it, the client cannot have another path.
+        // Without one of its own for it, the client cannot have another path. A server may want one, too, where a NAT
+        // gives the client another address (RFC 9000 §9.5).
         while connection.scids_left() > 0 {
             let id = quic_endpoint::random::bytes::<ID_LENGTH>()?;
             let token = u128::from_ne_bytes(quic_endpoint::random::bytes()?);
             connection.new_scid(&ConnectionId::from_ref(&id), token, false)?;
+        }
+        if !self.moves {
+            return Ok(());
         }
         while let Some(event) = connection.path_event_next() {
             match event {
