@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from harness.interop import declared
-from harness.interop.cases import CASES, DISABLED, FOLDER, MEASUREMENTS
+from harness.interop.cases import CASES, DISABLED, FOLDER, MEASUREMENTS, case_of
 from harness.model import ONE_SIDED, TESTCASES, Implementation, Scenario, TestcaseName
 from harness.parameters import ROLES, Role
-from harness.reports import interop
+from harness.reports import effort, interop
 from harness.reports.markdown import line
 from harness.results import CellResult
 
@@ -90,7 +90,9 @@ def interop_page(
     lines.append(_DIFFERENCES)
     matrix = interop.matrix_of(results)
     shown = interop.markdown(matrix) if matrix.entries else "No runs are stored.\n"
-    return "\n".join([*lines, "## What stored runs show", "", shown])
+    judged = [one for one in interop.chosen(results) if case_of(one.cell.scenario.name) is not None]
+    took = [f"{effort(judged)}; to decrypt and judge them is not in it.", ""] if judged else []
+    return "\n".join([*lines, "## What stored runs show", "", *took, shown])
 
 
 def _case(name: str, abbreviation: str, scenario: Scenario) -> str:
