@@ -16,6 +16,7 @@ from rich.console import Console
 from harness.app import App
 from harness.bench.kernels import SideBySide, kernel_of, side_by_side
 from harness.bench.session import Line, Session, line, scenario
+from harness.bench.virtual import DELAY, RATES, SIZE
 from harness.engines.guest import Guest, GuestEnd
 from harness.engines.kernels import LabKernel
 from harness.engines.virtual import VirtualEngine
@@ -30,7 +31,7 @@ from harness.units import Size
 
 #: How often each is measured.
 TURNS = 3
-#: Who carries 100 MB over 50/10 Mbit/s and 600 ms, and how many times as long a kernel in another process should take.
+#: Who carries the 100 MB that speed is told by, and how many times as long a kernel in another process should take.
 STANDARD = {"ngtcp2": "≥ 2.2", "quiche": "≥ 1.6", "quic-go": "≥ 1.6", "picoquic": "≥ 1.5"}
 #: Who carries 10 MB with each other, two cells at a time, and how often.
 MIXED, ROUNDS = ("ngtcp2", "quiche", "quinn"), 2
@@ -93,6 +94,13 @@ libc.reboot(0x4321FEDC)
 """
 
 
+def python_init(program: str) -> list[str]:
+    """A guest's init that is a Python program. A kernel's command line has no word with a space."""
+    packed = base64.b64encode(zlib.compress(program.encode(), 9)).decode()
+    word = f"exec(__import__('zlib').decompress(__import__('base64').b64decode('{packed}')))"
+    return ["/usr/bin/python3", "-S", "-c", word]
+
+
 class Entries(Session):
     """What the kernel in its programs' processes gains, measured side by side on one machine."""
 
@@ -117,51 +125,46 @@ class Entries(Session):
         self.folder.mkdir(parents=True, exist_ok=True)
         build = self.app.images.sim_build("lab")
         self.app.images.make(build, self.announce)
-        found: dict[tuple[str, str], list[float]] = {}
+        found: dict[tuple[str, int], list[float]] = {}
         with self.app.exported.use([build.reference]) as exported:
             rootfs = Path(exported.roots[build.reference].rootfs)
             for _ in range(TURNS):
-                for name, kernel in zip(self.names, self._kernels, strict=True):
+                for which, kernel in enumerate(self._kernels):
                     phases = self._counted(kernel, rootfs).phases
                     for primitive, (count, _) in PRIMITIVES.items():
-                        found.setdefault((primitive, name), []).append(1e6 * phases[primitive] / count)
+                        found.setdefault((primitive, which), []).append(1e6 * phases[primitive] / count)
         for primitive, (_, said) in PRIMITIVES.items():
-            for name in self.names:
-                self.say(line(f"{said}, {name}", found[primitive, name], "µs", ""))
+            for which, name in enumerate(self.names):
+                self.say(line(f"{said}, {name}", found[primitive, which], "µs", ""))
 
     def _counted(self, kernel: LabKernel, rootfs: Path) -> GuestEnd:
         """A guest that does each primitive so often. EngineError where it does not come to its end."""
         counts = {phase: count for phase, (count, _) in PRIMITIVES.items()}
-        # A kernel's command line has no word with a space.
-        packed = base64.b64encode(zlib.compress(f"COUNTS = {counts}\n{_INIT}".encode())).decode()
-        word = f"exec(__import__('zlib').decompress(__import__('base64').b64decode('{packed}')))"
         guest = Guest(
             kernel.file or rootfs / "opt/lab/linux", rootfs, 384, seed=1, start_ns=10**18, core=self._cores[0]
         )
         console = self.folder / "console.log"
         end = guest.run(
-            ["/usr/bin/python3", "-S", "-c", word], self.folder, console, stall=60, phase=lambda phase: None,
+            python_init(f"COUNTS = {counts}\n{_INIT}"), self.folder, console, stall=60, phase=lambda phase: None,
             settings=kernel.settings,
         )  # fmt: skip
         if not end.said_over:
             raise EngineError(f"a guest ended early: {console.read_text()[-400:]}", "run again")
         return end
 
-    def _beside(self, cells: Sequence[Cell]) -> list[SideBySide]:
-        """Each cell under both kernels, in turn, so often."""
-        items = [PlannedRun(cell, turn) for cell in cells for turn in range(TURNS)]
+    def _beside(self, cell: Cell) -> list[SideBySide]:
+        """A cell under both kernels, in turn, so often."""
+        items = [PlannedRun(cell, turn) for turn in range(TURNS)]
         return list(side_by_side(self.app, items, self._kernels, self._cores[0], lambda event: None))
 
     def _standard(self) -> None:
         """100 MB over 50/10 Mbit/s and 600 ms, of each stack with itself."""
         one, other = self.names
         for who, aim in STANDARD.items():
-            cell = self.cell(
-                scenario("standard", "50 Mbit/s", "10 Mbit/s", delay="300 ms", size="100 MB"), "virtual", who
-            )
-            found = self._beside([cell])
-            same = all(not each.differs for each in found)
-            bytes_said = "the same bytes" if same else f"DIFFERS: {', '.join(found[0].differs)}"
+            cell = self.cell(scenario("standard", *RATES, delay=DELAY, size=SIZE), "virtual", who)
+            found = self._beside(cell)
+            differs = sorted({what for each in found for what in each.differs})
+            bytes_said = f"DIFFERS: {', '.join(differs)}" if differs else "the same bytes"
             for which, name in enumerate(self.names):
                 self.say(line(f"100 MB of {who}, {name}", [each.runs[which].wall for each in found], "s", bytes_said))
             self.say(line(f"  {one} : {other}, by the wall's clock", [each.ratios[0] for each in found], "×", aim))
@@ -169,22 +172,22 @@ class Entries(Session):
 
     def _an_hour(self) -> None:
         """Cells of 10 MB, every stack with every other, as many at a time as there are cores (two at most)."""
-        path = scenario("mixed", "50 Mbit/s", "10 Mbit/s", size="10 MB")
+        path = scenario("mixed", *RATES)
         cells = [self.cell(path, "virtual", client, server) for client, server in product(MIXED, MIXED)]
-        rates: dict[str, list[float]] = {name: [] for name in self.names}
+        rates: tuple[list[float], list[float]] = ([], [])
         for turn in range(TURNS):
-            for name, kernel in zip(self.names, self._kernels, strict=True):
-                rates[name].append(self._rate(cells, kernel, turn))
-        for name in self.names:
-            self.say(line(f"cells of 10 MB an hour, {len(cells)} pairs, {name}", rates[name], "1/h", ""))
-        gains = [new / old for old, new in zip(rates[self.names[0]], rates[self.names[1]], strict=True)]
+            for which, kernel in enumerate(self._kernels):
+                rates[which].append(self._rate(cells, kernel, self.folder / "mixed" / f"{turn}-{which}"))
+        for name, found in zip(self.names, rates, strict=True):
+            self.say(line(f"cells of 10 MB an hour, {len(cells)} pairs, {name}", found, "1/h", ""))
+        gains = [new / old for old, new in zip(*rates, strict=True)]
         self.say(line(f"  {self.names[1]} : {self.names[0]}", gains, "×", "≥ 1.6"))
 
-    def _rate(self, cells: Sequence[Cell], kernel: LabKernel, turn: int) -> float:
-        """Cells an hour."""
+    def _rate(self, cells: Sequence[Cell], kernel: LabKernel, folder: Path) -> float:
+        """Cells an hour, with their store in a new folder."""
         cores = self._cores[:2]
         engine = VirtualEngine(self.app.cache, cores, kernel=kernel)
-        store = Store(self.folder / "mixed" / f"{turn}-{kernel.entry}-{time.monotonic_ns()}")
+        store = Store(folder)
 
         def make(item: PlannedRun) -> None:
             run_once(item, engine, store, Provenance(), lambda phase: None)
@@ -199,10 +202,10 @@ class Entries(Session):
 
     def _many(self) -> None:
         """How long it takes until all endpoints of many flows are ready."""
-        path = scenario("many", "50 Mbit/s", "10 Mbit/s", delay="20 ms", size="100 kB")
+        path = scenario("many", *RATES, delay="20 ms")
         flows = [Flow(download=Size.parse("100 kB"))] * FLOWS
         cell = self.cell(path.model_copy(update={"flows": flows}), "virtual")
-        found = self._beside([cell])
+        found = self._beside(cell)
         for which, name in enumerate(self.names):
             ready = [each.runs[which].phases["ready"] for each in found]
             self.say(line(f"{2 * FLOWS} endpoints of ngtcp2 ready, {name}", ready, "s", "≤ 10" if which else ""))

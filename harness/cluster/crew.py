@@ -213,23 +213,23 @@ class Crew:
         None at all where one was lost with its worker meanwhile. Dask has that made anew by whoever is enrolled, and
         would wait for it, maybe for ever; the others are fetched the next time.
         """
+        keys = [future.key for future in done]
 
-        def fetched() -> Sequence[Any]:
+        def fetched() -> list[tuple[str, Answer | BaseException]]:
             gathering = asyncio.run_coroutine_threadsafe(self._client._gather(done), self._client.loop.asyncio_loop)
             until = time.monotonic() + FETCH
             while not wait([gathering], _GLANCE).done:
                 if lost := {one.key for one in done if one.status in _UNDER_WAY}:
                     self._anew |= lost
                     gathering.cancel()
-                    return ()
+                    return []
                 if time.monotonic() > until:
                     gathering.cancel()
-                    return [TimeoutError()] * len(done)
-            found: Sequence[Any] = gathering.result()
-            return found
+                    return [(key, TimeoutError()) for key in keys]
+            return list(zip(keys, gathering.result(), strict=True))
 
-        answers = self._call(fetched)
-        return list(zip([future.key for future in done], answers, strict=False))
+        found: list[tuple[str, Answer | BaseException]] = self._call(fetched)
+        return found
 
     @staticmethod
     def _error(future: Any) -> BaseException:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import signal
 import subprocess
 import sys
 import threading
-import zlib
 from pathlib import Path
 
 import pytest
@@ -77,13 +75,10 @@ def run_guest(
 ) -> tuple[GuestEnd, list[str]]:
     """How a guest of a small program ended, and what it printed."""
     rootfs = simulator_rootfs()
-    # A kernel's command line has no word with a space.
-    packed = base64.b64encode(zlib.compress((BEGIN + program).encode(), 9)).decode()
-    word = f"exec(__import__('zlib').decompress(__import__('base64').b64decode('{packed}')))"
     guest = Guest(rootfs / "opt/lab/linux", rootfs, memory_mib=256, seed=1, start_ns=10**18, core=0)
     console = tmp_path / "console.log"
     end = guest.run(
-        ["/usr/bin/python3", "-S", "-c", word], tmp_path, console, stall=60,
+        entries.python_init(BEGIN + program), tmp_path, console, stall=60,
         phase=lambda word: begun.set() if begun and word == "transfer" else None, settings={"LAB_ENTRY": entry},
     )  # fmt: skip
     return end, console.read_text().splitlines()
