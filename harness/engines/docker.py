@@ -15,6 +15,8 @@ from harness.errors import EngineError
 #: Label on every container and network of ours; its value names the owning process.
 OWNER_LABEL = "org.quic-lab.owner"
 PREFIX = "quic-lab"
+#: Seconds that a command may take before the daemon is thought unwell.
+LONGEST = 120.0
 
 _HINTS: tuple[tuple[str, str], ...] = (
     ("Cannot connect to the Docker daemon", "start the Docker daemon ('make setup' does), or check DOCKER_HOST"),
@@ -32,13 +34,17 @@ _HINTS: tuple[tuple[str, str], ...] = (
 )
 
 
+def _unended(words: Sequence[str], seconds: float) -> EngineError:
+    return EngineError(f"'docker {words[0]}' did not end within {seconds:g} s", "is the Docker daemon well?")
+
+
 def hint_for(text: str) -> str:
     """What to do about an error message of Docker's."""
     return next((hint for words, hint in _HINTS if words.lower() in text.lower()), "")
 
 
 def docker(
-    *words: str, timeout: float = 120, environment: Mapping[str, str] | None = None, check: bool = True
+    *words: str, timeout: float = LONGEST, environment: Mapping[str, str] | None = None, check: bool = True
 ) -> subprocess.CompletedProcess[str]:
     """Run `docker WORDS`. EngineError, with the last line of what it said, when it fails.
 
@@ -59,9 +65,7 @@ def docker(
             start_new_session=True,
         )
     except subprocess.TimeoutExpired as error:
-        raise EngineError(
-            f"'docker {words[0]}' did not end within {timeout:g} s", "is the Docker daemon well?"
-        ) from error
+        raise _unended(words, timeout) from error
     if check and done.returncode != 0:
         raise failure(f"docker {' '.join(words[:2])}", done.stderr)
     return done
@@ -112,9 +116,29 @@ def remove_orphans(needed: Callable[[str], bool] = lives) -> list[str]:
     return removed
 
 
+class Started(subprocess.Popen[str]):
+    """A `docker` command under way. Whoever waits for its end does not do so for ever: a daemon may not answer."""
+
+    def __init__(self, words: Sequence[str], **options: Any) -> None:
+        """`options`: those of `subprocess.Popen`."""
+        self._words = words
+        super().__init__(["docker", *words], text=True, **options)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code. Without `timeout` EngineError, and the command is ended, when it takes LONGEST."""
+        if timeout is not None:
+            return super().wait(timeout)
+        try:
+            return super().wait(LONGEST)
+        except subprocess.TimeoutExpired as error:
+            self.kill()
+            super().wait()
+            raise _unended(self._words, LONGEST) from error
+
+
 def start(words: Sequence[str], **options: Any) -> subprocess.Popen[str]:
-    """Start `docker WORDS` in a session of its own, so that Ctrl-C reaches only the harness."""
-    return subprocess.Popen(["docker", *words], text=True, start_new_session=True, **options)
+    """Start `docker WORDS` in a session of its own, so that Ctrl-C reaches only the harness; see `Started`."""
+    return Started(words, start_new_session=True, **options)
 
 
 def tail(path: Path, lines: int = 12) -> tuple[str, ...]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.engines.docker import OWNER_LABEL, docker
+from harness.engines.docker import OWNER_LABEL, docker, start
 from harness.engines.owner import lives
+from harness.errors import EngineError
 
 
 def test_a_container_that_is_only_created_says_whose_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,3 +32,17 @@ def test_a_container_that_is_only_created_says_whose_it_is(monkeypatch: pytest.M
     assert name == OWNER_LABEL
     assert lives(owner)
     assert start == ["docker", "start", "a-container"]
+
+
+@pytest.mark.parametrize("way", [lambda: docker("rm", "one", timeout=0.2), lambda: start(["rm", "one"]).wait()])
+def test_a_daemon_that_does_not_answer_holds_nobody_up_for_ever(
+    way: Callable[[], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "docker"
+    program.write_text("#!/bin/sh\nexec sleep 600\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr("harness.engines.docker.LONGEST", 0.2)
+    with pytest.raises(EngineError, match=r"'docker rm' did not end within 0\.2 s") as raised:
+        way()
+    assert "daemon" in raised.value.hint
