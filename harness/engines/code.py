@@ -39,7 +39,7 @@ MODULES: dict[EngineName, tuple[str, ...]] = {
 #: Those on which it does not: what makes or fetches images, says how a kernel is entered, keeps company away, names
 #: what is there, ends what cannot go on, cleans up.
 BESIDE = (
-    "__init__", "bereft", "building", "cache", "code", "contents", "context", "docker", "gauge", "images", "kernels",
+    "__init__", "asleep", "building", "cache", "code", "contents", "context", "docker", "gauge", "images", "kernels",
     "owner", "precedence", "quiet", "registry", "sealed", "shared_files", "standing", "upstream",
 )  # fmt: skip
 
