@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 
 from harness.app.options import Options
-from harness.engines import Engine, asleep
+from harness.engines import Engine
 from harness.engines.cache import Cache
 from harness.engines.compose import ComposeEngine
 from harness.engines.docker import daemon
@@ -19,7 +19,6 @@ def engine_of(name: EngineName, cache: Cache, options: Options) -> Engine:
     """An engine for as many runs side by side as the options say."""
     if name == "compose":
         return ComposeEngine(cache, options.log_limit)
-    asleep.watch()
     cores = sorted(os.sched_getaffinity(0))
     # More runs than cores share them in turn.
     cores = [cores[index % len(cores)] for index in range(options.jobs)]

@@ -37,10 +37,10 @@ MODULES: dict[EngineName, tuple[str, ...]] = {
     "virtual": (*_BOTH, "guest", "outside", "rootfs", "virtual", "world"),
 }
 #: Those on which it does not: what makes or fetches images, says how a kernel is entered, keeps company away, names
-#: what is there, ends what cannot go on, cleans up.
+#: what is there, cleans up.
 BESIDE = (
-    "__init__", "asleep", "building", "cache", "code", "contents", "context", "docker", "gauge", "images", "kernels",
-    "owner", "precedence", "quiet", "registry", "sealed", "shared_files", "standing", "upstream",
+    "__init__", "building", "cache", "code", "contents", "context", "docker", "gauge", "images", "kernels", "owner",
+    "precedence", "quiet", "registry", "sealed", "shared_files", "standing", "upstream",
 )  # fmt: skip
 
 

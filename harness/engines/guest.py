@@ -30,9 +30,14 @@ SCRATCH = "quic-lab"
 STALL = 60.0
 #: So many times as long, by the wall's clock, a guest may take for that on a machine that has other work.
 PATIENCE = 10
+#: Seconds without any movement of its clock, in all of which none of its processes was ready to run, after which it is
+#: ended: whatever it waits for does not come. One that waits for its turn is ready, and who was stopped does not sleep.
+ASLEEP = 30.0
 #: From here on a guest's process of the host has no memory of its program (User Mode Linux's TASK_SIZE), but the lab
 #: kernel's, and what that was started with.
 ABOVE_PROGRAMS = 0x7F8000000000
+#: Of proc_pid_stat(5): asleep, and ended but not yet reaped.
+_SLEEPING = frozenset("SZ")
 #: Room that is left where the guest's memory file is, bytes.
 _SLACK = 16 << 20
 
@@ -49,6 +54,8 @@ class GuestEnd:
     """Wall seconds per phase."""
     spun: str = ""
     """What was running while the clock stood still; empty when it did not."""
+    asleep: bool = False
+    """All its processes slept, and would have for ever."""
     signal: int = 0
     """What the lab kernel's process died of; 0 where it ended by itself, or was ended here."""
     entered: str = ""
@@ -201,6 +208,8 @@ class Guest:
         while True:
             if stillness.too_long():
                 return GuestEnd(False, clock, phases, spinner(process.pid) or "the lab kernel")
+            if stillness.asleep():
+                return GuestEnd(False, clock, phases, asleep=True)
             try:
                 line = self._lines.get(timeout=stall / 8)
             except queue.Empty:
@@ -224,7 +233,11 @@ class Guest:
 
 
 class _Stillness:
-    """Tells a guest whose clock stands still from one that waits for its turn on a busy machine."""
+    """Tells a guest whose clock stands still from one that waits for its turn on a busy machine.
+
+    The lab kernel waits for the process of the host that a program is in. It ends where somebody ended that one
+    (images/lab-kernel/lab_inproc.c), but for faults that nobody has thought of.
+    """
 
     def __init__(self, guest: int, stall: float) -> None:
         self._guest = guest
@@ -235,6 +248,8 @@ class _Stillness:
         """The clock moved just now."""
         self._since = time.monotonic()
         self._used: float | None = None
+        self._last: dict[int, _Used] = {}
+        self._slept_since = self._since
 
     def too_long(self) -> bool:
         """Whether the guest has computed for `stall` seconds, or not even come to that in `PATIENCE` times as long."""
@@ -242,11 +257,18 @@ class _Stillness:
         if still < self._stall / 4:
             # Looking costs: most clocks move many times a second.
             return False
-        used = sum(user + system for user, system in _used(self._guest).values()) / os.sysconf("SC_CLK_TCK")
+        now = _used(self._guest)
+        if now != self._last or any(one.state not in _SLEEPING for one in now.values()):
+            self._slept_since, self._last = time.monotonic(), now
+        used = sum(one.user + one.system for one in now.values()) / os.sysconf("SC_CLK_TCK")
         if self._used is None:
             # At most what the wall's clock says has been used by now.
             self._used = used - self._stall / 4
         return used - self._used >= self._stall or still >= PATIENCE * self._stall
+
+    def asleep(self) -> bool:
+        """Whether it has slept for too long, as seen by `too_long`."""
+        return bool(self._last) and time.monotonic() - self._slept_since >= ASLEEP
 
 
 def _memory_folder() -> Path:
@@ -301,7 +323,7 @@ def spinner(guest: int, seconds: float = 0.5) -> str:
     """
     before = _used(guest)
     time.sleep(seconds)
-    spent = {process: user - before.get(process, (user, 0))[0] for process, (user, _) in _used(guest).items()}
+    spent = {process: one.user - before.get(process, one).user for process, one in _used(guest).items()}
     if not spent:
         return ""
     # A loop of system calls keeps the kernel busier than the program that makes them.
@@ -311,8 +333,18 @@ def spinner(guest: int, seconds: float = 0.5) -> str:
     return _program(max(programs, key=lambda process: programs[process]))
 
 
-def _used(group: int) -> dict[int, tuple[int, int]]:
-    """CPU ticks of the processes of a group, in user and in kernel mode."""
+@dataclass(frozen=True)
+class _Used:
+    """What proc_pid_stat(5) says of a process."""
+
+    state: str
+    user: int
+    """Ticks of CPU time, and in kernel mode."""
+    system: int
+
+
+def _used(group: int) -> dict[int, _Used]:
+    """The processes of a group."""
     found = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -321,7 +353,7 @@ def _used(group: int) -> dict[int, tuple[int, int]]:
             except OSError:
                 continue
             if int(fields[2]) == group:
-                found[int(folder.name)] = (int(fields[11]), int(fields[12]))
+                found[int(folder.name)] = _Used(fields[0], int(fields[11]), int(fields[12]))
     return found
 
 

@@ -77,6 +77,11 @@ def by_somebody(who: str, how: str) -> Finding:
     return Finding("killed", f"{who} was ended from outside ({how}), not by this harness: give the same command again")
 
 
+def bereft(who: str) -> Finding:
+    """What is to be said of somebody who waits for ever for a process that somebody else ended or stopped."""
+    return Finding("killed", f"{who} waited for a process that was ended from outside: give the same command again")
+
+
 def died_of(pidfd: int) -> int | None:
     """The signal a process died of, 0 for none; None while it lives, or where the kernel does not tell."""
     asked = bytearray(_INFO.pack(_INFO_EXIT, *[0] * 13))

@@ -26,7 +26,7 @@ from harness.engines.docker import tail
 from harness.engines.folder import cpu_of, diary, file_digest, kernel_of, prepare_folder, random_bytes
 from harness.engines.guest import LAB, STALL, Guest, GuestEnd, remove_orphans
 from harness.engines.kernels import OWN, LabKernel
-from harness.engines.outside import by_somebody, for_want_of_memory, memory_kills
+from harness.engines.outside import bereft, by_somebody, for_want_of_memory, memory_kills
 from harness.engines.rootfs import Exported, RootFileSystems, RootFs
 from harness.engines.served import serving
 from harness.engines.world import guest_memory_mib, roots_of, world_document
@@ -199,6 +199,8 @@ class VirtualEngine:
         if end.spun:
             detail = f"the clock stood still for {self._stall:g} s of CPU time: {end.spun} was running all the while"
             return Outcome(status="infrastructure", role="sim", reason="clock_stood_still", detail=detail), ""
+        if end.asleep:
+            return conclusion.of_outside("sim", bereft(f"the lab kernel, {end.clock:.1f} s into the lab,")), ""
         if end.signal == signal.SIGKILL:
             who = f"the lab kernel, {end.clock:.1f} s into the lab,"
             found = for_want_of_memory(who, kills) if kills else by_somebody(who, "SIGKILL")

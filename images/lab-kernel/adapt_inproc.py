@@ -181,6 +181,20 @@ put(
     behind="\t\tif (lab_inproc)\n\t\t\tlab_vm_fault(address, ip);\n",
 )
 
+# A process of the host that somebody else ended ends the kernel, in whatever it was about: with its interrupts off, or
+# before it knew the number of a process that had just begun, it would wait for one that is no more.
+put(mmu, r'^\t+printk\("Unexpectedly lost MM child!', ahead="\t\t\t\tlab_lost(pid, lab_reaped);\n")
+put(process, r"^\tdo \{\n(?=\t\tconst char byte = 0;)", ahead="\tlab_waited = mm_idp;\n")
+change(
+    process,
+    (r"^\treturn;\n\nout_kill:\n", "\tlab_waited = NULL;\n\treturn;\n\nout_kill:\n\tlab_waited = NULL;\n"),
+    (
+        r"^(\tmm_id->pid = clone\(userspace_tramp,.*?\);\n)",
+        "\tint enabled = um_set_signals(0);\n\n\tmm_id->pid = clone(userspace_tramp, (void *) sp,\n"
+        "\t\t    CLONE_VFORK | CLONE_VM | SIGCHLD,\n\t\t    (void *)&tramp_data);\n\tum_set_signals(enabled);\n",
+    ),
+)
+
 # Signals from outside come home.
 signal = UM / "os-Linux/signal.c"
 put(signal, r"#include <timetravel\.h>\n", behind=INCLUDE)
@@ -215,8 +229,7 @@ change(
     (r"\treturn syscall\(__NR_getpid\);", "\treturn lab_inproc ? lab_home_pid : syscall(__NR_getpid);"),
     (
         r"\treturn waitpid\(-1, &status, WNOHANG\);",
-        "\tpid_t pid = waitpid(-1, &status, WNOHANG);\n\n"
-        "\tif (lab_inproc && pid > 0)\n\t\tlab_lost(pid, status);\n\treturn pid;",
+        "\tpid_t pid = waitpid(-1, &status, WNOHANG);\n\n\tlab_reaped = status;\n\treturn pid;",
     ),
 )
 main = UM / "os-Linux/main.c"

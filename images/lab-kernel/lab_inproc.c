@@ -56,6 +56,7 @@
 #include <lab_inproc.h>
 #include <lab_rewrite.h>
 #include <lab_size.h>
+#include "../internal.h"
 
 #ifndef PR_SET_SYSCALL_USER_DISPATCH
 #define PR_SET_SYSCALL_USER_DISPATCH 59
@@ -106,6 +107,13 @@ static int key;
 static int generation;
 /* Signals from outside that home has noted: bits. */
 static int noted;
+/* A process of the host ended while home's interrupts were off. */
+static int ended;
+
+/* Whose process the kernel waits for, where it enters programs from another process. */
+struct mm_id *lab_waited;
+/* How the child ended that was reaped last. */
+int lab_reaped;
 
 /* lab_entry.S */
 unsigned long lab_enter_sp, lab_kernel_fs, lab_fault_top;
@@ -141,6 +149,17 @@ void lab_kernel_trap(int sig, siginfo_t *info, void *context)
 	lab_hard_handler(sig, info, context);
 }
 
+/* Whoever ended while home's interrupts were off: the kernel is about to wait for one of them, perhaps. */
+static void look_for_ended(void)
+{
+	int pid, status;
+
+	ended = 0;
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+		if (lab_program_of(pid))
+			lab_lost(pid, status);
+}
+
 /* Go on in another process of the host. */
 static void go(struct lab_host *to)
 {
@@ -149,6 +168,9 @@ static void go(struct lab_host *to)
 	if (from == to)
 		return;
 	here = to;
+	/* From now on home does not only note it when a process ends (lab_home_signal). */
+	if (ended && from == &home)
+		look_for_ended();
 	lab_transfer(from, to);
 	if (to->generation != generation) {
 		/* What is needed is mapped anew when it is touched (lab_vm_fault). */
@@ -408,6 +430,7 @@ int lab_start_process(struct mm_id *id)
 	struct stub_data *data = (void *)id->stack;
 	/* Until it waits the new process needs a stack: the one that signals will have. */
 	struct beginning *own = (void *)(data->sigstack + sizeof(data->sigstack) - 64);
+	int enabled;
 
 	_Static_assert(sizeof(*own) <= 64, "no room above the first stack");
 	go(&home);
@@ -415,7 +438,10 @@ int lab_start_process(struct mm_id *id)
 	id->host = (struct lab_host) { .generation = -1 };
 	own->host = &id->host;
 	own->fd = phys_mapping(uml_to_phys(data), &own->offset);
+	/* Who ends before its number is known here is looked for when it is. */
+	enabled = um_set_signals(0);
 	id->pid = clone(begin, own, CLONE_FILES | CLONE_FS | SIGCHLD, own);
+	um_set_signals(enabled);
 	id->sock = 0;
 	id->host.pid = id->pid;
 	return id->pid < 0 ? -errno : 0;
@@ -493,19 +519,21 @@ void lab_take_over(void)
 	os_kill_process(host->pid, 1);
 }
 
-/* A process of the host ended that nobody ended here: so does the kernel. */
+/*
+ * The process of an address space ended that nobody ended here: so does the kernel. Where programs are entered from
+ * another process, one that wrote into its own stub may have ended it by a fault: then it alone dies (mmu.c).
+ */
 void lab_lost(int pid, int status)
 {
 	const char *how = WIFSIGNALED(status) ? strsignal(WTERMSIG(status)) : "it ended by itself";
-	int elsewhere = here != &home;
 	const char *who;
 	char line[256];
 	int length;
 
+	if (!lab_inproc && !(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL))
+		return;
 	lab_take_over();
 	who = lab_program_of(pid);
-	if (!who && !elsewhere)
-		return;
 	length = snprintf(line, sizeof(line), "Kernel panic - not syncing: lost the process of the host behind %s: %s\n",
 			  who ? who : "a program", how);
 	if (write(STDOUT_FILENO, line, length) < 0)
@@ -513,13 +541,31 @@ void lab_lost(int pid, int status)
 	_exit(1);
 }
 
+/*
+ * The kernel waits for a process, and somebody killed it. With its interrupts off it would not hear of that, and wait
+ * for ever.
+ */
+static void look_at_waited(void)
+{
+	siginfo_t info = { .si_pid = 0 };
+
+	if (lab_waited->pid > 0 && waitid(P_PID, lab_waited->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+	    info.si_pid && info.si_code == CLD_KILLED)
+		lab_lost(info.si_pid, info.si_status);
+}
+
 /* In home, a signal from outside: whether it is only noted, since the kernel is in another process. */
 int lab_home_signal(int sig)
 {
 	int pid, status;
 
-	if (!lab_inproc || here == &home)
+	if (here == &home) {
+		if (sig == SIGCHLD && lab_waited)
+			look_at_waited();
+		if (sig == SIGCHLD && lab_inproc && !signals_enabled)
+			ended = 1;
 		return 0;
+	}
 	if (sig == SIGCHLD) {
 		pid = waitpid(-1, &status, WNOHANG);
 		if (pid > 0)

@@ -32,6 +32,13 @@ extern unsigned int lab_program_keys;
 extern unsigned long lab_info;
 /* The process of the host that the kernel began in. */
 extern int lab_home_pid;
+/* Whose process the kernel waits for, where it enters programs from another process; NULL while it does not wait. */
+extern struct mm_id *lab_waited;
+/* How the child ended that was reaped last (wait(2)). */
+extern int lab_reaped;
+
+/* signal.c: whether the kernel's interrupts are on; how it was. */
+int um_set_signals(int enable);
 
 /* The host's side. */
 void lab_reserve_heap(void);

@@ -141,9 +141,10 @@ def test_a_wild_pointer_finds_nothing_of_the_kernel(warm: Harness, tmp_path: Pat
     assert (found["fixed"], found["brk"]) == ("12", "12")
 
 
-def test_a_killed_process_ends_the_run_with_its_name(warm: Harness, tmp_path: Path) -> None:
+@pytest.mark.parametrize("entry", ["host", "inproc"])
+def test_a_killed_process_ends_the_run_with_its_name(warm: Harness, tmp_path: Path, entry: str) -> None:
     begun, result = threading.Event(), []
-    runner = threading.Thread(target=lambda: result.append(run_guest(tmp_path, WAITS, "inproc", begun)))
+    runner = threading.Thread(target=lambda: result.append(run_guest(tmp_path, WAITS, entry, begun)))
     runner.start()
     assert begun.wait(60)
     wait_for(lambda: _processes(os.getpid()))

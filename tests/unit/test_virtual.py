@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -18,10 +19,11 @@ from simulator.world import flows, masks, random_drawn, set_kernel
 
 from harness.engines import conductor
 from harness.engines import guest as guests
+from harness.engines.cache import Cache
 from harness.engines.folder import cpu_of, kernel_of, random_bytes
-from harness.engines.guest import Guest, _Stillness, ram_folder
+from harness.engines.guest import Guest, GuestEnd, _Stillness, ram_folder
 from harness.engines.rootfs import RootFs
-from harness.engines.virtual import console_tail, outcome_of, transfers_of
+from harness.engines.virtual import VirtualEngine, console_tail, outcome_of, transfers_of
 from harness.engines.world import guest_memory_mib, sample_ns, world_document
 from harness.errors import EngineError
 from harness.lab import Lab, build_lab
@@ -236,6 +238,46 @@ def test_a_guest_that_waits_for_its_turn_does_not_stand_still(program: str, stan
     finally:
         guest.kill()
         guest.wait()
+
+
+@pytest.mark.parametrize(
+    ("program", "stopped", "asleep"),
+    [
+        # A child that ended, which nobody reaps.
+        ("import os, time\nif os.fork():\n    time.sleep(60)", False, True),
+        ("import os, time\nif os.fork():\n    time.sleep(60)\nwhile os.getppid() != 1:\n    pass", False, False),
+        ("import time\ntime.sleep(60)", True, False),
+    ],
+    ids=["sleeps", "computes", "stopped"],
+)
+def test_a_guest_that_sleeps_for_good_is_told_from_one_that_is_held_up(
+    monkeypatch: pytest.MonkeyPatch, program: str, stopped: bool, asleep: bool
+) -> None:
+    monkeypatch.setattr(guests, "ASLEEP", 0.3)
+    guest = subprocess.Popen([sys.executable, "-S", "-c", program], start_new_session=True)
+    try:
+        if stopped:
+            guest.send_signal(signal.SIGSTOP)
+        stillness = _Stillness(guest.pid, stall=2)
+        deadline = time.monotonic() + (30 if asleep else 1.5)
+        while time.monotonic() < deadline and not stillness.asleep():
+            assert not stillness.too_long()
+            time.sleep(0.05)
+        assert stillness.asleep() is asleep
+        stillness.moved()
+        assert not stillness.asleep()
+    finally:
+        os.killpg(guest.pid, signal.SIGKILL)
+        guest.wait()
+
+
+def test_a_guest_that_slept_for_good_is_the_ground_s_fault(tmp_path: Path) -> None:
+    engine, end = VirtualEngine(Cache(tmp_path), []), GuestEnd(said_over=False, clock=1.25, phases={}, asleep=True)
+    outcome, blamed = engine._outcome(lab(), tmp_path, end, [], kills=0)
+    assert (outcome.status, outcome.role, outcome.reason, blamed) == ("infrastructure", "sim", "killed", "")
+    assert outcome.detail is not None
+    assert "1.2 s into the lab" in outcome.detail
+    assert "give the same command again" in outcome.detail
 
 
 def test_what_differs_between_processors_is_masked_where_the_host_s_is_seen() -> None:
