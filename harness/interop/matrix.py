@@ -8,9 +8,12 @@ from dataclasses import dataclass, field, replace
 from harness.interop.cases import CASES
 from harness.interop.verdict import Word
 from harness.outcome import Checked
+from harness.parameters import Role
 
 Pair = tuple[str, str]
 """Client and server."""
+Who = tuple[Role, str]
+"""An implementation in one of its roles."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +35,15 @@ class Entry:
     word: Word
     reason: str = ""
     sentence: str = ""
-    relabelled: bool = False
-    """It failed, and is called unsupported since an implementation failed with everybody."""
+    everybody: Who | None = None
+    """Who fails the case with everybody, so that the failure is called unsupported; None of every other entry."""
     failure: Failure | None = None
     """Of what failed, in all runs or in one."""
+
+    @property
+    def relabelled(self) -> bool:
+        """Whether it failed, and is called unsupported."""
+        return self.everybody is not None
 
 
 @dataclass(frozen=True)
@@ -73,21 +81,24 @@ def relabelled(matrix: Matrix) -> Matrix:
     entries = dict(matrix.entries)
     for case in CASES:
         for who in matrix.clients:
-            _relabel(entries, [((who, server), case) for server in matrix.servers], matrix.entries)
+            _relabel(entries, ("client", who), [((who, server), case) for server in matrix.servers], matrix.entries)
         for who in matrix.servers:
-            _relabel(entries, [((client, who), case) for client in matrix.clients], matrix.entries)
+            _relabel(entries, ("server", who), [((client, who), case) for client in matrix.clients], matrix.entries)
     return replace(matrix, entries=entries)
 
 
 def _relabel(
-    entries: dict[tuple[Pair, str], Entry], keys: Sequence[tuple[Pair, str]], before: Mapping[tuple[Pair, str], Entry]
+    entries: dict[tuple[Pair, str], Entry],
+    who: Who,
+    keys: Sequence[tuple[Pair, str]],
+    before: Mapping[tuple[Pair, str], Entry],
 ) -> None:
     there = [key for key in keys if key in before]
     if len(there) < 2 or any(before[key].word not in ("failed", "unsupported") for key in there):
         return
     for key in there:
         if before[key].word == "failed":
-            entries[key] = replace(before[key], word="unsupported", relabelled=True)
+            entries[key] = replace(before[key], word="unsupported", everybody=who)
 
 
 @dataclass(frozen=True)

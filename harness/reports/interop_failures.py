@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
@@ -12,7 +13,7 @@ from rich.text import Text
 
 from harness.interop.blame import Blame, Whose, blamed
 from harness.interop.cases import CASES
-from harness.interop.matrix import Entry, Matrix, Pair
+from harness.interop.matrix import Entry, Matrix, Pair, Who
 from harness.reports.layout import Column, Fitted, Row
 from harness.reports.markdown import line
 
@@ -21,6 +22,9 @@ _WHOSE: dict[Whose | None, str] = {
     "endpoint": "What looks to be our endpoints' doing",
     None: "What nobody has looked into",
 }
+#: So many different sentences say why somebody fails with everybody.
+_SENTENCES = 2
+_EVERYBODY = "What an implementation fails with everybody, which counts as unsupported"
 
 
 @dataclass(frozen=True)
@@ -91,9 +95,12 @@ def _words(entry: Entry) -> list[str]:
 def markdown(matrix: Matrix) -> list[str]:
     """Lines of a page: a part for whose the failures look to be, findings with all pairs that show them."""
     found = _failed(matrix)
+    unknown = [one for one in found if one.finding is None]
+    grouped = _by_everybody([one for one in unknown if one.entry.relabelled])
+    alone = [one for one in unknown if not one.entry.relabelled]
     lines: list[str] = []
     for whose, title in _WHOSE.items():
-        mine = [one for one in found if one.whose == whose]
+        mine = alone if whose is None else [one for one in found if one.whose == whose]
         if not mine:
             continue
         lines += ["", f"**{title}** ({len(mine)}).", ""]
@@ -102,13 +109,37 @@ def markdown(matrix: Matrix) -> list[str]:
             lines += [line([CASES[one.case], one.where, one.word, _escaped(one.entry.sentence)]) for one in mine]
         else:
             lines += _findings(mine)
-    if said := [one for one in found if _words(one.entry)]:
+    if grouped:
+        lines += ["", f"**{_EVERYBODY}** ({sum(map(len, grouped))}; nobody has looked into it).", ""]
+        lines += [line(["case", "who", "with", "why"]), line(["---"] * 4), *map(_with_everybody, grouped)]
+    # Of those that fail alike one speaks for all.
+    if said := [one for one in [*alone, *(group[0] for group in grouped)] if _words(one.entry)]:
         lines += ["", "<details><summary>What the endpoints said last</summary>", ""]
         for one in said:
             # A line begins with its endpoint's name, so that none of them can end the block.
             lines += [f"{CASES[one.case]} {one.where}, {_run(one.entry)}:", "", "```", *_words(one.entry), "```", ""]
         lines.append("</details>")
     return lines
+
+
+def _by_everybody(found: Sequence[_Failed]) -> list[list[_Failed]]:
+    """Those that one implementation fails with everybody in one case together, in the order of the cases."""
+
+    def place(one: _Failed) -> tuple[int, Who]:
+        assert one.entry.everybody is not None
+        return list(CASES).index(one.case), one.entry.everybody
+
+    return [list(group) for _, group in groupby(sorted(found, key=place), key=place)]
+
+
+def _with_everybody(group: Sequence[_Failed]) -> str:
+    """A row for them: with whom, and why, each sentence once and the most frequent first."""
+    assert group[0].entry.everybody is not None
+    role, name = group[0].entry.everybody
+    others = ", ".join(one.pair[1 if role == "client" else 0] for one in group)
+    sentences = Counter(one.entry.sentence for one in group).most_common(_SENTENCES)
+    why = " ".join(_escaped(sentence) for sentence, _ in sentences)
+    return line([CASES[group[0].case], f"{name} as a {role}", others, why])
 
 
 def _findings(found: Sequence[_Failed]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from rich.console import Console
 from harness.artefacts.words import LINES, WIDTH, last_words
 from harness.interop.blame import KNOWN, Blame, blamed
 from harness.interop.cases import CASES
-from harness.interop.matrix import Entry, Failure, Matrix
+from harness.interop.matrix import Entry, Failure, Matrix, relabelled
 from harness.interop.registry import declared
 from harness.outcome import Checked, LinkProof, MeasuredRun, Outcome, Run, Verdict
 from harness.reports import interop
@@ -115,6 +115,21 @@ def test_last_words_stand_below_and_end_no_block() -> None:
     assert "A a → other, run k/0\n  client0| | bad <b>\n" in out.getvalue()
     quiet = replace(FAILED, failure=Failure("k/0", WRONG))
     assert "said last" not in interop.markdown(_matrix(other=quiet))
+
+
+def test_what_fails_with_everybody_is_one_row_and_one_voice() -> None:
+    other = replace(FAILED, sentence="Another.", failure=Failure("l/0", WRONG, SAID))
+    unsupported = {("b", "other"): other, ("c", "other"): FAILED, ("a", "other"): FAILED}
+    entries = {(pair, "amplificationlimit"): one for pair, one in unsupported.items()}
+    entries |= {((client, "good"), "amplificationlimit"): Entry("succeeded") for client in "abc"}
+    said = interop.markdown(relabelled(Matrix(("a", "b", "c"), ("other", "good"), entries)))
+    head, _, table = said.partition("**What an implementation fails with everybody, which counts as unsupported**")
+    assert "nobody has looked into" not in head.lower()
+    assert "(3; nobody has looked into it)" in table
+    why = "Amplification: 4800 B \\| &lt;b>. Another."
+    assert f"| A | other as a server | a, b, c | {why} |" in table
+    assert table.count("A a → other, run k/0:") == 1
+    assert "b → other, run" not in table
 
 
 @pytest.mark.parametrize("one", KNOWN, ids=lambda one: f"{one.implementation}-{one.reason}")

@@ -113,7 +113,9 @@ def test_the_grid_has_every_word_and_the_reason_of_each_failure() -> None:
     text = interop.markdown(relabelled(SQUARE), SQUARE)
     assert "| a | ✓ V2<br>– S | – S |" in text
     assert "| b | ✓ S | – S<br>? V2 |" in text
-    assert "| S | a → a | unsupported (fails with everybody) | It did not. |" in text
+    assert "| S | a as a client | a | It did not. |" in text
+    assert "| S | b as a server | a, b | It did not. |" in text
+    assert "| V2 | b → b | inconclusive | It did not. |" in text
     assert interop.report(SQUARE)["counts"] == {"succeeded": 2, "failed": 3, "unsupported": 0, "inconclusive": 1}
 
 
