@@ -18,7 +18,7 @@ from harness.reports.layout import Column, Fitted, Row
 from harness.reports.markdown import line
 
 _WHOSE: dict[Whose | None, str] = {
-    "implementation": "What looks like a bug of an implementation",
+    "implementation": "What looks like a bug of an implementation, or something that it does not have",
     "endpoint": "What looks to be our endpoints' doing",
     None: "What nobody has looked into",
 }
@@ -153,7 +153,8 @@ def _findings(found: Sequence[_Failed]) -> Iterator[str]:
         places = ", ".join(f"{CASES[one.case]} {one.where}" for one in mine)
         who = f"{finding.implementation} as a {finding.role}"
         seen = f"{mine[0].where}: {_escaped(mine[0].entry.sentence)}"
-        yield line([who, f"`{finding.reason}`", finding.why, places, seen])
+        fails = f"`{finding.reason}`" if finding.reason else ", ".join(CASES[case] for case in finding.cases)
+        yield line([who, fails, finding.why, places, seen])
 
 
 def _escaped(text: str) -> str:

@@ -40,7 +40,7 @@ func parseOptions(role string, arguments []string) (*options, error) {
 	flags.Int64Var(&o.maxSendBuffer, "max-send-buffer", 0,
 		"most `bytes` of a stream that are not acknowledged; 0 is the library's 1 MiB")
 	flags.DurationVar(&o.idleTimeout, "idle-timeout", time.Minute, "`time` without a packet that ends a connection")
-	flags.DurationVar(&o.handshakeTimeout, "handshake-timeout", 20*time.Second, "most `time` that a handshake takes")
+	flags.DurationVar(&o.handshakeTimeout, "handshake-timeout", time.Minute, "most `time` that a handshake takes")
 	if err := o.Parse(flags, arguments); err != nil {
 		return nil, err
 	}

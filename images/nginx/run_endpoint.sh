@@ -54,6 +54,8 @@ http {
     http3 $h3;
     http3_hq $hq;
     $settings
+    # Each address a NAT gives the client takes one of its connection IDs, and 2 is the least that there is.
+    quic_active_connection_id_limit 8;
     # A connection is closed after 1000 by default; a test case asks for 1999 files in one.
     keepalive_requests 10000;
     ssl_certificate /certs/cert.pem;

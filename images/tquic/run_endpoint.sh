@@ -122,8 +122,8 @@ client() {
 
 server() {
   [ "$TESTCASE" != retry ] || options+=(--enable-retry)
-  # It ends on the signal without a handler, and writes its logs without a buffer.
-  run TERM tquic_server "${options[@]}" --listen=0.0.0.0:443 --root=/www --cert=/certs/cert.pem --key=/certs/priv.key
+  # It ends on the signal without a handler, and writes its logs without a buffer. Its one socket serves both IP versions.
+  run TERM tquic_server "${options[@]}" '--listen=[::]:443' --root=/www --cert=/certs/cert.pem --key=/certs/priv.key
   local status=$?
   [ "$ended" = no ] || status=0
   return "$status"

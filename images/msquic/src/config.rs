@@ -1,10 +1,11 @@
 //! From options to MsQuic's configuration.
 
 use std::ffi::c_void;
+use std::ptr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use msquic::ffi::{QUIC_PARAM_CONFIGURATION_SETTINGS, QUIC_SETTINGS};
+use msquic::ffi::{QUIC_PARAM_CONFIGURATION_SETTINGS, QUIC_PARAM_GLOBAL_RETRY_MEMORY_PERCENT, QUIC_SETTINGS};
 use msquic::{
     Api, BufferRef, CertificateFile, Configuration, Credential, CredentialConfig, CredentialFlags, Registration,
     ServerResumptionLevel, Settings,
@@ -22,6 +23,8 @@ const DEFAULT_MINIMUM_MTU: u16 = 1240 + 40 + 8;
 const REQUESTS: u16 = 100;
 /// HTTP/3's control and QPACK streams, and some to spare.
 const UNIDIRECTIONAL: u16 = 16;
+/// Longer than any outage under test, also during the handshake.
+const IDLE_TIMEOUT_MS: u64 = 60_000;
 /// QUIC_CONGESTION_CONTROL_ALGORITHM of msquic.h, whose second word is behind a preview switch.
 const CUBIC: u16 = 0;
 const BBR: u16 = 1;
@@ -47,7 +50,11 @@ pub fn configuration(registration: &Registration, options: &Options) -> Result<C
 
 fn settings(options: &Options) -> Result<Settings> {
     let parameters = &options.parameters;
-    let mut settings = Settings::new().set_PeerBidiStreamCount(REQUESTS).set_PeerUnidiStreamCount(UNIDIRECTIONAL);
+    let mut settings = Settings::new()
+        .set_PeerBidiStreamCount(REQUESTS)
+        .set_PeerUnidiStreamCount(UNIDIRECTIONAL)
+        .set_IdleTimeoutMs(IDLE_TIMEOUT_MS)
+        .set_HandshakeIdleTimeoutMs(IDLE_TIMEOUT_MS);
     if options.role == Role::Server {
         settings = settings.set_ServerResumptionLevel(ServerResumptionLevel::ResumeAndZerortt);
     }
@@ -131,6 +138,22 @@ fn stop_pacing(configuration: &Configuration) -> Result<()> {
             QUIC_PARAM_CONFIGURATION_SETTINGS,
             size_of::<QUIC_SETTINGS>() as u32,
             (&raw const settings).cast::<c_void>(),
+        )
+    }?;
+    Ok(())
+}
+
+/// Has every client prove its address. A server does that once handshakes take a share of all memory: here, none. Needs a
+/// registration, with which the library starts.
+pub fn send_retry() -> Result<()> {
+    let share: u16 = 0;
+    // SAFETY: a parameter of the library as a whole has no handle, and MsQuic copies a number of the size that it is told.
+    unsafe {
+        Api::set_param(
+            ptr::null_mut(),
+            QUIC_PARAM_GLOBAL_RETRY_MEMORY_PERCENT,
+            size_of::<u16>() as u32,
+            (&raw const share).cast::<c_void>(),
         )
     }?;
     Ok(())

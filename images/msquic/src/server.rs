@@ -14,6 +14,9 @@ use crate::{config, metrics, serve};
 
 pub async fn run(options: Options) -> Result<()> {
     let registration = Registration::new(&RegistrationConfig::default())?;
+    if options.retry {
+        config::send_retry()?;
+    }
     let configuration = Arc::new(config::configuration(&registration, &options)?);
     let (taken, mut arrivals) = mpsc::unbounded_channel();
     let accepting = configuration.clone();
