@@ -53,6 +53,12 @@ class Patience:
 _patience = Patience()
 
 
+def _stacks() -> str:
+    """Has a Docker daemon that does not answer write down what it is about (dockerd: SIGUSR1), and says where."""
+    asked = subprocess.run(["pkill", "-USR1", "-x", "dockerd"], check=False)
+    return "its goroutines: /var/run/docker/goroutine-stacks-*.log" if asked.returncode == 0 else ""
+
+
 @dataclass(frozen=True)
 class Harness:
     """The command line, with a store of its own."""
@@ -119,7 +125,7 @@ class Harness:
     def cells(self, *words: str, timeout: float = 900) -> list[dict[str, Any]]:
         """The cells of `run --json`, as soon as every link is proven."""
         done = self.run_until_proven(*words, "--json", timeout=timeout)
-        assert done.stdout, done.stderr
+        assert done.stdout, done.stderr + (_stacks() if "did not end within" in done.stderr else "")
         content = json.loads(done.stdout)
         assert content["schema"] == 2
         cells: list[dict[str, Any]] = content["cells"]
