@@ -40,8 +40,7 @@ from harness.cli.options import (
     VerifyShare,
     Zip,
 )
-from harness.cli.words import jobs_of, outcomes_of, repetitions_of, request_of, shard_of, stand_ins_of
-from harness.errors import InputError
+from harness.cli.words import jobs_of, outcomes_of, place_of, repetitions_of, request_of, shard_of, stand_ins_of
 
 if TYPE_CHECKING:
     from harness.app import App, Options
@@ -122,14 +121,7 @@ class Asking:
     @property
     def place(self) -> Place | None:
         """The cluster that makes the runs. Raises InputError."""
-        from harness.cluster.place import place_of
-
-        if self.cluster and self.engine != EngineChoice.VIRTUAL:
-            raise InputError(
-                "--cluster: runs in real time need this machine's own network and clock",
-                "add --engine virtual, or leave --cluster out",
-            )
-        return place_of(self.cluster, self.cluster_tls, self.cluster_files, self.verify)
+        return place_of(self.cluster, self.cluster_tls, self.cluster_files, self.verify, self.engine)
 
     @property
     def again(self) -> frozenset[str]:

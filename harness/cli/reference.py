@@ -10,8 +10,17 @@ import typer
 from harness.cli.consoles import console, print_text
 from harness.cli.environment import REFERENCE, lab_kernel, log_limit, open_app, patience, stall
 from harness.cli.interrupts import heard
-from harness.cli.options import ArtefactsChoice, EngineChoice, Jobs, KeptArtefacts
-from harness.cli.words import jobs_of
+from harness.cli.options import (
+    ArtefactsChoice,
+    Cluster,
+    ClusterFiles,
+    ClusterTls,
+    EngineChoice,
+    Jobs,
+    KeptArtefacts,
+    VerifyShare,
+)
+from harness.cli.words import jobs_of, place_of
 
 if TYPE_CHECKING:
     from harness.reference import Share
@@ -29,11 +38,17 @@ def reference(
     only: Annotated[list[str] | None, typer.Option(help="The cells of this scenario or folder.")] = None,
     jobs: Jobs = None,
     artefacts: KeptArtefacts = ArtefactsChoice.FAILED,
+    cluster: Cluster = "",
+    cluster_tls: ClusterTls = None,
+    cluster_files: ClusterFiles = "",
+    verify: VerifyShare = "",
     plan: Annotated[bool, typer.Option("--plan", help="Say what is to be done, and do nothing.")] = False,
 ) -> None:
     """Do what of the campaign is in neither the reference nor the store, and take it over, request by request.
 
-    results/reference/campaign.yaml holds the requests. What was done is kept: the same command goes on.
+    results/reference/campaign.yaml holds the requests. What was done is kept: the same command goes on. Where cells are
+    short, measuring them is most of the work, and --cluster local:N, with a process for each worker, uses N cores as
+    --jobs N does not.
     """
     from harness.app import Options
     from harness.columns.keep import keep
@@ -41,6 +56,7 @@ def reference(
     from harness.progress import Talk
     from harness.reference import Reference
 
+    place = place_of(cluster, cluster_tls, cluster_files, verify, EngineChoice(engine.value))
     app = open_app()
     campaign = Reference(app, REFERENCE)
     options = Options(
@@ -50,12 +66,14 @@ def reference(
         stall=stall(),
         artefacts=artefacts.value,
         kernel=lab_kernel(),
+        cluster=place,
     )
+    beside = place.local if place is not None and place.local else options.jobs
     with Talk(console()) as talk, heard(talk.interrupted, app.end_hard):
         chosen = list(campaign.shares(engine.value, only or [], talk))
         for share in chosen:
-            print_text(_line(share, options.jobs))
-        seconds = sum(share.seconds for share in chosen) / options.jobs
+            print_text(_line(share, beside))
+        seconds = sum(share.seconds for share in chosen) / beside
         console().print(f"{sum(len(share.todo) for share in chosen)} runs to do, about {seconds / 60:.0f} min")
         if plan:
             return

@@ -15,7 +15,10 @@ from harness.errors import InputError, did_you_mean
 from harness.text import shown
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from harness.app import App
+    from harness.cluster.place import Place
     from harness.model import Implementation
     from harness.plan import Request, Shard, UntilDecided
     from harness.sweep import Combine
@@ -186,6 +189,18 @@ def tolerance_of(option: str, text: str) -> float:
         return Percentage.parse(text).fraction
     except ValueError as error:
         raise InputError(f"{option} {text}: {error}", "for example 3%") from error
+
+
+def place_of(cluster: str, folder: Path | None, files: str, verify: str, engine: EngineChoice) -> Place | None:
+    """The cluster that makes the runs of an engine."""
+    from harness.cluster import place
+
+    if cluster and engine != EngineChoice.VIRTUAL:
+        raise InputError(
+            "--cluster: runs in real time need this machine's own network and clock",
+            "add --engine virtual, or leave --cluster out",
+        )
+    return place.place_of(cluster, folder, files, verify)
 
 
 def jobs_of(asked: int | None, engine: EngineChoice) -> int:
