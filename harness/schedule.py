@@ -7,6 +7,7 @@ the cores from each other, and the first verdict is what people wait for.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -129,6 +130,8 @@ def seconds_left(work: Work, runs: Sequence[float], jobs: int, current: Sequence
     running = [max(0.0, seconds) for seconds in current]
     now, ended = 0.0, work.ended
     while needs or running or builds:
+        if not steps and not builds:
+            return now + _runs_alone(running, durations, jobs)
         state = Work(steps, needs, dict.fromkeys(builds, 0.0), len(running), ended)
         while len(running) < jobs and (index := next_run(state)) is not None:
             needs.pop(index)
@@ -149,3 +152,16 @@ def seconds_left(work: Work, runs: Sequence[float], jobs: int, current: Sequence
         for reference in [reference for reference, left in builds.items() if left <= 1e-9]:
             del builds[reference], steps[reference]
     return now
+
+
+def _runs_alone(running: Sequence[float], durations: Sequence[float], jobs: int) -> float:
+    """The same where nothing is built any more: whichever run ends first makes room for the next.
+
+    `running`: seconds that each run under way still takes; `durations`: of each run to come, in plan order.
+    """
+    ends = list(running)
+    heapq.heapify(ends)
+    for seconds in durations:
+        begin = heapq.heappop(ends) if len(ends) >= jobs else 0.0
+        heapq.heappush(ends, begin + seconds)
+    return max(ends, default=0.0)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from hypothesis import given
@@ -120,6 +120,34 @@ def test_the_estimate_overlaps_builds_with_runs() -> None:
     # Two builds share the machine.
     two = {name: Step(name, name, 60) for name in "xy"}
     assert seconds_left(Work(two, [frozenset("xy")]), [0], 1) == 120
+
+
+def test_runs_of_which_all_images_are_there_begin_as_others_end() -> None:
+    work = Work({}, [frozenset[str]()] * 3, running=1)
+    # Beside the one that takes 5 s, 4 s and 3 s; then 2 s, from 5 s on.
+    assert seconds_left(work, [4.0, 3.0, 2.0], 2, [5.0]) == 7.0
+    assert seconds_left(work, [4.0, 3.0, 2.0], 1, [5.0]) == 14.0
+    assert seconds_left(Work({}, ()), [], 2) == 0.0
+
+
+def test_an_estimate_of_a_campaign_is_made_with_each_run() -> None:
+    """Of as many runs as it has, and so it must not look at all of them for each of them."""
+    looks = 0
+
+    class Needs(frozenset[str]):
+        def __hash__(self) -> int:
+            nonlocal looks
+            looks += 1
+            return super().__hash__()
+
+        def __iter__(self) -> Iterator[str]:
+            nonlocal looks
+            looks += 1
+            return super().__iter__()
+
+    many = 300
+    seconds_left(Work({}, [Needs({"alpha"})] * many, ended=1), [1.0] * many, 2)
+    assert looks <= 2 * many
 
 
 def test_a_fresh_machine_is_estimated_with_its_builds_beside_the_runs() -> None:
