@@ -46,9 +46,8 @@ def reference(
 ) -> None:
     """Do what of the campaign is in neither the reference nor the store, and take it over, request by request.
 
-    results/reference/campaign.yaml holds the requests. What was done is kept: the same command goes on. Where cells are
-    short, measuring them is most of the work, and --cluster local:N, with a process for each worker, uses N cores as
-    --jobs N does not.
+    results/reference/campaign.yaml holds the requests. What was done is kept: the same command goes on. A cluster makes
+    the runs as it makes those of `harness run`.
     """
     from harness.app import Options
     from harness.columns.keep import keep
