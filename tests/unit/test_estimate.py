@@ -40,12 +40,8 @@ def _within_two(estimate: float, walls: list[float]) -> bool:
     return 0.5 <= estimate / statistics.median(walls) <= 2
 
 
-def test_of_most_cells_the_estimate_is_within_a_factor_of_two() -> None:
-    """Each cell's by the runs of the other seven eighths of the cells alone.
-
-    Of nine in ten where a machine has nothing else to do. Of the stored runs some were made beside tests and other
-    harnesses, which no estimate knows of.
-    """
+def test_of_nine_cells_in_ten_the_estimate_is_within_a_factor_of_two() -> None:
+    """Each cell's by the runs of the other seven eighths of the cells alone."""
     keys = sorted({one.cell.key for one in _took()})
     fold = {key: index % FOLDS for index, key in enumerate(keys)}
     held = []
@@ -56,7 +52,7 @@ def test_of_most_cells_the_estimate_is_within_a_factor_of_two() -> None:
             if fold[key] == number:
                 held.append(_within_two(known[machine].expected(runs[0].cell) / 1.1, [one.wall for one in runs]))
     assert len(held) > 400
-    assert sum(held) / len(held) >= 0.85
+    assert sum(held) / len(held) >= 0.9
 
 
 def test_without_any_run_the_model_is_right_for_most_cells() -> None:
@@ -64,7 +60,7 @@ def test_without_any_run_the_model_is_right_for_most_cells() -> None:
         _within_two(expected_seconds(runs[0].cell) / 1.1, [one.wall for one in runs])
         for runs in _cells(_took()).values()
     ]
-    assert sum(held) / len(held) >= 0.6
+    assert sum(held) / len(held) >= 0.65
 
 
 def test_forty_flows_are_not_promised_in_a_few_seconds() -> None:
