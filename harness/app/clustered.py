@@ -62,7 +62,7 @@ class ClusterGround:
         order = Order(
             self._text(cell), item.repetition, {name: self.depot.sent(name) for name in references},
             contents, driver, self.depot.files, self.attempts.provenance.commit, options.artefacts, options.stall,
-            options.log_limit,
+            options.log_limit, options.kernel.entry,
         )  # fmt: skip
         return order, memory
 

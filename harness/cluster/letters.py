@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from harness.cluster.travelled import Sent
+from harness.engines.kernels import Entry
 from harness.kept import Artefacts
 
 #: Name of a resource that a worker has as much of as it has threads, and of one that it has bytes of memory of: behind
@@ -34,6 +35,8 @@ class Order:
     artefacts: Artefacts = "all"
     stall: float = 60.0
     log_limit: int = 2 << 30
+    entry: Entry | None = None
+    """How the lab kernel enters its guest's programs; None: as the worker's machine allows."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 from harness.cluster.parcel import unpack
 from harness.engines.cache import UNFINISHED, Cache, short_id
+from harness.engines.kernels import LabKernel
 from harness.engines.owner import owner
 
 # (Under its own name: whatever is renamed there changes every cell's key.)
@@ -110,9 +111,15 @@ class TravelledEngine(VirtualEngine):
     """Virtual time on root file systems that a driver sends."""
 
     def __init__(
-        self, cache: Cache, cores: Sequence[int], images: TravelledRoots, log_limit: int, stall: float
+        self,
+        cache: Cache,
+        cores: Sequence[int],
+        images: TravelledRoots,
+        log_limit: int,
+        stall: float,
+        kernel: LabKernel,
     ) -> None:
-        super().__init__(cache, cores, log_limit, stall)
+        super().__init__(cache, cores, log_limit, stall, kernel=kernel)
         self._images = images
 
 

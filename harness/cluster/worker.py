@@ -30,6 +30,7 @@ from harness.cluster.travelled import TravelledEngine, TravelledRoots
 from harness.engines.cache import LIMIT, Cache
 from harness.engines.contents import Contents
 from harness.engines.guest import remove_orphans
+from harness.engines.kernels import LabKernel
 from harness.engines.owner import lives, owner
 from harness.errors import EngineError, HarnessError
 from harness.kept import keeps
@@ -263,7 +264,7 @@ def _made(order: Order) -> tuple[dict[str, bytes], bytes]:
     try:
         store = Store(place)
         with _core() as core:
-            engine = TravelledEngine(kept, [core], roots, order.log_limit, order.stall)
+            engine = TravelledEngine(kept, [core], roots, order.log_limit, order.stall, LabKernel(entry=order.entry))
             with _ended_when_unwanted(engine, wanted):
                 run_once(
                     item, engine, store, _Told(commit=order.commit, known=order.contents), lambda phase: None,

@@ -157,7 +157,10 @@ def _readable(packets: Packets) -> tuple[Packets, tuple[Frames, ...]]:
             frames = common or read_frames(packets.plain[index, : seen[index]].tobytes(), sizes[index])
         except FrameError:
             continue
-        if all(frame.end <= furthest for frame in frames.streams):
+        for frame in frames.streams:
+            if frame.offset + frame.length > furthest:
+                break
+        else:
             read.append(frames)
             kept.append(index)
     return packets.where(np.array(kept, np.int64)), tuple(read)

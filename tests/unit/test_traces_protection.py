@@ -141,3 +141,22 @@ def test_a_packet_number_near_the_last_is_decoded(largest: int, size: int, data:
 def test_a_number_out_of_all_relation_is_none() -> None:
     truncated, length = np.array([5, 1 << 31, 6, -1, 7], np.int64), np.array([1, 4, 1, 1, 1], np.int64)
     assert numbers(truncated, length).tolist() == [5, -1, 6, -1, 7]
+
+
+@given(
+    st.integers(0, 1 << 20),
+    st.lists(st.tuples(st.integers(-40, 300) | st.integers(-200, 90_000), st.integers(1, 4), st.booleans()), max_size=30),
+)
+def test_numbers_at_once_are_those_one_by_one(first: int, steps: list[tuple[int, int, bool]]) -> None:
+    """Each by the largest of those before it (RFC 9000 §A.3): in order or not, near or far, of any length, or none."""
+    truncated, length, number = [first], [4], first
+    for step, size, readable in steps:
+        number = max(0, number + step)
+        truncated.append(number % (1 << (8 * size)) if readable else -1)
+        length.append(size)
+    expected, largest = list[int](), -1
+    for short, size in zip(truncated, length, strict=True):
+        found = decode_number(largest, short, 8 * size) if short >= 0 else -1
+        expected.append(found)
+        largest = max(largest, found)
+    assert numbers(np.array(truncated, np.int64), np.array(length, np.int64)).tolist() == expected

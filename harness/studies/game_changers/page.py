@@ -15,8 +15,10 @@ from harness.results import CellResult
 from harness.studies.game_changers.claims import GAME, NEAR, PATHS, QUESTIONS, SWEEPS, Question
 
 _NONE = "No runs are stored yet."
+#: What is different on a near path: 10 MB are as many of its bandwidth-delay products as some 300 MB of a satellite's.
+_LIKE = ", 20 ms, 10 MB"
 _ENOUGH = (
-    "Of how many times of 2, 10 and 100 MB, of pairs with several runs, a factor is worth "
+    "Of how many times of {}, of pairs with several runs, a factor is worth "
     f"{GAME:.0%} or more of the median, by an interval that leaves out nothing at all:"
 )
 _HEAD = """# Game changers
@@ -92,7 +94,8 @@ def _answer(one: Question, found: Sequence[Analysis]) -> list[str]:
     for each in counted:
         changed = f"{each.changes} of {each.pairs}"
         rows += [line([each.factor, changed, f"{each.most:.1f} s", each.where])]
-    return [_ENOUGH, "", *rows]
+    sizes = "2 and 10 MB on paths of 20 ms" if one.near else "2, 10 and 100 MB"
+    return [_ENOUGH.format(sizes), "", *rows]
 
 
 def _near(one: Analysis) -> bool:
@@ -149,7 +152,7 @@ def _by_path(found: Sequence[Analysis], kind: str, title: str, words: str) -> li
         for path, name in PATHS.items():
             scenario = _scenario(kind, f"{start}{path}")
             mine = [one for one in found if one.of.scenario.name == scenario]
-            lines += [f"**{name}{', 20 ms' if start else ''}** (`{scenario}`)", ""]
+            lines += [f"**{name}{_LIKE if start else ''}** (`{scenario}`)", ""]
             lines += [study.markdown((mine, []))] if mine else [_NONE, ""]
     return lines
 
@@ -180,7 +183,7 @@ def _profiles(found: Sequence[Profiled]) -> list[str]:
         for path, name in PATHS.items():
             scenario = _scenario("profiles", f"{start}{path}")
             mine = [one for one in found if one.scenario.name == scenario]
-            lines += [f"**{name}{', 20 ms' if start else ''}** (`{scenario}`)", ""]
+            lines += [f"**{name}{_LIKE if start else ''}** (`{scenario}`)", ""]
             for one in mine:
                 lines += [f"{one.client}→{one.server}:", "", *study.profiles_table(one), ""]
             lines += [] if mine else [_NONE, ""]
