@@ -102,7 +102,7 @@ def test_a_page_without_runs_says_so_everywhere() -> None:
     text = game_changers([])
     # Four questions, two designs of six paths, seven sweeps, a heat map, profiles of six paths, searches of three.
     assert text.count("No runs are stored yet.") == 4 + 12 + 7 + 1 + 6 + 3
-    assert "**50/10 Mbit/s, 20 ms** (`studies/levels-near-50-10`)" in text
+    assert "**50/10 Mbit/s, 20 ms, 10 MB** (`studies/levels-near-50-10`)" in text
 
 
 # --- the search of a pair

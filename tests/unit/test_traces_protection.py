@@ -145,7 +145,9 @@ def test_a_number_out_of_all_relation_is_none() -> None:
 
 @given(
     st.integers(0, 1 << 20),
-    st.lists(st.tuples(st.integers(-40, 300) | st.integers(-200, 90_000), st.integers(1, 4), st.booleans()), max_size=30),
+    st.lists(
+        st.tuples(st.integers(-40, 300) | st.integers(-200, 90_000), st.integers(1, 4), st.booleans()), max_size=30
+    ),
 )
 def test_numbers_at_once_are_those_one_by_one(first: int, steps: list[tuple[int, int, bool]]) -> None:
     """Each by the largest of those before it (RFC 9000 §A.3): in order or not, near or far, of any length, or none."""
