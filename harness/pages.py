@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from harness.app import App
 from harness.catalogue import json_schema
 from harness.engines.compose_file import compose_text
+from harness.gate.former import read_former
 from harness.lab import build_lab, sim_plan
 from harness.model import Implementation, Scenario
 from harness.plots.pairs import beside, is_red
 from harness.plots.registry import plots
 from harness.reference import Reference
 from harness.reports.by_hand import open_cell
+from harness.reports.changed import changed, changed_page
 from harness.reports.interop_page import interop_page
 from harness.reports.metrics_page import metrics_page
 from harness.reports.plots_page import plots_page
@@ -90,7 +93,20 @@ def result_pages(app: App) -> dict[Path, str]:
             parameters.read_text(encoding="utf-8"), [item for item in known if item.speaks_quic], results
         ),
         **{root / "docs" / name: text for name, text in study_pages(results, drawn).items()},
+        **_changed(app, results),
     }
+
+
+def _changed(app: App, results: Sequence[CellResult]) -> dict[Path, str]:
+    """What the reference had before, where a comparison with it is kept."""
+    folder = app.places.root / "results" / "former"
+    compared = read_former(folder)
+    if compared is None:
+        return {}
+    former = App(replace(app.places, store=folder))
+    older = former.results.find(lambda cell: True)
+    cells = changed(older, results, compared.within, (former.stored.contents, app.stored.contents))
+    return {app.places.root / "docs" / "changed.md": changed_page(cells, compared)}
 
 
 def behind_figures(results: Sequence[CellResult]) -> set[str]:

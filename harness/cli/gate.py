@@ -71,6 +71,15 @@ def gate(
         Path | None,
         typer.Option("--summary", metavar="FILE", help="Write what 'harness report summary' prints, too, in Markdown."),
     ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(
+            "--keep",
+            metavar="FOLDER",
+            help="Keep the baseline's cells that have changed as a store in columns; for docs/changed.md, "
+            "results/former.",
+        ),
+    ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="What cannot be told, and a cell that is gone, is exit code 4.")
     ] = False,
@@ -82,6 +91,7 @@ def gate(
     The exit code is 1 when something is worse, or other though its bits are the same, and nobody has accepted it; 5
     when there is nothing to compare. Where GITHUB_ACTIONS is set, each such cell is annotated.
     """
+    from harness.gate.former import write_former
     from harness.reports import gate as view
     from harness.reports.junit import decisions
     from harness.reports.summary import night
@@ -97,6 +107,8 @@ def gate(
         _write(junit, decisions(passage))
     if summary is not None:
         _write(summary, night(_cells(open_app(store), scenarios, clients, servers), passage))
+    if keep is not None:
+        write_former(keep, [one.weighed.decided for one in passage.cells], passage.within, open_app(baseline).stored)
     if os.environ.get("GITHUB_ACTIONS") == "true":
         for text in view.workflow_commands(passage):
             console().print(text, markup=False, highlight=False, soft_wrap=True)

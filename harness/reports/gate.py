@@ -15,7 +15,7 @@ from harness.comparison import ALPHA
 from harness.gate.allowed import Allowance, Applied, Weighed
 from harness.gate.decide import ALARMS, GRAVITY, OUTCOME, Figure, Standing
 from harness.reports.layout import SENTENCE, Column, Fitted, Row
-from harness.reports.markdown import line
+from harness.reports.markdown import in_cell, line
 from harness.reports.numbers import number, shown_unit
 from harness.reports.ranking import plain
 from harness.stats import interval
@@ -169,15 +169,10 @@ def markdown(passage: Passage) -> str:
             word = f"{symbol} {one.weighed.decided.standing}"
             why = "; ".join(filter(None, [told_text(one), _accepted(one)]))
             lines.append(
-                line([word, _plain(one.weighed.decided.pair.name), _plain(why), _plain(", ".join(one.causes))])
+                line([word, in_cell(one.weighed.decided.pair.name), in_cell(why), in_cell(", ".join(one.causes))])
             )
         lines.append("")
     return "\n".join([*lines, *(f"{text}\n" for text in (*cautions(passage.applied), rate(passage)))])
-
-
-def _plain(text: str) -> str:
-    """A text in a cell of a table."""
-    return text.replace("|", "\\|").replace("\n", " ")
 
 
 def workflow_commands(passage: Passage) -> list[str]:

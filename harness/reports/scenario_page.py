@@ -20,7 +20,7 @@ from harness.errors import InputError
 from harness.model import Scenario
 from harness.parameters import PARAMETERS, WrittenNumber, WrittenValue
 from harness.path import inexpressible
-from harness.reports.markdown import line
+from harness.reports.markdown import in_cell, line
 from harness.sweep import DIRECTIONS, PROPERTIES
 from harness.units import Duration, Percentage, Quantity, QueueSize, Rate, Size
 
@@ -99,9 +99,9 @@ def _table(model: type[BaseModel], examples: Examples) -> Iterator[str]:
         forms = [one["description"] for one in short[key].get("oneOf", ()) if one.get("type") == "string"]
         takes = " ".join([_takes(field.annotation, _bounds(field.metadata)), *(f"(or {form})" for form in forms)])
         example = examples.get((model.__name__, key), "")
-        example = example if example in ("", _BELOW) else f"`{_cell(example)}`"
+        example = example if example in ("", _BELOW) else f"`{in_cell(example)}`"
         meaning = " ".join((field.description or "").split())
-        yield line([f"`{key}`", _cell(takes), _default(field), example, _cell(meaning)])
+        yield line([f"`{key}`", in_cell(takes), _default(field), example, in_cell(meaning)])
 
 
 def _filled_in(model: type[BaseModel], key: str) -> bool:
@@ -109,16 +109,12 @@ def _filled_in(model: type[BaseModel], key: str) -> bool:
     return model is Scenario and key == "name"
 
 
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
-
-
 def _default(field: FieldInfo) -> str:
     if field.default is PydanticUndefined:
         return "**required**"
     if field.default is None or field.default in ((), {}, ""):
         return "none"
-    return f"`{_cell(_written(field.default))}`"
+    return f"`{in_cell(_written(field.default))}`"
 
 
 def _written(value: object) -> str:

@@ -1,0 +1,56 @@
+"""What a gate kept of its baseline: the cells that have changed since, beside how many there were of each standing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.columns import is_columnar
+from harness.columns.keep import keep
+from harness.errors import InputError
+from harness.gate.decide import Decided, Standing
+from harness.store import StoreReader, disk_error
+
+_COMPARED = "compared.json"
+#: What has nothing of before, or nothing worth a line.
+_LEFT_OUT: frozenset[Standing] = frozenset({"same", "new"})
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What a whole comparison came to."""
+
+    within: float
+    """Change of a figure up to which it counted as the same."""
+    counts: Mapping[str, int]
+    """Standing → cells."""
+
+
+def write_former(root: Path, decided: Sequence[Decided], within: float, source: StoreReader) -> int:
+    """Keep the changed cells of a baseline (`source`) as a store in columns below `root`, which has none yet.
+
+    Returns how many. Raises InputError where something is there, EngineError when the disk refuses.
+    """
+    if root.exists() and any(root.iterdir()):
+        raise InputError(f"--keep {root}: something is there already", "name a new folder, or remove it")
+    changed = [one.pair.base for one in decided if one.standing not in _LEFT_OUT and one.pair.base is not None]
+    counts: dict[str, int] = {}
+    for one in decided:
+        counts[one.standing] = counts.get(one.standing, 0) + 1
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        keep(root, changed, source, lambda run: False)
+        (root / _COMPARED).write_text(json.dumps({"within": within, "counts": counts}, indent=1) + "\n")
+    except OSError as error:
+        raise disk_error(error, root) from error
+    return len(changed)
+
+
+def read_former(root: Path) -> Compared | None:
+    """What `write_former` wrote of the comparison; None where it has not."""
+    if not is_columnar(root) or not (root / _COMPARED).exists():
+        return None
+    found = json.loads((root / _COMPARED).read_text())
+    return Compared(float(found["within"]), {str(name): int(count) for name, count in found["counts"].items()})
