@@ -137,14 +137,15 @@ def _near_to_the_one_before(truncated: Ints, length: Ints, largest: int) -> Ints
     Every number follows from the largest of those before it: numbers that satisfy this are the ones.
     """
     known = np.flatnonzero(truncated >= 0)
-    if not len(known) or largest >= 0:
-        return None
+    if not len(known):
+        return np.full(len(truncated), -1, np.int64)
     short, window = truncated[known], np.int64(1) << 8 * length[known]
     # From a number to the next, by the bits that both have.
     both = np.minimum(window[1:], window[:-1])
-    guess = short[0] + np.concatenate([[0], np.cumsum((np.diff(short) + both // 2) % both - both // 2)])
-    before = np.concatenate([[np.int64(largest)], np.maximum.accumulate(guess)[:-1]])
-    if guess.min() < 0 or (np.abs(guess - before)[1:] > _LARGEST_STEP).any():
+    first = decode_number(largest, int(short[0]), 8 * int(length[known[0]]))
+    guess = first + np.concatenate([[0], np.cumsum((np.diff(short) + both // 2) % both - both // 2)])
+    before = np.maximum.accumulate(np.concatenate([[largest], guess[:-1]]))
+    if guess.min() < 0 or (np.abs(guess - before)[before >= 0] > _LARGEST_STEP).any():
         return None
     expected, half = before + 1, window // 2
     candidate = (expected & ~(window - 1)) | short

@@ -145,20 +145,25 @@ def test_a_number_out_of_all_relation_is_none() -> None:
 
 @given(
     st.integers(0, 1 << 20),
+    st.none() | st.integers(-300, 300),
     st.lists(
         st.tuples(st.integers(-40, 300) | st.integers(-200, 90_000), st.integers(1, 4), st.booleans()), max_size=30
     ),
 )
-def test_numbers_at_once_are_those_one_by_one(first: int, steps: list[tuple[int, int, bool]]) -> None:
+def test_numbers_at_once_are_those_one_by_one(
+    first: int, before: int | None, steps: list[tuple[int, int, bool]]
+) -> None:
     """Each by the largest of those before it (RFC 9000 §A.3): in order or not, near or far, of any length, or none."""
+    largest = -1 if before is None else max(0, first + before)
     truncated, length, number = [first], [4], first
     for step, size, readable in steps:
         number = max(0, number + step)
         truncated.append(number % (1 << (8 * size)) if readable else -1)
         length.append(size)
-    expected, largest = list[int](), -1
+    at_once = numbers(np.array(truncated, np.int64), np.array(length, np.int64), largest)
+    expected = list[int]()
     for short, size in zip(truncated, length, strict=True):
         found = decode_number(largest, short, 8 * size) if short >= 0 else -1
         expected.append(found)
         largest = max(largest, found)
-    assert numbers(np.array(truncated, np.int64), np.array(length, np.int64)).tolist() == expected
+    assert at_once.tolist() == expected
