@@ -43,3 +43,8 @@ def size_of(size: float) -> str:
         if size >= least:
             return f"{size / least:.{1 if size < 10 * least else 0}f} {unit}"
     return f"{size / 1e3:.0f} kB"
+
+
+def in_cell(text: str) -> str:
+    """A text as it stands in a cell of a table in Markdown."""
+    return text.replace("|", "\\|").replace("\n", " ")

@@ -7,6 +7,7 @@ from typing import Any
 
 from harness.outcome import STATES, Attribution, Part, State, proven_outcome
 from harness.results import CellResult
+from harness.text import in_cell
 from harness.units import Size
 
 #: What people call a state.
@@ -86,19 +87,31 @@ def _over(one: Attribution, result: CellResult) -> str:
 def markdown(results: Sequence[CellResult]) -> str:
     """A table of the pairs that miss an objective, the slowest first: by how much, and where their time went.
 
-    Empty where of none is known where its time went.
+    Below them those whose runs failed, with the last that their log says. Empty where neither is known of any.
     """
     told = [
         (found[0], result) for result in results if result.verdict.status == "fail" and (found := attributions(result))
     ]
-    if not told:
+    failed = [(result.name, said) for result in results if (said := _failure(result))]
+    if not told and not failed:
         return ""
     lines = ["| client → server | s | over | because |", "| --- | ---: | ---: | --- |"]
     for one, result in sorted(told, key=lambda pair: (-pair[0].seconds, pair[1].name)):
         missed = over(one, result)
         too_long = "–" if missed is None else f"{missed:.2f}"
         lines.append(f"| {result.name} | {one.seconds:.2f} | {too_long} | {short(one)} |")
+    lines += [f"| {name} | – | – | {in_cell(said)} |" for name, said in sorted(failed)]
     return "\n".join(lines) + "\n"
+
+
+def _failure(result: CellResult) -> str:
+    """How the first run that failed ended, where no run tells where time went: 'crashed client: …'; else empty."""
+    ends = (proven_outcome(run, measured) for run, measured in result.runs)
+    end = next((one for one in ends if one.status not in ("completed", "unsupported")), None)
+    if end is None or attributions(result):
+        return ""
+    said = f": “{end.log_tail[-1].strip()}”" if end.log_tail else f": {end.detail}" if end.detail else ""
+    return f"{end.status.replace('_', ' ')} {end.role or ''}".rstrip() + said
 
 
 def _seconds(part: Part) -> str:

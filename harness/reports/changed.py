@@ -10,9 +10,9 @@ from harness.gate.decide import GRAVITY, Decided, decide
 from harness.gate.former import Compared
 from harness.gate.pairs import Known, causes, pairs
 from harness.reports.gate import figure_text
-from harness.reports.markdown import in_cell, line
+from harness.reports.markdown import line
 from harness.results import CellResult, point_of
-from harness.text import counted
+from harness.text import counted, in_cell
 
 _HEAD = """# What changed
 

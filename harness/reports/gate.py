@@ -15,11 +15,11 @@ from harness.comparison import ALPHA
 from harness.gate.allowed import Allowance, Applied, Weighed
 from harness.gate.decide import ALARMS, GRAVITY, OUTCOME, Figure, Standing
 from harness.reports.layout import SENTENCE, Column, Fitted, Row
-from harness.reports.markdown import in_cell, line
+from harness.reports.markdown import line
 from harness.reports.numbers import number, shown_unit
 from harness.reports.ranking import plain
 from harness.stats import interval
-from harness.text import counted
+from harness.text import counted, in_cell
 
 #: Figures of a cell that differ and are named; of more only the number is said.
 _NAMED = 3

@@ -27,11 +27,6 @@ def line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def in_cell(text: str) -> str:
-    """A text as it stands in a cell of a table."""
-    return text.replace("|", "\\|").replace("\n", " ")
-
-
 def scenario_markdown(results: Sequence[CellResult], asked_for: Sequence[MetricName] = ()) -> str:
     """One scenario's table, with its reference lines, and what its cells amount to."""
     scenario = results[0].cell.scenario

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from harness.errors import InputError
 from harness.interop.cases import case_of
 from harness.model import Implementation
-from harness.reports import because, compare_views, defaults, grid, vocabulary
+from harness.reports import because, compare_views, defaults, effort_of, grid, vocabulary
 from harness.reports.compare import comparisons
 from harness.reports.markdown import report, summary
 from harness.results import CellResult
+from harness.text import counted
 
 #: The scenario that `make run` runs: its verdicts stand in the README, its tables on the page of results.
 SHOWN = "satellite/medium"
@@ -33,8 +34,21 @@ def with_verdicts(text: str, results: Sequence[CellResult]) -> str:
     """
     shown = [result for result in results if result.cell.scenario.name == SHOWN and result.cell.engine == "virtual"]
     plain = [result for result in shown if not result.cell.parameters]
-    content = "\n".join(filter(None, [grid.verdicts(plain), because.markdown(shown)]))
+    content = "\n".join(filter(None, [grid.verdicts(plain), because.markdown(shown), _totals(results)]))
     return between(text, "verdicts", content, "the README")
+
+
+def _totals(results: Sequence[CellResult]) -> str:
+    """What all runs in virtual time took together; empty without any."""
+    made = [result for result in results if result.cell.engine == "virtual" and result.runs]
+    runs, virtual, wall = effort_of(made)
+    if not wall:
+        return ""
+    return (
+        f"All pages together rest on {len(made):,} cells in virtual time: {counted(runs, 'run')} took "
+        f"{virtual / 3600:,.1f} h of virtual time in {wall / 3600:,.1f} h of one core ({virtual / wall:.1f} times real "
+        f"time, {3600 * runs / wall:,.0f} runs an hour and core); what it takes to measure them is not in it.\n"
+    )
 
 
 def with_implementations(text: str, implementations: Sequence[Implementation]) -> str:

@@ -20,8 +20,9 @@ from harness.errors import InputError
 from harness.model import Scenario
 from harness.parameters import PARAMETERS, WrittenNumber, WrittenValue
 from harness.path import inexpressible
-from harness.reports.markdown import in_cell, line
+from harness.reports.markdown import line
 from harness.sweep import DIRECTIONS, PROPERTIES
+from harness.text import in_cell
 from harness.units import Duration, Percentage, Quantity, QueueSize, Rate, Size
 
 #: (model, key) → how somebody wrote it.

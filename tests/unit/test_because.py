@@ -15,7 +15,7 @@ from harness.attribution import VERSION, attribute
 from harness.columns import Columns, write_columns
 from harness.columns.tables import Entry
 from harness.metrics import VERSION as MEASURING
-from harness.outcome import Attributed, Attribution, MeasuredRun, Part, State
+from harness.outcome import Attributed, Attribution, MeasuredRun, Outcome, Part, State
 from harness.reports import because, json_report, table
 from harness.reports.layout import Column, Fitted, Row
 from harness.results import CellResult
@@ -93,6 +93,23 @@ def test_the_readme_has_a_line_for_each_that_misses_the_slowest_first() -> None:
     assert [line.split(" | ")[1:3] for line in lines] == [["49.20", "29.20"], ["24.60", "4.60"]]
     assert lines[1].endswith(f"| {because.short(attribution())} |")
     assert because.markdown([told(1.0, bound="25 s"), result("virtual", run(completion=1.0))]) == ""
+
+
+def test_the_readme_has_a_line_for_each_that_failed_with_the_last_word_of_its_log() -> None:
+    made, measured = run(completion=1.0)
+    end = Outcome(status="crashed", role="client", exit_code=1, log_tail=("begun", "too many gaps | really\n"))
+    silent = Outcome(status="timed_out", role="client", detail="not done after 120 s")
+    crashed = result("virtual", (made.model_copy(update={"outcome": end}), measured))
+    late = result("virtual", (made.model_copy(update={"outcome": silent}), measured))
+    lines = because.markdown([crashed, late]).splitlines()[2:]
+    assert lines == [
+        f"| {crashed.name} | – | – | crashed client: “too many gaps \\| really” |",
+        f"| {late.name} | – | – | timed out client: not done after 120 s |",
+    ]
+    # One that failed once and else shows where its time went is in the table by that.
+    (whole,) = (told(1.0),)
+    mixed = result("virtual", *whole.runs, (made.model_copy(update={"outcome": end}), measured), one=whole.cell.scenario)
+    assert "crashed" not in because.markdown([mixed])
 
 
 def _printed(results: list[CellResult], width: int) -> str:
