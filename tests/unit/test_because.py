@@ -108,7 +108,9 @@ def test_the_readme_has_a_line_for_each_that_failed_with_the_last_word_of_its_lo
     ]
     # One that failed once and else shows where its time went is in the table by that.
     (whole,) = (told(1.0),)
-    mixed = result("virtual", *whole.runs, (made.model_copy(update={"outcome": end}), measured), one=whole.cell.scenario)
+    mixed = result(
+        "virtual", *whole.runs, (made.model_copy(update={"outcome": end}), measured), one=whole.cell.scenario
+    )
     assert "crashed" not in because.markdown([mixed])
 
 
