@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from harness.effects.analysis import LITTLE, Analysis, Conditional, Effect
 from harness.outcome import Interval
 from harness.text import counted
 
-#: Below this a figure of one decimal is 0.0.
-_ROUNDED = 0.05
+#: Decimals of seconds at most.
+_FINEST = 3
 #: How many times as much as what counts for nothing a factor is worth where it is said to matter there alone.
 _SEVERAL = 5
 
@@ -23,31 +24,37 @@ def called(metric: str) -> str:
     return f"{digits} {size[len(digits) :]}"
 
 
-def seconds(span: Interval) -> str:
+def seconds(span: Interval, one: Analysis) -> str:
     """A figure with its interval; of one repetition the figure alone."""
-    # No zero has a sign.
-    middle, low, high = (f"{round(value, 1) + 0.0:.1f}" for value in (span.median, span.low, span.high))
+    middle, low, high = (_rounded(value, one) for value in (span.median, span.low, span.high))
     return f"{middle} s" if span.n < 2 or low == high else f"{middle} s [{low}, {high}]"
 
 
-def is_little(span: Interval) -> bool:
-    """Whether a figure is 0.0 in tenths of a second."""
-    return abs(span.median) < _ROUNDED
+def _rounded(value: float, one: Analysis) -> str:
+    """In tenths of a second, or finer where a tenth is more than a fiftieth of the study's time."""
+    digits = min(_FINEST, max(1, math.ceil(-math.log10(one.median / 50)))) if one.median > 0 else 1
+    # No zero has a sign.
+    return f"{round(value, digits) + 0.0:.{digits}f}"
+
+
+def is_little(span: Interval, one: Analysis) -> bool:
+    """Whether a figure is less than a hundredth of the study's time."""
+    return abs(span.median) < LITTLE * one.median
 
 
 def sentence(one: Analysis) -> str:
     """What the factors are worth of one time, the greatest first, and which of them matter only with another."""
-    what = f"{called(one.metric)} (median {one.median:.1f} s)"
+    what = f"{called(one.metric)} (median {_rounded(one.median, one)} s)"
     if one.problem:
         return f"Of {what} nothing can be said: {one.problem}."
-    large = [effect for effect in one.main if not is_little(effect.saved)]
-    small = [effect.factors[0] for effect in one.main if is_little(effect.saved)]
-    parts = [_worth(effect, first=number == 0) for number, effect in enumerate(large)]
+    large = [effect for effect in one.main if not is_little(effect.saved, one)]
+    small = [effect.factors[0] for effect in one.main if is_little(effect.saved, one)]
+    parts = [_worth(effect, one, first=number == 0) for number, effect in enumerate(large)]
     if small:
         verb = "" if large else "are worth " if len(small) > 1 else "is worth "
-        parts.append(f"{_listed(small)} {verb}0.0 s")
+        parts.append(f"{_listed(small)} {verb}less than {LITTLE:.0%} of it")
     made = f"Of {what} {', '.join(parts)}"
-    made += "".join(f"; {_matters(found)}" for found in conditions(one))
+    made += "".join(f"; {_matters(found, one)}" for found in conditions(one))
     if one.late:
         made += (
             f"; {counted(one.late, 'run')} of {one.runs} had not come so far in time and "
@@ -56,11 +63,11 @@ def sentence(one: Analysis) -> str:
     return made + "."
 
 
-def _worth(effect: Effect, first: bool) -> str:
+def _worth(effect: Effect, one: Analysis, first: bool) -> str:
     change = f"({effect.worse[0]} → {effect.better[0]})"
     verb = " is worth" if first else ""
     unsure = "" if effect.shown or effect.saved.n < 2 else ", which its interval does not show"
-    return f"{effect.factors[0]}{verb} {seconds(effect.saved)} {change}{unsure}"
+    return f"{effect.factors[0]}{verb} {seconds(effect.saved, one)} {change}{unsure}"
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -72,7 +79,7 @@ def conditions(one: Analysis) -> list[Conditional]:
 
     Of two that need each other the one that is worth more.
     """
-    little = max(LITTLE * one.median, _ROUNDED)
+    little = LITTLE * one.median
     rank = [effect.factors[0] for effect in one.main]
     found: dict[frozenset[str], Conditional] = {}
     for each in sorted(one.conditionals, key=lambda each: rank.index(each.factor)):
@@ -83,10 +90,10 @@ def conditions(one: Analysis) -> list[Conditional]:
     return list(found.values())
 
 
-def _matters(found: Conditional) -> str:
+def _matters(found: Conditional, one: Analysis) -> str:
     place = max(range(len(found.saved)), key=lambda n: found.saved[n].median)
     others = max((span.median for n, span in enumerate(found.saved) if n != place), default=0.0)
+    there, otherwise = seconds(found.saved[place], one), _rounded(max(0.0, others), one)
     return (
-        f"{found.factor} matters only with {found.given} {found.levels[place]}: {seconds(found.saved[place])} there, "
-        f"{max(0.0, others):.1f} s otherwise"
+        f"{found.factor} matters only with {found.given} {found.levels[place]}: {there} there, {otherwise} s otherwise"
     )

@@ -85,8 +85,15 @@ def reference_page(results: Sequence[CellResult]) -> str:
         "This page is generated\n(`make generate`).\n\n"
     )
     every = summary(results)
-    # Whose verdicts come from checks stand as a matrix on a page of their own.
-    results = [result for result in results if case_of(result.cell.scenario.name) is None]
+    # Whose verdicts come from checks stand as a matrix on a page of their own, and cells of a design by their effects.
+    results = [
+        result
+        for result in results
+        if case_of(result.cell.scenario.name) is None and result.cell.scenario.study is None
+    ]
     both = f"## Real time against virtual time\n\n{compare_views.markdown(comparisons(results))}"
-    cases = "The test cases of the interop runner are on [a page of their own](../../docs/interop.md).\n"
+    cases = (
+        "The test cases of the interop runner are on [a page of their own](../../docs/interop.md), and so is "
+        "[what the factors of studies are worth](../../docs/studies.md).\n"
+    )
     return f"{head}{every}\n{cases}\n{report(results)}\n{both}"

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from harness.effects import Analysis, Effect, Studied
+from harness.effects.analysis import LITTLE
 from harness.effects.profiles import Profiled
 from harness.effects.said import called, is_little, seconds, sentence
 from harness.outcome import Interval
@@ -107,28 +108,40 @@ def _sentences(alike: Sequence[Analysis]) -> list[str]:
 
 
 def _effects_table(alike: Sequence[Analysis]) -> list[str]:
-    """Main effects and interactions as rows, in the order of the largest over all times; the times as columns."""
+    """Main effects and interactions as rows, in the order of the largest over all times; the times as columns.
+
+    What is little of every time has no row.
+    """
     by: dict[tuple[str, ...], dict[str, Effect]] = {}
+    of = {one.metric: one for one in alike}
     for one in alike:
         for effect in (*one.main, *one.together):
             by.setdefault(effect.factors, {})[one.metric] = effect
     ranked = sorted(by.items(), key=lambda item: -max(abs(effect.saved.median) for effect in item[1].values()))
-    metrics = [one.metric for one in alike]
+    metrics = list(of)
     made = [
         line(["worth, seconds of", *map(called, metrics), "not told from"]),
         line(["---", *["---:"] * len(metrics), "---"]),
     ]
+    little = 0
     for factors, found in ranked:
-        cells = [_cell(found[metric]) if metric in found else "–" for metric in metrics]
+        if all(is_little(effect.saved, of[metric]) for metric, effect in found.items()):
+            little += 1
+            continue
+        cells = [_cell(found[metric], of[metric]) if metric in found else "–" for metric in metrics]
         aliases = dict.fromkeys(" × ".join(pair) for effect in found.values() for pair in effect.aliased)
         made.append(line([" × ".join(factors), *cells, _brief(list(aliases))]))
-    return made
+    if little == len(ranked):
+        return [f"No factor, and no two together, are worth {LITTLE:.0%} of any time."]
+    others = f"{little} other{'' if little == 1 else 's'}, of factors and of two together,"
+    verb = "is" if little == 1 else "are"
+    return [*made, *(["", f"{others} {verb} worth less than {LITTLE:.0%} of every time."] if little else [])]
 
 
-def _cell(effect: Effect) -> str:
+def _cell(effect: Effect, one: Analysis) -> str:
     change = f"{effect.worse[0]} → {effect.better[0]}"
-    text = f"{seconds(effect.saved)}"
-    text = f"**{text}**" if effect.shown and not is_little(effect.saved) else text
+    text = f"{seconds(effect.saved, one)}"
+    text = f"**{text}**" if effect.shown and not is_little(effect.saved, one) else text
     return f"{text} ({change})" if len(effect.factors) == 1 else text
 
 

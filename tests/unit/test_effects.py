@@ -84,7 +84,7 @@ def test_the_sentence() -> None:
     found = analyses(every())
     assert sentence(found[1]) == (
         "Of 10 MB (median 16.0 s) server.initial_cwnd is worth 6.0 s (10 → 100), server.initial_rtt 1.0 s "
-        "(600 ms → 100 ms), server.pacing 1.0 s (on → off), client.ack_ratio 0.0 s; server.initial_rtt matters only "
+        "(600 ms → 100 ms), server.pacing 1.0 s (on → off), client.ack_ratio less than 1% of it; server.initial_rtt matters only "
         "with server.pacing on: 2.0 s there, 0.0 s otherwise."
     )
     assert [each.factor for each in conditions(found[1])] == ["server.initial_rtt"]
