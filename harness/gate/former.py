@@ -14,8 +14,8 @@ from harness.gate.decide import Decided, Standing
 from harness.store import StoreReader, disk_error
 
 _COMPARED = "compared.json"
-#: What has nothing of before, or nothing worth a line.
-_LEFT_OUT: frozenset[Standing] = frozenset({"same", "new"})
+#: What has nothing of before, or has not changed as far as its runs tell.
+_LEFT_OUT: frozenset[Standing] = frozenset({"same", "new", "cannot tell"})
 
 
 @dataclass(frozen=True)

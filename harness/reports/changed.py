@@ -56,7 +56,8 @@ def changed_page(cells: Sequence[Changed], compared: Compared) -> str:
     said = (
         f"Of {counted(sum(compared.counts.values()), 'cell')}: {counts}. A figure has changed when it is off by more "
         f"than {100 * compared.within:.3g} %; where chance has a part in it, when a test shows that, too (Mann and "
-        f"Whitney, at {ALPHA:.0%} over all figures together). What *cannot tell* has too few runs for that."
+        f"Whitney, at {ALPHA:.0%} over all figures together). What *cannot tell* has too few runs for that, "
+        "and no line here."
     )
     lines = [_HEAD, said, ""]
     for folder in dict.fromkeys(_folder(one) for one in cells):
