@@ -15,7 +15,7 @@ from harness.reports.moves import rows as moves_of
 from harness.reports.table import SYMBOLS
 from harness.results import CellResult
 from harness.site.figures import Tile, tile
-from harness.site.overview import on_interop_alone
+from harness.site.overview import listed_elsewhere
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,9 @@ class Part:
     counts: tuple[tuple[str, int], ...]
     """(verdict, cells), those there are."""
     tiles: tuple[Tile, ...]
-    """None where the interop page alone shows them."""
+    """Those that no page of their own shows."""
+    page: str
+    """Which one shows the others; empty where there is none."""
 
 
 @dataclass(frozen=True)
@@ -65,12 +67,13 @@ def implementations(results: Sequence[CellResult]) -> dict[str, Implementation]:
 
 def implementation_page(implementation: Implementation, results: Sequence[CellResult]) -> ImplementationPage:
     """The page of one of them. `results`: all there are."""
-    name, alone = implementation.name, on_interop_alone(results)
+    name, elsewhere = implementation.name, listed_elsewhere(results)
     mine = {role: [one for one in results if _plays(one, role, name)] for role in ROLES}
     parts = [
         Part(
             cells[0].cell.scenario.name, cells[0].cell.scenario.title, cells[0].cell.engine, role, _counts(cells),
-            tuple(tile(one) for one in cells if one.cell.key not in alone),
+            tuple(tile(one) for one in cells if one.cell.key not in elsewhere),
+            next((elsewhere[one.cell.key] for one in cells if one.cell.key in elsewhere), ""),
         )
         for role in ROLES
         for cells in by_scenario(mine[role])

@@ -16,7 +16,10 @@ from harness.site.figures import Tile, headline, tile
 from harness.site.interop import on_page
 from harness.site.matrix import Matrix, matrix
 from harness.standing import note
+from harness.studies.registry import studies
 
+#: The page of test cases.
+INTEROP = "interop.html"
 #: So many cells a browser lists within a second.
 MOST = 1500
 #: What verdicts mean, for whoever sees them for the first time.
@@ -73,8 +76,8 @@ class Overview:
     parameters: dict[str, tuple[str, ...]]
     """Name → the values that were asked for."""
     effort: str
-    matrix_alone: int
-    """Cells that the interop page alone shows."""
+    elsewhere: dict[str, int]
+    """Page → cells that it alone shows."""
 
 
 def players(cell: Cell, role: Role) -> list[str]:
@@ -83,15 +86,25 @@ def players(cell: Cell, role: Role) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def on_interop_alone(results: Sequence[CellResult]) -> set[str]:
-    """Keys of the cells that are not listed beside others, since there are many and the interop page shows them."""
-    return {one.cell.key for one in on_page(results).values()} if len(results) > MOST else set()
+def listed_elsewhere(results: Sequence[CellResult]) -> dict[str, str]:
+    """Keys of the cells that are not listed beside others, since there are many and a page of their own shows them →
+    that page: of test cases the interop page, of a study's design the study's.
+    """
+    if len(results) <= MOST:
+        return {}
+    found = {one.cell.key: INTEROP for one in on_page(results).values()}
+    for result in results:
+        if result.cell.scenario.study is not None:
+            name = next((name for name, study in studies().items() if study.rests_on(result)), None)
+            if name is not None:
+                found[result.cell.key] = f"studies/{name}.html"
+    return found
 
 
 def overview(results: Sequence[CellResult]) -> Overview:
     """The page of these cells."""
-    alone, everything = on_interop_alone(results), effort(results)
-    results = [result for result in results if result.cell.key not in alone]
+    elsewhere, everything = listed_elsewhere(results), effort(results)
+    results = [result for result in results if result.cell.key not in elsewhere]
     sections = tuple(_section(cells) for cells in by_scenario(results))
     tiles = tuple(one for section in sections for one in section.tiles.values())
     counts: Counter[str] = Counter(result.verdict.status for result in results)
@@ -109,7 +122,7 @@ def overview(results: Sequence[CellResult]) -> Overview:
         {role: tuple(sorted({name for result in results for name in players(result.cell, role)})) for role in ROLES},
         {name: tuple(found) for name, found in sorted(values.items())},
         everything,
-        len(alone),
+        dict(Counter(elsewhere.values())),
     )
 
 

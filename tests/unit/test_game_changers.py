@@ -22,6 +22,9 @@ from harness.reaching import factors_of, hopeless, searches
 from harness.reports import reach as view
 from harness.reports.reach import sentence
 from harness.results import CellResult
+from harness.site import overview
+from harness.site.implementation import implementation_page
+from harness.site.study import study_pages
 from harness.studies.game_changers.figures import DRAWINGS
 from harness.studies.game_changers.page import game_changers
 from harness.sweep import Point, points
@@ -96,6 +99,19 @@ def test_the_page(snapshot: SnapshotAssertion) -> None:
     assert drawn == {"studies-effects-50-10-quinn.svg"}
     assert len({one.file for one in DRAWINGS}) == len(DRAWINGS)
     assert tornado([]) is None
+
+
+def test_where_there_are_many_cells_the_site_has_a_designs_cells_on_the_studys_page(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stored = [*_studied(), result("virtual", run(completion=1.0))]
+    assert overview.overview(stored).elsewhere == {}
+    monkeypatch.setattr(overview, "MOST", len(stored) - 1)
+    made = overview.overview(stored)
+    assert (len(made.tiles), made.elsewhere) == (1, {"studies/game_changers.html": len(stored) - 1})
+    assert study_pages(stored)[0].name == "game_changers"
+    quinn = implementation_page(KNOWN["quinn"], stored)
+    assert {(part.page, part.tiles) for part in quinn.parts} == {("studies/game_changers.html", ())}
 
 
 def test_a_page_without_runs_says_so_everywhere() -> None:

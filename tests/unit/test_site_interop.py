@@ -94,7 +94,7 @@ def test_where_there_are_many_cells_test_cases_are_in_their_matrix_alone(
     assert len(overview.overview(results).tiles) == len(results)
     monkeypatch.setattr(overview, "MOST", len(results) - 1)
     made = overview.overview(results)
-    assert (len(made.tiles), made.matrix_alone) == (1, len(results) - 1)
+    assert (len(made.tiles), made.elsewhere) == (1, {"interop.html": len(results) - 1})
     build.write(tmp_path / "site", results, Store(tmp_path / "store"), lambda wanted: [], page_cache())
     told = f'{len(results) - 1} cells of the interop runner\'s test cases are in <a href="interop.html">'
     assert told in (tmp_path / "site" / "index.html").read_text()
