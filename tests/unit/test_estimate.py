@@ -64,13 +64,13 @@ def test_without_any_run_the_model_is_right_for_most_cells() -> None:
 
 
 def test_forty_flows_are_not_promised_in_a_few_seconds() -> None:
-    # 118 MB in all: 15 s were promised of them, and 102 taken.
+    # 118 MB in all: 15 s were promised of them once. 54 and 48 are taken (ngtcp2's server and quiche's, an AMD EPYC).
     flows = [Flow.model_validate({"stop": "47 s"})] * 40
     one = scenario(flows=flows, objectives=[], path={"forward": _link("20 Mbit/s"), "return": _link("20 Mbit/s")})
     made = cell(one, engine="virtual")
-    assert 51 <= expected_seconds(made) <= 204
+    assert 25 <= expected_seconds(made) <= 102
     for machine in {one.machine for one in _took()}:
-        assert 51 <= Experience(_took(), machine).expected(made) <= 204
+        assert 25 <= Experience(_took(), machine).expected(made) <= 102
 
 
 def _link(rate: str) -> dict[str, str]:
