@@ -70,7 +70,8 @@ def test_forty_flows_are_not_promised_in_a_few_seconds() -> None:
     made = cell(one, engine="virtual")
     assert 25 <= expected_seconds(made) <= 102
     for machine in {one.machine for one in _took()}:
-        assert 25 <= Experience(_took(), machine).expected(made) <= 102
+        # Of another machine the reference may have few runs, and none like these.
+        assert 25 <= Experience(_took(), machine).expected(made) <= 204
 
 
 def _link(rate: str) -> dict[str, str]:
