@@ -13,7 +13,6 @@ import numpy as np
 from harness.analysis.direction import SIDES, Direction, Side, faults_to
 from harness.analysis.faults import fault_problems
 from harness.analysis.figures import busy_rate, idle_delay_ns, loss_probability, quantiles_ms, unqueued_delay_ns
-from harness.analysis.link_phases import LinkPhase
 from harness.analysis.replay import Fate
 from harness.analysis.splits import legs, opened, split_flows
 from harness.analysis.view import RunView
@@ -35,6 +34,9 @@ UNASKED, UNASKED_PACKETS = 0.001, 2
 LATENESS = {"compose": 5.0, "virtual": 1.0}
 DRIFT = {"compose": RATE, "virtual": 0.0}
 LATENESS_SHARE = 0.01
+#: Bytes of what answers a client that begins later and asks whether the simulator is ready: over IPv4 a SYN-ACK and the
+#: ACK of its FIN. They pass the queue towards the clients, and are no packets of a flow.
+READY_ANSWER = 74 + 66
 #: Above this share of what is allowed, a run in real time is valid, but worth a caution.
 LATENESS_CAUTION = 0.5
 #: From this share of the round trip or of the queue on, a bucket that nobody asked for is worth a caution.
@@ -235,7 +237,7 @@ def _lateness_problems(view: RunView, direction: Direction) -> list[str]:
     if direction.asked.jitter_ns:
         return []
     found = quantiles_ms(direction.replayed.excess_ns(direction.passage, DRIFT[view.run.cell.engine]), 1, 99)
-    allowed = _allowed_lateness(view, direction.phases)
+    allowed = _allowed_lateness(view, direction)
     if found is None or max(-found[0], found[1]) <= allowed:
         return []
     share, worst, word = ("1st", -found[0], "early") if -found[0] > found[1] else ("99th", found[1], "late")
@@ -244,10 +246,15 @@ def _lateness_problems(view: RunView, direction: Direction) -> list[str]:
     ]
 
 
-def _allowed_lateness(view: RunView, phases: Sequence[LinkPhase]) -> float:
-    slowest = min(phase.rate_bps for phase in phases)
+def _allowed_lateness(view: RunView, direction: Direction) -> float:
+    slowest = min(phase.rate_bps for phase in direction.phases)
     share = LATENESS_SHARE * view.emulated.rtt.seconds * 1e3 if view.run.cell.engine == "compose" else 0.0
-    return max(LATENESS[view.run.cell.engine], share, 2 * FRAME * 8e3 / slowest)
+    answers = _later_clients(view) * READY_ANSWER * 8e3 / slowest if direction.name == "to_client" else 0.0
+    return max(LATENESS[view.run.cell.engine], share, 2 * FRAME * 8e3 / slowest) + answers
+
+
+def _later_clients(view: RunView) -> int:
+    return sum(flow.start.seconds > 0 for flow in view.run.cell.scenario.flows)
 
 
 def _loss_problems(view: RunView, direction: Direction, proof: DirectionProof) -> list[str]:
@@ -308,7 +315,7 @@ def _scheduled(part: RunView) -> Iterator[tuple[int, float, str]]:
 def _cautions(view: RunView, direction: Direction, proof: DirectionProof) -> list[str]:
     cautions = []
     late = proof.lateness_p99_ms
-    allowed = _allowed_lateness(view, direction.phases)
+    allowed = _allowed_lateness(view, direction)
     if view.run.cell.engine == "compose" and late is not None and late > LATENESS_CAUTION * allowed:
         cautions.append(f"{direction.name}: packets left {late:.1f} ms late at the 99th percentile")
     link = _link(view, direction)

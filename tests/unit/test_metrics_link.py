@@ -341,6 +341,16 @@ def test_virtual_time_is_held_to_more(tmp_path: Path) -> None:
     assert link is not None and len(link.problems) == 1 and "(tolerance 2.4 ms)" in link.problems[0]
 
 
+def test_what_answers_later_clients_delays_packets_of_flows(tmp_path: Path) -> None:
+    # 140 B in the same queue for each client that begins after the first: at 10 Mbit/s 0.11 ms.
+    run = write_run(tmp_path, Recipe(real=Link(late_ns=1_800_000), packets=500, load=0.9))
+    flows = [{"download": "2 MB"}, *({"download": "2 MB", "start": "1 s"},) * 9]
+    later = make_run(scenario={"flows": flows}).cell
+    link = measure(tmp_path, run.model_copy(update={"cell": later.model_copy(update={"engine": "virtual"})})).link
+    assert link is not None and len(link.problems) == 1
+    assert link.problems[0].startswith("to_client") and "(tolerance 3.4 ms)" in link.problems[0]
+
+
 def test_loss_probability() -> None:
     one = Percentage.parse("1 %")
     assert loss_probability(100, 10_000, 0.01, one) > 0.9
