@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -53,7 +53,7 @@ class Linear:
             coded = np.ones(1)
             for factor in term:
                 count = self.counts[factor]
-                own = _code(levels[factor], count) if factor in levels else np.zeros(count - 1)
+                own = _codes(count)[levels[factor]] if factor in levels else np.zeros(count - 1)
                 coded = np.outer(coded, own).ravel()
             parts.append(coded)
         return np.concatenate(parts)
@@ -73,12 +73,15 @@ def linear(rows: Rows, counts: Sequence[int]) -> Linear | None:
     mains: list[Term] = [(n,) for n in range(len(counts))]
     pairs: list[Term] = list(itertools.combinations(range(len(counts)), 2))
     counts = tuple(counts)
-    if not _full(_matrix(rows, counts, mains)):
+    matrix = _matrix(rows, counts, mains)
+    if not _full(matrix):
         return None
     kept, left = list(mains), list[Term]()
     for pair in pairs:
-        if _full(_matrix(rows, counts, [*kept, pair])):
+        wider = np.hstack([matrix, _columns(rows, counts, pair)])
+        if _full(wider):
             kept.append(pair)
+            matrix = wider
         else:
             left.append(pair)
     made = _with_aliases(rows, counts, kept, left)
@@ -110,18 +113,18 @@ def _width(counts: Sequence[int], term: Term) -> int:
     return int(np.prod([counts[factor] - 1 for factor in term]))
 
 
-def _code(level: int, count: int) -> Array:
-    return -np.ones(count - 1) if level == count - 1 else np.eye(count - 1)[level]
+@cache
+def _codes(count: int) -> Array:
+    """What stands for each level of a factor. Shape (levels, levels - 1)."""
+    return np.vstack([np.eye(count - 1), -np.ones(count - 1)])
 
 
 def _columns(rows: Rows, counts: Sequence[int], term: Term) -> Array:
-    made = []
-    for row in rows:
-        coded = np.ones(1)
-        for factor in term:
-            coded = np.outer(coded, _code(row[factor], counts[factor])).ravel()
-        made.append(coded)
-    return np.array(made)
+    made = np.ones((len(rows), 1))
+    for factor in term:
+        own = _codes(counts[factor])[[row[factor] for row in rows]]
+        made = (made[:, :, None] * own[:, None, :]).reshape(len(rows), -1)
+    return made
 
 
 def _matrix(rows: Rows, counts: Sequence[int], terms: Sequence[Term]) -> Array:

@@ -26,11 +26,11 @@ def called(metric: str) -> str:
 
 def seconds(span: Interval, one: Analysis) -> str:
     """A figure with its interval; of one repetition the figure alone."""
-    middle, low, high = (_rounded(value, one) for value in (span.median, span.low, span.high))
+    middle, low, high = (rounded(value, one) for value in (span.median, span.low, span.high))
     return f"{middle} s" if span.n < 2 or low == high else f"{middle} s [{low}, {high}]"
 
 
-def _rounded(value: float, one: Analysis) -> str:
+def rounded(value: float, one: Analysis) -> str:
     """In tenths of a second, or finer where a tenth is more than a fiftieth of the study's time."""
     digits = min(_FINEST, max(1, math.ceil(-math.log10(one.median / 50)))) if one.median > 0 else 1
     # No zero has a sign.
@@ -44,7 +44,7 @@ def is_little(span: Interval, one: Analysis) -> bool:
 
 def sentence(one: Analysis) -> str:
     """What the factors are worth of one time, the greatest first, and which of them matter only with another."""
-    what = f"{called(one.metric)} (median {_rounded(one.median, one)} s)"
+    what = f"{called(one.metric)} (median {rounded(one.median, one)} s)"
     if one.problem:
         return f"Of {what} nothing can be said: {one.problem}."
     large = [effect for effect in one.main if not is_little(effect.saved, one)]
@@ -93,7 +93,7 @@ def conditions(one: Analysis) -> list[Conditional]:
 def _matters(found: Conditional, one: Analysis) -> str:
     place = max(range(len(found.saved)), key=lambda n: found.saved[n].median)
     others = max((span.median for n, span in enumerate(found.saved) if n != place), default=0.0)
-    there, otherwise = seconds(found.saved[place], one), _rounded(max(0.0, others), one)
+    there, otherwise = seconds(found.saved[place], one), rounded(max(0.0, others), one)
     return (
         f"{found.factor} matters only with {found.given} {found.levels[place]}: {there} there, {otherwise} s otherwise"
     )

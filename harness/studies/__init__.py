@@ -81,6 +81,8 @@ class Study:
     """Studies with smaller numbers stand above it."""
     page: str = SHARED
     """Its page, a file below docs/."""
+    beside: Mapping[str, Callable[[Sequence[CellResult]], str]] = field(default_factory=dict)
+    """Pages of its own for what is too long for that one: file below docs/ → its text, of all stored results."""
     figures: tuple[Figure, ...] = ()
     """What is drawn below the text."""
     drawings: tuple[Drawing, ...] = ()

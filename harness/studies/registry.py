@@ -54,4 +54,6 @@ def study_pages(results: Sequence[CellResult], there: Collection[str]) -> dict[s
         older = note([result for result in results if study.rests_on(result)])
         below = f"{drawn}{older}\n\n" if older else drawn
         parts.setdefault(study.page, []).append(f"{study.text(results)}\n{below}")
+        for page, text in study.beside.items():
+            parts.setdefault(page, []).append(f"{text(results)}\n{older}\n" if older else text(results))
     return {page: "\n".join(texts).rstrip() + "\n" for page, texts in parts.items()}

@@ -175,6 +175,7 @@ def test_a_study_is_a_folder_with_its_source() -> None:
         "remembered.md",
         "studies.md",
     }
+    assert {page for study in studies().values() for page in study.beside} == {"effects.md"}
 
 
 def test_figures_are_named_after_what_they_show() -> None:

@@ -11,6 +11,8 @@ from syrupy.assertion import SnapshotAssertion
 from harness.app import App, Options
 from harness.app.reached import reach
 from harness.design import of_pair
+from harness.effects import analyses
+from harness.effects.profiles import profiled
 from harness.errors import EngineError, InputError
 from harness.events import Listener
 from harness.model import Scenario
@@ -26,7 +28,8 @@ from harness.site import overview
 from harness.site.implementation import implementation_page
 from harness.site.study import study_pages
 from harness.studies.game_changers.figures import DRAWINGS
-from harness.studies.game_changers.page import game_changers
+from harness.studies.game_changers.overview import profiles_table, worth_table
+from harness.studies.game_changers.page import every_effect, game_changers
 from harness.sweep import Point, points
 from tests.comparisons import result, run
 from tests.examples import catalogue
@@ -94,6 +97,7 @@ def test_the_page(snapshot: SnapshotAssertion) -> None:
     stored = _studied()
     text = game_changers(stored)
     assert text == snapshot
+    assert every_effect(stored) == snapshot
     assert "| server.initial_cwnd | 3 of 3 | 10.0 s | 100 MB, picoquic→quinn, `studies/fraction-50-10` |" in text
     drawn = {one.file for one in DRAWINGS if one.draw(stored) is not None}
     assert drawn == {"studies-effects-50-10-quinn.svg"}
@@ -119,6 +123,49 @@ def test_a_page_without_runs_says_so_everywhere() -> None:
     # Four questions, two designs of six paths, seven sweeps, a heat map, profiles of six paths, searches of three.
     assert text.count("No runs are stored yet.") == 4 + 12 + 7 + 1 + 6 + 3
     assert "**50/10 Mbit/s, 20 ms, 10 MB** (`studies/levels-near-50-10`)" in text
+    # Those of the details: two designs and profiles of six paths, a heat map.
+    assert every_effect([]).count("No runs are stored yet.") == 6 + 6 + 6 + 1
+
+
+def test_a_table_of_everybody_says_what_changes_the_game_and_what_hides_it() -> None:
+    levels = {"server.initial_cwnd": [10, 100], "server.pacing": ["on", "off"], "client.ack_ratio": [2, 10]}
+    one = of_study({"factors": levels, "design": "full"})
+
+    def seconds(asked: Asked, repetition: int) -> float:
+        # With few ACKs it takes a tenth of a second more, and without pacing what nobody would notice.
+        slow = 12.0 * (asked.get("server.initial_cwnd") == 10)
+        return 6.0 + slow + 0.1 * (asked.get("client.ack_ratio") == 2) + 0.01 * (asked.get("server.pacing") == "off")
+
+    found = [
+        *results(one, seconds, 2, server=told("beta")),
+        *results(one, seconds, 2, server=told("gamma", without=("initial_cwnd",))),
+    ]
+    head, _, beta, gamma = worth_table(analyses(found))
+    assert head == "| worth, seconds of 2 MB / 10 MB | `server.initial_cwnd` | `server.pacing` | `client.ack_ratio` |"
+    assert beta == "| beta | **6.0** / **12.0** | · | · |"
+    assert gamma == "| gamma | – | · | 0.05 / 0.1 |"
+    short = of_study({"factors": levels, "design": "full"}, timeout="15 s")
+    (_, _, cut) = worth_table(analyses(results(short, seconds, 2, server=told("beta"))))
+    assert cut == "| beta | **6.0** / **8.9**† | · | · |"
+
+
+def test_profiles_of_everybody_stand_beside_each_other() -> None:
+    profiles = {
+        "quick": {"server.initial_cwnd": 100},
+        "like quick": {"server.initial_cwnd": 100, "server.pacing": "on"},
+    }
+    plain = of_study({"profiles": profiles}).model_dump(by_alias=True)
+    one = Scenario.model_validate({**plain, "objectives": _objectives(4.0, 7.0)})
+
+    def seconds(asked: Asked, repetition: int) -> float:
+        return 6.0 if asked.get("server.initial_cwnd") == 100 else 400.0
+
+    made = profiles_table(profiled(results(one, seconds, 2, server=told("beta", without=("pacing",)))))
+    assert made == [
+        "| seconds of 2 MB / 10 MB | its own parameters | quick | like quick |",
+        "| --- | ---: | ---: | ---: |",
+        "| beta | 200.00 / never ✕ | 3.00 / 6.00 ✓ | 3.00 / 6.00 ✓ |",
+    ]
 
 
 # --- the search of a pair

@@ -3,8 +3,9 @@
 from harness.studies import Study
 from harness.studies.game_changers.claims import SOURCE
 from harness.studies.game_changers.figures import DRAWINGS
-from harness.studies.game_changers.page import game_changers
+from harness.studies.game_changers.page import every_effect, game_changers
 
 STUDY = Study(
-    source=SOURCE, text=game_changers, scenarios=("studies",), place=1, page="studies.md", drawings=DRAWINGS
+    source=SOURCE, text=game_changers, scenarios=("studies",), place=1, page="studies.md",
+    beside={"effects.md": every_effect}, drawings=DRAWINGS,
 )  # fmt: skip

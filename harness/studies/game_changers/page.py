@@ -1,8 +1,11 @@
-"""docs/studies.md: what parameters are worth, from stored runs, and what document 004 asks about them."""
+"""docs/studies.md: what parameters are worth, from stored runs, and what document 004 asks about them.
+
+And docs/effects.md, with every effect of every pair.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from harness.effects import Analysis, analyses
@@ -13,13 +16,14 @@ from harness.reports import reach, study
 from harness.reports.markdown import line
 from harness.results import CellResult
 from harness.studies.game_changers.claims import GAME, NEAR, PATHS, QUESTIONS, SWEEPS, Question
+from harness.studies.game_changers.overview import changes_game, profiles_table, worth_table
 
 _NONE = "No runs are stored yet."
 #: What is different on a near path: 10 MB are as many of its bandwidth-delay products as some 300 MB of a satellite's.
 _LIKE = ", 20 ms, 10 MB"
 _ENOUGH = (
-    "Of how many times of {}, of pairs with several runs, a factor is worth "
-    f"{GAME:.0%} or more of the median, by an interval that leaves out nothing at all:"
+    "Below: of how many times of {}, of pairs with several runs, a factor is worth "
+    f"{GAME:.0%} or more of the median, by an interval that leaves out nothing at all."
 )
 _HEAD = """# Game changers
 
@@ -40,6 +44,18 @@ A repetition has the same draws in all cells, of losses and of the delay's phase
 interval is that of the repetitions. Bold: it leaves out nothing at all. What two factors do together is half of how
 much more one is worth at the other's better level. A pair has the factors that it honours; the others are absent, and
 `harness plan` names them.
+
+The tables of this page have a row a server, behind picoquic's client, which can be told how it acknowledges: what each
+factor is worth of each time, one after the other. **Bold** changes the game: 10 % of the time and more, by an interval
+that leaves out nothing at all. · is less than a hundredth of it, – is not honoured, † is a time that some runs had not
+come to when they were over: their timeout stands for it, and hides what is beyond. Intervals, which level is better,
+and what two factors do together: [every effect](effects.md).
+"""
+_DETAILS = """# Every effect
+
+Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md): what stands behind
+[Game changers](studies.md), pair by pair, as `harness report study` prints it. Words and figures are explained there;
+bold are figures whose interval leaves out nothing at all.
 """
 _PROFILES = """## Document 004's columns as profiles
 
@@ -57,20 +73,47 @@ was tried and fails; none does where every set was.
 
 def game_changers(results: Sequence[CellResult]) -> str:
     """The page."""
-    mine = [one for one in results if one.cell.scenario.name.startswith("studies/") and one.cell.engine == "virtual"]
+    mine = _mine(results)
     found = analyses(mine)
     return "\n".join(
         [
             _HEAD,
             *_questions(found),
-            *_by_path(found, "fraction", "The parameter table in a fraction", _FRACTION),
-            *_by_path(found, "levels", "Every level alone", _LEVELS),
+            *_by_path(found, "fraction", "The parameter table in a fraction", _FRACTION, worth_table),
+            *_by_path(found, "levels", "Every level alone", _LEVELS, worth_table),
             *_sweeps(found),
-            *_heat(found),
-            *_profiles(profiled(mine)),
+            *_heat(found, worth_table),
+            *_profiles(profiled(mine), _PROFILES, profiles_table),
             *_reach(mine),
         ]
     )
+
+
+def every_effect(results: Sequence[CellResult]) -> str:
+    """The page of details."""
+    mine = _mine(results)
+    found = analyses(mine)
+    return "\n".join(
+        [
+            _DETAILS,
+            *_by_path(found, "fraction", "The parameter table in a fraction", _FRACTION, _effects),
+            *_by_path(found, "levels", "Every level alone", _LEVELS, _effects),
+            *_heat(found, _effects),
+            *_profiles(profiled(mine), "## Document 004's columns as profiles\n", _by_pair),
+        ]
+    )
+
+
+def _mine(results: Sequence[CellResult]) -> list[CellResult]:
+    return [one for one in results if one.cell.scenario.name.startswith("studies/") and one.cell.engine == "virtual"]
+
+
+def _effects(mine: Sequence[Analysis]) -> list[str]:
+    return [study.markdown((mine, [])).rstrip("\n")]
+
+
+def _by_pair(mine: Sequence[Profiled]) -> list[str]:
+    return [text for one in mine for text in (f"{one.client}→{one.server}:", "", *study.profiles_table(one), "")][:-1]
 
 
 def _scenario(kind: str, path: str) -> str:
@@ -95,7 +138,17 @@ def _answer(one: Question, found: Sequence[Analysis]) -> list[str]:
         changed = f"{each.changes} of {each.pairs}"
         rows += [line([each.factor, changed, f"{each.most:.1f} s", each.where])]
     sizes = "2 and 10 MB on paths of 20 ms" if one.near else "2, 10 and 100 MB"
-    return [_ENOUGH.format(sizes), "", *rows]
+    return [f"{_verdict(counted)} {_ENOUGH.format(sizes)}", "", *rows]
+
+
+def _verdict(counted: Sequence[Tally]) -> str:
+    """What the runs answer: factors by how often they change the game."""
+    often = [one.factor for one in counted if 2 * one.changes >= one.pairs]
+    at_times = [one.factor for one in counted if 0 < 2 * one.changes < one.pairs]
+    never = [one.factor for one in counted if not one.changes]
+    parts = {"yes, more often than not": often, "at times": at_times, "no": never}
+    said = "; ".join(f"{word}: {', '.join(map('`{}`'.format, names))}" for word, names in parts.items() if names)
+    return f"{said[0].upper()}{said[1:]}."
 
 
 def _near(one: Analysis) -> bool:
@@ -130,7 +183,7 @@ def tallies(found: Iterable[Analysis]) -> list[Tally]:
     for one in found:
         for effect in one.main if any(each.saved.n > 1 for each in one.main) else ():
             worth = abs(effect.saved.median)
-            by.setdefault(effect.factors[0], []).append((one, worth, effect.shown and worth >= GAME * one.median))
+            by.setdefault(effect.factors[0], []).append((one, worth, changes_game(effect, one)))
     made = []
     for factor, each in by.items():
         of, most, _ = max(each, key=lambda item: item[1])
@@ -146,14 +199,18 @@ _FRACTION = (
 _LEVELS = "One factor at a time: what a level is worth beside the base of all others, and nothing of two together."
 
 
-def _by_path(found: Sequence[Analysis], kind: str, title: str, words: str) -> list[str]:
+Table = Callable[[Sequence[Analysis]], list[str]]
+"""Some of a study's analyses → lines."""
+
+
+def _by_path(found: Sequence[Analysis], kind: str, title: str, words: str, table: Table) -> list[str]:
     lines = [f"## {title}", "", words, ""]
     for start in ("", NEAR):
         for path, name in PATHS.items():
             scenario = _scenario(kind, f"{start}{path}")
             mine = [one for one in found if one.of.scenario.name == scenario]
             lines += [f"**{name}{_LIKE if start else ''}** (`{scenario}`)", ""]
-            lines += [study.markdown((mine, []))] if mine else [_NONE, ""]
+            lines += [*(table(mine) if mine else [_NONE]), ""]
     return lines
 
 
@@ -170,23 +227,21 @@ def _sentences(mine: Sequence[Analysis]) -> str:
     return "\n".join(f"* {one.of.client}→{one.of.server}: {sentence(one)}" for one in mine)
 
 
-def _heat(found: Sequence[Analysis]) -> list[str]:
+def _heat(found: Sequence[Analysis], table: Table) -> list[str]:
     scenario = "studies/ack-ratio-initial-rtt-50-10"
     mine = [one for one in found if one.of.scenario.name == scenario]
     lines = ["## ACK ratio × initial RTT", "", f"`{scenario}`: every level with every other.", ""]
-    return [*lines, study.markdown((mine, [])) if mine else f"{_NONE}\n"]
+    return [*lines, *(table(mine) if mine else [_NONE]), ""]
 
 
-def _profiles(found: Sequence[Profiled]) -> list[str]:
-    lines = [_PROFILES]
+def _profiles(found: Sequence[Profiled], head: str, table: Callable[[Sequence[Profiled]], list[str]]) -> list[str]:
+    lines = [head]
     for start in ("", NEAR):
         for path, name in PATHS.items():
             scenario = _scenario("profiles", f"{start}{path}")
             mine = [one for one in found if one.scenario.name == scenario]
             lines += [f"**{name}{_LIKE if start else ''}** (`{scenario}`)", ""]
-            for one in mine:
-                lines += [f"{one.client}→{one.server}:", "", *study.profiles_table(one), ""]
-            lines += [] if mine else [_NONE, ""]
+            lines += [*(table(mine) if mine else [_NONE]), ""]
     return lines
 
 
