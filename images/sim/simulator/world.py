@@ -46,10 +46,15 @@ _SYSCTLS = {
 
 #: What the lab kernel says: whose processor its processes see (lab, host), and what random bytes it handed out.
 _CPU, _RANDOM = Path("/proc/lab/cpu"), Path("/proc/lab/random")
-#: Given to endpoints that see the host's processor, where their image does not say otherwise: OpenSSL, BoringSSL and
-#: AWS-LC then leave RDRAND (CPUID.1:ECX.30) and RDSEED (CPUID.7:EBX.18) alone (OPENSSL_ia32cap(3)). Go's GODEBUG and
-#: glibc's GLIBC_TUNABLES choose between routines that compute the same, so nothing is asked of them.
-MASKS = {"OPENSSL_ia32cap": "~0x4000000000000000:~0x40000"}
+#: Given to endpoints where their image does not say otherwise, so that they see less of a host's processor that cannot
+#: be hidden, and have the same variables everywhere. glibc's loader looks for libraries of x86-64-v3 and v2, but not
+#: for those of v4 before them: each look in vain takes its time (glibc-hwcaps in ld.so(8); glibc.cpu.hwcaps). OpenSSL,
+#: BoringSSL and AWS-LC leave RDRAND (CPUID.1:ECX.30) and RDSEED (CPUID.7:EBX.18) alone (OPENSSL_ia32cap(3)). Go's
+#: GODEBUG chooses between routines that compute the same: nothing is asked of it.
+MASKS = {
+    "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX512F,-AVX512VL",
+    "OPENSSL_ia32cap": "~0x4000000000000000:~0x40000",
+}
 
 
 def furnish() -> None:
@@ -72,10 +77,10 @@ def say(word: str) -> None:
     sys.stdout.flush()
 
 
-def masks(cpu: str, image: Image) -> dict[str, str]:
-    """Variables that keep an endpoint from what differs between processors, which only the host's own needs."""
+def masks(image: Image) -> dict[str, str]:
+    """Variables that keep an endpoint from what differs between processors."""
     own = {item.partition("=")[0] for item in image.environment}
-    return {name: value for name, value in MASKS.items() if cpu == "host" and name not in own}
+    return {name: value for name, value in MASKS.items() if name not in own}
 
 
 def _www(name: str, file: str) -> Path:
@@ -95,21 +100,19 @@ def lower(image: Image, lowers: dict[str, Path]) -> Path:
     return lowers[image.rootfs]
 
 
-def proxies(described: list[dict[str, Any]], cpu: str, lowers: dict[str, Path]) -> list[Proxy]:
-    """The proxies of a lab with their roots made; `cpu` and `lowers` as for endpoints."""
+def proxies(described: list[dict[str, Any]], lowers: dict[str, Path]) -> list[Proxy]:
+    """The proxies of a lab with their roots made; `lowers` as for endpoints."""
     made = []
     for one in described:
         image = Image(**one["image"])
-        given = masks(cpu, image) | one["environment"]
+        given = masks(image) | one["environment"]
         place = LAB / "hosts" / one["name"]
         made.append(Proxy(one["name"], Container(one["name"], image, lower(image, lowers), place, {}, given, [])))
     return made
 
 
-def containers(
-    hosts: list[dict[str, Any]], folders: dict[str, str], cpu: str, lowers: dict[str, Path]
-) -> list[Endpoint]:
-    """The endpoints of a lab with their roots made. `cpu`: whose processor they see, lab or host.
+def containers(hosts: list[dict[str, Any]], folders: dict[str, str], lowers: dict[str, Path]) -> list[Endpoint]:
+    """The endpoints of a lab with their roots made.
 
     `lowers`: the images' roots that are mounted, by their places on the host machine.
     """
@@ -139,7 +142,7 @@ def containers(
             mounts.append(Mount(str(folder / "downloads"), "/downloads", False))
         container = Container(
             host["name"], image, lowers[image.rootfs], LAB / "hosts" / host["name"], host["hosts"],
-            masks(cpu, image) | host["environment"], mounts,
+            masks(image) | host["environment"], mounts,
         )  # fmt: skip
         addresses = frozenset(str(ipaddress.ip_interface(text).ip) for text in host["addresses"])
         made.append(
@@ -263,8 +266,7 @@ def run(folder: str) -> None:
     mount_host(folder, OUT, read_only=False)
     events = Events(OUT / "sim" / "events.jsonl")
     events.write("start")
-    cpu = seen_cpu()
-    events.write("kernel", kernel="lab", release=os.uname().release, virtual=True, cpu=cpu)
+    events.write("kernel", kernel="lab", release=os.uname().release, virtual=True, cpu=seen_cpu())
     world = json.loads((OUT / "plan" / "world.json").read_text())
     if world["schema"] != 1:
         raise ValueError(f"world.json: schema {world['schema']} is not 1")
@@ -282,8 +284,8 @@ def run(folder: str) -> None:
         with inside(host["name"]):
             set_kernel(host.get("sysctls", {}))
     lowers: dict[str, Path] = {}
-    endpoints = containers(world["hosts"], world["folders"], cpu, lowers)
-    between = proxies(world.get("proxies", []), cpu, lowers)
+    endpoints = containers(world["hosts"], world["folders"], lowers)
+    between = proxies(world.get("proxies", []), lowers)
     captures = {sim.name: captured(sim) for sim in sims}
     say("ready")
     SHARED.mkdir()
