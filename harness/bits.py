@@ -65,7 +65,15 @@ def changes(
         found += made
         if not made:
             beside.append(image)
-    return found, beside
+    return _joined(found), beside
+
+
+def _joined(found: list[Change]) -> list[Change]:
+    """What changed alike in several images, once."""
+    images: dict[tuple[str, tuple[str, str]], list[str]] = {}
+    for one in found:
+        images.setdefault((one.name, one.versions), []).append(one.image)
+    return [Change(", ".join(names), name, versions) for (name, versions), names in images.items()]
 
 
 def _between(image: str, one: Contents, other: Contents) -> list[Change]:

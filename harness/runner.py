@@ -37,6 +37,10 @@ def cpu_times() -> dict[str, int]:
     return dict(zip(names, map(int, fields), strict=True))
 
 
+#: What tells generations apart in /proc/cpuinfo of x86.
+_GENERATION = {"family": "cpu family", "model": "model"}
+
+
 def host_facts(before: dict[str, int], after: dict[str, int], versions: dict[str, str]) -> dict[str, Any]:
     """What a reader asks about the machine, with the shares of CPU time during the run."""
     spent = {name: after[name] - before[name] for name in before}
@@ -54,9 +58,16 @@ def host_facts(before: dict[str, int], after: dict[str, int], versions: dict[str
 
 
 def cpu_model() -> str:
-    """The model of this machine's processor; empty where the kernel names none."""
-    models = (line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name"))
-    return next(models, "")
+    """The processor of this machine: 'AMD EPYC (family 25, model 1)'; empty where the kernel names none.
+
+    Makers and hypervisors give one name to generations that differ in what they offer.
+    """
+    fields = [line.partition(":") for line in _lines("/proc/cpuinfo")]
+    known = {name.strip(): value.strip() for name, _, value in reversed(fields)}
+    if "model name" not in known:
+        return ""
+    which = ", ".join(f"{word} {known[name]}" for word, name in _GENERATION.items() if name in known)
+    return f"{known['model name']} ({which})" if which else known["model name"]
 
 
 def _lines(file: str) -> list[str]:

@@ -54,14 +54,23 @@ def _bits(one: Verified) -> str:
         facts.append("other lab kernel")
     if one.reference.cpu != one.again.cpu:
         facts.append(f"cpu {one.again.cpu or 'unknown'} instead of {one.reference.cpu or 'unknown'}")
+    facts += _processors(one)
     facts += [f"other files in the image of {image}" for image in one.beside]
     changed = _some([_change(change) for change in one.changed])
     return ", ".join([*facts, *([changed] if changed else [])])
 
 
+def _processors(one: Verified) -> list[str]:
+    """Whose processors endpoints saw, where either run's saw the host's and they are not the same."""
+    there, here = (str(run.host.get("cpu", "")) for run in (one.reference, one.again))
+    seen = "host" in (one.reference.cpu, one.again.cpu)
+    return [f"on {there} there, on {here} here"] if seen and there and here and there != here else []
+
+
 def _change(change: Change) -> str:
     was, now = (version or "not there" for version in change.versions)
-    return f"{change.name} in the image of {change.image}: {was}, here {now}"
+    images = "images" if ", " in change.image else "image"
+    return f"{change.name} in the {images} of {change.image}: {was}, here {now}"
 
 
 def _some(texts: Sequence[str]) -> str:

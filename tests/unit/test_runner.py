@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from harness import runner
 from harness.artefacts.sources import capture_digests
 from harness.errors import ResultError
 from harness.outcome import Outcome, Run
@@ -56,3 +57,13 @@ def test_captures_that_were_compressed_are_those_of_the_run(stored: Run, tmp_pat
     archive.write_bytes(archive.read_bytes()[:keep])
     with pytest.raises(ResultError, match="capture"):
         require_unharmed(tmp_path, stored)
+
+
+def test_a_processor_is_told_from_another_generation_of_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "processor : 0\ncpu family\t: 25\nmodel\t\t: 1\nmodel name\t: AMD EPYC\n\nprocessor : 1\nmodel : 9\n"
+    monkeypatch.setattr(runner, "_lines", lambda file: text.splitlines())
+    assert runner.cpu_model() == "AMD EPYC (family 25, model 1)"
+    monkeypatch.setattr(runner, "_lines", lambda file: ["model name : virtual"])
+    assert runner.cpu_model() == "virtual"
+    monkeypatch.setattr(runner, "_lines", lambda file: ["Hardware : a board"])
+    assert runner.cpu_model() == ""

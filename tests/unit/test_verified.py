@@ -84,6 +84,32 @@ def test_what_differs_is_named_with_its_place_and_its_bits() -> None:
     assert entry["figures"] == [{"metric": "completion", "unit": "s", "reference": 2.0, "here": 2.5}]
 
 
+def test_what_changed_alike_in_several_images_is_said_once() -> None:
+    was = [Contents(f"d{name}", {"libkrb5-3": "u1"}, {}) for name in ("sim", "server0")]
+    now = [Contents(f"e{name}", {"libkrb5-3": "u2"}, {}) for name in ("sim", "server0")]
+    one, other = ({name: f"{word}{name}" for name in ("sim", "server0")} for word in "de")
+    found = compared(
+        _run(contents=one), _measured(2.0), _run(contents=other), _measured(2.0),
+        (_Images(*was), _Images(*now)),  # type: ignore[arg-type]
+    )  # fmt: skip
+    assert view.sentence(found).endswith("identical; libkrb5-3 in the images of sim, server0: u1, here u2")
+
+
+def test_whose_processor_it_was_is_said_where_endpoints_saw_it() -> None:
+    there, here = ({"cpu": f"AMD EPYC (family {family}, model 1)"} for family in (26, 25))
+    said = [
+        view.sentence(compared(_run(host=there, cpu=cpu), None, _run("other", host=here, cpu=cpu), None, _NOTHING))  # type: ignore[arg-type]
+        for cpu in ("host", "lab")
+    ]
+    assert "on AMD EPYC (family 26, model 1) there, on AMD EPYC (family 25, model 1) here" in said[0]
+    assert "AMD" not in said[1]
+
+
+def test_a_reference_without_figures_tells_by_its_captures_alone() -> None:
+    found = compared(_run(), MeasuredRun(version=1), _run("other"), _measured(2.0), _NOTHING)  # type: ignore[arg-type]
+    assert (found.answer, found.figures) == ("differs", ())
+
+
 def test_a_run_that_ended_otherwise_differs() -> None:
     found = compared(_run(), None, _run("other", status="crashed"), None, _NOTHING)  # type: ignore[arg-type]
     assert found.answer == "differs"
