@@ -111,9 +111,13 @@ def _proof(view: RunView, direction: Direction) -> DirectionProof:
 def _conservation(view: RunView, direction: Direction) -> tuple[int, int, int]:
     """Drops of the queue, of random loss, and of nobody: in = out + drops + in flight at the end.
 
-    The kernel's counts where there are any, else what the replay takes each missing packet for.
+    The kernel's counts where there are any, else what the replay takes each missing packet for. What was lost after
+    the kernel was last asked, as when a client is ended by its time and its connection is reset, is in no count.
     """
-    fates = np.bincount(direction.replayed.fate, minlength=len(Fate))
+    found = direction.replayed.fate
+    if view.counters is not None and len(view.counters):
+        found = found[direction.passage.entered.t_ns <= view.counters["t_ns"][-1]]
+    fates = np.bincount(found, minlength=len(Fate))
     lossy = any(phase.mean_loss > 0 for phase in direction.phases)
     queue = loss = None
     if view.counters is not None:

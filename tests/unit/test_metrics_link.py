@@ -54,6 +54,21 @@ def test_random_loss_behind_a_full_queue(tmp_path: Path) -> None:
     assert link.to_client.rate_mbps == pytest.approx(10, rel=1e-6)
 
 
+def test_what_was_lost_after_the_kernel_was_last_asked_is_in_no_count(tmp_path: Path) -> None:
+    lossy = Link(loss=0.01)
+    loss = {"rate": "10 Mbit/s", "delay": "50 ms", "loss": "1 %", "queue": "100 kB"}
+    run = write_run(tmp_path, Recipe(lossy, lossy, scenario={"path": {"forward": loss, "return": loss}}))
+    whole = measure(tmp_path, run).link
+    file = tmp_path / "sim" / "counters.jsonl"
+    samples = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(samples[: len(samples) // 2]))
+    half = measure(tmp_path, run).link
+    assert whole is not None and half is not None
+    assert half.valid and half.problems == ()
+    assert 0 < half.to_client.loss_drops < whole.to_client.loss_drops
+    assert half.to_client.unasked_drops == whole.to_client.unasked_drops == 0
+
+
 SERIAL = Link(burst_bytes=None)
 
 
