@@ -48,12 +48,6 @@ NOTES: dict[str, Note] = {
         "random ones come close enough together for that every few thousand packets",
         lambda seen: 0.01 < seen.lost < 0.02 and seen.dropped < 0.001 and _far(seen),
     ),
-    "satellite_dcubic_seeded": Note(
-        "the first connection leaves slow start by its delay, sooner or later; where what the server remembers of it "
-        "is less than the BDP that upstream's test tells, the second grows from there as slowly as CUBIC does, with no "
-        "queue and no loss",
-        lambda seen: seen.dropped == 0 and seen.lost == 0 and seen.waited < 10 and _far(seen),
-    ),
     "satellite_jitter": Note(
         "netem's jitter lets packets overtake each other by up to 6 ms, a hundred packet times, which upstream's does "
         "not; its BBR then takes the path for slower than it is, with nothing lost and no queue",
