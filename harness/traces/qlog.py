@@ -40,6 +40,9 @@ _LONGEST = 65_536
 _EVENT_STARTS = (b'"time"', b'"name"', b'"data"', b'"category"')
 #: How one begins that is an array: with its time.
 _ARRAY_START = re.compile(r"\[\s*-?[0-9]")
+#: A line that is one such event, with nothing inside its data (picoquic's, with a path ID or without; the last of a
+#: trace also has the trace's end).
+_ARRAY_LINE = re.compile(rb'\[\s*-?[0-9.]+\s*,(?:\s*[0-9]+\s*,)?(?:\s*"[^"]*"\s*,){2}\s*\{[^][{}]*\}\s*\][]}\s]*')
 _REFERENCE = re.compile(rb'"reference_time"\s*:\s*"?([0-9.eE+]+)')
 _WALL_CLOCK = re.compile(rb'"wall_clock_time"\s*:\s*"([^"]+)"')
 _PTO_COUNT = re.compile(rb'"pto_count"\s*:\s*"?([0-9]+)')
@@ -209,18 +212,24 @@ def read_recovery(path: Path, rtt_ms: float | None = None) -> pl.DataFrame:
 
 
 def _lines(data: bytes, word: bytes) -> list[bytes] | None:
-    """The lines with `word`, where each is an object; None of other traces, and of those cut short in one."""
+    """The lines with `word`, where each is an event; None of other traces, and of those cut short in one."""
     found, position = [], data.find(word)
     while position >= 0:
         end = data.find(b"\n", position)
         end = len(data) if end < 0 else end
         line = data[data.rfind(b"\n", 0, position) + 1 : end].strip(b"\x1e ,\r\t")
-        # A whole trace may stand in a line (contained qlog), and is no event.
-        if len(line) > _LONGEST or line[:1] != b"{" or line[-1:] != b"}" or b'"traces"' in line:
+        if not _is_event(line):
             return None
         found.append(line)
         position = data.find(word, end)
     return found
+
+
+def _is_event(line: bytes) -> bool:
+    # A whole trace may stand in a line (contained qlog), and is no event.
+    if len(line) > _LONGEST or b'"traces"' in line:
+        return False
+    return line[:1] + line[-1:] == b"{}" or _ARRAY_LINE.fullmatch(line) is not None
 
 
 def _scanned(lines: list[bytes]) -> pl.DataFrame:
@@ -230,7 +239,7 @@ def _scanned(lines: list[bytes]) -> pl.DataFrame:
         name: pl.coalesce(text.str.extract(rf'"{key}"\s*:\s*{number}').cast(pl.Float64, strict=False) for key in keys)
         for name, keys in _FIGURES.items()
     }
-    time = text.str.extract(rf'"time"\s*:\s*"?{number}').cast(pl.Float64, strict=False)
+    time = text.str.extract(rf'(?:^\[|"time"\s*:)\s*"?{number}').cast(pl.Float64, strict=False)
     frame = pl.DataFrame({"line": [line.decode("utf-8", "replace") for line in lines]}, schema={"line": pl.String})
     return frame.select(t_ms=time, **figures).drop_nulls("t_ms")
 

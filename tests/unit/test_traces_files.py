@@ -183,6 +183,23 @@ def test_contained_qlog(tmp_path: Path) -> None:
     assert read_recovery(tmp_path / "cut.qlog", rtt_ms=650).height == 1
 
 
+@pytest.mark.parametrize("nested", ["", ', "more": [{"cwnd": 1}]'])
+def test_events_that_are_arrays(nested: str, tmp_path: Path) -> None:
+    """As picoquic writes them, the trace's end in the last line; where one has more inside, all are decoded instead."""
+    head = '{"qlog_version":"draft-00","traces":[\n{"configuration":{"time_units":"us"},"events":[\n'
+    rows = [
+        '[1000, "recovery", "metrics_updated", {"cwnd": 15360,"bytes_in_flight": "7"}]',
+        '[2000, 0, "recovery", "metrics_updated", {"bytes_in_flight": -1.5e3' + nested + "}]",
+        '[3000, 1, "transport", "metrics_updated", {"smoothed_rtt": 650000,"pacing_rate": 1.5}]',
+    ]
+    (tmp_path / "a.qlog").write_text(head + ",\n".join(rows) + "]}]}\n")
+    frame = read_recovery(tmp_path / "a.qlog")
+    assert frame["t_ms"].to_list() == [0, 1, 2]
+    assert frame["congestion_window"].to_list() == [15360, 15360, 15360]
+    assert frame["bytes_in_flight"].to_list() == [None, -1500, -1500]
+    assert frame["smoothed_rtt_ms"].to_list() == [None, None, 650] and frame["pacing_rate"][-1] == 1.5
+
+
 def test_old_and_odd_qlog(tmp_path: Path) -> None:
     head = '{"traces":[{"configuration":{"time_units":"us"},"event_fields":["relative_time","category","event","data"],"events":[\n'
     text = (
