@@ -127,6 +127,13 @@ def test_a_page_without_runs_says_so_everywhere() -> None:
     assert every_effect([]).count("No runs are stored yet.") == 6 + 6 + 6 + 1
 
 
+def test_a_study_that_ran_once_says_that_it_has_no_intervals() -> None:
+    pair = {"client": KNOWN["picoquic"], "server": KNOWN["quinn"]}
+    once, twice = (results(_scenario("studies/levels-50-10"), _response, n, **pair) for n in (1, 2))  # type: ignore[arg-type]
+    for page in (game_changers, every_effect):
+        assert "Every cell ran once" in page(once) and "Every cell ran once" not in page(twice)
+
+
 def test_a_table_of_everybody_says_what_changes_the_game_and_what_hides_it() -> None:
     levels = {"server.initial_cwnd": [10, 100], "server.pacing": ["on", "off"], "client.ack_ratio": [2, 10]}
     one = of_study({"factors": levels, "design": "full"})

@@ -19,6 +19,7 @@ from harness.studies.game_changers.claims import GAME, NEAR, PATHS, QUESTIONS, S
 from harness.studies.game_changers.overview import changes_game, profiles_table, worth_table
 
 _NONE = "No runs are stored yet."
+_ONCE = "Every cell ran once: nothing here has an interval, and nothing is bold."
 #: What is different on a near path: 10 MB are as many of its bandwidth-delay products as some 300 MB of a satellite's.
 _LIKE = ", 20 ms, 10 MB"
 _ENOUGH = (
@@ -210,8 +211,16 @@ def _by_path(found: Sequence[Analysis], kind: str, title: str, words: str, table
             scenario = _scenario(kind, f"{start}{path}")
             mine = [one for one in found if one.of.scenario.name == scenario]
             lines += [f"**{name}{_LIKE if start else ''}** (`{scenario}`)", ""]
-            lines += [*(table(mine) if mine else [_NONE]), ""]
+            lines += [*_tabled(mine, table), ""]
     return lines
+
+
+def _tabled(mine: Sequence[Analysis], table: Table) -> list[str]:
+    """What one study came to, and that it ran once where it did."""
+    if not mine:
+        return [_NONE]
+    times = {effect.saved.n for one in mine for effect in one.main}
+    return [*table(mine), *(["", _ONCE] if times == {1} else [])]
 
 
 def _sweeps(found: Sequence[Analysis]) -> list[str]:
@@ -231,7 +240,7 @@ def _heat(found: Sequence[Analysis], table: Table) -> list[str]:
     scenario = "studies/ack-ratio-initial-rtt-50-10"
     mine = [one for one in found if one.of.scenario.name == scenario]
     lines = ["## ACK ratio × initial RTT", "", f"`{scenario}`: every level with every other.", ""]
-    return [*lines, *(table(mine) if mine else [_NONE]), ""]
+    return [*lines, *_tabled(mine, table), ""]
 
 
 def _profiles(found: Sequence[Profiled], head: str, table: Callable[[Sequence[Profiled]], list[str]]) -> list[str]:
