@@ -29,7 +29,7 @@ from harness.site.implementation import implementation_page
 from harness.site.study import study_pages
 from harness.studies.game_changers.figures import DRAWINGS
 from harness.studies.game_changers.overview import profiles_table, worth_table
-from harness.studies.game_changers.page import every_effect, game_changers
+from harness.studies.game_changers.page import Tally, every_effect, game_changers, verdict
 from harness.sweep import Point, points
 from tests.comparisons import result, run
 from tests.examples import catalogue
@@ -125,6 +125,15 @@ def test_a_page_without_runs_says_so_everywhere() -> None:
     assert "**50/10 Mbit/s, 20 ms, 10 MB** (`studies/levels-near-50-10`)" in text
     # Those of the details: two designs and profiles of six paths, a heat map.
     assert every_effect([]).count("No runs are stored yet.") == 6 + 6 + 6 + 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [(10, "Yes, more often than not: `a`."), (9, "At times: `a`."), (1, "At times: `a`."), (0, "No: `a`.")],
+)
+def test_an_answer_goes_by_how_often_a_factor_changes_the_game(changes: int, said: str) -> None:
+    assert verdict([Tally("a", changes, 20, 1.0, "")]) == said
+    assert verdict([Tally("a", 1, 21, 1.0, ""), Tally("b", 0, 21, 1.0, "")]) == "Hardly: `a`; no: `b`."
 
 
 def test_a_study_that_ran_once_says_that_it_has_no_intervals() -> None:

@@ -15,7 +15,7 @@ from harness.reaching import searches
 from harness.reports import reach, study
 from harness.reports.markdown import line
 from harness.results import CellResult
-from harness.studies.game_changers.claims import GAME, NEAR, PATHS, QUESTIONS, SWEEPS, Question
+from harness.studies.game_changers.claims import GAME, NEAR, PATHS, QUESTIONS, SOME, SWEEPS, Question
 from harness.studies.game_changers.overview import changes_game, profiles_table, worth_table
 
 _NONE = "No runs are stored yet."
@@ -42,9 +42,9 @@ harness reach studies/reach-50-10 --engine virtual     # the fewest settings tha
 
 *Worth* is how many seconds a time differs between a factor's worst level and its best, over all levels of the others.
 A repetition has the same draws in all cells, of losses and of the delay's phase: it is the whole study once, and the
-interval is that of the repetitions. Bold: it leaves out nothing at all. What two factors do together is half of how
-much more one is worth at the other's better level. A pair has the factors that it honours; the others are absent, and
-`harness plan` names them.
+interval is that of the repetitions, of two of them one of 50 %. Bold: it leaves out nothing at all. What two factors do
+together is half of how much more one is worth at the other's better level. A pair has the factors that it honours; the
+others are absent, and `harness plan` names them.
 
 The tables of this page have a row a server, behind picoquic's client, which can be told how it acknowledges: what each
 factor is worth of each time, one after the other. **Bold** changes the game: 10 % of the time and more, by an interval
@@ -139,15 +139,16 @@ def _answer(one: Question, found: Sequence[Analysis]) -> list[str]:
         changed = f"{each.changes} of {each.pairs}"
         rows += [line([each.factor, changed, f"{each.most:.1f} s", each.where])]
     sizes = "2 and 10 MB on paths of 20 ms" if one.near else "2, 10 and 100 MB"
-    return [f"{_verdict(counted)} {_ENOUGH.format(sizes)}", "", *rows]
+    return [f"{verdict(counted)} {_ENOUGH.format(sizes)}", "", *rows]
 
 
-def _verdict(counted: Sequence[Tally]) -> str:
+def verdict(counted: Sequence[Tally]) -> str:
     """What the runs answer: factors by how often they change the game."""
-    often = [one.factor for one in counted if 2 * one.changes >= one.pairs]
-    at_times = [one.factor for one in counted if 0 < 2 * one.changes < one.pairs]
+    often = [one.factor for one in counted if one.changes >= one.pairs / 2]
+    at_times = [one.factor for one in counted if SOME * one.pairs <= one.changes < one.pairs / 2]
+    hardly = [one.factor for one in counted if 0 < one.changes < SOME * one.pairs]
     never = [one.factor for one in counted if not one.changes]
-    parts = {"yes, more often than not": often, "at times": at_times, "no": never}
+    parts = {"yes, more often than not": often, "at times": at_times, "hardly": hardly, "no": never}
     said = "; ".join(f"{word}: {', '.join(map('`{}`'.format, names))}" for word, names in parts.items() if names)
     return f"{said[0].upper()}{said[1:]}."
 
