@@ -69,9 +69,14 @@ def test_forty_flows_are_not_promised_in_a_few_seconds() -> None:
     one = scenario(flows=flows, objectives=[], path={"forward": _link("20 Mbit/s"), "return": _link("20 Mbit/s")})
     made = cell(one, engine="virtual")
     assert 25 <= expected_seconds(made) <= 102
-    for machine in {one.machine for one in _took()}:
-        # Of another machine the reference may have few runs, and none like these.
-        assert 25 <= Experience(_took(), machine).expected(made) <= 204
+    sixteen: dict[str, list[float]] = defaultdict(list)
+    for took in _took():
+        if took.cell.scenario.name == "dumbbell/sixteen":
+            sixteen[took.machine].append(took.wall)
+    assert sixteen
+    for machine, walls in sixteen.items():
+        # Forty flows for 47 s take five times as long as sixteen for 15 s, on whatever machine.
+        assert 2 <= Experience(_took(), machine).expected(made) / statistics.median(walls) <= 10
 
 
 def _link(rate: str) -> dict[str, str]:
