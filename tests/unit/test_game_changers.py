@@ -162,7 +162,7 @@ def test_a_table_of_everybody_says_what_changes_the_game_and_what_hides_it() -> 
     assert gamma == "| gamma | – | · | 0.05 / 0.1 |"
     short = of_study({"factors": levels, "design": "full"}, timeout="15 s")
     (_, _, cut) = worth_table(analyses(results(short, seconds, 2, server=told("beta"))))
-    assert cut == "| beta | **6.0** / **8.9**† | · | · |"
+    assert cut == "| beta | **6.0** / **8.9**† | · / ·† | · / ·† |"
 
 
 def test_profiles_of_everybody_stand_beside_each_other() -> None:

@@ -48,16 +48,16 @@ def _worth(factor: str, times: Sequence[Analysis]) -> str:
     found = [(one, effect) for one in times for effect in one.main if effect.factors[0] == factor]
     if not found:
         return _NOT_HONOURED
-    if all(is_little(effect.saved, one) for one, effect in found):
-        return _LITTLE
-    return " / ".join(_figure(effect, one) for one, effect in found)
+    figures = [_figure(effect, one) for one, effect in found]
+    return _LITTLE if set(figures) == {_LITTLE} else " / ".join(figures)
 
 
 def _figure(effect: Effect, one: Analysis) -> str:
+    cut = CUT if one.late else ""
     if is_little(effect.saved, one):
-        return _LITTLE
+        return f"{_LITTLE}{cut}"
     text = rounded(effect.saved.median, one)
-    return f"{f'**{text}**' if changes_game(effect, one) else text}{CUT if one.late else ''}"
+    return f"{f'**{text}**' if changes_game(effect, one) else text}{cut}"
 
 
 def profiles_table(mine: Sequence[Profiled]) -> list[str]:
