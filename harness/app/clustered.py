@@ -262,7 +262,7 @@ def work_on_cluster(
         driver = Driver(
             possible, ClusterGround(ground, attempts, depot),
             lambda: Crew(address, security, depot, lambda text: listen(Warned(text))), listen, further,
-            twice.sample(list(possible), place.verify), attempts.options.artefacts != "none",
+            twice.sample(list(possible), place.verify), attempts.options.artefacts != "none", bool(place.local),
         )  # fmt: skip
         if possible:
             driver.work()

@@ -63,6 +63,8 @@ class Crew:
         """Those that take part, by address."""
         self._others: set[str] = set()
         """Workers that were looked at and do not take part."""
+        self.strangers = 0
+        """How many of them run another version of this package."""
         self._given: dict[tuple[int, tuple[str, ...] | None], list[tuple[str, Order, float]]] = {}
         """What goes out together: (memory, workers) → (key, order, seconds), in the order in which they were given."""
         self._tasks: dict[str, Any] = {}
@@ -117,6 +119,7 @@ class Crew:
         self._others.add(address)
         if isinstance(said, Mapping):
             why = f"on {said['host']} has another version of this package, {said['refused']}, and this is {named()}"
+            self.strangers += 1
         elif isinstance(said, ImportError | AttributeError):
             why = f"does not have this package, or an older version of it; this is {named()}"
         else:

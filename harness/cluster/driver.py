@@ -55,6 +55,8 @@ class Driver:
     """(key, repetition) of the runs that are made twice."""
     large: bool = True
     """Answers have artefacts."""
+    alone: bool = False
+    """The cluster was started for this plan: no other workers will come."""
     verified: Twice = field(default_factory=Twice)
     _open: list[tuple[float, int, Task]] = field(default_factory=list)
     """What is to be handed out, the longest first (heap)."""
@@ -125,6 +127,12 @@ class Driver:
         self._aside = []
         if self._crew.cores != before:
             self._sign(now=True)
+        if self.alone and self._crew.strangers and not self._crew.members:
+            raise EngineError(
+                "the files of this package were changed since this command began: the workers that it started are of "
+                "another version",
+                "give the command again: what is stored counts",
+            )
         if not self._crew.members and time.monotonic() - self._warned > SAID:
             self._warned = time.monotonic()
             self.listen(Warned("no worker takes part yet: 'dask worker ADDRESS' starts one"))

@@ -252,6 +252,17 @@ def test_workers_of_another_version_are_refused_by_name(scene: Scene, monkeypatc
     assert len(ground.taken) == 1 and len({worker for _, worker in made}) == 1
 
 
+def test_where_nobody_else_can_come_workers_of_another_version_end_it(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, _ = scene.driver(plan(1), alone=True)
+    monkeypatch.setattr(crew, "build", lambda: "another")
+    with pytest.raises(EngineError, match="files of this package were changed since this command began") as raised:
+        one.work()
+    assert raised.value.hint == "give the command again: what is stored counts"
+    assert not made
+
+
 def test_what_dead_workers_had_is_made_by_those_that_come(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crew, "FETCH", 2.0)
     one, ground = scene.driver(plan(6), work=slow)
