@@ -136,6 +136,16 @@ def test_an_answer_goes_by_how_often_a_factor_changes_the_game(changes: int, sai
     assert verdict([Tally("a", 1, 21, 1.0, ""), Tally("b", 0, 21, 1.0, "")]) == "Hardly: `a`; no: `b`."
 
 
+def test_what_a_search_was_told_nothing_in_may_be_stored_under_another_studys_name() -> None:
+    pair = {"client": KNOWN["picoquic"], "server": KNOWN["quinn"]}
+    tried = results(_scenario("studies/reach-50-10"), _response, 1, **pair)  # type: ignore[arg-type]
+    told_some = [one for one in tried if one.cell.parameters]
+    other = results(_scenario("studies/profiles-50-10"), _response, 1, **pair)  # type: ignore[arg-type]
+    assert game_changers(told_some).partition("What would it take?")[2].count("No runs are stored yet.") == 3
+    with_it = game_changers([*told_some, *other]).partition("What would it take?")[2]
+    assert with_it.count("No runs are stored yet.") == 2
+
+
 def test_a_study_that_ran_once_says_that_it_has_no_intervals() -> None:
     pair = {"client": KNOWN["picoquic"], "server": KNOWN["quinn"]}
     once, twice = (results(_scenario("studies/levels-50-10"), _response, n, **pair) for n in (1, 2))  # type: ignore[arg-type]

@@ -6,11 +6,12 @@ And docs/effects.md, with every effect of every pair.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.effects import Analysis, analyses
 from harness.effects.profiles import Profiled, profiled
 from harness.effects.said import called, sentence
+from harness.model import Scenario
 from harness.reaching import searches
 from harness.reports import reach, study
 from harness.reports.markdown import line
@@ -259,6 +260,25 @@ def _reach(results: Sequence[CellResult]) -> list[str]:
     lines = [_REACH]
     for path, name in PATHS.items():
         scenario = _scenario("reach", path)
-        mine = searches(one for one in results if one.cell.scenario.name == scenario)
+        mine = searches(_searched(results, scenario))
         lines += [reach.markdown(mine)] if mine else [f"**{name}** (`{scenario}`)", "", _NONE, ""]
     return lines
+
+
+def _searched(results: Sequence[CellResult], name: str) -> list[CellResult]:
+    """A search's cells. Told nothing it is the same cell as in other studies of its path, and stored under one name."""
+    mine = [one for one in results if one.cell.scenario.name == name]
+    if not mine:
+        return []
+    asked = mine[0].cell.scenario
+    untold = [
+        replace(one, cell=one.cell.model_copy(update={"scenario": asked}))
+        for one in results
+        if not one.cell.parameters and one.cell.scenario.name != name and _lab(one.cell.scenario) == _lab(asked)
+    ]
+    return [*mine, *untold]
+
+
+def _lab(one: Scenario) -> tuple[object, ...]:
+    """What a scenario asks of every cell."""
+    return one.path, one.flows, one.draw, one.timeout, one.parameters, one.objectives
