@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from harness.effects import Analysis, analyses
 from harness.effects.profiles import Profiled, profiled
 from harness.effects.said import called, sentence
-from harness.model import Scenario
+from harness.plan import compiled
 from harness.reaching import searches
 from harness.reports import reach, study
 from harness.reports.markdown import line
@@ -272,13 +272,10 @@ def _searched(results: Sequence[CellResult], name: str) -> list[CellResult]:
         return []
     asked = mine[0].cell.scenario
     untold = [
-        replace(one, cell=one.cell.model_copy(update={"scenario": asked}))
+        (one, one.cell.model_copy(update={"scenario": asked}))
         for one in results
-        if not one.cell.parameters and one.cell.scenario.name != name and _lab(one.cell.scenario) == _lab(asked)
+        if not one.cell.parameters
+        and one.cell.scenario.name != name
+        and one.cell.scenario.objectives == asked.objectives
     ]
-    return [*mine, *untold]
-
-
-def _lab(one: Scenario) -> tuple[object, ...]:
-    """What a scenario asks of every cell."""
-    return one.path, one.flows, one.draw, one.timeout, one.parameters, one.objectives
+    return [*mine, *(replace(one, cell=cell) for one, cell in untold if compiled(cell) == one.cell.compiled)]
