@@ -6,15 +6,17 @@ today, whatever became other: a scenario, a manifest, an image, the simulator or
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import functools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from harness.app import App, Options
+from harness.app.reached import Searching, asked_so_far, finished, searching
+from harness.app.stored import StoredResults
 from harness.catalogue import load
 from harness.columns import Columns, is_columnar
 from harness.errors import InputError, did_you_mean
@@ -30,6 +32,8 @@ from harness.standing import standing
 from harness.sweep import dimensions, is_name
 
 CAMPAIGN = "campaign.yaml"
+#: Sets of one cost that a search asks for at once: as many on every machine, so that it goes the same way on all.
+_WIDTH = 8
 
 
 class Asked(Part):
@@ -53,6 +57,14 @@ class Asked(Part):
     """What holds in every cell: name → value."""
     vary: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
     """A cell for each value: name → values."""
+    search: Annotated[int, Field(ge=1)] | None = None
+    """Sets of settings that `harness reach` may try for each pair; without, a study has its design."""
+
+    @model_validator(mode="after")
+    def _searches_all_pairs(self) -> Self:
+        if self.search is not None and self.pairs != "all":
+            raise ValueError("a search has all its pairs: leave 'pairs' out, or 'search'")
+        return self
 
 
 class Requests(Part):
@@ -84,9 +96,10 @@ class Share:
 
     @property
     def name(self) -> str:
-        """What it is called by: its scenarios, pairs and engine."""
+        """What it is called by: its scenarios, pairs and engine; and how far a search goes."""
+        how = "" if self.asked.search is None else f", a search of {self.asked.search} sets a pair"
         who = "each with itself" if self.asked.pairs == "itself" else f"{self.asked.clients} → {self.asked.servers}"
-        return f"{', '.join(self.asked.scenarios)} ({who}, {self.asked.engine})"
+        return f"{', '.join(self.asked.scenarios)} ({who}, {self.asked.engine}{how})"
 
 
 class Reference:
@@ -110,17 +123,27 @@ class Reference:
                     raise InputError(message, did_you_mean(name, dimensions()))
         return asked
 
-    @cached_property
+    @functools.cached_property
     def _absent(self) -> dict[str, str]:
         """Implementations that are not here, read once: Docker is asked for the image of each."""
         return self._app.inventory.absent()
 
     def matrix(self, asked: Asked, listen: Listener) -> list[Cell]:
-        """The cells of one request, with today's bits. Raises InputError."""
+        """The cells of one request, with today's bits. Raises InputError.
+
+        Of a search those that it asks for, as far as those lead of which something is known.
+        """
+        if asked.search is not None:
+            known = functools.partial(self._known, repeat=asked.repeat, columns=self._columns())
+            return [cell for one in self._searching(asked, listen) for cell in asked_so_far(one, known)]
+        made = self._app.matrix(self._request(asked), listen, pull=False)
+        return [cell for cell in made if asked.pairs == "all" or cell.client.name == cell.server.name]
+
+    def _request(self, asked: Asked) -> Request:
         app = self._app
         absent = self._absent if "all" in (asked.clients, asked.servers) else {}
         scenarios = app.catalogue.find_scenarios(asked.scenarios)
-        request = Request(
+        return Request(
             scenarios=scenarios,
             clients=app.catalogue.find_implementations(asked.clients, "client", absent, scenarios),
             servers=app.catalogue.find_implementations(asked.servers, "server", absent, scenarios),
@@ -134,8 +157,18 @@ class Reference:
             parameters=asked.set,
             vary=asked.vary,
         )
-        made = app.matrix(request, listen, pull=False)
-        return [cell for cell in made if asked.pairs == "all" or cell.client.name == cell.server.name]
+
+    def _searching(self, asked: Asked, listen: Listener) -> list[Searching]:
+        assert asked.search is not None
+        return searching(self._app, self._request(asked), asked.search, listen, width=_WIDTH, pull=False)
+
+    def _known(self, cell: Cell, repeat: int | None, columns: Columns | None) -> CellResult | None:
+        """A cell with its runs, from the reference or else the store; None where some of them are in neither."""
+        planned = runs([cell], repeat)
+        if columns is not None and len(self._sound_runs(columns, planned)) == len(planned):
+            return StoredResults(columns, None).of(cell, repeat)
+        done = self._app.results.done(planned, frozenset({"infrastructure"}))
+        return self._app.results.of(cell, repeat) if len(done) == len(planned) else None
 
     def shares(self, engine: EngineName, only: Collection[str], listen: Listener) -> Iterator[Share]:
         """The requests of one engine that have cells, and what of these is still to do.
@@ -154,9 +187,14 @@ class Reference:
 
     def kept(self, planned: Iterable[PlannedRun]) -> set[tuple[str, int]]:
         """(key, repetition) of the planned runs that the reference has, with what is worth keeping."""
-        if not is_columnar(self.root):
-            return set()
-        columns = Columns(self.root)
+        columns = self._columns()
+        return set() if columns is None else self._sound_runs(columns, planned)
+
+    def _columns(self) -> Columns | None:
+        """What is in the reference by now; None where nothing is."""
+        return Columns(self.root) if is_columnar(self.root) else None
+
+    def _sound_runs(self, columns: Columns, planned: Iterable[PlannedRun]) -> set[tuple[str, int]]:
         found = set()
         for item in planned:
             run = columns.run(item.cell.key, item.repetition)
@@ -168,17 +206,33 @@ class Reference:
         return proven_outcome(run, columns.measured(run.cell.key, run.repetition)).status != "infrastructure"
 
     def work(self, share: Share, options: Options, listen: Listener) -> list[CellResult]:
-        """Do what is to do of a request, and return the cells of which something was done. Raises as `App.run` does."""
-        todo = {item.cell.key: item.cell for item in share.todo}
-        if not todo:
-            return []
-        kept = self.kept(share.planned)
-        return self._app.run_cells(list(todo.values()), share.asked.repeat, options, listen, kept)
+        """Do what is to do of a request, and return what the reference lacks of it. Raises as `App.run` does."""
+        repeat, cells = share.asked.repeat, dict[str, Cell]()
 
-    def unkept(self, share: Share) -> list[CellResult]:
-        """Cells of a request of which the store has sound runs that the reference has not."""
-        kept = self.kept(share.planned)
-        results = [self._app.results.of(cell, share.asked.repeat or cell.scenario.repetitions) for cell in share.cells]
+        def made(asked: Sequence[Cell]) -> list[CellResult]:
+            columns = self._columns()
+            known = {cell.key: self._known(cell, repeat, columns) for cell in asked}
+            todo = [cell for cell in asked if known[cell.key] is None]
+            known |= {one.cell.key: one for one in self._run(todo, repeat, options, listen)}
+            cells.update((cell.key, cell) for cell in asked)
+            return [one for cell in asked if (one := known[cell.key]) is not None]
+
+        if share.asked.search is None:
+            cells = {cell.key: cell for cell in share.cells}
+            self._run(list({item.cell.key: item.cell for item in share.todo}.values()), repeat, options, listen)
+        else:
+            finished(self._searching(share.asked, listen), made)
+        return self.unkept(cells.values(), repeat)
+
+    def _run(self, cells: Sequence[Cell], repeat: int | None, options: Options, listen: Listener) -> list[CellResult]:
+        """What of these cells is in neither store is run."""
+        return self._app.run_cells(cells, repeat, options, listen, self.kept(runs(cells, repeat))) if cells else []
+
+    def unkept(self, cells: Iterable[Cell], repeat: int | None) -> list[CellResult]:
+        """Those cells of which the store has sound runs that the reference has not."""
+        cells = list(cells)
+        kept = self.kept(runs(cells, repeat))
+        results = [self._app.results.of(cell, repeat or cell.scenario.repetitions) for cell in cells]
         return [
             result
             for result in results

@@ -77,8 +77,7 @@ def reference(
         if plan:
             return
         for share in chosen:
-            campaign.work(share, options, talk)
-            made = campaign.unkept(share)
+            made = campaign.work(share, options, talk)
             if made:
                 drawn = behind_figures(made)
                 kept = keep(REFERENCE, made, app.stored, lambda run, drawn=drawn: run.name in drawn)  # type: ignore[misc]
@@ -88,5 +87,7 @@ def reference(
 
 def _line(share: Share, jobs: int) -> str:
     runs = len(share.planned)
-    todo = f"{len(share.todo)} to do, about {share.seconds / jobs / 60:.0f} min" if share.todo else "all there"
+    # What a search asks for after these is not known yet.
+    first = "first " if share.asked.search is not None else ""
+    todo = f"{len(share.todo)} to do {first}(about {share.seconds / jobs / 60:.0f} min)" if share.todo else "all there"
     return f"{share.name}: {len(share.cells)} cells, {runs} runs, {todo}"

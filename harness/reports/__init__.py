@@ -29,6 +29,15 @@ def effort_of(results: Sequence[CellResult]) -> tuple[int, float, float]:
     return len(made), sum(run.virtual or 0.0 for run in made), sum(run.wall for run in made)
 
 
+def longest_families(results: Sequence[CellResult], most: int) -> list[tuple[str, float]]:
+    """(folder of scenarios, seconds of wall time) of those whose runs took longest, at most so many."""
+    seconds: dict[str, float] = {}
+    for result in results:
+        family = result.cell.scenario.name.partition("/")[0]
+        seconds[family] = seconds.get(family, 0.0) + sum(run.wall for run, _ in result.runs)
+    return sorted(seconds.items(), key=lambda one: -one[1])[:most]
+
+
 def effort(results: Sequence[CellResult]) -> str:
     """What runs took, for people; empty for none."""
     count, virtual, wall = effort_of(results)

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from harness.errors import InputError
 from harness.interop.cases import case_of
 from harness.model import Implementation
-from harness.reports import because, compare_views, defaults, effort_of, grid, vocabulary
+from harness.reports import because, compare_views, defaults, effort_of, grid, longest_families, vocabulary
 from harness.reports.compare import comparisons
 from harness.reports.markdown import report, summary
 from harness.results import CellResult
-from harness.text import counted
 
 #: The scenario that `make run` runs: its verdicts stand in the README, its tables on the page of results.
 SHOWN = "satellite/medium"
@@ -44,10 +43,12 @@ def _totals(results: Sequence[CellResult]) -> str:
     runs, virtual, wall = effort_of(made)
     if not wall:
         return ""
+    longest = ", ".join(f"`{name}` {seconds / 3600:.1f} h" for name, seconds in longest_families(made, 3))
     return (
-        f"All pages together rest on {len(made):,} cells in virtual time: {counted(runs, 'run')} took "
+        f"All pages together rest on {len(made):,} cells in virtual time: {runs:,} runs took "
         f"{virtual / 3600:,.1f} h of virtual time in {wall / 3600:,.1f} h of one core ({virtual / wall:.1f} times real "
-        f"time, {3600 * runs / wall:,.0f} runs an hour and core); what it takes to measure them is not in it.\n"
+        f"time, {3600 * runs / wall:,.0f} runs an hour and core); what it takes to measure them is not in it. "
+        f"Longest were {longest}.\n"
     )
 
 

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from harness.app import App, Places
+from harness.app import App, Options, Places
 from harness.columns.keep import keep
 from harness.errors import InputError
-from harness.outcome import LinkProof, MeasuredRun, Outcome, Run
+from harness.metrics import VERSION
+from harness.outcome import Cell, LinkProof, MeasuredRun, Outcome, Run
 from harness.reference import CAMPAIGN, Reference, Share
+from harness.results import CellResult
 from tests.examples import ROOT
 
 _TWO = """
@@ -56,16 +59,65 @@ def test_what_is_stored_or_kept_is_not_done_again(tmp_path: Path) -> None:
     _stored(reference, share, 1, valid=False)
     (after,) = _shares(reference)
     assert len(after.todo) == len(share.todo) - 1, "one whose link is not proven is no run"
-    made = reference.unkept(after)
+    made = reference.unkept(after.cells, after.asked.repeat)
     assert [result.cell.key for result in made] == [share.cells[0].key]
     keep(reference.root, made, reference._app.stored, lambda run: False)
-    assert reference.unkept(after) == []
+    assert reference.unkept(after.cells, after.asked.repeat) == []
     # Elsewhere, without the store, the reference is enough.
     (tmp_path / "elsewhere").mkdir()
     other = _reference(tmp_path / "elsewhere")
     other.root = reference.root
     (again,) = _shares(other)
     assert len(again.todo) == len(share.todo) - 1
+
+
+_SEARCH = """
+schema: 1
+requests:
+  - {scenarios: [studies/reach-50-10], servers: "quic-go,ngtcp2", search: 6}
+"""
+
+
+def _searched(reference: Reference, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The app's runs are of nobody, and come to no end in time; what is run, by key."""
+    ran: list[str] = []
+
+    def run_cells(cells: Sequence[Cell], *_: object) -> list[CellResult]:
+        for cell in cells:
+            ran.append(cell.key)
+            run = Run(cell=cell, repetition=0, outcome=Outcome(status="timed_out"), started_at="2026-01-01")
+            app.store.finish(app.store.begin(cell.key, 0), run, measured)
+        return [app.results.of(cell, 1) for cell in cells]
+
+    app, measured = reference._app, MeasuredRun(version=VERSION, link=LinkProof(valid=True))
+    monkeypatch.setattr(app, "run_cells", run_cells)
+    return ran
+
+
+def test_a_search_is_gone_through_and_goes_on_from_what_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reference = _reference(tmp_path, _SEARCH)
+    ran = _searched(reference, monkeypatch)
+    (share,) = _shares(reference)
+    # At first what is done untold, of either.
+    assert len(share.cells) == len(share.todo) == 2
+    made = reference.work(share, Options(), lambda event: None)
+    assert len(ran) == len(set(ran)) == len(made) == 12
+    assert {result.cell.key for result in made} == set(ran)
+    # Nothing is asked for twice, here, or where there is the reference alone; and all of it is of today.
+    (again,) = _shares(reference)
+    assert (len(again.cells), again.todo) == (12, ())
+    keep(reference.root, made, reference._app.stored, lambda run: False)
+    assert reference.work(again, Options(), lambda event: None) == []
+    (tmp_path / "elsewhere").mkdir()
+    other = _reference(tmp_path / "elsewhere", _SEARCH.replace("search: 6", "search: 7"))
+    other.root, further = reference.root, _searched(other, monkeypatch)
+    (reference.root / CAMPAIGN).write_text(_SEARCH.replace("search: 6", "search: 7"))
+    assert {result.older for result in other.standing(made, lambda event: None)} == {()}
+    (more,) = _shares(other)
+    assert (len(more.cells), len(more.todo)) == (14, 2)
+    assert len(other.work(more, Options(), lambda event: None)) == 2 == len(further)
 
 
 @pytest.mark.parametrize(
@@ -78,6 +130,12 @@ def test_what_is_stored_or_kept_is_not_done_again(tmp_path: Path) -> None:
             "request 1: nothing is called",
         ),
         ("schema: 1\nrequests:\n  - {scenarios: [satelite]}\n", "satelite"),
+        ("schema: 1\nrequests:\n  - {scenarios: [satellite], search: 0}\n", ":3:"),
+        (
+            "schema: 1\nrequests:\n  - {scenarios: [satellite], pairs: itself, search: 9}\n",
+            "a search has all its pairs",
+        ),
+        ("schema: 1\nrequests:\n  - {scenarios: [satellite/medium], search: 9}\n", "no factors to search over"),
         ("schema: 1\nrequests:\n  - {scenarios: [satellite], clients: ngtcp}\n", "ngtcp"),
     ],
 )

@@ -1,0 +1,43 @@
+"""What stored runs took, as pages say it."""
+
+from __future__ import annotations
+
+from harness.reports import effort, effort_of, longest_families
+from harness.reports.readme import with_verdicts
+from harness.results import CellResult
+from tests.comparisons import result, run
+from tests.examples import scenario
+
+
+def of(name: str, *walls: float, virtual: float | None = 60.0) -> CellResult:
+    """A cell of a scenario, with a run for each wall time."""
+    pairs = []
+    for wall in walls:
+        made, measured = run(completion=30.0)
+        pairs.append((made.model_copy(update={"wall": wall, "virtual": virtual}), measured))
+    return result("virtual" if virtual else "compose", *pairs, one=scenario(name=name))
+
+
+STORED = [
+    of("queue/red", 900, 900),
+    of("studies/far", 3600),
+    of("studies/near", 1800, 1800),
+    of("satellite/large", 360),
+]
+
+
+def test_the_families_that_took_longest_come_first() -> None:
+    assert longest_families(STORED, 2) == [("studies", 7200), ("queue", 1800)]
+    assert longest_families([], 2) == []
+
+
+def test_the_readme_says_what_all_runs_in_virtual_time_took_and_what_took_longest() -> None:
+    page = "<!-- verdicts --><!-- /verdicts -->"
+    made = with_verdicts(page, [*STORED, of("satellite/medium", 9000, virtual=None)])
+    assert "4 cells in virtual time: 6 runs took 0.1 h of virtual time in 2.6 h of one core" in made
+    assert "Longest were `studies` 2.0 h, `queue` 0.5 h, `satellite` 0.1 h." in made
+
+
+def test_runs_of_nobody_take_nothing() -> None:
+    assert effort_of([]) == (0, 0, 0)
+    assert effort([]) == ""
