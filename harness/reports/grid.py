@@ -80,8 +80,22 @@ def markdown(results: Sequence[CellResult]) -> str:
 
 
 def verdicts(results: Sequence[CellResult]) -> str:
-    """The same, each pair with the symbol of its verdict."""
-    return _markdown(results, lambda result: f"{SYMBOLS[result.verdict.status][0]} {entry(result).replace('_', ' ')}")
+    """The same, each pair with the symbol of its verdict. Who met nobody but itself has no row and column of its own."""
+    others = {name for one in results for name in _pair(one) if len(set(_pair(one))) > 1}
+    alone = [one for one in results if not others.intersection(_pair(one))]
+    if not others:
+        return _markdown(results, _verdict)
+    text = _markdown([one for one in results if one not in alone], _verdict)
+    said = ", ".join(f"{one.cell.client.name} {marked(_verdict(one), one)}" for one in alone)
+    return f"{text}\nOthers, each with itself: {said}.\n" if alone else text
+
+
+def _pair(result: CellResult) -> tuple[str, str]:
+    return result.cell.client.name, result.cell.server.name
+
+
+def _verdict(result: CellResult) -> str:
+    return f"{SYMBOLS[result.verdict.status][0]} {entry(result).replace('_', ' ')}"
 
 
 def _markdown(results: Sequence[CellResult], said: Callable[[CellResult], str]) -> str:

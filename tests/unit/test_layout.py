@@ -144,6 +144,20 @@ def test_a_grid_of_many_servers_is_stacked() -> None:
     assert all(f"server-number-{index}" in out.getvalue() for index in range(9))
 
 
+def test_who_met_nobody_but_itself_stands_below_the_grid() -> None:
+    def met(client: str, server: str) -> CellResult:
+        who = {"client": implementation(client), "server": implementation(server)}
+        return completions("virtual", 4.0, one=scenario(objectives=[]), **who)
+
+    crowd = [met(client, server) for client in ("alpha", "beta") for server in ("alpha", "beta")]
+    text = grid.verdicts([*crowd, met("gamma", "gamma"), met("delta", "delta")])
+    assert "| | alpha | beta |\n" in text
+    assert "| alpha | ● 4.00 | ● 4.00 |\n" in text
+    assert text.endswith("\n\nOthers, each with itself: gamma ● 4.00, delta ● 4.00.\n")
+    assert "Others" not in grid.verdicts(crowd)
+    assert "| | delta | gamma |" in grid.verdicts([met("gamma", "gamma"), met("delta", "delta")])
+
+
 def _flows(count: int) -> CellResult:
     shared = scenario(flows=[Flow.model_validate({"stop": "5 s"})] * count, objectives=[])
     figures = {f"flow{flow}_mean_throughput": flow + 0.5 for flow in range(count)}
