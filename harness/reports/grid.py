@@ -80,7 +80,7 @@ def markdown(results: Sequence[CellResult]) -> str:
 
 
 def verdicts(results: Sequence[CellResult]) -> str:
-    """The same, each pair with the symbol of its verdict. Who met nobody but itself has no row and column of its own."""
+    """The same, each pair with the symbol of its verdict. Who met nobody but itself stands below the grid."""
     others = {name for one in results for name in _pair(one) if len(set(_pair(one))) > 1}
     alone = [one for one in results if not others.intersection(_pair(one))]
     if not others:
