@@ -246,6 +246,14 @@ class Reference:
         """Point → the cell that the campaign would run there today."""
         return {point_of(cell): cell for asked in self.requests() for cell in self.matrix(asked, listen)}
 
+    def unasked(self, listen: Listener) -> set[str]:
+        """Keys of the cells of the reference that no request asks for, whatever their bits."""
+        columns = self._columns()
+        if columns is None:
+            return set()
+        today = self.today(listen)
+        return {key for key in columns.cell_keys() for run in columns.runs(key) if point_of(run.cell) not in today}
+
     def standing(self, results: list[CellResult], listen: Listener) -> list[CellResult]:
         """Results of the reference, with what of each is not of today."""
         return standing(results, self.today(listen), VERSION)

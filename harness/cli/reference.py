@@ -42,6 +42,9 @@ def reference(
     cluster_tls: ClusterTls = None,
     cluster_files: ClusterFiles = "",
     verify: VerifyShare = "",
+    tidy: Annotated[
+        bool, typer.Option("--tidy", help="Then drop cells of the reference that no request asks for.")
+    ] = False,
     plan: Annotated[bool, typer.Option("--plan", help="Say what is to be done, and do nothing.")] = False,
 ) -> None:
     """Do what of the campaign is in neither the reference nor the store, and take it over, request by request.
@@ -50,10 +53,11 @@ def reference(
     the runs as it makes those of `harness run`.
     """
     from harness.app import Options
-    from harness.columns.keep import keep
+    from harness.columns.keep import forget, keep
     from harness.pages import behind_figures
     from harness.progress import Talk
     from harness.reference import Reference
+    from harness.text import counted
 
     place = place_of(cluster, cluster_tls, cluster_files, verify, EngineChoice(engine.value))
     app = open_app()
@@ -74,14 +78,19 @@ def reference(
             print_text(_line(share, beside))
         seconds = sum(share.seconds for share in chosen) / beside
         console().print(f"{sum(len(share.todo) for share in chosen)} runs to do, about {seconds / 60:.0f} min")
-        if plan:
-            return
-        for share in chosen:
+        for share in () if plan else chosen:
             made = campaign.work(share, options, talk)
             if made:
                 drawn = behind_figures(made)
                 kept = keep(REFERENCE, made, app.stored, lambda run, drawn=drawn: run.name in drawn)  # type: ignore[misc]
                 console().print(f"{share.name}: kept {kept.runs} runs, dropped {kept.replaced} older cells")
+        if tidy:
+            unasked = campaign.unasked(talk)
+            console().print(f"{counted(len(unasked), 'cell')} of the reference that no request asks for")
+            if unasked and not plan:
+                forget(REFERENCE, unasked)
+    if plan:
+        return
     console().print("the pages follow with 'make generate', figures with 'harness figures'")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,11 +44,23 @@ def keep(root: Path, results: Sequence[CellResult], source: StoreReader, with_se
     contents = {one.digest: one for one in (there.every_contents() if there else ())}
     named = {digest for entry in kept for digest in entry.run.contents.values()}
     contents |= {digest: one for digest in sorted(named) if (one := source.contents(digest)) is not None}
+    _write(root, kept, _named(contents, named))
+    return Kept(len(taken), len((before | {key for key, _ in entries}) - newest))
+
+
+def forget(root: Path, keys: Collection[str]) -> None:
+    """Drop cells, with their runs, from the columns below `root`. EngineError when the disk refuses."""
+    there = Columns(root)
+    left = [entry for entry in there.entries() if entry.run.cell.key not in keys]
+    contents = {one.digest: one for one in there.every_contents()}
+    _write(root, left, _named(contents, {digest for entry in left for digest in entry.run.contents.values()}))
+
+
+def _write(root: Path, entries: Sequence[Entry], contents: Sequence[Contents]) -> None:
     try:
-        write_columns(root, kept, _named(contents, named))
+        write_columns(root, entries, contents)
     except OSError as error:
         raise disk_error(error, root) from error
-    return Kept(len(taken), len((before | {key for key, _ in entries}) - newest))
 
 
 def _evidence(run: Run, measured: MeasuredRun | None) -> tuple[Run, MeasuredRun | None]:

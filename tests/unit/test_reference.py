@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from harness.app import App, Options, Places
-from harness.columns.keep import keep
+from harness.columns import Columns
+from harness.columns.keep import forget, keep
 from harness.errors import InputError
 from harness.metrics import VERSION
 from harness.outcome import Cell, LinkProof, MeasuredRun, Outcome, Run
@@ -118,6 +119,22 @@ def test_a_search_is_gone_through_and_goes_on_from_what_is_kept(
     (more,) = _shares(other)
     assert (len(more.cells), len(more.todo)) == (14, 2)
     assert len(other.work(more, Options(), lambda event: None)) == 2 == len(further)
+
+
+def test_what_nobody_asks_for_can_be_dropped(tmp_path: Path) -> None:
+    reference = _reference(tmp_path)
+    assert reference.unasked(lambda event: None) == set()
+    (share,) = _shares(reference)
+    for cell in share.cells:
+        _stored(reference, Share(share.asked, (cell,), ()), 0)
+    keep(reference.root, reference.unkept(share.cells, 2), reference._app.stored, lambda run: False)
+    assert reference.unasked(lambda event: None) == set()
+    large = {cell.key for cell in share.cells if cell.scenario.name == "satellite/large"}
+    (reference.root / CAMPAIGN).write_text(_TWO.replace("satellite/medium, satellite/large", "satellite/medium"))
+    unasked = reference.unasked(lambda event: None)
+    assert len(unasked) == 2 and unasked == large
+    forget(reference.root, unasked)
+    assert set(Columns(reference.root).cell_keys()) == {cell.key for cell in share.cells} - unasked
 
 
 @pytest.mark.parametrize(
