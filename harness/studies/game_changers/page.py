@@ -266,16 +266,14 @@ def _reach(results: Sequence[CellResult]) -> list[str]:
 
 
 def _searched(results: Sequence[CellResult], name: str) -> list[CellResult]:
-    """A search's cells. Told nothing it is the same cell as in other studies of its path, and stored under one name."""
+    """A search's cells. Some are the same as in other studies of its path, and every cell is stored under one name."""
     mine = [one for one in results if one.cell.scenario.name == name]
     if not mine:
         return []
     asked = mine[0].cell.scenario
-    untold = [
+    shared = [
         (one, one.cell.model_copy(update={"scenario": asked}))
         for one in results
-        if not one.cell.parameters
-        and one.cell.scenario.name != name
-        and one.cell.scenario.objectives == asked.objectives
+        if one.cell.scenario.name != name and one.cell.scenario.objectives == asked.objectives
     ]
-    return [*mine, *(replace(one, cell=cell) for one, cell in untold if compiled(cell) == one.cell.compiled)]
+    return [*mine, *(replace(one, cell=cell) for one, cell in shared if compiled(cell) == one.cell.compiled)]
