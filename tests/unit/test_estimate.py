@@ -56,11 +56,16 @@ def test_of_nine_cells_in_ten_the_estimate_is_within_a_factor_of_two() -> None:
 
 
 def test_without_any_run_the_model_is_right_for_most_cells() -> None:
-    held = [
-        _within_two(expected_seconds(runs[0].cell) / 1.1, [one.wall for one in runs])
-        for runs in _cells(_took()).values()
-    ]
-    assert sum(held) / len(held) >= 0.65
+    """Up to how fast a machine is, which nothing but a run can tell: kinds of EPYC differ by a factor of two."""
+    by_machine: dict[str, list[tuple[float, list[float]]]] = defaultdict(list)
+    for (_, machine), runs in _cells(_took()).items():
+        by_machine[machine].append((expected_seconds(runs[0].cell) / 1.1, [one.wall for one in runs]))
+    held = []
+    for cells in by_machine.values():
+        pace = statistics.median(statistics.median(walls) / expected for expected, walls in cells)
+        assert 1 / 3 <= pace <= 3
+        held += [_within_two(pace * expected, walls) for expected, walls in cells]
+    assert sum(held) / len(held) >= 0.8
 
 
 def test_forty_flows_are_not_promised_in_a_few_seconds() -> None:

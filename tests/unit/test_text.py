@@ -99,7 +99,10 @@ def test_every_page_is_linked_from_the_readme() -> None:
 
 
 def test_the_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    before, _, rest = text.partition("<!-- verdicts -->")
+    # The table in between has a row a pair, as many as were run.
+    assert len(before.splitlines()) + len(rest.partition("<!-- /verdicts -->")[2].splitlines()) <= 120
 
 
 def test_no_text_names_a_page_that_is_not_here() -> None:
