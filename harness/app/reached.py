@@ -84,6 +84,10 @@ def searching(
 
     `width`: sets of one cost that are asked for at once; `pull`: whether images may be pulled.
     """
+
+    def cells(one: Request, every: Sequence[Point]) -> list[Cell]:
+        return app.matrix(one, listen, pull=pull, every=every)
+
     found = []
     for point in points_of(request):
         scenario = point.scenario
@@ -92,10 +96,6 @@ def searching(
             raise InputError(f"{scenario.name} has no factors to search over, or no objectives to meet", hint)
         none = Image(reference="", identity="")
         cast = {name: Contestant(implementation=app.inventory.named(name), image=none) for name in named([point])}
-
-        def cells(one: Request, every: Sequence[Point]) -> list[Cell]:
-            return app.matrix(one, listen, pull=pull, every=every)
-
         for client, server in itertools.product(
             players(request, "client", point, cast), players(request, "server", point, cast)
         ):

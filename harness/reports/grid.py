@@ -82,10 +82,10 @@ def markdown(results: Sequence[CellResult]) -> str:
 def verdicts(results: Sequence[CellResult]) -> str:
     """The same, each pair with the symbol of its verdict. Who met nobody but itself stands below the grid."""
     others = {name for one in results for name in _pair(one) if len(set(_pair(one))) > 1}
-    alone = [one for one in results if not others.intersection(_pair(one))]
-    if not others:
-        return _markdown(results, _verdict)
-    text = _markdown([one for one in results if one not in alone], _verdict)
+    crowd, alone = list[CellResult](), list[CellResult]()
+    for one in results:
+        (crowd if not others or others.intersection(_pair(one)) else alone).append(one)
+    text = _markdown(crowd, _verdict)
     said = ", ".join(f"{one.cell.client.name} {marked(_verdict(one), one)}" for one in alone)
     return f"{text}\nOthers, each with itself: {said}.\n" if alone else text
 
