@@ -18,6 +18,7 @@ import yaml
 
 from harness.app import App, Places
 from harness.bench.virtual import busy_cores
+from harness.engines import rootfs
 from harness.engines.cache import Cache
 from tests.examples import ROOT
 
@@ -217,7 +218,10 @@ def own_cache(cache: Path, implementation: str) -> Cache:
     with app.exported.use([app.images.sim("lab").reference, local_image(implementation)]) as exported:
         for root in exported.roots.values():
             folder = Path(root.rootfs).parent
-            shutil.copytree(folder, cache / "rootfs" / folder.name, symlinks=True, copy_function=os.link)
+            own = cache / "rootfs" / folder.name
+            # What is said of the files is copied: a test that changes them may say so without the other export's saying it.
+            shutil.copytree(folder, own, ignore=shutil.ignore_patterns(rootfs.ROOT))
+            shutil.copytree(folder / rootfs.ROOT, own / rootfs.ROOT, symlinks=True, copy_function=os.link)
     return Cache(cache)
 
 
