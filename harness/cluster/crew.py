@@ -71,6 +71,8 @@ class Crew:
         """Key → future of a task that was given and of which nothing was heard yet."""
         self._anew: set[str] = set()
         """Those whose answers were lost with a worker."""
+        self._nowhere: set[str] = set()
+        """Those that no worker had at the last look."""
         self._closed = False
         self._senders = ThreadPoolExecutor(_SENDERS, thread_name_prefix="parcel")
         try:
@@ -107,7 +109,7 @@ class Crew:
             for address in new:
                 self._enrolled(address, found.get(address))
         self._anew = {key for key, one in self._tasks.items() if one.status == "lost" or key in self._anew}
-        return bool(gone or new or self._anew)
+        return bool(gone or new or self._anew or self._nowhere)
 
     def _enrolled(self, address: str, said: Any) -> None:
         if isinstance(said, Mapping) and "cores" in said:
@@ -182,10 +184,16 @@ class Crew:
         return taken
 
     def adrift(self) -> list[str]:
-        """Tasks that no worker has, though they are not done: those that could do them went before others came."""
+        """Tasks that no worker has, though they are not done: those that could do them went before others came.
+
+        Two looks have to find them so: a task may be on its way to the scheduler, or done there and not yet known here.
+        """
         had = self._call(self._client.processing)
         at_work = {key for keys in had.values() for key in keys}
-        return [key for key, future in self._tasks.items() if key not in at_work and future.status in _UNDER_WAY]
+        nowhere = [key for key, one in self._tasks.items() if key not in at_work and one.status in _UNDER_WAY]
+        found = [key for key in nowhere if key in self._nowhere]
+        self._nowhere = set(nowhere) - set(found)
+        return found
 
     def wait(self, seconds: float, large: bool) -> list[tuple[str, Answer | BaseException]]:
         """What has ended, after so many seconds at most. LostConnectionError. `large`: answers have artefacts."""

@@ -87,12 +87,16 @@ def _over(one: Attribution, result: CellResult) -> str:
 def markdown(results: Sequence[CellResult]) -> str:
     """A table of the pairs that miss an objective, the slowest first: by how much, and where their time went.
 
-    Below them those whose runs failed, with the last that their log says. Empty where neither is known of any.
+    Below them those whose runs failed, with the last that their log says: together where that is the same. Empty where
+    neither is known of any.
     """
     told = [
         (found[0], result) for result in results if result.verdict.status == "fail" and (found := attributions(result))
     ]
-    failed = [(result.name, said) for result in results if (said := _failure(result))]
+    failed: dict[str, list[str]] = {}
+    for result in sorted(results, key=lambda one: one.name):
+        if said := _failure(result):
+            failed.setdefault(said, []).append(result.name)
     if not told and not failed:
         return ""
     lines = ["| client → server | s | over | because |", "| --- | ---: | ---: | --- |"]
@@ -100,7 +104,7 @@ def markdown(results: Sequence[CellResult]) -> str:
         missed = over(one, result)
         too_long = "–" if missed is None else f"{missed:.2f}"
         lines.append(f"| {result.name} | {one.seconds:.2f} | {too_long} | {short(one)} |")
-    lines += [f"| {name} | – | – | {in_cell(said)} |" for name, said in sorted(failed)]
+    lines += [f"| {', '.join(names)} | – | – | {in_cell(said)} |" for said, names in failed.items()]
     return "\n".join(lines) + "\n"
 
 

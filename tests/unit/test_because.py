@@ -95,15 +95,15 @@ def test_the_readme_has_a_line_for_each_that_misses_the_slowest_first() -> None:
     assert because.markdown([told(1.0, bound="25 s"), result("virtual", run(completion=1.0))]) == ""
 
 
-def test_the_readme_has_a_line_for_each_that_failed_with_the_last_word_of_its_log() -> None:
+def test_the_readme_names_each_that_failed_with_the_last_word_of_its_log() -> None:
     made, measured = run(completion=1.0)
     end = Outcome(status="crashed", role="client", exit_code=1, log_tail=("begun", "too many gaps | really\n"))
     silent = Outcome(status="timed_out", role="client", detail="not done after 120 s")
     crashed = result("virtual", (made.model_copy(update={"outcome": end}), measured))
     late = result("virtual", (made.model_copy(update={"outcome": silent}), measured))
-    lines = because.markdown([crashed, late]).splitlines()[2:]
+    lines = because.markdown([crashed, late, crashed]).splitlines()[2:]
     assert lines == [
-        f"| {crashed.name} | – | – | crashed client: “too many gaps \\| really” |",
+        f"| {crashed.name}, {crashed.name} | – | – | crashed client: “too many gaps \\| really” |",
         f"| {late.name} | – | – | timed out client: not done after 120 s |",
     ]
     # One that failed once and else shows where its time went is in the table by that.

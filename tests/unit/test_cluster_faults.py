@@ -98,15 +98,11 @@ def test_an_answer_that_is_lost_with_its_worker_is_made_once_more_and_costs_no_o
         (died,) = whose(tmp_path, "made", lost.repetition)
         hand_out(*others)
         os.kill(int(died), signal.SIGKILL)
-        came, before = list[str](), set[str]()
+        came = list[str]()
 
         def all_came() -> bool:
             connected.look()
-            # For a moment one may be: on its way to the scheduler, or done there and not yet known here.
-            now = set(connected.adrift())
-            assert not now & before
-            before.clear()
-            before.update(now)
+            assert not connected.adrift()
             came.extend(key for key, answer in connected.wait(0.5, large=False) if isinstance(answer, Answer))
             return len(came) == 1 + len(others)
 
