@@ -10,12 +10,12 @@ from harness.app import App, Options
 from harness.engines.certificates import VIRTUAL_START
 from harness.engines.virtual import VirtualEngine
 from harness.errors import EngineError, ResultError
-from harness.events import Listener, PhaseStarted
+from harness.events import Listener
 from harness.outcome import Cell, Run
 from harness.plan import PlannedRun
 from harness.provenance import Provenance
 from harness.records import read_run
-from harness.runner import run_once
+from harness.runner import run_aside
 from harness.store import RUN, Store
 from harness.traces.calls import first_other_call, read_calls
 from harness.traces.divergence import Divergence, compare_runs
@@ -60,9 +60,7 @@ def _run(app: App, cell: Cell, folder: Path, options: Options, listen: Listener)
     trace, store = folder / TRACE, Store(folder)
     core = min(os.sched_getaffinity(0))
     engine = VirtualEngine(app.cache, [core], options.log_limit, options.stall, trace.resolve(), options.kernel)
-    run, _ = run_once(
-        PlannedRun(cell, 0), engine, store, Provenance(), lambda phase: listen(PhaseStarted(cell, 0, phase))
-    )
+    run, _ = run_aside(PlannedRun(cell, 0), engine, store, Provenance(), listen)
     if not trace.exists():
         raise EngineError("the lab kernel wrote no trace of its system calls", f"see {folder}")
     return run, store.folder(cell.key, 0)

@@ -112,6 +112,14 @@ class PhaseStarted:
 
 
 @dataclass(frozen=True)
+class RunEnded:
+    """A run ended that is not judged."""
+
+    cell: Cell
+    repetition: int
+
+
+@dataclass(frozen=True)
 class RunFinished:
     """A run ended and is stored."""
 
@@ -157,6 +165,6 @@ class Warned:
 
 Event = (
     PlanMade | ImageStarted | BuildStarted | BuildEnded | RunsWait | RunsHeld | MachineHeld | RunTakenOver | RunStarted
-    | PhaseStarted | RunFinished | ClusterWorks | Verified | Warned
+    | PhaseStarted | RunEnded | RunFinished | ClusterWorks | Verified | Warned
 )  # fmt: skip
 Listener = Callable[[Event], None]

@@ -26,6 +26,7 @@ from harness.events import (
     MachineHeld,
     PhaseStarted,
     PlanMade,
+    RunEnded,
     RunFinished,
     RunsHeld,
     RunStarted,
@@ -159,11 +160,8 @@ class Talk:
             case ImageStarted():
                 self._now(f"making the image {event.name}", event.seconds)
                 self._say(f"making the image {event.name} (about {span(event.seconds)})")
-            case BuildStarted():
-                self._builds[event.name] = (event.seconds, time.monotonic())
-                self._say(f"building the image {event.name} (about {span(event.seconds)})")
-            case BuildEnded():
-                self._built(event)
+            case BuildStarted() | BuildEnded():
+                self._build(event)
             case RunsWait() | MachineHeld() | RunsHeld():
                 self._waits(event)
             case RunTakenOver():
@@ -179,6 +177,8 @@ class Talk:
                 what = _name(event.cell, event.repetition, self._varied)
                 run = _Running(what, 0, time.monotonic())
                 self._runs.setdefault((event.cell.key, event.repetition), run).phase = event.phase
+            case RunEnded():
+                self._runs.pop((event.cell.key, event.repetition), None)
             case RunFinished():
                 self._finished(event)
             case ClusterWorks() | Verified() | Warned():
@@ -226,7 +226,11 @@ class Talk:
         self._now(what, 0)
         self._say(what + more)
 
-    def _built(self, event: BuildEnded) -> None:
+    def _build(self, event: BuildStarted | BuildEnded) -> None:
+        if isinstance(event, BuildStarted):
+            self._builds[event.name] = (event.seconds, time.monotonic())
+            self._say(f"building the image {event.name} (about {span(event.seconds)})")
+            return
         self._builds.pop(event.name, None)
         if event.error is None:
             self._say(f"the image {event.name} is built, after {span(event.seconds)}")

@@ -18,6 +18,7 @@ from harness.engines import Engine, Progress
 from harness.engines.contents import Contents
 from harness.errors import ResultError, disk_error
 from harness.estimate import written_bytes
+from harness.events import Listener, PhaseStarted, RunEnded
 from harness.lab import build_lab
 from harness.metrics import measure_with_series
 from harness.outcome import MeasuredRun, Outcome, Run
@@ -111,6 +112,19 @@ def run_once(
         store.abandon(partial)
         raise
     return run, measured
+
+
+def run_aside(
+    planned: PlannedRun, engine: Engine, store: Store, provenance: Provenance, listen: Listener
+) -> tuple[Run, MeasuredRun | None]:
+    """`run_once` of a run that is not judged: a listener is told its phases and its end."""
+    try:
+        return run_once(
+            planned, engine, store, provenance,
+            lambda phase: listen(PhaseStarted(planned.cell, planned.repetition, phase)),
+        )  # fmt: skip
+    finally:
+        listen(RunEnded(planned.cell, planned.repetition))
 
 
 def _execute(

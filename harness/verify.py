@@ -9,12 +9,11 @@ from pathlib import Path
 
 from harness.app import App, Options
 from harness.app.engines import engine_of
-from harness.engines import Progress
 from harness.errors import InputError, did_you_mean
-from harness.events import Listener, PhaseStarted
+from harness.events import Listener
 from harness.outcome import Run, proven_outcome
 from harness.plan import PlannedRun
-from harness.runner import run_once
+from harness.runner import run_aside
 from harness.store import Store, StoreReader
 from harness.verified import Verified, compared
 
@@ -58,9 +57,5 @@ def verify(
         for run in runs:
             cell = app.inventory.made(app.today(run.cell), listen)
             item = PlannedRun(cell, run.repetition)
-            again, anew = run_once(item, engine, store, provenance, _entering(listen, item))
+            again, anew = run_aside(item, engine, store, provenance, listen)
             yield compared(run, reference.measured(run.cell.key, run.repetition), again, anew, (reference, store))
-
-
-def _entering(listen: Listener, item: PlannedRun) -> Progress:
-    return lambda phase: listen(PhaseStarted(item.cell, item.repetition, phase))

@@ -16,16 +16,15 @@ from typing import Any
 
 from harness.app import App
 from harness.bench.pairs import parts
-from harness.engines import Progress
 from harness.engines.kernels import ENTRIES, LabKernel
 from harness.engines.virtual import VirtualEngine
 from harness.errors import InputError, did_you_mean
-from harness.events import Listener, PhaseStarted
+from harness.events import Listener
 from harness.outcome import Run
 from harness.parameters import ROLES
 from harness.plan import PlannedRun
 from harness.provenance import Provenance
-from harness.runner import run_once
+from harness.runner import run_aside
 from harness.store import Store
 
 
@@ -85,13 +84,9 @@ def side_by_side(
             # Each goes first as often as the other: what one reads, the other finds in memory.
             for which in (0, 1) if number % 2 else (1, 0):
                 store, before = Store(Path(scratch) / f"{number}-{which}"), _of_children()
-                made[which], _ = run_once(item, engines[which], store, Provenance(), _entering(listen, item))
+                made[which], _ = run_aside(item, engines[which], store, Provenance(), listen)
                 cpu[which] = _of_children() - before
             yield SideBySide((made[0], made[1]), (cpu[0], cpu[1]), differences(made[0], made[1]))
-
-
-def _entering(listen: Listener, item: PlannedRun) -> Progress:
-    return lambda phase: listen(PhaseStarted(item.cell, item.repetition, phase))
 
 
 def _of_children() -> float:

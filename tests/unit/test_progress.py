@@ -15,6 +15,7 @@ from harness.events import (
     MachineHeld,
     PhaseStarted,
     PlanMade,
+    RunEnded,
     RunFinished,
     RunStarted,
     RunsWait,
@@ -72,6 +73,19 @@ def test_of_runs_side_by_side_each_has_its_own_phase(monkeypatch: pytest.MonkeyP
     assert "[1/2] test/case alpha→beta #0 ✓ pass after" in second
     assert "… [2/2] test/case alpha→beta #1 · measure · 0 s of about 40 s" in second
     assert "… [1/2]" not in second
+
+
+def test_a_run_that_is_not_judged_is_over_when_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "SILENCE", 0.05)
+    out, one = io.StringIO(), cell()
+    with Talk(Console(file=out, width=200)) as talk:
+        talk(PhaseStarted(one, 0, "store"))
+        time.sleep(0.2)
+        talk(RunEnded(one, 0))
+        ended = len(out.getvalue())
+        time.sleep(0.2)
+    assert "… test/case alpha→beta #0 · store" in out.getvalue()[:ended]
+    assert out.getvalue()[ended:] == ""
 
 
 def test_nothing_to_do_is_said() -> None:
