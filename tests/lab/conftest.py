@@ -36,6 +36,9 @@ CACHE = Path(os.environ.get("HARNESS_CACHE") or ROOT / ".cache")
 ATTEMPTS, PATIENCE = 4, 600.0
 #: From this share of the processor's time on that the hypervisor takes, a spoilt run is its doing.
 STOLEN = 0.02
+#: How early a client's move may seem, s: it counts from when it read its clock on sending its first datagram, and the
+#: capture from when that datagram came by, a moment later; in real time that moment is as long as the machine wants.
+EARLY = {"virtual": 1e-5, "compose": 1e-3}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -15,7 +15,7 @@ from harness.records import read_run
 from harness.studies.handover.claims import FIRST, SECOND
 from harness.traces.capture import Capture
 from tests import rule
-from tests.lab.conftest import ATTEMPTS, STOLEN, Harness
+from tests.lab.conftest import ATTEMPTS, EARLY, STOLEN, Harness
 
 VIRTUAL = ("--engine", "virtual")
 #: A client that rebinds its socket, one that migrates, and one that knows of nothing.
@@ -81,7 +81,7 @@ def test_a_client_loses_its_path_and_goes_on_over_another(harness: Harness, vers
     moves = [{"at": f"{AT} s", "to": "campus", "how": "interface"}]
     view = _run(harness, f"lost{version}", moves, REBINDS, *VIRTUAL, ip_version=version)
     zero, old, new = _zero(view), _capture(view, "cellular", "left"), _capture(view, "campus", "left")
-    assert 0 <= _first(new, zero) - AT <= LATE["virtual"]
+    assert -EARLY["virtual"] <= _first(new, zero) - AT <= LATE["virtual"]
     assert (old.t_ns[-1] - zero) / 1e9 <= AT + LATE["virtual"]
     assert (new.ip == version).all()
 
@@ -89,7 +89,8 @@ def test_a_client_loses_its_path_and_goes_on_over_another(harness: Harness, vers
 def test_a_gap_keeps_the_client_silent(harness: Harness) -> None:
     moves = [{"at": f"{AT} s", "to": "campus", "how": "interface", "gap": "50 ms"}]
     view = _run(harness, "gap", moves, REBINDS, *VIRTUAL)
-    assert 0.05 <= _first(_capture(view, "campus", "left"), _zero(view)) - AT <= 0.05 + LATE["virtual"]
+    late = _first(_capture(view, "campus", "left"), _zero(view)) - AT - 0.05
+    assert -EARLY["virtual"] <= late <= LATE["virtual"]
 
 
 def test_a_client_migrates_and_comes_back_to_a_path_that_was_gone(harness: Harness) -> None:
@@ -99,7 +100,8 @@ def test_a_client_migrates_and_comes_back_to_a_path_that_was_gone(harness: Harne
     ]
     view = _run(harness, "migrate", moves, MIGRATES, *VIRTUAL)
     zero, old = _zero(view), _capture(view, "cellular", "left")
-    assert 0 <= _first(_capture(view, "campus", "left"), zero) - AT <= LATE["virtual"]
+    late = _first(_capture(view, "campus", "left"), zero) - AT
+    assert -EARLY["virtual"] <= late <= LATE["virtual"]
     seconds = (old.t_ns - zero) / 1e9
     silent = (seconds > AT + 0.1 + LATE["virtual"]) & (seconds < 0.8) & old.to_client
     assert not silent.any()
@@ -144,11 +146,12 @@ def test_a_client_moves_in_real_time(harness: Harness) -> None:
         view = _run(_apart(harness, attempt), "real", moves, REBINDS)
         measured = json.loads((view.folder / "measured.json").read_text())
         late = [one / 1e3 for one in measured["link"]["changes_late_ms"]]
+        assert len(late) == 2 and min(late) >= 0, late
         late.append(_first(_capture(view, "campus", "left"), _zero(view)) - AT)
-        if max(late) <= LATE["compose"]:
+        in_time = -EARLY["compose"] <= late[-1] and max(late) <= LATE["compose"]
+        if in_time:
             break
-    if max(late) > LATE["compose"] and measured["link"]["steal"] >= STOLEN:
+    if not in_time and measured["link"]["steal"] >= STOLEN:
         pytest.skip(f"no real time to be had: the hypervisor took {measured['link']['steal']:.0%} of the processor's")
-    assert len(late) == 3
-    assert all(0 <= one <= LATE["compose"] for one in late), late
+    assert in_time, late
     assert 10000 in set(_capture(view, "campus", "right").source_port)
