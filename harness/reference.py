@@ -22,6 +22,7 @@ from harness.columns import Columns, is_columnar
 from harness.errors import InputError, did_you_mean
 from harness.estimate import expected_seconds
 from harness.events import Listener
+from harness.judge import judge
 from harness.metrics import VERSION
 from harness.model import Part
 from harness.outcome import Cell, EngineName, Run, proven_outcome
@@ -163,12 +164,26 @@ class Reference:
         return searching(self._app, self._request(asked), asked.search, listen, width=_WIDTH, pull=False)
 
     def _known(self, cell: Cell, repeat: int | None, columns: Columns | None) -> CellResult | None:
-        """A cell with its runs, from the reference or else the store; None where some of them are in neither."""
+        """A cell with its runs, of the reference and of the store; None where some of them are in neither."""
         planned = runs([cell], repeat)
-        if columns is not None and len(self._sound_runs(columns, planned)) == len(planned):
-            return StoredResults(columns, None).of(cell, repeat)
-        done = self._app.results.done(planned, frozenset({"infrastructure"}))
-        return self._app.results.of(cell, repeat) if len(done) == len(planned) else None
+        kept = set() if columns is None else self._sound_runs(columns, planned)
+        done = kept | self._app.results.done(planned, frozenset({"infrastructure"}))
+        return self._of_both(cell, repeat, columns) if len(done) == len(planned) else None
+
+    def _of_both(self, cell: Cell, repeat: int | None, columns: Columns | None) -> CellResult:
+        """A cell with its runs, judged as one: the sound ones of the reference, and of the store the rest."""
+        stored = self._app.results.of(cell, repeat)
+        if columns is None:
+            return stored
+        reference = StoredResults(columns, None).of(cell, repeat)
+        found = {
+            run.repetition: ((run, measured), folder)
+            for result in (stored, reference)
+            for (run, measured), folder in zip(result.runs, result.folders, strict=True)
+            if result is stored or self._sound(columns, run)
+        }
+        pairs, folders = zip(*(found[number] for number in sorted(found)), strict=True) if found else ((), ())
+        return CellResult(cell, pairs, judge(cell.scenario, pairs, [str(folder) for folder in folders]), folders)
 
     def shares(self, engine: EngineName, only: Collection[str], listen: Listener) -> Iterator[Share]:
         """The requests of one engine that have cells, and what of these is still to do.
@@ -212,10 +227,9 @@ class Reference:
         def made(asked: Sequence[Cell]) -> list[CellResult]:
             columns = self._columns()
             known = {cell.key: self._known(cell, repeat, columns) for cell in asked}
-            todo = [cell for cell in asked if known[cell.key] is None]
-            known |= {one.cell.key: one for one in self._run(todo, repeat, options, listen)}
+            self._run([cell for cell in asked if known[cell.key] is None], repeat, options, listen)
             cells.update((cell.key, cell) for cell in asked)
-            return [one for cell in asked if (one := known[cell.key]) is not None]
+            return [known[cell.key] or self._of_both(cell, repeat, columns) for cell in asked]
 
         if share.asked.search is None:
             cells = {cell.key: cell for cell in share.cells}
@@ -224,9 +238,10 @@ class Reference:
             finished(self._searching(share.asked, listen), made)
         return self.unkept(cells.values(), repeat)
 
-    def _run(self, cells: Sequence[Cell], repeat: int | None, options: Options, listen: Listener) -> list[CellResult]:
+    def _run(self, cells: Sequence[Cell], repeat: int | None, options: Options, listen: Listener) -> None:
         """What of these cells is in neither store is run."""
-        return self._app.run_cells(cells, repeat, options, listen, self.kept(runs(cells, repeat))) if cells else []
+        if cells:
+            self._app.run_cells(cells, repeat, options, listen, self.kept(runs(cells, repeat)))
 
     def unkept(self, cells: Iterable[Cell], repeat: int | None) -> list[CellResult]:
         """Those cells of which the store has sound runs that the reference has not."""

@@ -9,8 +9,10 @@ from harness.app import App, Options, Places
 from harness.columns import Columns
 from harness.columns.keep import forget, keep
 from harness.errors import InputError
+from harness.judge import judge as real_judge
 from harness.metrics import VERSION
-from harness.outcome import Cell, LinkProof, MeasuredRun, Outcome, Run
+from harness.model import Scenario
+from harness.outcome import Cell, LinkProof, MeasuredRun, Outcome, Run, Verdict
 from harness.reference import CAMPAIGN, Reference, Share
 from harness.results import CellResult
 from tests.examples import ROOT
@@ -119,6 +121,35 @@ def test_a_search_is_gone_through_and_goes_on_from_what_is_kept(
     (more,) = _shares(other)
     assert (len(more.cells), len(more.todo)) == (14, 2)
     assert len(other.work(more, Options(), lambda event: None)) == 2 == len(further)
+
+
+def test_a_search_goes_by_runs_that_are_in_part_kept_and_in_part_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = _SEARCH.replace("search: 6", "search: 6, repeat: 2").replace('"quic-go,ngtcp2"', "ngtcp2")
+    reference = _reference(tmp_path, text)
+    (share,) = _shares(reference)
+    _stored(reference, share, 0)
+    keep(reference.root, reference.unkept(share.cells, 2), reference._app.stored, lambda run: False)
+    (tmp_path / "elsewhere").mkdir()
+    other = _reference(tmp_path / "elsewhere", text)
+    other.root = reference.root
+    (before,) = _shares(other)
+    assert (len(before.cells), len(before.todo)) == (1, 1)
+    _stored(other, share, 1)
+    # Both repetitions of what is done untold are known, so that it is known what comes next.
+    (after,) = _shares(other)
+    assert after.cells[0].key == share.cells[0].key
+    assert len(after.cells) > 1 and len(after.todo) == 2 * (len(after.cells) - 1)
+    judged = list[tuple[str, list[int]]]()
+
+    def judge(scenario: Scenario, pairs: Sequence[tuple[Run, MeasuredRun | None]], paths: Sequence[str]) -> Verdict:
+        judged.append((scenario.name, [run.repetition for run, _ in pairs]))
+        return real_judge(scenario, pairs, paths)
+
+    monkeypatch.setattr("harness.reference.judge", judge)
+    _shares(other)
+    assert judged == [("studies/reach-50-10", [0, 1])]
 
 
 def test_what_nobody_asks_for_can_be_dropped(tmp_path: Path) -> None:
