@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from ipaddress import ip_address
@@ -25,8 +25,8 @@ class Evidence:
     """One run's packets in order of time, each as its sender's side of the path has it."""
 
     sent: tuple[Packet, ...]
-    arrived: tuple[Datagram, ...]
-    """The client's datagrams that came to the server's side."""
+    arrived: Mapping[Role, tuple[Datagram, ...]]
+    """Sender → its datagrams that came to the other side of the path, as they are there."""
     connections: tuple[Connection, ...]
     keyed: bool
     """Whether an endpoint wrote secrets down."""
@@ -42,6 +42,10 @@ class Evidence:
     def zero_ns(self) -> int:
         """The client's first datagram."""
         return self.sent[0].t_ns if self.sent else 0
+
+    def lost(self, packet: Packet) -> bool:
+        """Whether the datagram that a packet was sent in never came to the other side."""
+        return all(one.payload != packet.datagram.payload for one in self.arrived[packet.sender])
 
     def seconds(self, t_ns: int) -> float:
         """A time on the run's clock."""
@@ -59,7 +63,7 @@ def evidence_of(artefacts: Artefacts, *, keys: bool = True) -> Evidence:
     )
     ends: dict[Role, set[str]] = {"client": clients, "server": servers}
     near: list[tuple[Datagram, Role]] = []
-    arrived: list[Datagram] = []
+    arrived: dict[Role, list[Datagram]] = {role: [] for role in ROLES}
     for side, role in _NEAR.items():
         for datagram in _captured(artefacts, side):
             sender = next((one for one in ROLES if datagram.source[0] in ends[one]), None)
@@ -67,14 +71,15 @@ def evidence_of(artefacts: Artefacts, *, keys: bool = True) -> Evidence:
                 continue
             if sender == role:
                 near.append((datagram, sender))
-            elif sender == "client":
-                arrived.append(datagram)
+            else:
+                arrived[sender].append(datagram)
     near.sort(key=lambda item: item[0].t_ns)
     secrets = _secrets(artefacts)
     opener = Opener(secrets if keys else {})
     packets = tuple(packet for datagram, sender in near for packet in opener.open(datagram, sender))
     whole = all(len(datagram.payload) == datagram.size for datagram, _ in near)
-    return Evidence(packets, tuple(arrived), tuple(opener.connections), bool(secrets), whole, artefacts.run)
+    there = {role: tuple(found) for role, found in arrived.items()}
+    return Evidence(packets, there, tuple(opener.connections), bool(secrets), whole, artefacts.run)
 
 
 def _captured(artefacts: Artefacts, side: str) -> Sequence[Datagram]:

@@ -121,11 +121,12 @@ def _amplified(times: float, proof: str = "handshake") -> Evidence:
     return trace.evidence(talk)
 
 
-def _moved(to: tuple[str, int] = _NAT, asks: bool = True, answers: bytes = b"12345678") -> Evidence:
+def _moved(to: tuple[str, int] = _NAT, asks: bool = True, answers: bytes = b"12345678", lost: bool = False) -> Evidence:
     trace, talk = Trace(), Conversation()
     shake_hands(trace, talk)
     trace.send("client", talk.short("client", wired.PING), client=to)
-    trace.send("server", talk.short("server", challenge(b"12345678") if asks else wired.PING), client=to)
+    asked = challenge(b"12345678") if asks else wired.PING
+    trace.send("server", talk.short("server", asked), client=to, lost=lost)
     trace.send("server", talk.short("server", challenge(b"12345678")), client=to)
     trace.send("client", talk.short("client", response(answers)), client=to)
     return trace.evidence(talk)
@@ -226,7 +227,8 @@ CASES: dict[tuple[str, Any], tuple[list[Made], list[tuple[Made, str]]]] = {
     ("rebound", "port"): (
         [lambda: _moved(_PORT), _moved],
         [(_plain, "a single path"), (lambda: _moved(asks=False), "has no PATH_CHALLENGE"),
-         (lambda: _moved(answers=b"87654321"), "nobody answered")],
+         (lambda: _moved(answers=b"87654321"), "nobody answered"),
+         (lambda: _moved(answers=b"87654321", lost=True), "was lost on its way")],
     ),
     ("rebound", "address"): ([_moved], [(lambda: _moved(_PORT), "a single address")]),
     ("migrated", True): (

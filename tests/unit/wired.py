@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from harness.interop.evidence import Evidence
 from harness.outcome import Run
+from harness.parameters import ROLES
 from harness.traces.datagrams import Address, Datagram
 from harness.traces.wire import Opener
 from tests.unit.captures import make_run
@@ -193,7 +194,7 @@ class Trace:
 
     datagrams: list[tuple[Role, Datagram]] = field(default_factory=list)
     lost: set[int] = field(default_factory=set)
-    """Of the client's, by their place in `datagrams`: those that never come to the server."""
+    """By their place in `datagrams`: those that never come to the other side."""
 
     def send(
         self, sender: Role, *packets: bytes, ecn: int = 2, client: Address = CLIENT, server: Address = SERVER,
@@ -210,11 +211,10 @@ class Trace:
     def evidence(self, *conversations: Conversation, run: Run | None = None) -> Evidence:
         opener = Opener({name: one for talk in conversations for name, one in talk.secrets.items()})
         sent = [packet for sender, datagram in self.datagrams for packet in opener.open(datagram, sender)]
-        arrived = [
-            one for place, (sender, one) in enumerate(self.datagrams) if sender == "client" and place not in self.lost
-        ]
+        there = [item for place, item in enumerate(self.datagrams) if place not in self.lost]
+        arrived = {role: tuple(one for sender, one in there if sender == role) for role in ROLES}
         keyed = any(talk.logs for talk in conversations)
-        return Evidence(tuple(sent), tuple(arrived), tuple(opener.connections), keyed, True, run or make_run())
+        return Evidence(tuple(sent), arrived, tuple(opener.connections), keyed, True, run or make_run())
 
 
 def shake_hands(

@@ -56,7 +56,7 @@ def amplification(evidence: Evidence, asked: int) -> Found:
 
 def _at_server(evidence: Evidence) -> Iterator[tuple[Datagram, Packet | None]]:
     """What came to the server, and what it sent, in order of time; a packet for what it sent."""
-    came: list[tuple[int, Datagram, Packet | None]] = [(one.t_ns, one, None) for one in evidence.arrived]
+    came: list[tuple[int, Datagram, Packet | None]] = [(one.t_ns, one, None) for one in evidence.arrived["client"]]
     left = [(one.t_ns, one.datagram, one) for one in evidence.sent if one.sender == "server"]
     for _, datagram, packet in sorted([*came, *left], key=lambda item: item[0]):
         yield datagram, packet
@@ -171,5 +171,6 @@ def _validated(evidence: Evidence, paths: dict[tuple[Address, Address], Packet],
     }
     for challenge, packet in challenges.items():
         if challenge not in answers:
-            return Failed("a PATH_CHALLENGE that nobody answered", packet)
+            said = "that was lost on its way" if evidence.lost(packet) else "that nobody answered"
+            return Failed(f"a PATH_CHALLENGE {said}", packet)
     return Passed(f"{len(paths)} paths, {len(challenges)} challenges answered")
