@@ -49,7 +49,8 @@ def _figures(traffic: Traffic) -> dict[str, Any]:
 def _environment(cell: Cell, role: Role, index: int, given: dict[Role, Given], seed: int) -> dict[str, str]:
     flow = cell.scenario.flows[index]
     host = f"server{cell.scenario.ip_version}"
-    environment = {"ROLE": role, "TESTCASE": interop_testcase(cell, index, role)}
+    environment = {**cell.implementation(role, index).virtual_environment} if cell.engine == "virtual" else {}
+    environment |= {"ROLE": role, "TESTCASE": interop_testcase(cell, index, role)}
     if flow.kind == "quic":
         names = [file.name for file in served_files(flow)] or [served_name(flow, *ways_of(cell.scenario, flow))]
         urls = " ".join(f"https://{host}:{SERVER_PORT}/{name}" for name in names)

@@ -9,6 +9,7 @@ from harness.arguments import UnsupportedError, default_receive_window, effectiv
 from harness.errors import InputError
 from harness.lab import build_lab, run_seed, sim_plan
 from harness.model import Flow
+from harness.outcome import EngineName
 from harness.units import Duration, Size
 from tests.examples import cell, implementation, link, path, scenario
 
@@ -36,6 +37,17 @@ def test_the_contract_s_environment() -> None:
     assert server["SERVER_PARAMS"] == "--cc=reno"
     assert server["REQUESTS"] == ""
     assert "SESSION_DIR" not in client
+
+
+@pytest.mark.parametrize("engine", ["virtual", "compose"])
+def test_what_keeps_a_program_from_the_host_s_processor_is_told_in_virtual_time_alone(engine: EngineName) -> None:
+    told = {"GODEBUG": "cpu.avx512vl=off", "ROLE": "neither"}
+    lab = build_lab(cell(engine=engine, server=implementation("beta", virtual_environment=told)), 0)
+    server = lab.host("server0").environment
+    assert server.get("GODEBUG") == ("cpu.avx512vl=off" if engine == "virtual" else None)
+    # What the contract sets is not the manifest's to say.
+    assert server["ROLE"] == "server"
+    assert "GODEBUG" not in lab.host("client0").environment
 
 
 def test_a_repeat_keeps_the_session_where_the_image_can() -> None:
