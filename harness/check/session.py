@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.app import App, Options
-from harness.check import contract, testcases
+from harness.check import contract, processor, testcases
 from harness.check.trials import TRIALS, Tried, claims, values
 from harness.engines.certificates import virtual_certificates
 from harness.engines.virtual import VirtualEngine
@@ -173,6 +173,10 @@ class _Subject:
                     folder = results[cell.key].folders[-1]
                     given = virtual_certificates(self._app.places.cache) / "cert.pem"
                     yield from contract.logs(run, role, folder, given)
+        for role, _, cell in self.transfers[:1]:
+            with self._app.exported.use([cell.image(role).reference]) as exported:
+                for root in exported.roots.values():
+                    yield from processor.findings(self.one, root)
         yield from self._of_cases(results, engine, listen)
         if self.resumed is not None:
             key = self.resumed.key

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from harness.check import processor
 from harness.cli.environment import open_app
+from harness.findings import Finding
 from tests.examples import catalogue
-from tests.lab.conftest import Harness
+from tests.lab.conftest import Harness, local_image
 
 #: At the other end: it speaks both protocols, as client and as server.
 REFERENCE = "quic-go"
@@ -45,6 +47,16 @@ def test_a_transfer(transfers: dict[tuple[str, str], dict[str, Any]], name: str,
     assert cell["link"]["valid"], cell["link"]["problems"]
     # 40 ms for the handshake, 40 for the request, 1 MB at 20 Mbit/s: nothing can be faster.
     assert 0.48 < cell["measurements"]["completion"]["median"] < 5
+
+
+def test_programs_of_go_do_the_same_on_every_processor(warm: Harness) -> None:
+    app = open_app()
+    absent, found = app.inventory.absent(), list[Finding]()
+    for name, (implementation, _) in catalogue().implementations().items():
+        if name not in absent and implementation.build is not None:
+            found += processor.findings(implementation, app.exported.of(local_image(name)))
+    assert {item.implementation for item in found} >= {"quic-go", "go-x-net"}
+    assert [item.seen for item in found if item.failed] == []
 
 
 def test_a_check_finds_what_a_manifest_claims_in_vain(harness: Harness, warm: Harness) -> None:
