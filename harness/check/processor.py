@@ -1,7 +1,7 @@
 """Does an implementation do the same on every processor? What its programs are told of the host's, in virtual time.
 
-Go's collector looks through the heap in another order where there is AVX-512 (since 1.26: internal/runtime/gc/scan of
-Go's source), so that memory is given back, and work taken up, at other moments; packets that leave in between are
+Go's garbage collector looks through the heap in another order where there is AVX-512 (since 1.26: internal/runtime/gc
+of Go's source), so that memory is given back, and work taken up, at other moments; packets that leave in between are
 others. `GODEBUG` (cpu.avx512vl=off) keeps it from that. Which processor there is cannot be hidden from a program where
 the host does not let CPUID fault, so that the manifest has to say it.
 """
@@ -21,10 +21,10 @@ from harness.model import Implementation
 #: What a program's build information begins with; its version of Go stands 32 bytes later, behind its length in one
 #: byte, where bit 1 of byte 15 is set (debug/buildinfo of Go's source).
 _MAGIC, _FLAGS, _INLINE, _VERSION = b"\xff Go buildinf:", 15, 2, 32
-#: The first version whose collector asks for AVX-512, and any of what it asks for, which suffices to keep it from that.
+#: The first version whose garbage collector asks for AVX-512, and parts of AVX-512 of which it wants all.
 _SINCE = (1, 26)
 _ASKED_FOR = ("cpu.all", "cpu.avx512vl", "cpu.avx512bw", "cpu.avx512dq")
-QUESTION = "Go's collector does the same on every processor"
+QUESTION = "Go's garbage collector does the same on every processor"
 
 
 def findings(one: Implementation, root: RootFs) -> Iterator[Finding]:

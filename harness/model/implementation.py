@@ -67,7 +67,7 @@ class Implementation(Part):
     """Normalised parameters: per role how they are set, which values it takes, and the default in force."""
     virtual_environment: dict[Annotated[str, Field(pattern=r"^[A-Z_][A-Z0-9_]*$")], str] = {}
     """Variables that its endpoints have in virtual time alone, so that what it does is the same whatever processor the
-    host has: the collector of Go 1.26 goes another way where there is AVX-512, unless GODEBUG hides that."""
+    host has: Go's garbage collector (1.26) goes another way where there is AVX-512, unless GODEBUG hides that."""
     refuses: tuple[Refusal, ...] = ()
     """Test cases of the interop runner that it ends with 127 for, beside those over a protocol that it does not speak;
     an image that is built here names all."""
