@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import subprocess
@@ -15,6 +16,9 @@ from harness.errors import EngineError
 #: Label on every container and network of ours; its value names the owning process.
 OWNER_LABEL = "org.quic-lab.owner"
 PREFIX = "quic-lab"
+#: Commands that never end by themselves. Nobody tells one to where its harness was killed, or a signal came just as it
+#: was started.
+_LASTING = ("events",)
 #: Seconds that a command may take before the daemon is thought unwell.
 LONGEST = 120.0
 
@@ -116,13 +120,28 @@ def remove_orphans(needed: Callable[[str], bool] = lives) -> list[str]:
     return removed
 
 
+@functools.cache
+def ending_with_us() -> tuple[str, ...]:
+    """What is put before a command so that it ends with this process, whatever ends that; nothing where that cannot be.
+
+    setpriv(1) of util-linux tells the kernel (PR_SET_PDEATHSIG, prctl(2)); BusyBox's knows no such option.
+    """
+    words = ("setpriv", "--pdeathsig", "KILL")
+    try:
+        done = subprocess.run([*words, "true"], capture_output=True, check=False)
+    except OSError:
+        return ()
+    return words if done.returncode == 0 else ()
+
+
 class Started(subprocess.Popen[str]):
     """A `docker` command under way. Whoever waits for its end does not do so for ever: a daemon may not answer."""
 
     def __init__(self, words: Sequence[str], **options: Any) -> None:
         """`options`: those of `subprocess.Popen`."""
         self._words = words
-        super().__init__(["docker", *words], text=True, **options)
+        before = ending_with_us() if words[0] in _LASTING else ()
+        super().__init__([*before, "docker", *words], text=True, **options)
 
     def wait(self, timeout: float | None = None) -> int:
         """The exit code. Without `timeout` EngineError, and the command is ended, when it takes LONGEST."""

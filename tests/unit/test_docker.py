@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.engines.docker import OWNER_LABEL, docker, start
+from harness.engines.docker import OWNER_LABEL, docker, ending_with_us, start
 from harness.engines.owner import lives
 from harness.errors import EngineError
 
@@ -46,3 +49,30 @@ def test_a_daemon_that_does_not_answer_holds_nobody_up_for_ever(
     with pytest.raises(EngineError, match=r"'docker rm' did not end within 0\.2 s") as raised:
         way()
     assert "daemon" in raised.value.hint
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
+def test_who_listens_to_the_daemon_ends_with_a_harness_that_is_killed(
+    end: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not ending_with_us():
+        pytest.skip("setpriv(1) of util-linux is not installed")
+    program, number = tmp_path / "docker", tmp_path / "pid"
+    program.write_text(f"#!/bin/sh\necho $$ >{number}.new; mv {number}.new {number}\nexec sleep 600\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    code = "import time; from harness.engines.docker import start; start(['events']); time.sleep(600)"
+    with subprocess.Popen([sys.executable, "-c", code]) as harness:
+        _within(30, number.exists)
+        listening = Path("/proc", number.read_text().strip())
+        assert listening.exists()
+        harness.send_signal(end)
+        harness.wait()
+    _within(10, lambda: not listening.exists() or ") Z " in (listening / "stat").read_text())
+
+
+def _within(seconds: float, condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.02)
