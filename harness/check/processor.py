@@ -24,6 +24,7 @@ _MAGIC, _FLAGS, _INLINE, _VERSION = b"\xff Go buildinf:", 15, 2, 32
 #: The first version whose garbage collector asks for AVX-512, and parts of AVX-512 of which it wants all.
 _SINCE = (1, 26)
 _ASKED_FOR = ("cpu.all", "cpu.avx512vl", "cpu.avx512bw", "cpu.avx512dq")
+_NUMBER = re.compile(r"go(\d+)\.(\d+)")
 QUESTION = "Go's garbage collector does the same on every processor"
 
 
@@ -61,14 +62,14 @@ def go_version(program: Path) -> str:
                 if len(head) > _VERSION and head[_FLAGS] & _INLINE:
                     start = at + len(head)
                     version = content[start : start + head[_VERSION]].decode(errors="replace")
-                    if re.search(r"go\d+\.\d+", version):
+                    if _NUMBER.search(version):
                         return version
                 at = content.find(_MAGIC, at + 1)
     return ""
 
 
 def _number(version: str) -> tuple[int, int]:
-    match = re.search(r"go(\d+)\.(\d+)", version)
+    match = _NUMBER.search(version)
     assert match is not None
     return int(match[1]), int(match[2])
 

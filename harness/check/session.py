@@ -174,9 +174,9 @@ class _Subject:
                     given = virtual_certificates(self._app.places.cache) / "cert.pem"
                     yield from contract.logs(run, role, folder, given)
         for role, _, cell in self.transfers[:1]:
-            with self._app.exported.use([cell.image(role).reference]) as exported:
-                for root in exported.roots.values():
-                    yield from processor.findings(self.one, root)
+            image = cell.image(role).reference
+            with self._app.exported.use([image]) as exported:
+                yield from processor.findings(self.one, exported.roots[image])
         yield from self._of_cases(results, engine, listen)
         if self.resumed is not None:
             key = self.resumed.key

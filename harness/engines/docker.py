@@ -124,7 +124,8 @@ def remove_orphans(needed: Callable[[str], bool] = lives) -> list[str]:
 def ending_with_us() -> tuple[str, ...]:
     """What is put before a command so that it ends with this process, whatever ends that; nothing where that cannot be.
 
-    setpriv(1) of util-linux tells the kernel (PR_SET_PDEATHSIG, prctl(2)); BusyBox's knows no such option.
+    setpriv(1) of util-linux tells the kernel (PR_SET_PDEATHSIG, prctl(2)); BusyBox's knows no such option. A cluster's
+    processes tell it themselves, between fork and exec (harness/cluster/place.py); here other threads are at work.
     """
     words = ("setpriv", "--pdeathsig", "KILL")
     try:

@@ -228,14 +228,6 @@ def own_cache(cache: Path, implementation: str) -> Cache:
     return Cache(cache)
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
-    """Return once something holds; fail when it does not in time."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.02)
-
-
 @pytest.fixture(scope="module")
 def work_on_every_core() -> Iterator[None]:
     """Other work on every core: what runs in virtual time may not depend on the machine being idle."""

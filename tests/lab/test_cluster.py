@@ -18,7 +18,8 @@ from pathlib import Path
 import pytest
 
 from tests.examples import ROOT
-from tests.lab.conftest import CACHE, Harness, wait_for
+from tests.lab.conftest import CACHE, Harness
+from tests.waiting import wait_for
 
 #: Who workers are, where this is root.
 USER = os.getuid() or 1000

@@ -18,9 +18,10 @@ from harness.bench.session import Line
 from harness.cli.environment import open_app
 from harness.engines.guest import Guest, GuestEnd
 from tests.examples import ROOT
-from tests.lab.conftest import Harness, Manifest, wait_for
+from tests.lab.conftest import Harness, Manifest
 from tests.lab.test_faults import faulty_image
 from tests.lab.test_virtual_links import simulator_rootfs
+from tests.waiting import wait_for
 
 #: How an init begins that wants to be heard.
 BEGIN = r"""

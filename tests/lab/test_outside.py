@@ -14,9 +14,10 @@ import pytest
 
 from harness.metrics.waiting import STARVED
 from tests.examples import ROOT
-from tests.lab.conftest import Harness, Manifest, left_overs, wait_for
+from tests.lab.conftest import Harness, Manifest, left_overs
 from tests.lab.test_faults import faulty_image
 from tests.unit.test_outside import kernel_tells
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.alone
 

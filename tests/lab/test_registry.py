@@ -15,7 +15,8 @@ import pytest
 from harness.engines.registry import SEAL_LABEL, Registry, origin_of
 from harness.errors import EngineError
 from tests.examples import ROOT
-from tests.lab.conftest import CACHE, Harness, build_image, local_image, wait_for
+from tests.lab.conftest import CACHE, Harness, build_image, local_image
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.alone
 

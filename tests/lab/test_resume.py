@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.examples import ROOT
-from tests.lab.conftest import Harness, left_overs, wait_for
+from tests.lab.conftest import Harness, left_overs
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.alone
 

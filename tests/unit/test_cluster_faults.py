@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from tests.examples import ROOT
 from tests.unit.cluster_work import Folder, drive, noted, plan, whose, work
 from tests.unit.test_cluster import Fake, Scene, scene
 from tests.unit.test_cluster import plan as plan_of_cells
+from tests.waiting import wait_for
 
 __all__ = ["scene"]
 COUNT = 6
@@ -56,13 +57,6 @@ def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES", "1000")
     with started(Place("", 1), {"HARNESS_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}) as found:
         yield found
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.02)
 
 
 def test_a_worker_killed_in_mid_run_costs_what_it_had_and_nothing_that_was_stored(address: str, tmp_path: Path) -> None:
@@ -91,10 +85,10 @@ def test_an_answer_that_is_lost_with_its_worker_is_made_once_more_and_costs_no_o
         connected.hand_out()
 
     try:
-        until(lambda: (connected.look(), len(connected.members) == 2)[1])
+        wait_for(lambda: (connected.look(), len(connected.members) == 2)[1], 120)
         hand_out(lost)
         # Its scheduler knows of the answer, and nobody fetched it.
-        until(lambda: connected._over(1))
+        wait_for(lambda: connected._over(1), 120)
         (died,) = whose(tmp_path, "made", lost.repetition)
         hand_out(*others)
         os.kill(int(died), signal.SIGKILL)
@@ -106,7 +100,7 @@ def test_an_answer_that_is_lost_with_its_worker_is_made_once_more_and_costs_no_o
             came.extend(key for key, answer in connected.wait(0.5, large=False) if isinstance(answer, Answer))
             return len(came) == 1 + len(others)
 
-        until(all_came)
+        wait_for(all_came, 120)
     finally:
         connected.close()
     assert len(set(came)) == len(came)
@@ -144,7 +138,7 @@ def test_a_driver_that_was_killed_goes_on_with_what_is_not_stored(address: str, 
     program += "drive(sys.argv[1], pathlib.Path(sys.argv[2]), int(sys.argv[3]))"
     command = [sys.executable, "-c", program, address, str(tmp_path), str(COUNT)]
     with subprocess.Popen(command, cwd=ROOT) as first:
-        until(lambda: list(tmp_path.glob("*.stored")))
+        wait_for(lambda: list(tmp_path.glob("*.stored")), 120)
         first.send_signal(signal.SIGKILL)
         assert first.wait() == -signal.SIGKILL
     stored = {int(file.stem) for file in tmp_path.glob("*.stored")}
@@ -170,7 +164,7 @@ def test_a_worker_of_another_version_is_refused_by_name(tmp_path: Path, address:
         looking = Crew(address, None, depot, said.append)
         try:
             # (Workers that died in another test may still be on their way back.)
-            until(lambda: (looking.look(), said and len(looking.members) == 2)[1])
+            wait_for(lambda: (looking.look(), said and len(looking.members) == 2)[1], 120)
             assert looking.cores == 2
             assert "has another version of this package" in said[0] and build() in said[0]
             assert said[0].endswith("it gets nothing to do") and len(said) == 1
@@ -244,10 +238,10 @@ def test_a_connection_that_was_lost_costs_what_was_under_way(
     one = Driver(plan(COUNT), ground, connect, said.append, large=False)
     working = threading.Thread(target=one.work, daemon=True)
     working.start()
-    until(lambda: ground.taken)
+    wait_for(lambda: ground.taken, 120)
     wire.cut()
     kept = list(ground.taken)
-    until(lambda: [event for event in said if isinstance(event, Warned)])
+    wait_for(lambda: [event for event in said if isinstance(event, Warned)], 120)
     wire.mend()
     working.join(120)
     assert not working.is_alive() and len(connected) >= 2

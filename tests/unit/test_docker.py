@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 from harness.engines.docker import OWNER_LABEL, docker, ending_with_us, start
 from harness.engines.owner import lives
 from harness.errors import EngineError
+from tests.waiting import wait_for
 
 
 def test_a_container_that_is_only_created_says_whose_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,16 +63,9 @@ def test_who_listens_to_the_daemon_ends_with_a_harness_that_is_killed(
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     code = "import time; from harness.engines.docker import start; start(['events']); time.sleep(600)"
     with subprocess.Popen([sys.executable, "-c", code]) as harness:
-        _within(30, number.exists)
+        wait_for(number.exists, 30)
         listening = Path("/proc", number.read_text().strip())
         assert listening.exists()
         harness.send_signal(end)
         harness.wait()
-    _within(10, lambda: not listening.exists() or ") Z " in (listening / "stat").read_text())
-
-
-def _within(seconds: float, condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.02)
+    wait_for(lambda: not listening.exists() or ") Z " in (listening / "stat").read_text(), 10)
