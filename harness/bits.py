@@ -6,33 +6,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from harness.engines.contents import Contents
+from harness.identity import Ledger, cell_identities
 from harness.outcome import Cell, Run
 
 
-def other_bits(stored: Cell, today: Cell) -> tuple[str, ...]:
+def other_bits(stored: Cell, today: Cell, ledger: Ledger) -> tuple[str, ...]:
     """In which parts of their keys two cells of one point differ, in words; empty where the keys are equal."""
     if stored.key == today.key:
         return ()
-    parts = {
-        "the lab it amounts to": (stored.compiled, today.compiled),
-        "the engine's code": (stored.engine_code, today.engine_code),
-        "the simulator": (stored.sim_image.identity, today.sim_image.identity),
-        **{f"the image of {name}": identities for name, identities in _images(stored, today).items()},
-    }
-    found = tuple(what for what, (one, other) in parts.items() if one != other)
-    return found or ("what was asked",)
-
-
-def _images(stored: Cell, today: Cell) -> dict[str, tuple[str, str]]:
-    both = [
-        {
-            cell.client.name: cell.client_image.identity,
-            cell.server.name: cell.server_image.identity,
-            **{name: one.image.identity for name, one in cell.others.items()},
-        }
-        for cell in (stored, today)
-    ]
-    return {name: (both[0].get(name, ""), both[1].get(name, "")) for name in {**both[0], **both[1]}}
+    sides = [cell_identities(cell, ledger) for cell in (stored, today)]
+    words = {"engine": "the engine's code", "simulator": "the simulator"}
+    parts = {words.get(kind, f"the image of {name}"): (kind, name) for kind, name in {**sides[0], **sides[1]}}
+    differing = [what for what, part in parts.items() if sides[0].get(part, "") != sides[1].get(part, "")]
+    if stored.compiled != today.compiled:
+        differing.insert(0, "the lab it amounts to")
+    return tuple(differing) or ("what was asked",)
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ def _changed(app: App, results: Sequence[CellResult]) -> dict[Path, str]:
         return {}
     former = App(replace(app.places, store=folder))
     older = former.results.find(lambda cell: True)
-    cells = changed(older, results, compared.within, (former.stored.contents, app.stored.contents))
+    cells = changed(older, results, compared.within, (former.stored.contents, app.stored.contents), app.ledger)
     return {app.places.root / "docs" / "changed.md": changed_page(cells, compared)}
 
 

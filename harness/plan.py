@@ -1,33 +1,25 @@
 """Scenarios × implementations × parameters × repetitions → runs to do. Pure.
 
-A cell's key is the hash of the lab it amounts to and of whose bits play in it (results/README.md). Resume, cache,
-shard and merge are then one mechanism: `plan − store`.
+Every cell has its key (`harness.identity`). Resume, cache, shard and merge are then one mechanism: `plan − store`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import itertools
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from harness.arguments import UnsupportedError
 from harness.design import PairDesign, most_cells, of_pair, players_of
 from harness.errors import InputError
-from harness.lab import build_lab, content
-from harness.model import Flow, Implementation, Scenario
+from harness.identity import Ledger, keyed
+from harness.model import Implementation, Scenario
 from harness.outcome import Cell, Contestant, EngineName, Image, SimKernel
 from harness.parameters import ROLES, ParameterValue, Role
 from harness.sweep import Combine, Point, points
 
 #: Runs of one command: what more than that many are is a slip, or a month's work.
 MOST_RUNS = 100_000
-
-
-#: Keys of flows that came after cells had been stored.
-_LATER_OF_FLOWS = {"path", "moves", "files"}
 
 
 @dataclass(frozen=True)
@@ -105,73 +97,6 @@ class PlannedRun:
     repetition: int
 
 
-def cell_key(cell: Cell) -> str:
-    """16 hexadecimal digits of BLAKE2b over what the cell's runs depend on.
-
-    The lab it amounts to, who plays in it, the identities of the images, the engine's code, and what was asked of
-    the endpoints, which a run must show. No titles, objectives or other words.
-    """
-    players = [(role, flow) for flow in range(len(cell.scenario.flows)) for role in ROLES]
-    content = {
-        "lab": cell.compiled,
-        "players": [[cell.implementation(*one).name, cell.image(*one).identity] for one in players],
-        "sim": cell.sim_image.identity,
-        "engine": [cell.engine, cell.engine_code],
-        "asked": cell.parameters,
-    }
-    return _digest(content)
-
-
-def compiled(cell: Cell) -> str:
-    """Digest of the lab that a cell amounts to: path program, hosts, flows, what each endpoint is told, seed.
-
-    Where somebody in it does not offer what is asked, there is no lab; then of what was asked, and why not.
-    """
-    try:
-        lab = build_lab(cell, 0)
-    except UnsupportedError as error:
-        asked = cell.scenario.model_dump(
-            mode="json", by_alias=True, include={"path_", "flows", "ip_version", "protocol"}
-        )
-        asked |= _beyond(cell.scenario, {"paths", "draw", "testcase"})
-        asked["flows"] = [
-            flow.model_dump(mode="json", by_alias=True, exclude=_LATER_OF_FLOWS) | _beyond(flow, _LATER_OF_FLOWS)
-            for flow in cell.scenario.flows
-        ]
-        _without_faults(asked)
-        who = [cell.client.name, cell.server.name, error.role, error.reason, error.detail]
-        return _digest({"unsupported": who, "asked": asked, "parameters": cell.parameters})
-    # What is drawn differs between repetitions.
-    return _digest(content(lab) | _beyond(cell.scenario, {"draw"}))
-
-
-def _without_faults(content: Any) -> None:
-    """Take keys of faults that are not asked for out of a path, or of several: cells without them are as before."""
-    parts = list(content.values()) if isinstance(content, dict) else content if isinstance(content, list) else []
-    for part in parts:
-        _without_faults(part)
-    if isinstance(content, dict):
-        for name in ("drop", "corrupt", "blackhole"):
-            if name in content and content[name] is None:
-                del content[name]
-
-
-def _beyond(part: Scenario | Flow, names: set[str]) -> dict[str, Any]:
-    """Of these keys those that are used: cells without them are the same as before there were any."""
-    return part.model_dump(mode="json", include={name for name in names if getattr(part, name)})
-
-
-def _digest(content: Mapping[str, object]) -> str:
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
-
-
-def keyed(cell: Cell) -> Cell:
-    """A cell with the digest of its lab, and its key."""
-    made = cell.model_copy(update={"compiled": compiled(cell)})
-    return made.model_copy(update={"key": cell_key(made)})
-
-
 def points_of(request: Request) -> list[Point]:
     """The points of all scenarios' sweeps. Raises InputError."""
     found, runs = [], 0
@@ -214,13 +139,14 @@ def cells(
     engine_code: str = "",
     host_cpu: bool = False,
     every: Sequence[Point] | None = None,
+    ledger: Ledger | None = None,
 ) -> list[Cell]:
     """The matrix, in the order scenario, parameters, client, server.
 
     `images` maps names to images, `others` the names that flows give to implementations. A scenario whose flows
     name all the clients, or all the servers, has one cell for all of the matrix's. `engine_code`, `host_cpu`: see
     `Cell`; the latter is of no account in real time. `every`: points instead of those of the request's own sweeps; it
-    has one scenario then.
+    has one scenario then. `ledger`: which digests are the same thing; without one none is.
     """
     made = []
     for point in points_of(request):
@@ -245,7 +171,7 @@ def cells(
                     host_cpu=host_cpu and request.engine == "virtual",
                     others=cast,
                 )
-                made.append(keyed(cell))
+                made.append(keyed(cell, ledger))
     return made
 
 

@@ -271,7 +271,7 @@ class Reference:
 
     def standing(self, results: list[CellResult], listen: Listener) -> list[CellResult]:
         """Results of the reference, with what of each is not of today."""
-        return standing(results, self.today(listen), VERSION)
+        return standing(results, self.today(listen), VERSION, self._app.ledger)
 
 
 def _is_named(scenario: str, words: Collection[str]) -> bool:

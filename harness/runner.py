@@ -115,13 +115,18 @@ def run_once(
 
 
 def run_aside(
-    planned: PlannedRun, engine: Engine, store: Store, provenance: Provenance, listen: Listener
+    planned: PlannedRun,
+    engine: Engine,
+    store: Store,
+    provenance: Provenance,
+    listen: Listener,
+    keeps: Callable[[Run, MeasuredRun | None], bool] = lambda run, measured: True,
 ) -> tuple[Run, MeasuredRun | None]:
     """`run_once` of a run that is not judged: a listener is told its phases and its end."""
     try:
         return run_once(
             planned, engine, store, provenance,
-            lambda phase: listen(PhaseStarted(planned.cell, planned.repetition, phase)),
+            lambda phase: listen(PhaseStarted(planned.cell, planned.repetition, phase)), keeps,
         )  # fmt: skip
     finally:
         listen(RunEnded(planned.cell, planned.repetition))

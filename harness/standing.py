@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from harness.bits import other_bits
+from harness.identity import Ledger
 from harness.outcome import Cell
 from harness.results import CellResult, point_of
 
@@ -16,16 +17,21 @@ MARK = "‡"
 NOT_ASKED = "no longer asked for"
 
 
-def standing(results: Sequence[CellResult], today: Mapping[object, Cell], version: int) -> list[CellResult]:
+def standing(
+    results: Sequence[CellResult], today: Mapping[object, Cell], version: int, ledger: Ledger
+) -> list[CellResult]:
     """The results with what of each is not of today.
 
-    `today`: point → the cell that would be run there now; `version`: of today's measuring code.
+    `today`: point → the cell that would be run there now; `version`: of today's measuring code; `ledger`: which digests
+    are the same thing.
     """
-    return [replace(result, older=_older(result, today.get(point_of(result.cell)), version)) for result in results]
+    return [
+        replace(result, older=_older(result, today.get(point_of(result.cell)), version, ledger)) for result in results
+    ]
 
 
-def _older(result: CellResult, today: Cell | None, version: int) -> tuple[str, ...]:
-    bits = (NOT_ASKED,) if today is None else other_bits(result.cell, today)
+def _older(result: CellResult, today: Cell | None, version: int, ledger: Ledger) -> tuple[str, ...]:
+    bits = (NOT_ASKED,) if today is None else other_bits(result.cell, today, ledger)
     versions = {measured.version for _, measured in result.runs if measured is not None}
     return (*bits, *(("the measuring code",) if versions - {version} else ()))
 

@@ -4,6 +4,7 @@ Layout (documented in results/README.md)::
 
     runs/<cell key>/<repetition>/run.json, measured.json, series.parquet, artefacts …
     runs/<cell key>/replaced/<time>-<repetition>/   what a fresh run stood in for
+    runs/equivalences.json                          the ledger that the keys were made by (`harness.identity`)
     images/<digest>.json                            what was in an image that runs name
     partial/<owner>.<cell key>.<repetition>/        a run in progress
     partial/<owner>.<cell key>.<repetition>.small/  a finished run is being made small
@@ -14,6 +15,7 @@ leaves no half-written one among them. Its artefacts are made small after that (
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import json
 import os
@@ -21,7 +23,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol
@@ -32,6 +34,7 @@ from harness.engines.contents import Contents
 from harness.engines.owner import lives, owner
 from harness.errors import EngineError, ResultError
 from harness.errors import disk_error as disk_error
+from harness.identity import Ledger, cell_key
 from harness.outcome import MeasuredRun, Run
 from harness.packing import pack, strip
 from harness.records import read_measured, read_run, unreadable, write_frame
@@ -41,6 +44,8 @@ RUN, MEASURED, SERIES = "run.json", "measured.json", "series.parquet"
 _REPLACED = "replaced"
 #: Behind the name of what stands beside a run whose artefacts are being compressed or removed.
 _SMALL = ".small"
+#: Among the cells' folders, the links of the ledger that their keys were made by.
+_LINKS = "equivalences.json"
 
 
 def _unused(folder: Path, repetition: int) -> Path:
@@ -49,6 +54,17 @@ def _unused(folder: Path, repetition: int) -> Path:
     name = f"{time.strftime('%Y%m%dT%H%M%S')}-{repetition}"
     names = itertools.chain([name], (f"{name}.{number}" for number in itertools.count(1)))
     return next(folder / one for one in names if not (folder / one).exists())
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold a folder between processes. OSError."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 class StoreReader(Protocol):
@@ -195,6 +211,65 @@ class Store:
             return Contents(**json.loads((self.root / "images" / f"{digest}.json").read_bytes()))
         except (OSError, ValueError, TypeError):
             return None
+
+    # --- keys
+
+    def rekey(self, ledger: Ledger) -> int:
+        """Give runs the keys that they have by a ledger, where these are others than by the ledger before. How many.
+
+        EngineError when the disk refuses.
+        """
+        folder = self.root / "runs"
+        try:
+            if not folder.is_dir() or ledger.links == (before := self._links()):
+                return 0
+            with _locked(folder):
+                count = self._rekey(ledger, {digest.encode() for digest in ledger.affected(before)})
+                unfinished = folder / f"{_LINKS}.new"
+                unfinished.write_text(json.dumps(ledger.links))
+                unfinished.replace(folder / _LINKS)
+            return count
+        except OSError as error:
+            raise disk_error(error, folder) from error
+
+    def _links(self) -> tuple[tuple[str, ...], ...]:
+        """Of the ledger that the keys were made by; none where they were made without one."""
+        try:
+            return tuple(tuple(link) for link in json.loads((self.root / "runs" / _LINKS).read_bytes()))
+        except (FileNotFoundError, ValueError, TypeError):
+            return ()
+
+    def _rekey(self, ledger: Ledger, digests: set[bytes]) -> int:
+        count = 0
+        for key in self.cell_keys():
+            for folder in self.every_folder(key):
+                text = (folder / RUN).read_bytes()
+                if not any(digest in text for digest in digests):
+                    continue
+                try:
+                    run = read_run(text)
+                except ValueError:
+                    # Whoever reads the cell's runs names it.
+                    continue
+                new = cell_key(run.cell, ledger) if run.cell.compiled else key
+                if new != key:
+                    self._move(folder, run.model_copy(update={"cell": run.cell.model_copy(update={"key": new})}))
+                    count += 1
+        return count
+
+    def _move(self, folder: Path, run: Run) -> None:
+        """Put a run in its place under another key; beside the runs that are replaced where that place is taken."""
+        unfinished = folder / f"{RUN}.new"
+        unfinished.write_text(run.model_dump_json(by_alias=True, indent=1))
+        unfinished.replace(folder / RUN)
+        target = self.folder(run.cell.key, run.repetition)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        replaced = folder.parent.name == _REPLACED or target.exists()
+        folder.rename(_unused(target.parent / _REPLACED, run.repetition) if replaced else target)
+        for empty in (folder.parent, folder.parent.parent):
+            if empty != self.root / "runs":
+                with suppress(OSError):
+                    empty.rmdir()
 
     # --- writing
 

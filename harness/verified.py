@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harness.bits import Change, changes, other_bits
+from harness.identity import Equivalence, Ledger, components
 from harness.metric_names import MetricName
 from harness.outcome import MeasuredRun, Run
 from harness.store import StoreReader
@@ -46,6 +47,8 @@ class Verified:
     """What the images hold in other versions."""
     beside: tuple[str, ...]
     """Images whose contents differ in other files, or are not known."""
+    joining: tuple[Equivalence, ...] = ()
+    """Entries of the ledger by which digests of the two are the same thing."""
 
 
 def compared(
@@ -54,6 +57,7 @@ def compared(
     again: Run,
     anew: MeasuredRun | None,
     stores: tuple[StoreReader, StoreReader],
+    ledger: Ledger,
 ) -> Verified:
     """A reference run beside one made here, with what was measured of each and the stores that have them."""
     same = bool(run.captures) and run.captures == again.captures
@@ -65,7 +69,19 @@ def compared(
     answer: Answer = "identical" if same else "same figures" if alike else "differs"
     at = parting(run.trail, again.trail) if not same and run.trail and again.trail else None
     changed, beside = changes(run, again, (stores[0].contents, stores[1].contents))
-    return Verified(run, again, answer, at, figures, other_bits(run.cell, again.cell), tuple(changed), tuple(beside))
+    bits = other_bits(run.cell, again.cell, ledger)
+    joining = tuple(ledger.joining(run.cell, components(again.cell))) if run.cell.key == again.cell.key else ()
+    return Verified(run, again, answer, at, figures, bits, tuple(changed), tuple(beside), joining)
+
+
+def differing_digests(one: Run, other: Run) -> tuple[str, ...]:
+    """In which captures and random streams two runs differ."""
+    sides = sorted({*one.captures, *other.captures})
+    hosts = sorted({*one.random, *other.random})
+    return (
+        *(f"{side} capture" for side in sides if one.captures.get(side) != other.captures.get(side)),
+        *(f"random bytes of {name}" for name in hosts if one.random.get(name) != other.random.get(name)),
+    )
 
 
 def _ended_alike(one: Run, other: Run) -> bool:

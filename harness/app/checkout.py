@@ -31,20 +31,24 @@ from harness.engines.quiet import Patience
 from harness.engines.registry import Registry
 from harness.engines.rootfs import RootFileSystems
 from harness.engines.served import serve
-from harness.errors import InputError
+from harness.errors import EngineError, InputError
 from harness.estimate import Experience
 from harness.events import Listener, MachineHeld, PlanMade, Warned
+from harness.identity import keyed, read_ledger
 from harness.lab import build_lab
 from harness.metrics.objectives import mistakes
 from harness.outcome import Cell, Contestant, EngineName
 from harness.parameters import ROLES
-from harness.plan import Request, UntilDecided, cells, keyed, named, of_matrix, points_of, varied
+from harness.plan import Request, UntilDecided, cells, named, of_matrix, points_of, varied
 from harness.provenance import Provenance, commit_of
 from harness.repetitions import Repetitions
 from harness.results import CellResult, point_of
 from harness.store import Store, StoreReader
 from harness.sweep import Point
 from harness.unbuilt import LostRuns, UnbuiltError, lost_runs
+
+#: From the checkout's root, the file of equivalences.
+LEDGER = "results/equivalences.yaml"
 
 
 class App:
@@ -59,9 +63,14 @@ class App:
     ) -> None:
         """`warn` is told of stored runs that cannot be read; `stand_ins`: implementation → image instead of its own."""
         self.places = places
+        self.ledger_file = places.root / LEDGER
+        self.ledger = read_ledger(self.ledger_file)
+        """Which digests of engines, simulator and images are the same thing."""
         self.catalogue = Catalogue(places.root, tuple(manifests), mistakes, stand_ins)
         self.store = Store(places.store, warn)
         columnar = is_columnar(places.store)
+        if not columnar:
+            self._rekey(warn)
         self.stored: StoreReader = Columns(places.store, warn) if columnar else self.store
         """What is read: the store, or the columns where that is what its folder holds."""
         self.results = StoredResults(self.stored, None if columnar else self.store)
@@ -71,6 +80,14 @@ class App:
         self.exported = RootFileSystems(self.cache)
         self.contents = KnownContents(places.cache)
         self.inventory = Inventory(self.catalogue, self.images, self.exported)
+
+    def _rekey(self, warn: Callable[[str], object]) -> None:
+        """The store's runs get the keys that they have by today's ledger; one that cannot be written keeps its own."""
+        try:
+            if count := self.store.rekey(self.ledger):
+                warn(f"{count} stored runs have another key now, by {LEDGER}")
+        except EngineError as error:
+            warn(f"stored runs keep the keys of an earlier {LEDGER}: {error.message}")
 
     def matrix(
         self, request: Request, listen: Listener, *, pull: bool, every: Sequence[Point] | None = None
@@ -88,7 +105,16 @@ class App:
         images = {name: self.inventory.image_of(item, listen, pull=pull) for name, item in contestants.items()}
         sim = self.images.sim(request.sim_kernel)
         code = engine_code(request.engine)
-        made = cells(request, images, sim, others, engine_code=code, host_cpu=self.places.host_cpu, every=every)
+        made = cells(
+            request,
+            images,
+            sim,
+            others,
+            engine_code=code,
+            host_cpu=self.places.host_cpu,
+            every=every,
+            ledger=self.ledger,
+        )
         return made if request.shard is None else [cell for cell in made if request.shard.takes(point_of(cell))]
 
     def today(self, cell: Cell) -> Cell:
@@ -104,7 +130,7 @@ class App:
             "server": known[cell.server.name], "server_image": images[cell.server.name],
             "others": others, "sim_image": self.images.sim(cell.sim_kernel), "engine_code": engine_code(cell.engine),
         }  # fmt: skip
-        return keyed(cell.model_copy(update=content))
+        return keyed(cell.model_copy(update=content), self.ledger)
 
     def experience(self, matrix: Sequence[Cell]) -> Experience:
         """How long the runs of these cells take, by what is stored."""

@@ -100,7 +100,7 @@ class Pruning:
             return ""
         if any(one.key == cell.key or _unknown(one) for one in every):
             return ""
-        return f"not of today: {', '.join(other_bits(cell, every[0]))}"
+        return f"not of today: {', '.join(other_bits(cell, every[0], self._app.ledger))}"
 
     def _today(self, cell: Cell, scenario: Scenario) -> list[Cell]:
         made = points(scenario, cell.parameters, {})

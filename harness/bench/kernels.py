@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from harness.app import App
-from harness.bench.pairs import parts
 from harness.engines.kernels import ENTRIES, LabKernel
 from harness.engines.virtual import VirtualEngine
 from harness.errors import InputError, did_you_mean
@@ -26,6 +25,7 @@ from harness.plan import PlannedRun
 from harness.provenance import Provenance
 from harness.runner import run_aside
 from harness.store import Store
+from harness.verified import differing_digests
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def differences(one: Run, other: Run) -> tuple[str, ...]:
     outcome = () if one.outcome == other.outcome else (f"outcome: {one.outcome.status}, {other.outcome.status}",)
     return (
         *outcome,
-        *parts(one, other),
+        *differing_digests(one, other),
         *(file for file in files if one.artefacts.get(file) != other.artefacts.get(file)),
     )
 

@@ -13,6 +13,7 @@ from harness.model import Implementation
 from harness.outcome import Run
 from harness.parameters import Role
 from harness.plan import Request
+from harness.verified import differing_digests
 
 
 @dataclass(frozen=True)
@@ -38,20 +39,10 @@ def pairs_repeat(app: App, folder: Path, jobs: int, listen: Listener) -> list[Pa
         results = own.run(request, Options(jobs=jobs), listen)
         passes.append({result.cell.key: result.runs[0][0] for result in results if result.runs})
     return [
-        PairRepeat(run.cell.client.name, run.cell.server.name, (run, passes[1][key]), parts(run, passes[1][key]))
+        PairRepeat(run.cell.client.name, run.cell.server.name, (run, again), differing_digests(run, again))
         for key, run in passes[0].items()
-        if run.outcome.status != "unsupported" and key in passes[1]
+        if run.outcome.status != "unsupported" and (again := passes[1].get(key)) is not None
     ]
-
-
-def parts(one: Run, other: Run) -> tuple[str, ...]:
-    """In which captures and random streams two runs differ."""
-    sides = sorted({*one.captures, *other.captures})
-    hosts = sorted({*one.random, *other.random})
-    return (
-        *(f"{side} capture" for side in sides if one.captures.get(side) != other.captures.get(side)),
-        *(f"random bytes of {name}" for name in hosts if one.random.get(name) != other.random.get(name)),
-    )
 
 
 def _here(app: App, role: Role) -> Sequence[Implementation]:

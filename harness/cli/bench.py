@@ -72,12 +72,12 @@ def _side_by_side(kernels: tuple[str, str], names: list[str], most: int | None, 
     from harness.cli.interrupts import heard
     from harness.plan import PlannedRun
     from harness.progress import Talk
-    from harness.verify import candidates, chosen
+    from harness.repro.verify import candidates, chosen
 
     pair = (kernel_of(kernels[0]), kernel_of(kernels[1]))
     app, kept = open_app(), open_app(reference)
     known = candidates(kept.stored)
-    runs = chosen(known, names, None, 1) if names else varied(known)
+    runs = chosen(known, names) if names else varied(known)
     found = []
     with Talk(console()) as talk, heard(talk.interrupted, app.end_hard):
         items = (PlannedRun(app.inventory.made(app.today(run.cell), talk), run.repetition) for run in runs[:most])

@@ -23,8 +23,10 @@ from harness.cli.cluster import cluster
 from harness.cli.compare import compare
 from harness.cli.completion import whole_words
 from harness.cli.consoles import complain, print_text
+from harness.cli.digests import digests
 from harness.cli.divergence import divergence
 from harness.cli.environment import version
+from harness.cli.equivalent import equivalent
 from harness.cli.exits import FAULT, INTERRUPTED, MET
 from harness.cli.explain import explain
 from harness.cli.faults import fault
@@ -56,11 +58,11 @@ COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {
     "list": list_, "images": images, "validate": validate, "explain": explain, "schema": schema, "plan": plan,
     "run": run, "reach": reach, "report": reports, "compare": compare, "gate": gate, "merge": merge, "plot": plot,
     "measure": measure, "judge": judge, "lab": lab, "prune": prune, "cache": cache, "clean": clean, "check": check,
-    "cluster": cluster, "divergence": divergence, "verify": verify, "bench": bench,
+    "cluster": cluster, "divergence": divergence, "verify": verify, "equivalent": equivalent, "bench": bench,
 }  # fmt: skip
 #: For whoever works on the repository; the help does not show them.
 HIDDEN: dict[str, Callable[..., None]] = {
-    "keep": keep, "reference": reference, "generate": generate, "figures": figures,
+    "keep": keep, "reference": reference, "generate": generate, "figures": figures, "digests": digests,
 }  # fmt: skip
 
 

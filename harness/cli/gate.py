@@ -153,7 +153,7 @@ def passage_of(
     applied = apply(decided, allowances, datetime.datetime.now(datetime.UTC).date())
     known = (older.stored.contents, app.stored.contents)
     told = tuple(
-        Told(one, () if one.decided.standing == "same" else tuple(causes(one.decided.pair, known)))
+        Told(one, () if one.decided.standing == "same" else tuple(causes(one.decided.pair, known, app.ledger)))
         for one in applied.cells
     )
     return Passage(told, applied, tolerance)

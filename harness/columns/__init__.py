@@ -57,7 +57,7 @@ class Columns:
         if row is None:
             return None
         try:
-            return read_run(row, self._cell(key), self._of("transfers", key, repetition))
+            return read_run(row, self._cell(key, row["build"]), self._of("transfers", key, repetition))
         except (ValueError, KeyError) as error:
             raise self._unreadable(key, repetition, error) from error
 
@@ -96,7 +96,7 @@ class Columns:
     def took(self) -> list[Took]:
         """How long the runs took that ended by themselves or by their time."""
         return [
-            Took(self._cell(key), row["wall"], json.loads(row["host"] or "{}").get("cpu", ""))
+            Took(self._cell(key, row["build"]), row["wall"], json.loads(row["host"] or "{}").get("cpu", ""))
             for key, rows in self._runs.items()
             for row in rows.values()
             if row["outcome_status"] in ENDED and row["wall"]
@@ -169,17 +169,19 @@ class Columns:
             raise ResultError(f"{self.root}: a definition is none of this format: {error}") from error
 
     @cached_property
-    def _cells(self) -> dict[str, Row]:
-        return {row["key"]: row for row in self._table("cells").iter_rows(named=True)}
+    def _cells(self) -> dict[tuple[str, int], Row]:
+        """(key, build) → row."""
+        return {(row["key"], row["build"]): row for row in self._table("cells").iter_rows(named=True)}
 
     @cached_property
-    def _made_cells(self) -> dict[str, Cell]:
+    def _made_cells(self) -> dict[tuple[str, int], Cell]:
         return {}
 
-    def _cell(self, key: str) -> Cell:
-        if key not in self._made_cells:
-            self._made_cells[key] = read_cell(self._cells[key], self._definitions)
-        return self._made_cells[key]
+    def _cell(self, key: str, build: int) -> Cell:
+        place = key, build
+        if place not in self._made_cells:
+            self._made_cells[place] = read_cell(self._cells[place], self._definitions)
+        return self._made_cells[place]
 
     @cached_property
     def _series(self) -> dict[tuple[str, int], pl.DataFrame]:

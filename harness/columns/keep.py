@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.columns import Columns, is_columnar, write_columns
 from harness.columns.tables import Entry
 from harness.engines.contents import Contents
+from harness.identity import Ledger, cell_key
 from harness.interop.cases import case_of
 from harness.outcome import DirectionProof, MeasuredRun, Run
 from harness.results import CellResult, point_of
@@ -46,6 +47,31 @@ def keep(root: Path, results: Sequence[CellResult], source: StoreReader, with_se
     contents |= {digest: one for digest in sorted(named) if (one := source.contents(digest)) is not None}
     _write(root, kept, _named(contents, named))
     return Kept(len(taken), len((before | {key for key, _ in entries}) - newest))
+
+
+def rekey(root: Path, ledger: Ledger) -> int:
+    """Give the runs in the columns below `root` the keys that they have by a ledger. How many had another one.
+
+    EngineError when the disk refuses.
+    """
+    there = Columns(root)
+    entries = there.entries()
+    keyed = [_keyed(entry, ledger) for entry in entries]
+    changed = sum(entry is not before for entry, before in zip(keyed, entries, strict=True))
+    if changed:
+        # Of two runs in one place the one that began last stays.
+        places = {_place(entry): entry for entry in sorted(keyed, key=lambda entry: entry.run.started_at)}
+        _write(root, list(places.values()), there.every_contents())
+    return changed
+
+
+def _keyed(entry: Entry, ledger: Ledger) -> Entry:
+    cell = entry.run.cell
+    # A cell without a digest of its lab is older than these digests are: its key cannot be made anew.
+    key = cell_key(cell, ledger) if cell.compiled else cell.key
+    if key == cell.key:
+        return entry
+    return replace(entry, run=entry.run.model_copy(update={"cell": cell.model_copy(update={"key": key})}))
 
 
 def forget(root: Path, keys: Collection[str]) -> None:

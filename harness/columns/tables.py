@@ -60,9 +60,10 @@ TABLES: dict[str, dict[str, pl.DataType]] = {
         "client": pl.String(), "client_hash": pl.String(),
         "server": pl.String(), "server_hash": pl.String(),
         "others": pl.String(),
+        "build": pl.Int16(),
     },
     "runs": {
-        "key": pl.String(),
+        "key": pl.String(), "build": pl.Int16(),
         **_RUN.schema,
         **{_OF_OUTCOME + name: dtype for name, dtype in _OUTCOME.schema.items()},
         "measured": pl.Boolean(),
@@ -94,7 +95,8 @@ class Rows:
     """The rows of all tables but series, as they are collected."""
 
     definitions: dict[str, Row] = field(default_factory=dict)
-    cells: dict[str, Row] = field(default_factory=dict)
+    cells: dict[str, list[Row]] = field(default_factory=dict)
+    """By key. A cell that was run with several digests of one identity has a row for each, told apart by `build`."""
     others: dict[str, list[Row]] = field(
         default_factory=lambda: {name: [] for name in ("runs", "transfers", "measurements", "observations", "links")}
     )
@@ -102,9 +104,8 @@ class Rows:
     def add(self, entry: Entry) -> None:
         """The rows of one run."""
         run, measured = entry.run, entry.measured
-        self.cells.setdefault(run.cell.key, self._cell(run.cell))
         place = {"key": run.cell.key, "repetition": run.repetition}
-        self.others["runs"].append(_run_row(run, measured))
+        self.others["runs"].append(_run_row(run, measured) | {"build": self._build(run.cell)})
         self.others["transfers"] += [place | _TRANSFER.row(one) for one in run.transfers]
         if measured is not None:
             self.others["measurements"] += [place | _MEASUREMENT.row(one) for one in measured.measurements]
@@ -117,6 +118,14 @@ class Rows:
                     place | {"direction": name} | _DIRECTION.row(one)
                     for name, one in (known | measured.link.further).items()
                 ]
+
+    def _build(self, cell: Cell) -> int:
+        """Which of the rows with its key is a cell's."""
+        rows, row = self.cells.setdefault(cell.key, []), self._cell(cell)
+        number = next((known["build"] for known in rows if known == row | {"build": known["build"]}), len(rows))
+        if number == len(rows):
+            rows.append(row | {"build": number})
+        return number
 
     def _cell(self, cell: Cell) -> Row:
         others = {
@@ -145,7 +154,8 @@ class Rows:
     def frames(self) -> Iterator[tuple[str, pl.DataFrame]]:
         """Each table, in an order that does not depend on the order in which runs came."""
         yield "definitions", _frame("definitions", self.definitions.values()).sort("kind", "name", "hash")
-        yield "cells", _frame("cells", self.cells.values()).sort("key")
+        cells = [row for rows in self.cells.values() for row in rows]
+        yield "cells", _frame("cells", cells).sort("key", "build")
         for name, rows in self.others.items():
             # What is in order within a run stays so.
             yield name, _frame(name, rows).sort("key", "repetition", maintain_order=True)

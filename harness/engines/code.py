@@ -1,20 +1,16 @@
 """A digest of the code that runs a lab, for cells' keys: another engine makes other runs, and says so by itself.
 
-What a module does is hashed, not what it says: comments, docstrings and empty lines are left out, so that better words
-cost nobody a night of runs. The simulator is an image, and has its own identity; it holds what both engines share
-(`simulator.lifecycle`).
+The digest is of a module's statements (`harness.engines.source`). The simulator is an image, and has its own digest; it
+holds what both engines share (`simulator.lifecycle`).
 """
 
 from __future__ import annotations
 
-import ast
 import functools
 import hashlib
-import io
-import tokenize
-from collections.abc import Iterator
 from pathlib import Path
 
+from harness.engines.source import statements
 from harness.outcome import EngineName
 
 _FOLDER = Path(__file__).parent
@@ -40,7 +36,7 @@ MODULES: dict[EngineName, tuple[str, ...]] = {
 #: what is there, cleans up.
 BESIDE = (
     "__init__", "building", "cache", "code", "contents", "context", "docker", "gauge", "images", "kernels", "owner",
-    "precedence", "quiet", "registry", "sealed", "shared_files", "standing", "upstream",
+    "precedence", "quiet", "registry", "sealed", "shared_files", "source", "standing", "upstream",
 )  # fmt: skip
 
 
@@ -51,27 +47,3 @@ def engine_code(engine: EngineName) -> str:
     for module in sorted(MODULES[engine]):
         digest.update(f"{module}\n{statements((_FOLDER / f'{module}.py').read_text())}\n".encode())
     return digest.hexdigest()
-
-
-def statements(source: str) -> str:
-    """A module's text without comments, docstrings and what is empty then."""
-    lines = source.splitlines()
-    left_out = {number for first, last in _docstrings(ast.parse(source)) for number in range(first, last + 1)}
-    for number, column in _comments(source):
-        lines[number - 1] = lines[number - 1][:column]
-    kept = (line.rstrip() for number, line in enumerate(lines, 1) if number not in left_out)
-    return "\n".join(line for line in kept if line)
-
-
-def _docstrings(tree: ast.AST) -> Iterator[tuple[int, int]]:
-    """First and last line of each expression that is a string and nothing else: docstrings, also of attributes."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            yield node.lineno, node.end_lineno or node.lineno
-
-
-def _comments(source: str) -> Iterator[tuple[int, int]]:
-    """Line and column of each comment."""
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.start

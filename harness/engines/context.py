@@ -10,17 +10,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from harness.engines.source import behaviour
+
 
 def folder_hash(folder: Path) -> str:
-    """Hash of the names, modes and contents of all files of a build context.
+    """Hash of the names, modes and contents of all files of a build context, as far as they do something.
 
-    The manifest is left out: a colour or a note makes no other image.
+    The manifest is left out: a colour or a note makes no other image. So are comments and docstrings of Python
+    (`harness.engines.source`).
     """
     digest = hashlib.blake2b(digest_size=16)
     files = (path for path in folder.rglob("*") if path.is_file() and path != folder / "image.yaml")
     for file in sorted(path for path in files if "__pycache__" not in path.parts):
         executable = os.access(file, os.X_OK)
-        content = hashlib.blake2b(file.read_bytes(), digest_size=16).digest()
+        content = hashlib.blake2b(behaviour(file.name, file.read_bytes()), digest_size=16).digest()
         digest.update(f"{file.relative_to(folder)}\0{int(executable)}\0".encode() + content)
     return digest.hexdigest()
 

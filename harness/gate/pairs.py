@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from harness.bits import Change, changes, other_bits
 from harness.engines.contents import Contents
+from harness.identity import Ledger
 from harness.model import Implementation
 from harness.outcome import Cell, Run
 from harness.parameters import ROLES
@@ -54,12 +55,12 @@ def pairs(base: Sequence[CellResult], now: Sequence[CellResult]) -> list[Pair]:
     return [*found, *(Pair(result, None) for result in older.values())]
 
 
-def causes(pair: Pair, known: tuple[Known, Known]) -> list[str]:
+def causes(pair: Pair, known: tuple[Known, Known], ledger: Ledger) -> list[str]:
     """In what the bits of a pair differ, in words, as far as the stores know; `known`: of the baseline, and of now."""
     if pair.base is None or pair.now is None:
         return []
     one, other = pair.base, pair.now
-    found = list(other_bits(one.cell, other.cell))
+    found = list(other_bits(one.cell, other.cell, ledger))
     # What endpoints are told is in the lab: that a manifest says it is nearer to whoever changed it.
     found += _manifests(one.cell, other.cell)
     if one.runs and other.runs:

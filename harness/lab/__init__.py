@@ -6,7 +6,7 @@ there. A second lab on the same machine takes another slot, with the third byte 
 """
 
 from harness.lab.build import SERVERS, build_lab, flow_label, run_seed
-from harness.lab.documents import PROXY_COMMAND, content, proxy_environment, sim_plan, summary
+from harness.lab.documents import PROXY_COMMAND, digest_form, proxy_environment, sim_plan, summary
 from harness.lab.spec import (
     CLIENT_END,
     CLIENT_START,
@@ -38,7 +38,7 @@ __all__ = [
     "Proxy",
     "Simulator",
     "build_lab",
-    "content",
+    "digest_form",
     "flow_label",
     "proxy_environment",
     "run_seed",

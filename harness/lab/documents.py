@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from harness.lab.spec import SAMPLE, SERVER_PORT, SERVER_WAIT, Host, Lab, LabFlow, Proxy, Simulator
+from harness.lab.spec import SAMPLE, SERVER_PORT, SERVER_WAIT, Interface, Lab, LabFlow, Proxy, Simulator
 from harness.path import PathProgram
 
 #: What runs a proxy, in the simulator's image.
@@ -157,53 +157,85 @@ def _flow(lab: Lab, flow: LabFlow) -> dict[str, Any]:
     }
 
 
-def content(lab: Lab) -> dict[str, Any]:
-    """What a cell's digest is of: all that a lab's runs depend on but the images' bits, and nothing for people alone.
+def digest_form(lab: Lab) -> dict[str, Any]:
+    """What a cell's digest is of: all that a lab's runs depend on but the images, and nothing for people alone.
 
-    Of a lab with one path and nobody who moves it has the form that it had before there were others: stored runs keep
-    their cells' keys.
+    The names are part of the digest, and therefore written out here: a field of a lab can have another name without
+    any cell becoming another one.
     """
-    made: dict[str, Any] = lab.model_dump(
-        mode="json", include={"sim_kernel", "mtu", "seed", "host_cpu", "timeout"}
-    )  # fmt: skip
-    if lab.certificates > 1:
-        made["certificates"] = lab.certificates
-    if lab.whole_frames:
-        made["whole_frames"] = True
-    made["flows"] = [_asked(flow) for flow in lab.flows]
-    made["hosts"] = [_told(host) for host in lab.hosts]
-    first, *others = lab.simulators
-    made["networks"] = {
-        side: lab.networks[interface.network].model_dump(mode="json")
-        | {"sim_ipv4": interface.ipv4, "sim_ipv6": interface.ipv6}
-        for side, interface in first.interfaces.items()
+    return {
+        "kernel": lab.sim_kernel,
+        "mtu": lab.mtu,
+        "seed": lab.seed,
+        "host_cpu": lab.host_cpu,
+        "timeout": lab.timeout,
+        "certificates": lab.certificates,
+        "networks": {
+            name: {"side": network.side, "ipv4": network.ipv4, "ipv6": network.ipv6}
+            for name, network in lab.networks.items()
+        },
+        "simulators": [
+            {
+                "name": simulator.name,
+                "path": simulator.path,
+                "interfaces": {side: _interface(at) for side, at in simulator.interfaces.items()},
+                "plan": sim_plan(lab, simulator),
+            }
+            for simulator in lab.simulators
+        ],
+        "proxies": [
+            {
+                "name": proxy.name,
+                "interfaces": {side: _interface(at) for side, at in proxy.interfaces.items()},
+                "plan": proxy_plan(proxy),
+                "sysctls": proxy.sysctls,
+            }
+            for proxy in lab.proxies
+        ],
+        "hosts": [
+            {
+                "name": host.name,
+                "role": host.role,
+                "flow": host.flow,
+                "interfaces": [_interface(at) for at in host.interfaces],
+                "hosts": host.hosts,
+                "environment": host.environment,
+                "sysctls": host.sysctls,
+            }
+            for host in lab.hosts
+        ],
+        "flows": [_asked(flow) for flow in lab.flows],
     }
-    made |= {"program": _program(first), "memory_mib": first.memory_mib}
-    if others:
-        made["others"] = [
-            simulator.model_dump(mode="json", exclude={"program", *(() if simulator.routes else ("routes",))})
-            | {"program": _program(simulator)}
-            for simulator in others
-        ]
-    if lab.whole is not None:
-        made["routes"] = [route.model_dump() for route in first.routes]
-        made["proxies"] = [proxy.model_dump(mode="json") for proxy in lab.proxies]
-    return made
+
+
+def _interface(interface: Interface) -> list[str]:
+    return [interface.network, interface.ipv4, interface.ipv6]
 
 
 def _asked(flow: LabFlow) -> dict[str, Any]:
-    unused = {name for name in ("path", "moves", "folder", "files") if not getattr(flow, name)}
-    return flow.model_dump(mode="json", exclude={"label", *unused})
-
-
-def _told(host: Host) -> dict[str, Any]:
-    made = host.model_dump(mode="json", exclude={"image", "interfaces"}) | {"ipv4": host.ipv4, "ipv6": host.ipv6}
-    others = [interface.model_dump(mode="json") for interface in host.interfaces[1:]]
-    if others or host.interfaces[0].network not in ("left", "right"):
-        made["interfaces"] = [interface.model_dump(mode="json") for interface in host.interfaces]
-    return made
-
-
-def _program(simulator: Simulator) -> dict[str, Any]:
-    unused = {name for name in ("outages", "mappings", "faults") if not getattr(simulator.program, name)}
-    return simulator.program.model_dump(mode="json", exclude=unused)
+    return {
+        "client": flow.client,
+        "server": flow.server,
+        "kind": flow.kind,
+        "file": flow.file,
+        "size": flow.size,
+        "folder": flow.folder,
+        "files": [[file.name, file.size] for file in flow.files],
+        "start": flow.start,
+        "stop": flow.stop,
+        "repeat_after": flow.repeat_after,
+        "sender": flow.sender,
+        "access_delay_ns": flow.access_delay_ns,
+        "path": flow.path,
+        "moves": [
+            {
+                "at": move.at,
+                "how": move.how,
+                "path": move.path,
+                "gap": move.gap,
+                "addresses": list(move.addresses),
+                "port": move.port,
+            }
+            for move in flow.moves
+        ],
+    }

@@ -19,7 +19,7 @@ class Image(Fact):
     reference: str
     """Tag or published name the container is started from."""
     identity: str
-    """Digest that stands in the cell's key: of the build context, or of the published image."""
+    """Digest of what it was made from: of the build context, or of the published image."""
     id: str = ""
     """Image ID on the machine that ran it."""
 
@@ -35,7 +35,7 @@ class Cell(Fact):
     """One point of the matrix. Two cells with the same key are the same experiment."""
 
     key: str
-    """BLAKE2b of everything below, 16 hexadecimal digits."""
+    """BLAKE2b of what its runs depend on, 16 hexadecimal digits (`harness.identity.cell_key`)."""
     scenario: Scenario
     client: Implementation
     server: Implementation
@@ -48,7 +48,7 @@ class Cell(Fact):
     """Parameters asked for, as role.NAME; they are demands, not wishes."""
     seed: int
     compiled: str = ""
-    """Digest of the lab that the cell amounts to (`harness.plan.compiled`)."""
+    """Digest of the lab that the cell amounts to (`harness.identity.compiled`)."""
     engine_code: str = ""
     """Digest of the engine's code (`harness.engines.code`)."""
     host_cpu: bool = False

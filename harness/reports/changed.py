@@ -9,6 +9,7 @@ from harness.comparison import ALPHA
 from harness.gate.decide import GRAVITY, Decided, decide
 from harness.gate.former import Compared
 from harness.gate.pairs import Known, causes, pairs
+from harness.identity import Ledger
 from harness.reports.gate import figure_text
 from harness.reports.markdown import line
 from harness.results import CellResult, point_of
@@ -41,13 +42,13 @@ class Changed:
 
 
 def changed(
-    former: Sequence[CellResult], now: Sequence[CellResult], within: float, known: tuple[Known, Known]
+    former: Sequence[CellResult], now: Sequence[CellResult], within: float, known: tuple[Known, Known], ledger: Ledger
 ) -> list[Changed]:
     """The cells of a former reference beside those of today, the gravest first; `known`: contents of images of each."""
     points = {point_of(result.cell) for result in former}
     found = decide(pairs(former, [one for one in now if point_of(one.cell) in points]), within=within)
     ordered = sorted(found, key=lambda one: (one.pair.cell.scenario.name, GRAVITY.index(one.standing), one.pair.name))
-    return [Changed(one, tuple(causes(one.pair, known))) for one in ordered]
+    return [Changed(one, tuple(causes(one.pair, known, ledger))) for one in ordered]
 
 
 def changed_page(cells: Sequence[Changed], compared: Compared) -> str:

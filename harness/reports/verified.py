@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from harness.bits import Change
+from harness.identity import Equivalence, Ledger
 from harness.text import counted
 from harness.traces.trail import Parting
 from harness.verified import Figure, Verified
@@ -17,8 +18,8 @@ from harness.verified import Figure, Verified
 _NAMED = 4
 
 
-def sentence(one: Verified) -> str:
-    """What came of one run, in a line."""
+def sentence(one: Verified, ledger: Ledger) -> str:
+    """What came of one run, in a line; where it differs, with the entries of the ledger that say it does not."""
     cell = one.reference.cell
     who = f"{one.reference.name} {cell.scenario.name} {cell.client.name}→{cell.server.name}"
     said = [f"{who}: {one.answer}"]
@@ -29,7 +30,16 @@ def sentence(one: Verified) -> str:
         said.append(f"{outcomes[0]} there, {outcomes[1]} here" if outcomes[0] != outcomes[1] else "")
     said.append(_some([_figure(figure, _flows(one)) for figure in one.figures] if one.answer != "identical" else []))
     said.append(_bits(one))
+    if one.answer == "differs" and one.joining:
+        entries = _some([entry_text(entry, ledger) for entry in one.joining])
+        entries = _some([entry_text(entry, ledger) for entry in one.joining])
+        said.append(f"the ledger holds it for the same by {entries}")
     return "; ".join(text for text in said if text)
+
+
+def entry_text(entry: Equivalence, ledger: Ledger) -> str:
+    """An entry of the ledger, with its place."""
+    return f"{entry.kind} {entry.name} {entry.digest[:12]} = {entry.same_as[:12]} ({ledger.place(entry)})"
 
 
 def _place(at: Parting) -> str:
@@ -115,4 +125,5 @@ def _entry(one: Verified) -> dict[str, Any]:
             for change in one.changed
         ],
         "other_files": list(one.beside),
+        "joining": [entry.model_dump(mode="json", by_alias=True) for entry in one.joining],
     }

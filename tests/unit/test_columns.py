@@ -13,7 +13,6 @@ from harness.columns.tables import TABLES, Entry
 from harness.engines.contents import Contents
 from harness.errors import ResultError
 from harness.outcome import (
-    Cell,
     Contestant,
     DirectionProof,
     LinkProof,
@@ -95,14 +94,8 @@ def test_what_is_written_reads_back(tmp_path: Path, made: list[Entry]) -> None:
     write_columns(tmp_path, made, [])
     back = Columns(tmp_path).entries()
     assert [(one.run, one.measured) for one in back] == [
-        # A key has one cell: the first run's.
-        (one.run.model_copy(update={"cell": _first(made)}), one.measured)
-        for one in sorted(made, key=lambda one: one.run.repetition)
+        (one.run, one.measured) for one in sorted(made, key=lambda one: one.run.repetition)
     ]
-
-
-def _first(made: list[Entry]) -> Cell:
-    return min(made, key=lambda one: one.run.repetition).run.cell
 
 
 def _entry(repetition: int = 0, *, series: bool = False) -> Entry:

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.artefacts.sources import capture_digests
-from harness.bench.pairs import parts
 from harness.divergence import stored
 from harness.errors import ResultError
 from harness.outcome import Outcome, RandomBytes, Run
@@ -23,6 +22,7 @@ from harness.store import RUN
 from harness.traces.call_names import call_name
 from harness.traces.calls import RECORD, Records, first_other_call, read_calls
 from harness.traces.divergence import compare_runs, first_other_packet
+from harness.verified import differing_digests
 from tests.examples import cell
 
 CLIENT, SERVER = "193.167.0.100", "193.167.100.100"
@@ -230,12 +230,12 @@ def test_folders_that_are_no_runs(tmp_path: Path) -> None:
         stored(tmp_path, tmp_path)
 
 
-def test_a_benchmark_names_what_parts() -> None:
+def test_a_benchmark_names_what_differing_digests() -> None:
     content: dict[str, Any] = {
         "cell": cell(), "repetition": 0, "outcome": Outcome(status="completed"), "started_at": "",
         "captures": {"left": "1", "right": "2"}, "random": {"client0": RandomBytes(bytes=32, digest="ab")},
     }  # fmt: skip
     one = Run(**content)
-    assert parts(one, one) == ()
-    assert parts(one, Run(**(content | {"captures": {"left": "1", "right": "3"}}))) == ("right capture",)
-    assert parts(one, Run(**(content | {"random": {}}))) == ("random bytes of client0",)
+    assert differing_digests(one, one) == ()
+    assert differing_digests(one, Run(**(content | {"captures": {"left": "1", "right": "3"}}))) == ("right capture",)
+    assert differing_digests(one, Run(**(content | {"random": {}}))) == ("random bytes of client0",)

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from harness.engines import code
-from harness.engines.code import BESIDE, MODULES, engine_code, statements
+from harness.engines.code import BESIDE, MODULES, engine_code
+from harness.engines.source import behaviour, statements
 
 _SOURCE = '''"""What it is."""
 
@@ -56,3 +57,29 @@ def test_every_module_of_the_engines_is_said_to_count_or_not() -> None:
     counting = {name for modules in MODULES.values() for name in modules}
     assert counting | set(BESIDE) == there
     assert not counting & set(BESIDE)
+
+
+def test_what_shares_a_line_with_a_docstring_counts() -> None:
+    assert statements('"""Words."""; import os') == '"""Words."""; import os'
+    assert statements('def f() -> None: "Words."') == 'def f() -> None: "Words."'
+    assert statements('x = 1; """\nWords.\n"""') == 'x = 1; """\nWords.\n"""'
+    assert statements('"""Words."""  # words') == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "same"),
+    [
+        ("agent.py", b"x = 1  # one", b"x = 1  # 1", True),
+        ("agent.py", b"x = 1", b"x = 2", False),
+        # A shell or a C compiler may read it as code: `harness equivalent` can prove that it does nothing.
+        ("run.sh", b"true # one", b"true # 1", False),
+        ("lab.c", b"/* one */", b"/* 1 */", False),
+        # No Python, whatever it is called.
+        ("broken.py", b"x = = 1  # one", b"x = = 1  # 1", False),
+        ("latin.py", b"# \xe9", b"# \xe8", False),
+    ],
+)
+def test_words_in_an_image_count_where_they_cannot_be_told_from_code(
+    name: str, before: bytes, after: bytes, same: bool
+) -> None:
+    assert (behaviour(name, before) == behaviour(name, after)) == same

@@ -19,10 +19,10 @@ from harness.analysis.replay import Fate, Replay
 from harness.engines import conclusion
 from harness.engines.cache import Cache
 from harness.engines.served import serve
-from harness.lab import build_lab, content, sim_plan, summary
+from harness.identity import keyed, used
+from harness.lab import build_lab, digest_form, sim_plan, summary
 from harness.outcome import Transfer
 from harness.path import PathProgram, compile_path, fault_share
-from harness.plan import keyed
 from harness.traces.lab import FaultFacts
 from harness.traces.matching import Passage
 from tests.examples import cell, link, path, scenario
@@ -106,7 +106,7 @@ def test_each_place_is_damaged_by_a_value_of_its_own_that_changes_it() -> None:
 def test_a_path_without_faults_has_none_and_its_cell_keeps_its_key() -> None:
     assert not any("faults" in line for line in _program().lines())
     lab = build_lab(keyed(cell(scenario())), 0)
-    text = json.dumps([content(lab), sim_plan(lab, lab.simulators[0]), summary(lab)])
+    text = json.dumps([used(digest_form(lab)), sim_plan(lab, lab.simulators[0]), summary(lab)])
     assert not [name for name in ("faults", "files", "folder", "whole_frames") if f'"{name}"' in text]
 
 

@@ -10,6 +10,7 @@ from harness.errors import InputError
 from harness.gate.decide import decide
 from harness.gate.former import read_former, write_former
 from harness.gate.pairs import pairs
+from harness.identity import Ledger
 from harness.reports.changed import changed, changed_page
 from harness.store import Store
 from tests.examples import cell, scenario
@@ -34,7 +35,7 @@ def test_of_a_baseline_the_cells_that_changed_are_kept_and_shown(tmp_path: Path)
     former = open_app(kept).results.find(lambda one: True)
     assert {one.cell.scenario.name for one in former} == {"x/slower", "x/gone"}
     # Of today all cells are there; the page has those that were kept.
-    found = changed(former, now, compared.within, (nothing_known, nothing_known))
+    found = changed(former, now, compared.within, (nothing_known, nothing_known), Ledger())
     assert [(one.decided.standing, one.decided.pair.cell.scenario.name) for one in found] == [
         ("gone", "x/gone"), ("worse", "x/slower"),
     ]  # fmt: skip

@@ -21,6 +21,7 @@ from harness.gate.allowed import Allowance, apply, read_allowances
 from harness.gate.chance import plays
 from harness.gate.decide import OUTCOME, Decided, decide, gated
 from harness.gate.pairs import Pair, causes, pairs
+from harness.identity import Ledger
 from harness.judge import judge
 from harness.metrics import VERSION
 from harness.outcome import Cell, Checked, LinkProof, MeasuredRun, Measurement, Outcome, Run
@@ -102,7 +103,7 @@ def test_the_bits_that_differ_are_named() -> None:
     pair = Pair(
         result([1], where=one, contents={"server0": "d1"}), result([1], where=two, contents={"server0": "d2"})
     )  # fmt: skip
-    found = causes(pair, (known.get, known.get))
+    found = causes(pair, (known.get, known.get), Ledger())
     assert found == [
         "the engine's code", f"the manifest of {one.server.name} (extensions)", "openssl 3.5.1 → 3.5.2 in server0",
     ]  # fmt: skip

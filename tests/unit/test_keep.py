@@ -6,6 +6,7 @@ from harness.app.stored import StoredResults
 from harness.columns import Columns
 from harness.columns.keep import keep
 from harness.engines.contents import Contents
+from harness.identity import Ledger, keyed
 from harness.outcome import (
     Cell,
     Checked,
@@ -17,7 +18,6 @@ from harness.outcome import (
     Outcome,
     Run,
 )
-from harness.plan import keyed
 from harness.results import point_of
 from harness.standing import NOT_ASKED, note, standing
 from harness.store import Store
@@ -82,7 +82,7 @@ def test_a_row_says_what_of_it_is_not_of_today(tmp_path: Path) -> None:
         _stored(store, stored, version=version)
     now = _other_bits(one, seed=2)
     today = {point_of(cell): cell for cell in (one, now)}
-    found = standing(_results(store, one, old, gone), today, VERSION)  # type: ignore[arg-type]
+    found = standing(_results(store, one, old, gone), today, VERSION, Ledger())  # type: ignore[arg-type]
     assert [result.older for result in found] == [
         (),
         ("the engine's code", "the simulator", "the measuring code"),

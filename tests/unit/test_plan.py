@@ -3,10 +3,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.identity import keyed
 from harness.lab import build_lab
 from harness.model import Flow
 from harness.outcome import EngineName
-from harness.plan import Request, cells, keyed, runs
+from harness.plan import Request, cells, runs
 from harness.units import Duration, Size
 from tests.examples import SIM, cell, images, implementation, scenario
 

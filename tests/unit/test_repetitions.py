@@ -19,10 +19,11 @@ from harness.campaign import Claim
 from harness.cli.words import repetitions_of
 from harness.errors import InputError
 from harness.events import Event, PlanMade, RunStarted
+from harness.identity import Ledger, cell_key
 from harness.judge import judge
 from harness.metrics import VERSION
 from harness.outcome import Cell
-from harness.plan import PlannedRun, UntilDecided, cell_key, runs
+from harness.plan import PlannedRun, UntilDecided, runs
 from harness.repetitions import Repetitions
 from harness.reports import table
 from harness.results import CellResult
@@ -37,7 +38,7 @@ IN_TIME = scenario(objectives=[{"metric": "completion", "at_most": "10 s"}])
 
 def made(engine: Literal["compose", "virtual"] = "compose", one: object = None, seed: int = 1) -> Cell:
     found = cell(one or IN_TIME, engine=engine, seed=seed)  # type: ignore[arg-type]
-    assert found.key == cell_key(found)
+    assert found.key == cell_key(found, Ledger())
     return found
 
 

@@ -4,12 +4,13 @@ import pytest
 
 from harness.engines.contents import Contents
 from harness.errors import InputError
+from harness.identity import Ledger, keyed
 from harness.outcome import MeasuredRun, Measurement, Outcome, Run
-from harness.plan import keyed
 from harness.reports import verified as view
+from harness.repro.verify import chosen, drawn
 from harness.traces.trail import Parting
-from harness.verified import compared
-from harness.verify import chosen
+from harness.verified import Verified
+from harness.verified import compared as compared_runs
 from tests.examples import cell
 
 
@@ -42,15 +43,28 @@ def _measured(seconds: float) -> MeasuredRun:
 _NOTHING = (_Images(), _Images())
 
 
+def compared(
+    run: Run, measured: MeasuredRun | None, again: Run, anew: MeasuredRun | None,
+    images: tuple[_Images, _Images] = _NOTHING, ledger: Ledger | None = None,
+) -> Verified:  # fmt: skip
+    """Two runs, of stores that know images alone; without a ledger every digest is another thing."""
+    return compared_runs(run, measured, again, anew, images, ledger or Ledger())  # type: ignore[arg-type]
+
+
+def sentence(one: Verified, ledger: Ledger | None = None) -> str:
+    """What is said of it."""
+    return view.sentence(one, ledger or Ledger())
+
+
 def test_equal_captures_are_identical_whatever_else_is_other() -> None:
     again = _run(contents={"sim": "d2"})
-    found = compared(_run(contents={"sim": "d1"}), _measured(2.0), again, _measured(2.0), _NOTHING)  # type: ignore[arg-type]
+    found = compared(_run(contents={"sim": "d1"}), _measured(2.0), again, _measured(2.0))
     assert (found.answer, found.at, found.beside) == ("identical", None, ("sim",))
-    assert view.sentence(found).endswith("identical; other files in the image of sim")
+    assert sentence(found).endswith("identical; other files in the image of sim")
 
 
 def test_other_captures_with_the_same_figures() -> None:
-    found = compared(_run(), _measured(2.0), _run("other", "2:aacc"), _measured(2.0), _NOTHING)  # type: ignore[arg-type]
+    found = compared(_run(), _measured(2.0), _run("other", "2:aacc"), _measured(2.0))
     assert (found.answer, found.at) == ("same figures", Parting(2, 2))
 
 
@@ -64,10 +78,10 @@ def test_what_differs_is_named_with_its_place_and_its_bits() -> None:
         _measured(2.0),
         again,
         _measured(2.5),
-        (_Images(one), _Images(other)),  # type: ignore[arg-type]
+        (_Images(one), _Images(other)),
     )
     assert found.answer == "differs"
-    said = view.sentence(found)
+    said = sentence(found)
     for words in (
         "differs",
         "at packet 1 of",
@@ -90,15 +104,15 @@ def test_what_changed_alike_in_several_images_is_said_once() -> None:
     one, other = ({name: f"{word}{name}" for name in ("sim", "server0")} for word in "de")
     found = compared(
         _run(contents=one), _measured(2.0), _run(contents=other), _measured(2.0),
-        (_Images(*was), _Images(*now)),  # type: ignore[arg-type]
+        (_Images(*was), _Images(*now)),
     )  # fmt: skip
-    assert view.sentence(found).endswith("identical; libkrb5-3 in the images of sim, server0: u1, here u2")
+    assert sentence(found).endswith("identical; libkrb5-3 in the images of sim, server0: u1, here u2")
 
 
 def test_whose_processor_it_was_is_said_where_endpoints_saw_it() -> None:
     there, here = ({"cpu": f"AMD EPYC (family {family}, model 1)"} for family in (26, 25))
     said = [
-        view.sentence(compared(_run(host=there, cpu=cpu), None, _run("other", host=here, cpu=cpu), None, _NOTHING))  # type: ignore[arg-type]
+        sentence(compared(_run(host=there, cpu=cpu), None, _run("other", host=here, cpu=cpu), None))
         for cpu in ("host", "lab")
     ]
     assert "on AMD EPYC (family 26, model 1) there, on AMD EPYC (family 25, model 1) here" in said[0]
@@ -106,14 +120,14 @@ def test_whose_processor_it_was_is_said_where_endpoints_saw_it() -> None:
 
 
 def test_a_reference_without_figures_tells_by_its_captures_alone() -> None:
-    found = compared(_run(), MeasuredRun(version=1), _run("other"), _measured(2.0), _NOTHING)  # type: ignore[arg-type]
+    found = compared(_run(), MeasuredRun(version=1), _run("other"), _measured(2.0))
     assert (found.answer, found.figures) == ("differs", ())
 
 
 def test_a_run_that_ended_otherwise_differs() -> None:
-    found = compared(_run(), None, _run("other", status="crashed"), None, _NOTHING)  # type: ignore[arg-type]
+    found = compared(_run(), None, _run("other", status="crashed"), None)
     assert found.answer == "differs"
-    assert "completed there, crashed here" in view.sentence(found)
+    assert "completed there, crashed here" in sentence(found)
 
 
 def test_a_sample_is_of_cells_and_the_same_each_time() -> None:
@@ -122,14 +136,14 @@ def test_a_sample_is_of_cells_and_the_same_each_time() -> None:
         for seed in range(1, 8)
         for number in range(2)
     ]
-    sample = chosen(runs, [], 3, seed=1)
-    assert sample == chosen(runs, [], 3, seed=1) != chosen(runs, [], 3, seed=2)
+    sample = drawn(runs, 3, seed=1)
+    assert sample == drawn(runs, 3, seed=1) != drawn(runs, 3, seed=2)
     assert len({run.cell.key for run in sample}) == 3
     assert {run.repetition for run in sample} == {0}
-    assert len(chosen(runs, [], 99, seed=1)) == 7
-    assert chosen(runs, [], None, seed=1) == runs
+    assert len(drawn(runs, 99, seed=1)) == 7
+    assert chosen(runs, []) == runs
     key = runs[0].cell.key
-    assert chosen(runs, [key], None, seed=1) == runs[:2]
-    assert chosen(runs, [f"{key}/1"], None, seed=1) == [runs[1]]
+    assert chosen(runs, [key]) == runs[:2]
+    assert chosen(runs, [f"{key}/1"]) == [runs[1]]
     with pytest.raises(InputError, match="is called"):
-        chosen(runs, ["0123"], None, seed=1)
+        chosen(runs, ["0123"])

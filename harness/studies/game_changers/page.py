@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from harness.effects import Analysis, analyses
 from harness.effects.profiles import Profiled, profiled
 from harness.effects.said import called, sentence
-from harness.plan import compiled
+from harness.identity import compiled
 from harness.reaching import searches
 from harness.reports import reach, study
 from harness.reports.markdown import line

@@ -46,11 +46,11 @@ _SYSCTLS = {
 
 #: What the lab kernel says: whose processor its processes see (lab, host), and what random bytes it handed out.
 _CPU, _RANDOM = Path("/proc/lab/cpu"), Path("/proc/lab/random")
-#: Given to endpoints where their image does not say otherwise, so that they see less of a host's processor that cannot
-#: be hidden, and have the same variables everywhere. glibc's loader looks for libraries of x86-64-v3 and v2, but not
-#: for those of v4 before them: each look in vain takes its time (glibc-hwcaps in ld.so(8); glibc.cpu.hwcaps). OpenSSL,
-#: BoringSSL and AWS-LC leave RDRAND (CPUID.1:ECX.30) and RDSEED (CPUID.7:EBX.18) alone (OPENSSL_ia32cap(3)). Go's
-#: GODEBUG chooses between routines that compute the same: nothing is asked of it.
+#: Given to endpoints where their image does not say otherwise. They hide what cannot be masked in CPUID, and give every
+#: endpoint the same variables everywhere. glibc's loader looks for libraries of x86-64-v4 before others, and each look
+#: in vain takes its time (glibc-hwcaps in ld.so(8); glibc.cpu.hwcaps). OpenSSL, BoringSSL and AWS-LC leave RDRAND
+#: (CPUID.1:ECX.30) and RDSEED (CPUID.7:EBX.18) alone (OPENSSL_ia32cap(3)). Go reads GODEBUG: its garbage collector
+#: scans the heap in another order where there is AVX-512. Manifests of Go programs hide that (virtual_environment).
 MASKS = {
     "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX512F,-AVX512VL",
     "OPENSSL_ia32cap": "~0x4000000000000000:~0x40000",

@@ -1,0 +1,138 @@
+"""`harness equivalent`."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.cli.consoles import console, print_json
+from harness.cli.environment import REFERENCE, ROOT, lab_kernel, log_limit, open_app, stall
+from harness.cli.exits import FAILED
+from harness.cli.interrupts import heard
+from harness.cli.options import AsJson, EngineChoice, Jobs
+from harness.cli.words import jobs_of
+from harness.errors import InputError
+
+if TYPE_CHECKING:
+    from harness.identity import Component
+    from harness.repro.checkout import Checkout
+    from harness.repro.equivalence import Prover
+
+
+def equivalent(
+    base: Annotated[
+        str | None,
+        typer.Option(
+            help="A revision or a folder that makes the other side's runs. Without it the reference's runs are that "
+            "side, and the newest commit with their digests makes those again that come out otherwise."
+        ),
+    ] = None,
+    excepted: Annotated[
+        str, typer.Option("--except", help="Scenario keys, separated by commas: cells that use one are left out.")
+    ] = "",
+    share: Annotated[
+        str, typer.Option("--sample", help="A share of the reference that is run beside the guard cells, as '5%'.")
+    ] = "0%",
+    draw: Annotated[int, typer.Option("--draw", help="Which sample is drawn.", min=0)] = 1,
+    again: Annotated[
+        bool, typer.Option("--again", help="Prove the entries that there are once more, by today's code.")
+    ] = False,
+    jobs: Jobs = None,
+    reference: Annotated[Path, typer.Option(help="The store whose cells are run.")] = REFERENCE,
+    as_json: AsJson = False,
+) -> None:
+    """Prove that a change of code, of the simulator or of an image keeps the behaviour, and keep the stored results.
+
+    Guard cells are run in virtual time. Where all give the bytes that they gave before, results/equivalences.yaml gets
+    an entry. Else the exit code is 1, the first cell that differs is shown, and nothing is written.
+    """
+    from harness.app import Options
+    from harness.columns import is_columnar
+    from harness.columns.keep import rekey
+    from harness.identity import write_ledger
+    from harness.progress import Talk
+    from harness.repro.checkout import base_with, checked_out
+    from harness.repro.equivalence import Prover
+    from harness.repro.report import changed_lines, divergence_text, report, result_lines
+    from harness.repro.verify import candidates
+
+    if again and (base is not None or excepted):
+        raise InputError("--again with --base or --except", "an entry is proven again as it stands in the ledger")
+    app, kept = open_app(), open_app(reference)
+    known = candidates(kept.stored)
+    if not known:
+        raise InputError(f"{reference}: no run of virtual time there has digests of captures", "see 'make reference'")
+    options = Options(
+        log_limit=log_limit(), jobs=jobs_of(jobs, EngineChoice.VIRTUAL), stall=stall(), kernel=lab_kernel()
+    )
+    keys = tuple(dict.fromkeys(key.strip() for key in excepted.split(",") if key.strip()))
+    with (
+        Talk(console()) as talk,
+        heard(talk.interrupted, app.end_hard),
+        ExitStack() as stack,
+        tempfile.TemporaryDirectory(prefix="quic-lab-equivalent-") as scratch,
+    ):
+        prover = Prover(app, known, keys, share_of(share), draw, options, talk)
+
+        @functools.cache
+        def checkout(*wanted: tuple[Component, str]) -> Checkout:
+            places = app.places.state, app.places.cache
+            if base is not None:
+                return stack.enter_context(checked_out(ROOT, base, *places))
+            commits = dict.fromkeys(run.commit.rstrip("+") for run in reversed(known))
+            return stack.enter_context(base_with(ROOT, dict(wanted), list(commits), *places))
+
+        if again:
+            _again(prover, Path(scratch), checkout, as_json=as_json)
+            return
+        changed = prover.changed(None if base is None else checkout().digests())
+        wanted = [(item.component, item.before) for item in changed]
+        tried = prover.prove(changed, Path(scratch), lambda: checkout(*wanted), afresh=base is not None)
+        _say(*changed_lines(tried), *result_lines(tried))
+        if tried.differing:
+            console().print(divergence_text(tried), soft_wrap=True, markup=False)
+    if tried.proven and tried.changed:
+        ledger = prover.ledger_with(tried)
+        write_ledger(app.ledger_file, ledger)
+        moved = rekey(reference, ledger) if is_columnar(reference) else 0
+        _say(f"written to {app.ledger_file}" + (f"; {moved} runs of {reference} have another key now" if moved else ""))
+    if as_json:
+        print_json(report(tried))
+    if not tried.proven:
+        raise typer.Exit(FAILED)
+
+
+def _again(prover: Prover, scratch: Path, checkout: Callable[..., Checkout], *, as_json: bool) -> None:
+    """Every entry of the ledger once more. The exit code is 1 where one does not hold."""
+    from harness.repro.report import again_lines, again_report
+
+    ends = [(entry.component, entry.same_as) for entry in prover.app.ledger.entries.equivalences[-1:]]
+    tried = prover.prove_again(scratch, lambda: checkout(*ends))
+    _say(*again_lines(tried, prover.app.ledger))
+    if as_json:
+        print_json(again_report(tried))
+    if not all(attempt.proven for attempt in tried.values()):
+        raise typer.Exit(FAILED)
+
+
+def _say(*lines: str) -> None:
+    for line in lines:
+        console().print(f"  {line}", soft_wrap=True, markup=False)
+
+
+def share_of(text: str) -> float:
+    """A share as '5%' or '5 %', from 0 to 1. InputError."""
+    number = text.strip().removesuffix("%").strip()
+    try:
+        share = float(number) / 100 if text.strip().endswith("%") else -1.0
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise InputError(f"--sample: '{text}' is no share of the reference", "for example '5%'")
+    return share

@@ -1,0 +1,270 @@
+"""The ledger of equivalences: digests of engines, simulators and images that were proven to behave the same.
+
+`results/equivalences.yaml` is written by `harness equivalent` and read by every command that makes a cell's key. An
+entry is a claim; `harness verify` and `harness equivalent --again` hold it against new runs.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from harness.catalogue.document import Place, Positions, read_yaml
+from harness.catalogue.load import error_of, modelled
+from harness.errors import did_you_mean
+from harness.identity.scenario_keys import is_key, known_keys, scenario_keys
+from harness.mistakes import Mistake
+from harness.model import NAME, Part
+from harness.outcome import Cell
+
+Kind = Literal["engine", "simulator", "image"]
+#: A kind and a name: ("engine", "virtual"), ("simulator", "sim"), ("image", "quiche").
+Component = tuple[Kind, str]
+Digest = Annotated[str, Field(pattern=r"^\S{8,200}$")]
+#: An entry without its proof, as a store notes it: kind, name, digest, same_as, and the keys of its scope.
+Link = tuple[str, ...]
+
+
+class Identity(Part):
+    """A digest that results are stored under."""
+
+    kind: Kind
+    """engine, simulator (with its lab kernel) or image."""
+    name: Annotated[str, Field(pattern=NAME)]
+    """compose or virtual; sim; or an implementation."""
+    digest: Digest
+    """Of what it was made from, when it was first."""
+
+    @property
+    def component(self) -> Component:
+        """What it is a version of."""
+        return self.kind, self.name
+
+
+class Proof(Part):
+    """The runs that an equivalence rests on."""
+
+    cells: Annotated[int, Field(ge=1)]
+    """Guard cells that ran with it; of the compose engine golden labs."""
+    differing: Literal[0] = 0
+    """Of them, those that came out otherwise."""
+    commit: str
+    """The commit of the proven digest; with + behind it where files were changed."""
+    date: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
+    """The day of the proof."""
+    lab_kernel: str = ""
+    """SHA-256 of the lab kernel that the guard cells ran on; empty of the compose engine."""
+
+
+class Equivalence(Identity):
+    """A digest that behaves as another one does."""
+
+    same_as: Digest
+    """The digest that it behaves as: an identity, or that of another entry."""
+    except_: Annotated[tuple[str, ...], Field(alias="except")] = ()
+    """Scenario keys: a cell that uses one of them is not covered."""
+    proof: Proof
+    """What it rests on."""
+
+    def covers(self, keys: frozenset[str]) -> bool:
+        """Whether it holds for a cell that uses those scenario keys."""
+        return keys.isdisjoint(self.except_)
+
+
+class Entries(Part):
+    """The ledger's file."""
+
+    schema_: Annotated[Literal[1], Field(alias="schema")] = 1
+    """Version of this format."""
+    identities: tuple[Identity, ...] = ()
+    """What equivalences end at."""
+    equivalences: tuple[Equivalence, ...] = ()
+    """In the order in which they were proven."""
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Which digests are the same thing; without a file none."""
+
+    entries: Entries = field(default_factory=Entries)
+    places: Mapping[Equivalence, Place] = field(default_factory=dict)
+    """Where in the file an entry stands."""
+    by_digest: Mapping[tuple[Component, str], Equivalence] = field(default_factory=dict)
+
+    def chain(self, component: Component, digest: str, keys: Callable[[], frozenset[str]]) -> Iterator[Equivalence]:
+        """The entries from a digest to the identity that a cell with it is stored under.
+
+        `keys`: the cell's scenario keys. They are asked for only where an entry has a scope.
+        """
+        while (entry := self.by_digest.get((component, digest))) is not None:
+            if entry.except_ and not entry.covers(keys()):
+                return
+            yield entry
+            digest = entry.same_as
+
+    def identity(self, component: Component, digest: str, keys: Callable[[], frozenset[str]]) -> str:
+        """The digest that a cell's results are stored under; the same one where no entry covers the cell."""
+        for entry in self.chain(component, digest, keys):
+            digest = entry.same_as
+        return digest
+
+    def joining(self, stored: Cell, today: Mapping[Component, str]) -> list[Equivalence]:
+        """The entries by which a stored cell's digests and those of today are the same thing."""
+        found: list[Equivalence] = []
+        for component, digest in components(stored).items():
+            sides = [
+                list(self.chain(component, side, lambda: scenario_keys(stored)))
+                for side in (digest, today.get(component, digest))
+            ]
+            found += [entry for entry in (*sides[0], *sides[1]) if (entry in sides[0]) != (entry in sides[1])]
+        return found
+
+    def with_entry(self, entry: Equivalence) -> Ledger:
+        """The same with one more entry, and the identity that it ends at declared. ValueError where it cannot be."""
+        end = Identity(kind=entry.kind, name=entry.name, digest=entry.same_as)
+        declared = (entry.component, entry.same_as) in self.by_digest or end in self.entries.identities
+        entries = Entries(
+            identities=(*self.entries.identities, *(() if declared else (end,))),
+            equivalences=(*self.entries.equivalences, entry),
+        )
+        mistake = next(_mistakes(entries), None)
+        if mistake is not None:
+            raise ValueError(mistake.text)
+        return Ledger(entries, self.places, _by_digest(entries.equivalences))
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """What keys depend on of the ledger: kind, name, digest, what that is the same as, and the scope."""
+        return tuple((e.kind, e.name, e.digest, e.same_as, *e.except_) for e in self.entries.equivalences)
+
+    def affected(self, before: Sequence[Link]) -> set[str]:
+        """Digests whose identity may be another one than by the links of an earlier ledger."""
+        changed = {link[2] for link in {*self.links} ^ {*before}}
+        known = len(changed) - 1
+        while known < len(changed):
+            known = len(changed)
+            changed |= {link[2] for link in (*self.links, *before) if link[3] in changed}
+        return changed
+
+    def place(self, entry: Equivalence) -> str:
+        """Where an entry stands, for people; empty where it is in no file yet."""
+        return str(self.places.get(entry, ""))
+
+
+def _by_digest(equivalences: Sequence[Equivalence]) -> dict[tuple[Component, str], Equivalence]:
+    return {(entry.component, entry.digest): entry for entry in equivalences}
+
+
+def components(cell: Cell) -> dict[Component, str]:
+    """What makes a cell's runs: component → digest, as its runs record it."""
+    images = {cell.client.name: cell.client_image, cell.server.name: cell.server_image}
+    images |= {name: other.image for name, other in cell.others.items()}
+    digests: dict[Component, str] = {
+        ("engine", cell.engine): cell.engine_code,
+        ("simulator", "sim"): cell.sim_image.identity,
+    }
+    return digests | {("image", name): image.identity for name, image in images.items()}
+
+
+def cell_identities(cell: Cell, ledger: Ledger) -> dict[Component, str]:
+    """What makes a cell's runs: component → the identity that its results are stored under."""
+    return {
+        component: ledger.identity(component, digest, lambda: scenario_keys(cell))
+        for component, digest in components(cell).items()
+    }
+
+
+def read_ledger(file: Path) -> Ledger:
+    """The ledger in a file; an empty one where there is none. InputError, with file, line and column, for a bad one."""
+    if not file.exists():
+        return Ledger()
+    data, positions = read_yaml(file)
+    entries = modelled(data, positions, Entries)
+    mistakes = list(_mistakes(entries))
+    if mistakes:
+        raise error_of(mistakes, positions)
+    return Ledger(entries, _places(entries, positions), _by_digest(entries.equivalences))
+
+
+def _places(entries: Entries, positions: Positions) -> dict[Equivalence, Place]:
+    return {entry: positions.find(("equivalences", number))[0] for number, entry in enumerate(entries.equivalences)}
+
+
+def _mistakes(entries: Entries) -> Iterator[Mistake]:
+    """What cannot stand in a ledger: two names of one thing, a digest that nobody knows, a circle, an unknown key."""
+    declared = {(identity.component, identity.digest) for identity in entries.identities}
+    seen: set[tuple[Component, str]] = set(declared)
+    if len(declared) < len(entries.identities):
+        yield Mistake(("identities",), "an identity stands here twice", "leave one of the two out")
+    known = declared | {(entry.component, entry.digest) for entry in entries.equivalences}
+    by_digest = _by_digest(entries.equivalences)
+    for number, entry in enumerate(entries.equivalences):
+        where = ("equivalences", number)
+        if (entry.component, entry.digest) in seen:
+            yield Mistake(
+                (*where, "digest"), f"{entry.digest} has another name already", "an identity has one name: remove one"
+            )
+        seen.add((entry.component, entry.digest))
+        if (entry.component, entry.same_as) not in known:
+            yield Mistake(
+                (*where, "same_as"),
+                f"{entry.same_as} is no digest of {' '.join(entry.component)} that this file knows",
+                "'harness equivalent' writes entries; identities are declared above them",
+            )
+        elif _circles(entry, by_digest):
+            yield Mistake((*where, "same_as"), "a digest is the same as itself, in a circle", "remove an entry of it")
+        for key in entry.except_:
+            if not is_key(key):
+                yield Mistake((*where, "except"), f"no scenario has a key '{key}'", did_you_mean(key, known_keys()))
+
+
+def _circles(entry: Equivalence, by_digest: Mapping[tuple[Component, str], Equivalence]) -> bool:
+    passed = {entry.digest}
+    after: Equivalence | None = entry
+    while after is not None:
+        if after.same_as in passed:
+            return True
+        passed.add(after.same_as)
+        after = by_digest.get((entry.component, after.same_as))
+    return False
+
+
+_HEAD = """\
+# Which digests of engines, of the simulator and of images were proven to behave the same, so that results that are
+# stored under one of them are results of the others. 'harness equivalent' writes this file; results/README.md says how.
+"""
+
+
+def write_ledger(file: Path, ledger: Ledger) -> None:
+    """Write a ledger in place of what is there. OSError."""
+    lines = [_HEAD + "schema: 1", "identities:"]
+    lines += [f"  - {_flow(identity)}" for identity in ledger.entries.identities]
+    lines += ["equivalences:"]
+    for entry in ledger.entries.equivalences:
+        lines += [f"  - kind: {entry.kind}", f"    name: {entry.name}", f"    digest: {_text(entry.digest)}"]
+        lines += [f"    same_as: {_text(entry.same_as)}"]
+        lines += [f"    except: [{', '.join(map(_text, entry.except_))}]"] if entry.except_ else []
+        lines += [f"    proof: {_flow(entry.proof)}"]
+    unfinished = file.with_suffix(".new")
+    unfinished.write_text("\n".join(lines) + "\n")
+    unfinished.replace(file)
+
+
+def _flow(part: Part) -> str:
+    values = part.model_dump(mode="json", by_alias=True)
+    return "{" + ", ".join(f"{key}: {_text(value)}" for key, value in values.items()) + "}"
+
+
+def _text(value: object) -> str:
+    """A value as YAML: texts in quotes, since a digest may look like a number."""
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def day_of_today() -> str:
+    """The day, as a proof names it."""
+    return datetime.datetime.now(datetime.UTC).date().isoformat()

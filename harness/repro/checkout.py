@@ -1,0 +1,163 @@
+"""A checkout of another revision: what its digests are, and its runs of cells, made by its own code."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import EngineError, InputError
+from harness.identity import Component
+from harness.outcome import Cell, Run
+from harness.store import Store
+
+#: Commits that are looked through for one whose digests are those of stored results.
+MOST_COMMITS = 40
+#: Seconds that a revision may take to say what its digests are.
+_DIGESTS_SECONDS = 120.0
+#: Seconds that one run of another revision may take, with the images that it builds.
+_RUN_SECONDS = 1800.0
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """The files of a revision in a folder, run with this environment's Python and libraries."""
+
+    folder: Path
+    state: Path
+    """Logs of builds."""
+    cache: Path
+    """Served files and exported images: shared, since each is called by its own digest."""
+
+    def digests(self) -> dict[Component, str]:
+        """What its engines, its simulator and its images are made from. InputError where it cannot say."""
+        done = self._python("-m", "harness.cli", "digests", seconds=_DIGESTS_SECONDS)
+        if done.returncode != 0:
+            said = (done.stderr.strip().splitlines() or ["no message"])[-1]
+            raise InputError(
+                f"{self.folder} does not say what its digests are: {said}",
+                "name a revision that has the command 'harness digests'",
+            )
+        return read_digests(done.stdout)
+
+    def run(self, cell: Cell, repetition: int, store: Path) -> Run:
+        """Make a run of a cell in virtual time. EngineError where it does not come to that.
+
+        The scenario is handed over as a file of its own, so that it need not be among the revision's.
+        """
+        with tempfile.TemporaryDirectory(prefix="quic-lab-cell-") as scratch:
+            file = Path(scratch) / "cell.yaml"
+            file.write_text(json.dumps(scenario_document(cell)))
+            words = ["run", str(file), "--clients", cell.client.name, "--servers", cell.server.name]
+            words += ["--engine", "virtual", "--seed", str(cell.seed), "--repeat", str(repetition + 1)]
+            for name, value in sorted(cell.parameters.items()):
+                words += ["--set", f"{name}={value}"]
+            words += ["--no-figures", "--store", str(store)]
+            done = self._python("-m", "harness.cli", *words, seconds=_RUN_SECONDS)
+        runs = [run for key in Store(store).cell_keys() for run in Store(store).runs(key)]
+        wanted = [run for run in runs if run.repetition == repetition]
+        if len(wanted) != 1:
+            said = "\n  ".join(done.stderr.strip().splitlines()[-5:]) or "no message"
+            raise EngineError(f"{self.folder} made no run of {cell.scenario.name}:\n  {said}")
+        return wanted[0]
+
+    def _python(self, *words: str, seconds: float) -> subprocess.CompletedProcess[str]:
+        paths = {"HARNESS_STATE": str(self.state), "HARNESS_CACHE": str(self.cache), "PYTHONPATH": str(self.folder)}
+        return subprocess.run(
+            [sys.executable, *words], cwd=self.folder, env={**os.environ, **paths}, capture_output=True, text=True,
+            timeout=seconds, check=False,
+        )  # fmt: skip
+
+
+def scenario_document(cell: Cell) -> dict[str, object]:
+    """A cell's scenario as a file says it, without a sweep, and without defaults, which older formats may not know."""
+    document = cell.scenario.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    for key in ("name", "vary", "study", "combine", "objectives", "milestones"):
+        document.pop(key, None)
+    return document
+
+
+def read_digests(text: str) -> dict[Component, str]:
+    """What `harness digests` printed. InputError."""
+    try:
+        return {(kind, name): digest for kind, names in json.loads(text).items() for name, digest in names.items()}
+    except (ValueError, AttributeError) as error:
+        raise InputError(f"digests of a revision cannot be read: {error}") from error
+
+
+@contextmanager
+def checked_out(root: Path, revision: str, state: Path, cache: Path) -> Iterator[Checkout]:
+    """A revision of a repository in a folder of its own, which is removed at the end; a folder as it is. InputError."""
+    if Path(revision).is_dir():
+        yield Checkout(Path(revision).resolve(), state, cache)
+        return
+    commit = commit_named(root, revision)
+    with tempfile.TemporaryDirectory(prefix="quic-lab-base-") as scratch:
+        folder = Path(scratch) / "checkout"
+        _git(root, "worktree", "add", "--quiet", "--detach", str(folder), commit)
+        try:
+            yield Checkout(folder, state, cache)
+        finally:
+            _git(root, "worktree", "remove", "--force", str(folder))
+
+
+def commit_named(root: Path, revision: str) -> str:
+    """The commit that a revision names. InputError."""
+    try:
+        return _git(root, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").strip()
+    except InputError as error:
+        raise InputError(f"'{revision}' is no revision of {root}, and no folder", "see 'git log'") from error
+
+
+@contextmanager
+def base_with(
+    root: Path, wanted: Mapping[Component, str], first: Sequence[str], state: Path, cache: Path
+) -> Iterator[Checkout]:
+    """A checkout of the newest commit whose digests are the wanted ones. InputError where none is found.
+
+    `first`: commits that are tried before the others; these are the last that touched an engine or an image.
+    """
+    recent = _git(root, "log", f"-{MOST_COMMITS}", "--format=%H", "--", "harness", "images").split()
+    known = [commit for commit in first if _exists(root, commit)]
+    for commit in dict.fromkeys([*known, *recent]):
+        with checked_out(root, commit, state, cache) as checkout:
+            if _has(checkout, wanted):
+                yield checkout
+                return
+    names = ", ".join(f"{' '.join(component)} {digest[:12]}" for component, digest in wanted.items())
+    raise InputError(
+        f"none of the last {MOST_COMMITS} commits that touched harness/ or images/ has {names}",
+        "name it with --base REVISION",
+    )
+
+
+def _has(checkout: Checkout, wanted: Mapping[Component, str]) -> bool:
+    try:
+        digests = checkout.digests()
+    except InputError:
+        return False
+    return all(digests.get(component) == digest for component, digest in wanted.items())
+
+
+def _exists(root: Path, commit: str) -> bool:
+    try:
+        _git(root, "cat-file", "-e", f"{commit}^{{commit}}")
+    except InputError:
+        return False
+    return True
+
+
+def _git(root: Path, *words: str) -> str:
+    try:
+        done = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise InputError(f"git {words[0]}: {error}", "an earlier revision is taken from its history") from error
+    if done.returncode != 0:
+        raise InputError(f"git {words[0]}: {done.stderr.strip() or 'failed'}", "is this a checkout with its history?")
+    return done.stdout

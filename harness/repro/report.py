@@ -1,0 +1,152 @@
+"""What an attempt to prove an equivalence came to, for people and as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from harness.divergence import stored
+from harness.identity import Equivalence, Ledger
+from harness.outcome import Run
+from harness.reports.divergence import text
+from harness.reports.verified import entry_text
+from harness.repro.equivalence import Compared, Tried
+from harness.text import counted
+
+#: Cells that are named; of more only the number is said.
+_NAMED = 5
+
+
+def cell_text(run: Run) -> str:
+    """A cell by its scenario, its pair and what was asked of it."""
+    cell = run.cell
+    asked = "".join(f" {name}={value}" for name, value in sorted(cell.parameters.items()))
+    return f"{cell.scenario.name} {cell.client.name}→{cell.server.name}{asked} ({run.name})"
+
+
+def changed_lines(tried: Tried) -> Iterator[str]:
+    """The components whose digests are new."""
+    for item in tried.changed:
+        yield f"{item.text}: {item.before[:12]} → {item.today[:12]}"
+
+
+def result_lines(tried: Tried) -> Iterator[str]:
+    """What the guard cells said."""
+    yield from _lab_lines(tried)
+    for item in tried.unproven:
+        yield f"{item.text} is in no cell that could be run: nothing was written"
+    if tried.differing:
+        yield from _differing_lines(tried)
+    elif tried.proven and tried.changed:
+        scope = ""
+        if tried.excepted:
+            scope = f", but for cells that use {', '.join(tried.excepted)} ({tried.outside} of the reference)"
+        yield f"the same bytes in {counted(len(tried.compared), 'guard cell')}: the digests are the same thing{scope}"
+    elif tried.proven:
+        yield "nothing to prove: every digest is that of stored results"
+
+
+def _lab_lines(tried: Tried) -> Iterator[str]:
+    """Of cells that are run on another path now, by other endpoints or with other settings."""
+    yield from _some("another lab", [cell_text(run) for run in tried.other_labs])
+    if tried.other_labs and not tried.changed:
+        yield f"no digest is new, but {counted(len(tried.other_labs), 'cell')} of the reference would be run otherwise"
+    if tried.uncovered:
+        keys = ", ".join(tried.uncovered)
+        yield f"no guard cell is left that uses {keys}: nothing was written; --except leaves out what uses a key"
+
+
+def _differing_lines(tried: Tried) -> Iterator[str]:
+    yield from _some("differs", [f"{cell_text(item.stored)}: {', '.join(item.differs)}" for item in tried.differing])
+    if tried.no_base:
+        yield f"they differ from the reference, and the base could not make them again: {tried.no_base}"
+    yield f"{len(tried.differing)} of {counted(len(tried.compared), 'guard cell')} differ: nothing was written"
+    if tried.suggestion:
+        keys = ",".join(tried.suggestion)
+        yield f"all of them use {', '.join(tried.suggestion)}, and no other cell does: --except {keys} leaves them out"
+
+
+def _some(what: str, texts: Sequence[str]) -> Iterator[str]:
+    yield from (f"{what}: {text}" for text in texts[:_NAMED])
+    if len(texts) > _NAMED:
+        yield f"{what}: {len(texts) - _NAMED} more cells"
+
+
+def again_lines(tried: Mapping[Equivalence, Tried], ledger: Ledger) -> Iterator[str]:
+    """What became of each entry of the ledger."""
+    for entry, attempt in tried.items():
+        if not (attempt.compared or attempt.other_labs):
+            yield f"{entry_text(entry, ledger)}: no stored run rests on it"
+        elif attempt.other_labs:
+            yield f"{entry_text(entry, ledger)}: another lab: {cell_text(attempt.other_labs[0])}"
+        elif attempt.differing:
+            first = attempt.differing[0]
+            yield (
+                f"{entry_text(entry, ledger)}: differs in {len(attempt.differing)} of "
+                f"{counted(len(attempt.compared), 'cell')}: {cell_text(first.stored)}: {', '.join(first.differs)}"
+            )
+        else:
+            yield f"{entry_text(entry, ledger)}: holds in {counted(len(attempt.compared), 'cell')}"
+    reasons = dict.fromkeys(attempt.no_base for attempt in tried.values() if attempt.no_base)
+    for reason in reasons:
+        yield f"what differs from the reference could not be made again by the base: {reason}"
+
+
+def again_report(tried: Mapping[Equivalence, Tried]) -> dict[str, Any]:
+    """The same as data."""
+    return {
+        "schema": 1,
+        "entries": [
+            {**entry.model_dump(mode="json", by_alias=True), "holds": attempt.proven, **_cells(attempt)}
+            for entry, attempt in tried.items()
+        ],
+    }
+
+
+def divergence_text(tried: Tried) -> str:
+    """Where the first cell that came out otherwise parts, as `harness divergence` says it. ResultError."""
+    first = min(tried.differing, key=lambda item: item.again.wall)
+    heading = f"{cell_text(first.stored)}, by the base first and by today's code second:"
+    if first.folders is None:
+        return heading
+    return f"{heading}\n{text(stored(*first.folders))}"
+
+
+def report(tried: Tried) -> dict[str, Any]:
+    """As data."""
+    return {
+        "schema": 1,
+        "proven": tried.proven,
+        "changed": [
+            {"kind": item.component[0], "name": item.component[1], "digest": item.today, "same_as": item.before}
+            for item in tried.changed
+        ],
+        "except": list(tried.excepted),
+        "outside": tried.outside,
+        **_cells(tried),
+        "unproven": [item.text for item in tried.unproven],
+        "uncovered": list(tried.uncovered),
+        "suggestion": list(tried.suggestion),
+        "lab_kernel": tried.lab_kernel,
+    }
+
+
+def _cells(tried: Tried) -> dict[str, Any]:
+    return {
+        "cells": [_compared(item) for item in tried.compared],
+        "other_labs": [run.name for run in tried.other_labs],
+    }
+
+
+def _compared(item: Compared) -> dict[str, Any]:
+    cell = item.stored.cell
+    return {
+        "key": cell.key,
+        "repetition": item.stored.repetition,
+        "scenario": cell.scenario.name,
+        "client": cell.client.name,
+        "server": cell.server.name,
+        "wall": item.again.wall,
+        "differs": list(item.differs),
+        "by": "the base" if item.base is not item.stored else "the reference",
+    }

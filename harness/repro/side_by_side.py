@@ -1,0 +1,62 @@
+"""Stored runs made again on this machine, as many at once as there are cores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing
+from dataclasses import dataclass
+
+from harness.app import App, Options
+from harness.app.engines import engine_of
+from harness.events import Listener
+from harness.outcome import MeasuredRun, Run
+from harness.plan import PlannedRun
+from harness.runner import run_aside
+from harness.store import Store
+
+
+@dataclass(frozen=True)
+class RunAgain:
+    """A stored run, and the same one made here."""
+
+    stored: Run
+    again: Run
+    measured: MeasuredRun | None
+    """What was measured of the one made here."""
+
+
+def run_again(
+    app: App,
+    runs: Sequence[Run],
+    store: Store,
+    options: Options,
+    listen: Listener,
+    keeps: Callable[[Run, Run], bool] = lambda stored, again: True,
+) -> Iterator[RunAgain]:
+    """Make runs of virtual time again into a store, with today's code and images, in the order in which they end.
+
+    `keeps`: whether the artefacts of a run that was made again stay. EngineError when the infrastructure failed; the
+    runs under way are then ended.
+    """
+    provenance = app.provenance({})
+    cells = {run.name: app.inventory.made(app.today(run.cell), listen) for run in runs}
+    engine = engine_of("virtual", app.cache, options)
+
+    def again(run: Run) -> RunAgain:
+        planned = PlannedRun(cells[run.name], run.repetition)
+        made = run_aside(planned, engine, store, provenance, listen, lambda again, measured: keeps(run, again))
+        return RunAgain(run, *made)
+
+    with closing(engine), ThreadPoolExecutor(max_workers=options.jobs) as pool:
+        waiting: set[Future[RunAgain]] = {pool.submit(again, run) for run in runs}
+        try:
+            while waiting:
+                done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                for future in done:
+                    yield future.result()
+        finally:
+            for future in waiting:
+                future.cancel()
+            if waiting:
+                engine.cancel()

@@ -1,0 +1,293 @@
+"""Which runs guard an equivalence, and what is made of their bytes; the runs themselves are made up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+
+from harness.catalogue import Catalogue
+from harness.cli.equivalent import share_of
+from harness.errors import InputError
+from harness.identity import Component, Ledger, components, keyed, scenario_keys
+from harness.outcome import Cell, Outcome, RandomBytes, Run
+from harness.plan import Request
+from harness.repro import equivalence
+from harness.repro.checkout import read_digests, scenario_document
+from harness.repro.equivalence import ChangedComponent, Prover, Tried
+from harness.repro.guard import features, guard_set, sample
+from harness.repro.report import again_lines, again_report, changed_lines, report, result_lines
+from harness.repro.side_by_side import RunAgain
+from tests.examples import cell, images, implementation, path, scenario
+from tests.unit.test_identity import entry, ledger
+
+ENGINE: Component = ("engine", "virtual")
+CHANGING = scenario(
+    name="test/changing",
+    path=path(changes=[{"at": "2 s", "forward": {"rate": "1 Mbit/s"}}]).model_dump(by_alias=True),
+)
+#: Has something that the former has not.
+PLAIN = scenario(name="test/plain", certificates=2)
+
+
+def stored(one: Cell, captures: str = "same", wall: float = 1.0, repetition: int = 0) -> Run:
+    return Run(
+        cell=one, repetition=repetition, outcome=Outcome(status="completed"), started_at="2026-11-25", wall=wall,
+        captures={"left": captures, "right": captures}, random={"client0": RandomBytes(bytes=1, digest=captures)},
+    )  # fmt: skip
+
+
+def virtual(one: Any = None, client: str = "alpha", server: str = "beta", **parameters: str) -> Cell:
+    made = cell(one, implementation(client), implementation(server), engine="virtual", parameters=parameters)
+    return keyed(made.model_copy(update={"engine_code": "digest-0"}))
+
+
+class FakeApp:
+    """A checkout whose engine has another digest than the stored runs', and in which some cells are other labs."""
+
+    def __init__(self, known: Ledger, other_labs: Sequence[str] = ()) -> None:
+        self.ledger = known
+        self.places = SimpleNamespace(root=Path("/nowhere"))
+        self._other_labs = other_labs
+
+    def today(self, one: Cell) -> Cell:
+        return one.model_copy(update={"compiled": "other"}) if one.scenario.name in self._other_labs else one
+
+
+@pytest.fixture
+def prover(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Makes a prover: `differs` names scenarios whose cells come out otherwise today."""
+
+    def make(
+        runs: Sequence[Run], known: Ledger | None = None, differs: Sequence[str] = (), digest: str = "digest-1",
+        other_labs: Sequence[str] = (), **more: Any,
+    ) -> Prover:  # fmt: skip
+        digests = {component: value for run in runs for component, value in components(run.cell).items()}
+        monkeypatch.setattr(equivalence, "component_digests", lambda *words: digests | {ENGINE: digest})
+
+        def run_again(app: Any, runs: Sequence[Run], *words: Any) -> Iterator[RunAgain]:
+            for run in runs:
+                other = run.cell.scenario.name in differs
+                yield RunAgain(run, stored(run.cell, "other") if other else run, None)
+
+        monkeypatch.setattr(equivalence, "run_again", run_again)
+        return Prover(FakeApp(known or Ledger(), other_labs), runs, **more)  # type: ignore[arg-type]
+
+    return make
+
+
+def no_base() -> Any:
+    raise InputError("no commit has these digests")
+
+
+class FakeBase:
+    """A base whose runs come out as `captures` says."""
+
+    def __init__(self, captures: str) -> None:
+        self._captures = captures
+        self.made: list[str] = []
+
+    def run(self, one: Cell, repetition: int, store: Path) -> Run:
+        self.made.append(one.scenario.name)
+        return stored(one, self._captures, repetition=repetition)
+
+
+# --- the guard set
+
+
+def test_the_guard_set_touches_all_that_the_runs_touch_and_has_nothing_to_spare() -> None:
+    runs = [
+        stored(virtual(), wall=1.0),
+        stored(virtual(CHANGING), wall=5.0),
+        stored(virtual(CHANGING, "beta", "alpha"), wall=9.0),
+        stored(virtual(client="beta", server="alpha"), wall=2.0),
+        *(stored(virtual(**{"server.congestion_control": word}), wall=3.0) for word in ("reno", "cubic")),
+        stored(virtual(scenario(name="test/v6", ip_version=6)), wall=1.5),
+    ]
+    chosen = guard_set(runs)
+    every = frozenset[Any]().union(*(features(run.cell) for run in runs))
+    assert frozenset[Any]().union(*(features(run.cell) for run in chosen)) == every
+    for left_out in chosen:
+        others = (features(run.cell) for run in chosen if run is not left_out)
+        assert frozenset[Any]().union(*others) != every
+    # What is dear stands for nothing that cheaper ones do not have.
+    assert 9.0 not in {run.wall for run in chosen}
+    assert guard_set(list(reversed(runs))) == chosen
+    assert guard_set([]) == []
+
+
+def test_a_sample_is_a_share_of_the_cells() -> None:
+    runs = [
+        stored(virtual(scenario(timeout=f"{number} s")), repetition=repetition)
+        for number in range(1, 21)
+        for repetition in range(2)
+    ]
+    drawn = sample(runs, 0.25, 1)
+    assert len({run.cell.key for run in drawn}) == len(drawn) == 5
+    assert {run.repetition for run in drawn} == {0}
+    assert drawn == sample(runs, 0.25, 1) != sample(runs, 0.25, 2)
+    assert sample(runs, 0.0, 1) == []
+    assert [share_of(text) for text in ("5%", " 5 %", "100%", "0%")] == [0.05, 0.05, 1.0, 0.0]
+    for wrong in ("5", "nan%", "101%", "-1%", "x%", ""):
+        with pytest.raises(InputError, match="is no share"):
+            share_of(wrong)
+
+
+# --- proving
+
+
+def prove(made: Prover, tmp_path: Path, base: Any = no_base, **more: Any) -> Tried:
+    return made.prove(made.changed(), tmp_path, base, **more)
+
+
+def test_the_same_bytes_make_an_entry(prover: Any, tmp_path: Path) -> None:
+    made = prover([stored(virtual(PLAIN)), stored(virtual(CHANGING))])
+    tried = prove(made, tmp_path)
+    assert tried.proven
+    assert tried.changed == (ChangedComponent(ENGINE, "digest-0", "digest-1"),)
+    written = made.ledger_with(tried)
+    (added,) = written.entries.equivalences
+    assert (added.digest, added.same_as, added.except_, added.proof.cells) == ("digest-1", "digest-0", (), 2)
+    assert written.identity(ENGINE, "digest-1", frozenset) == "digest-0"
+    assert list(changed_lines(tried)) == ["the engine virtual: digest-0 → digest-1"]
+    assert list(result_lines(tried)) == ["the same bytes in 2 guard cells: the digests are the same thing"]
+    assert json.loads(json.dumps(report(tried)))["proven"] is True
+
+
+def test_nothing_new_is_nothing_to_prove(prover: Any, tmp_path: Path) -> None:
+    for known, digest in ((Ledger(), "digest-0"), (ledger(entry("digest-1", "digest-0")), "digest-1")):
+        tried = prove(prover([stored(virtual())], known, digest=digest), tmp_path)
+        assert tried.proven
+        assert not tried.changed
+        assert list(result_lines(tried)) == ["nothing to prove: every digest is that of stored results"]
+
+
+def test_other_bytes_are_refused_with_the_cell_and_a_scope_accepts_the_rest(prover: Any, tmp_path: Path) -> None:
+    runs = [stored(virtual(PLAIN)), stored(virtual(CHANGING)), stored(virtual(client="beta", server="alpha"))]
+    tried = prove(prover(runs, differs=["test/changing"]), tmp_path)
+    assert not tried.proven
+    assert [item.stored.cell.scenario.name for item in tried.differing] == ["test/changing"]
+    assert tried.suggestion == ("at", "changes")
+    lines = list(result_lines(tried))
+    assert lines[0].startswith("differs: test/changing alpha→beta (")
+    assert "left capture, right capture, random bytes of client0" in lines[0]
+    assert "1 of 3 guard cells differ: nothing was written" in lines
+    assert any("--except at,changes" in line for line in lines)
+
+    scoped = prover(runs, differs=["test/changing"], excepted=("changes",))
+    tried = prove(scoped, tmp_path)
+    assert tried.proven
+    assert tried.outside == 1
+    (added,) = scoped.ledger_with(tried).entries.equivalences
+    assert (added.except_, added.proof.cells) == (("changes",), 2)
+    assert list(result_lines(tried))[-1].endswith(
+        "the digests are the same thing, but for cells that use changes (1 of the reference)"
+    )
+
+
+def test_where_the_base_comes_out_so_too_the_machine_is_another_one_and_nothing_differs(
+    prover: Any, tmp_path: Path
+) -> None:
+    made = prover([stored(virtual(PLAIN)), stored(virtual(CHANGING))], differs=["test/changing"])
+    base = FakeBase("other")
+    assert prove(made, tmp_path, lambda: base).proven
+    # What gave the reference's bytes was not run again.
+    assert base.made == ["test/changing"]
+    tried = prove(made, tmp_path, lambda: FakeBase("same"))
+    assert not tried.proven
+    assert tried.differing[0].folders is not None
+    tried = prove(made, tmp_path)
+    assert not tried.proven
+    assert any("no commit has these digests" in line for line in result_lines(tried))
+
+
+def test_with_a_base_of_its_own_every_cell_is_run_by_both(prover: Any, tmp_path: Path) -> None:
+    made = prover([stored(virtual(PLAIN)), stored(virtual(CHANGING))])
+    base = FakeBase("same")
+    assert made.prove(made.changed({ENGINE: "digest-0"}), tmp_path, lambda: base, afresh=True).proven
+    assert sorted(base.made) == ["test/changing", "test/plain"]
+    assert not made.prove(made.changed(), tmp_path, lambda: FakeBase("other"), afresh=True).proven
+    with pytest.raises(InputError, match="nothing is stored with the base's digest of engine virtual, digest-x"):
+        made.changed({ENGINE: "digest-x"})
+
+
+def test_a_cell_that_is_another_lab_proves_nothing(prover: Any, tmp_path: Path) -> None:
+    runs = [stored(virtual(PLAIN)), stored(virtual(CHANGING))]
+    tried = prove(prover(runs, other_labs=["test/changing"]), tmp_path)
+    assert not tried.proven
+    assert tried.uncovered == ("at", "changes")
+    assert any(line.startswith("another lab: test/changing alpha→beta") for line in result_lines(tried))
+    # The key is in another cell, or out of scope.
+    again = scenario(name="test/again", path=CHANGING.model_dump(by_alias=True)["path"], certificates=2)
+    assert prove(prover([*runs, stored(virtual(again))], other_labs=["test/changing"]), tmp_path).proven
+    assert prove(prover(runs, other_labs=["test/changing"], excepted=("changes",)), tmp_path).proven
+    # No digest is new, and still something would be run otherwise.
+    tried = prove(prover(runs, digest="digest-0", other_labs=["test/changing"]), tmp_path)
+    assert not tried.proven
+    assert any("1 cell of the reference would be run otherwise" in line for line in result_lines(tried))
+
+
+def test_what_no_cell_has_is_not_proven(prover: Any, tmp_path: Path) -> None:
+    made = prover([stored(virtual(CHANGING))], excepted=("changes",))
+    tried = prove(made, tmp_path)
+    assert not tried.proven
+    assert list(result_lines(tried)) == ["the engine virtual is in no cell that could be run: nothing was written"]
+    with pytest.raises(InputError, match="no scenario has a key 'chnages'"):
+        prover([stored(virtual())], excepted=("chnages",))
+
+
+def test_a_later_change_is_held_against_the_one_before(prover: Any, tmp_path: Path) -> None:
+    known = ledger(entry("digest-1", "digest-0", "changes"))
+    made = prover([stored(virtual(PLAIN)), stored(virtual(CHANGING))], known, digest="digest-2")
+    (changed,) = made.changed()
+    assert changed.before == "digest-1"
+    tried = prove(made, tmp_path)
+    # Cells with changes are of another identity, and are not there yet.
+    assert [item.stored.cell.scenario.name for item in tried.compared] == ["test/plain"]
+
+
+def test_entries_are_tried_again_by_the_runs_that_rest_on_them(prover: Any, tmp_path: Path) -> None:
+    known = ledger(entry("digest-1", "digest-0"), entry("sim-digest-1", "sim-digest-0", kind="simulator", name="sim"))
+    runs = [stored(virtual(PLAIN)), stored(virtual(CHANGING))]
+    made = prover(runs, known)
+    lines = list(again_lines(made.prove_again(tmp_path, no_base), known))
+    assert lines[0].startswith("engine virtual digest-1 = digest-0") and lines[0].endswith("holds in 2 cells")
+    assert lines[1].endswith("no stored run rests on it")
+    made = prover(runs, known, differs=["test/changing"])
+    tried = made.prove_again(tmp_path, no_base)
+    assert "differs in 1 of 2 cells: test/changing" in next(iter(again_lines(tried, known)))
+    assert [item["holds"] for item in again_report(tried)["entries"]] == [False, True]
+    assert all(attempt.proven for attempt in made.prove_again(tmp_path, lambda: FakeBase("other")).values())
+
+
+# --- another revision
+
+
+def test_a_cell_is_handed_over_as_a_file_that_amounts_to_the_same_lab(tmp_path: Path) -> None:
+    swept = scenario(vary={"path.forward.rate": ["10 Mbit/s", "20 Mbit/s"]}, repetitions=3)
+    request = Request([swept, CHANGING], [implementation("alpha")], [implementation("beta")], engine="virtual")
+    from harness.plan import cells
+
+    for one in cells(request, images("alpha", "beta"), cell().sim_image):
+        file = tmp_path / "cell.yaml"
+        file.write_text(json.dumps(scenario_document(one)))
+        assert "vary" not in yaml.safe_load(file.read_text())
+        read = Catalogue(tmp_path).scenario(file)
+        again = Request(
+            [read], request.clients, request.servers, engine="virtual", parameters=one.parameters
+        )  # fmt: skip
+        (made,) = cells(again, images("alpha", "beta"), one.sim_image)
+        assert made.key == one.key
+        assert scenario_keys(made) == scenario_keys(one)
+
+
+def test_digests_of_a_revision_are_read_or_refused() -> None:
+    assert read_digests('{"engine": {"virtual": "digest-0"}}') == {ENGINE: "digest-0"}
+    for wrong in ("", "[]", '{"engine": 1}'):
+        with pytest.raises(InputError, match="cannot be read"):
+            read_digests(wrong)

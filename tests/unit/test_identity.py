@@ -1,0 +1,259 @@
+"""Keys of cells, what a scenario uses, and the ledger of digests that are the same thing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from syrupy.assertion import SnapshotAssertion
+
+from harness.app.checkout import LEDGER
+from harness.columns import Columns
+from harness.errors import InputError
+from harness.identity import (
+    Equivalence,
+    Ledger,
+    Proof,
+    cell_identities,
+    cell_key,
+    components,
+    keyed,
+    read_ledger,
+    scenario_keys,
+    used,
+    write_ledger,
+)
+from harness.lab import build_lab, digest_form
+from harness.outcome import Cell, Image, Outcome, Run
+from harness.store import Store
+from tests.examples import ROOT, cell, path, scenario
+
+PROOF = Proof(cells=84, commit="0123abcd", date="2026-11-25", lab_kernel="ff" * 32)
+REFERENCE = ROOT / "results" / "reference"
+
+
+def entry(digest: str, same_as: str, *excepted: str, kind: str = "engine", name: str = "virtual") -> Equivalence:
+    content = {"kind": kind, "name": name, "digest": digest, "same_as": same_as, "except": excepted, "proof": PROOF}
+    return Equivalence.model_validate(content)
+
+
+def ledger(*entries: Equivalence) -> Ledger:
+    made = Ledger()
+    for one in entries:
+        made = made.with_entry(one)
+    return made
+
+
+def virtual(code: str = "digest-0", **more: Any) -> Cell:
+    return keyed(cell(engine="virtual", **more).model_copy(update={"engine_code": code}))
+
+
+# --- what a scenario uses
+
+
+def test_keys_are_those_that_are_set_and_the_words_they_choose() -> None:
+    plain = scenario_keys(cell())
+    assert {"path", "forward", "rate", "delay", "flows", "download"} <= plain
+    assert not plain & {"title", "objectives", "changes", "jitter", "loss", "red", "moves", "droptail"}
+    changed = path(changes=[{"at": "2 s", "forward": {"rate": "1 Mbit/s"}}])
+    red = path(forward={"rate": "5 Mbit/s", "delay": "5 ms", "queue": "RED 1 BDP"})
+    assert scenario_keys(cell(scenario(path=changed.model_dump(by_alias=True)))) - plain == {"changes", "at"}
+    assert {"queue", "red", "discipline", "limit"} <= scenario_keys(cell(scenario(path=red.model_dump(by_alias=True))))
+
+
+def test_names_that_users_choose_are_no_keys_and_parameters_are() -> None:
+    paths = {"campus": path().model_dump(by_alias=True), "cellular": path().model_dump(by_alias=True)}
+    several = scenario_keys(cell(scenario(path=None, paths=paths)))
+    assert "paths" in several
+    assert not several & {"campus", "cellular"}
+    asked = cell(parameters={"server.congestion_control": "reno"})
+    assert "server.congestion_control" in scenario_keys(asked)
+    told = scenario(parameters={"client.initial_rtt": "50 ms"})
+    assert "client.initial_rtt" in scenario_keys(cell(told))
+
+
+# --- the lab's digest
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=2),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3),
+    )
+)
+def test_a_key_that_says_nothing_changes_no_digest(document: Any) -> None:
+    nothings: tuple[Any, ...] = (None, False, "", [], {}, {"x": None})
+    for nothing in nothings:
+        assert used({"known": document, "later": nothing}) == used({"known": document})
+    assert used({"known": 0, "none": 0.0}) == {"known": 0, "none": 0.0}
+    # Places in a list count.
+    assert used([None, document])[0] is None
+
+
+def test_the_digest_of_a_lab_is_of_this_and_nothing_else(snapshot: SnapshotAssertion) -> None:
+    """Whatever changes here makes every stored cell another one: change it with care, and prove nothing by habit."""
+    changed = path(changes=[{"at": "2 s", "forward": {"rate": "1 Mbit/s"}}])
+    lab = build_lab(cell(scenario(path=changed.model_dump(by_alias=True))), 0)
+    assert json.dumps(used(digest_form(lab)), indent=1) == snapshot
+
+
+# --- the ledger
+
+
+def test_digests_are_followed_to_the_first_one() -> None:
+    made = ledger(entry("digest-1", "digest-0"), entry("digest-2", "digest-1"))
+    keys = {code: cell_key(virtual(code), made) for code in ("digest-0", "digest-1", "digest-2", "digest-3")}
+    assert keys["digest-0"] == keys["digest-1"] == keys["digest-2"] != keys["digest-3"]
+    assert cell_identities(virtual("digest-2"), made)["engine", "virtual"] == "digest-0"
+    assert components(virtual("digest-2"))["engine", "virtual"] == "digest-2"
+    # Another engine's digest of that name is another thing.
+    compose = cell(engine="compose").model_copy(update={"engine_code": "digest-2"})
+    assert cell_identities(compose, made)["engine", "compose"] == "digest-2"
+
+
+def test_a_scope_leaves_out_the_cells_that_use_a_key() -> None:
+    made = ledger(entry("digest-1", "digest-0", "changes"), entry("digest-2", "digest-1"))
+    changing = scenario(path=path(changes=[{"at": "2 s", "forward": {"rate": "1 Mbit/s"}}]).model_dump(by_alias=True))
+    inside, outside = (virtual("digest-2", one=one) if one else virtual("digest-2") for one in (None, changing))
+    assert cell_identities(inside, made)["engine", "virtual"] == "digest-0"
+    assert cell_identities(outside, made)["engine", "virtual"] == "digest-1"
+
+
+def test_an_image_and_the_simulator_have_identities_too() -> None:
+    made = ledger(
+        entry("digest-of-alpha-2", "digest-of-alpha", kind="image", name="alpha"),
+        entry("digest-of-sim-2", "digest-of-sim", kind="simulator", name="sim"),
+    )
+    before = cell()
+    after = before.model_copy(
+        update={
+            "client_image": Image(reference="example/alpha:2", identity="digest-of-alpha-2"),
+            "sim_image": Image(reference="example/sim:2", identity="digest-of-sim-2"),
+        }
+    )
+    assert cell_key(before, made) == cell_key(after, made) != cell_key(after, Ledger())
+    assert {one.digest for one in made.joining(before, components(after))} == {"digest-of-alpha-2", "digest-of-sim-2"}
+
+
+def test_a_ledger_reads_back(tmp_path: Path) -> None:
+    made = ledger(entry("digest-1", "digest-0", "changes", "red"), entry("12345678", "digest-1"))
+    write_ledger(tmp_path / "ledger.yaml", made)
+    read = read_ledger(tmp_path / "ledger.yaml")
+    assert read.entries == made.entries
+    assert read.place(read.entries.equivalences[1]).startswith(f"{tmp_path / 'ledger.yaml'}:")
+    assert read_ledger(tmp_path / "none.yaml") == Ledger()
+
+
+_TEXT = """schema: 1
+identities:
+  - {kind: engine, name: virtual, digest: "digest-0"}
+equivalences:
+"""
+_ENTRY = "  - {{kind: engine, name: virtual, digest: {0}, same_as: {1}{2}, proof: {{cells: 84, differing: {3}, commit: c, date: 2026-11-25}}}}\n"
+
+
+def _entries(*made: tuple[str, str, str, str]) -> str:
+    return _TEXT + "".join(_ENTRY.format(*one) for one in made)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (_entries(("digest-1", "digest-9", "", "0")), ":5:.*digest-9 is no digest of engine virtual"),
+        (
+            _entries(("digest-1", "digest-0", "", "0"), ("digest-1", "digest-0", "", "0")),
+            ":6:.*has another name already",
+        ),
+        (_entries(("digest-0", "digest-0", "", "0")), ":5:.*has another name already"),
+        (_entries(("digest-1", "digest-2", "", "0"), ("digest-2", "digest-1", "", "0")), ":5:.*in a circle"),
+        (_entries(("digest-1", "digest-0", ", except: [chnages]", "0")), ":5:.*no scenario has a key 'chnages'"),
+        (_entries(("digest-1", "digest-0", "", "1")), ":5:.*differing"),
+        (_entries(("short", "digest-0", "", "0")), ":5:.*digest"),
+        ("schema: 2\n", ":1:.*schema"),
+        ("equivalences: [{kind: engine}]\n", ":1:"),
+        (_TEXT.replace("equivalences:", '  - {kind: engine, name: virtual, digest: "digest-0"}'), "stands here twice"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_place(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "ledger.yaml"
+    file.write_text(text)
+    with pytest.raises(InputError, match=said):
+        read_ledger(file)
+
+
+def test_no_entry_is_written_that_could_not_be_read() -> None:
+    made = ledger(entry("digest-1", "digest-0"))
+    for wrong in (entry("digest-1", "digest-2"), entry("digest-0", "digest-1")):
+        with pytest.raises(ValueError, match=r"another name|in a circle"):
+            made.with_entry(wrong)
+
+
+def test_what_a_new_ledger_affects_is_all_that_passes_a_changed_entry() -> None:
+    before, after = ledger(entry("digest-1", "digest-0")), ledger(entry("digest-1", "digest-0", "red"))
+    longer = ledger(entry("digest-1", "digest-0"), entry("digest-2", "digest-1"), entry("digest-3", "digest-2"))
+    assert after.affected(before.links) == {"digest-1"}
+    assert longer.affected(after.links) == {"digest-1", "digest-2", "digest-3"}
+    assert longer.affected(longer.links) == set()
+
+
+# --- stores
+
+
+def _kept(store: Store, one: Cell, repetition: int = 0) -> None:
+    run = Run(cell=one, repetition=repetition, outcome=Outcome(status="completed"), started_at="")
+    store.finish(store.begin(one.key, repetition), run, None)
+
+
+def test_stored_runs_follow_the_ledger_and_come_back(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    first, second = virtual("digest-0"), virtual("digest-1")
+    _kept(store, first, 0)
+    _kept(store, second, 1)
+    assert sorted(store.cell_keys()) == sorted([first.key, second.key])
+    made = ledger(entry("digest-1", "digest-0"))
+    assert store.rekey(made) == 1
+    assert store.cell_keys() == [first.key]
+    runs = store.runs(first.key)
+    # Each has the digests that it was made with.
+    assert [(run.repetition, run.cell.engine_code) for run in runs] == [(0, "digest-0"), (1, "digest-1")]
+    assert store.rekey(made) == 0
+    # The entry was wrong, and is taken out again.
+    assert store.rekey(Ledger()) == 1
+    assert sorted(store.cell_keys()) == sorted([first.key, second.key])
+
+
+def test_a_run_whose_place_is_taken_is_put_aside(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    first, second = virtual("digest-0"), virtual("digest-1")
+    _kept(store, first)
+    _kept(store, second)
+    assert store.rekey(ledger(entry("digest-1", "digest-0"))) == 1
+    assert [run.cell.engine_code for run in store.runs(first.key)] == ["digest-0"]
+    assert len(store.every_folder(first.key)) == 2
+
+
+def test_a_pass_that_was_broken_off_is_finished_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, made = Store(tmp_path), ledger(entry("digest-1", "digest-0"))
+    _kept(store, virtual("digest-1"), 1)
+    rename = Path.rename
+    monkeypatch.setattr(Path, "rename", lambda self, target: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        store.rekey(made)
+    monkeypatch.setattr(Path, "rename", rename)
+    assert store.rekey(made) == 1
+    assert [run.repetition for run in store.runs(virtual("digest-0").key)] == [1]
+
+
+def test_the_reference_has_the_keys_that_the_ledger_gives_it() -> None:
+    """An entry that is added or taken out by hand shows here: `harness keep` gives runs their keys anew."""
+    made, columns = read_ledger(ROOT / LEDGER), Columns(REFERENCE)
+    cells = {run.cell.key: run.cell for key in columns.cell_keys() for run in columns.runs(key)}
+    assert {key for key, one in cells.items() if cell_key(one, made) != key} == set()
+    # What entries end at is what some stored run was made with.
+    stored = {(component, digest) for one in cells.values() for component, digest in components(one).items()}
+    ends = {(one.component, one.digest) for one in made.entries.identities}
+    assert ends <= stored
