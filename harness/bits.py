@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from harness.engines.contents import Contents
+from harness.engines.contents import Contents, comparable
 from harness.identity import Ledger, cell_identities
 from harness.outcome import Cell, Run
 
@@ -38,7 +38,8 @@ def changes(
 ) -> tuple[list[Change], list[str]]:
     """(what two runs' images hold in other versions, images that differ in files beside these or are not known).
 
-    `known`: digest → contents, for either run. Images of which a run has no digest are not compared.
+    `known`: digest → contents, for either run. Images of which a run has no digest are not compared. Of digests by
+    different rules only packages and programs are: that the digests differ says nothing.
     """
     pairs: dict[tuple[str, str], list[str]] = {}
     for name in {**one.contents, **other.contents}:
@@ -51,7 +52,7 @@ def changes(
         contents = [look(digest) for look, digest in zip(known, digests, strict=True)]
         made = [] if None in contents else _between(image, *(one for one in contents if one is not None))
         found += made
-        if not made:
+        if not made and (comparable(*digests) or None in contents):
             beside.append(image)
     return _joined(found), beside
 

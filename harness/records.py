@@ -1,4 +1,4 @@
-"""What the files of a run say: its record and what was measured of it, of any schema; and how tables are written."""
+"""What the files of a run say: its record and what was measured of it; and how tables are written."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Any
 import polars as pl
 from pydantic import ValidationError
 
-from harness import former
-from harness.outcome import MeasuredRun, Run
+from harness.outcome import SCHEMA, MeasuredRun, Run
 
 
 def _record(text: bytes) -> dict[str, Any]:
@@ -25,31 +24,26 @@ def _record(text: bytes) -> dict[str, Any]:
     return content
 
 
-def _current(content: dict[str, Any]) -> dict[str, Any]:
-    """A stored run in today's form. Schema 1 had manifests with other names for parameters: they are left out."""
-    if content.get("schema", 1) < 2:
-        for role in ("client", "server"):
-            for key in ("parameters", "defaults"):
-                content["cell"][role].pop(key, None)
-    return content
+def require_schema(schema: object) -> None:
+    """ValueError unless a record is of the schema that this harness writes: keys of another one mean other things."""
+    if schema != SCHEMA:
+        newer = isinstance(schema, int) and schema > SCHEMA
+        hint = "a newer harness wrote it" if newer else "it is no longer read"
+        raise ValueError(f"it is of schema {schema!r}, and this harness reads schema {SCHEMA}: {hint}")
 
 
 def read_run(text: bytes) -> Run:
     """A run from its JSON. Raises ValueError."""
     content = _record(text)
-    try:
-        return Run.model_validate(_current(content))
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError("it lacks what every run has") from error
+    require_schema(content.get("schema", 1))
+    return Run.model_validate(content)
 
 
 def read_measured(text: bytes) -> MeasuredRun:
-    """What was measured of a run, from its JSON of any schema. Raises ValueError."""
+    """What was measured of a run, from its JSON. Raises ValueError."""
     content = _record(text)
-    try:
-        return MeasuredRun.model_validate(former.measured(content))
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError("it lacks what all that was measured has") from error
+    require_schema(content.get("schema", 1))
+    return MeasuredRun.model_validate(content)
 
 
 def unreadable(error: ValueError | OSError) -> str:

@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
-from harness import former
+import re
+
 from harness.absences import sentences
+from harness.metric_names import MetricName
 from harness.outcome import MeasuredRun, Measurement
+
+#: Metrics of the run, the link or all flows together. Of these a bare name is no flow's.
+_OF_THE_RUN = re.compile(
+    r"(?:queue|loss|early|limit)_drops_to_(?:client|server)|drop_rate|mean_queue_(?:length|packets|delay)|"
+    r"mean_link_rate|agg_.*|(?:jain|entropy|product)(?:_.*)?|utilisation_shared"
+)
+#: Metrics of one transfer.
+_OF_A_TRANSFER = re.compile(
+    r"completion|goodput|milestone_.*|first_byte|handshake|(?:wire|packets)_to_(?:client|server)|ack_(?:packets|ratio)|"
+    r"zero_rtt|queue_delay_(?:p50|p95|max)_to_client|retransmitted_share|cpu_(?:client|server|sim)|udp_receive_drops|"
+    r"(?:queue|loss)_drops_to_(?:client|server)"
+)
 
 
 def measurement(text: str, value: float, unit: str = "", **more: object) -> Measurement:
-    """A measurement by its name as schema 1 had it: flow1_repeat_completion; the only flow is not named."""
-    one = {"name": text, "value": value, "unit": unit, **more}
-    return MeasuredRun.model_validate(former.measured({"version": 1, "measurements": [one]})).measurements[0]
+    """A measurement by a short name: flow1_repeat_completion; the only flow is not named."""
+    of = _resolved(text)
+    name = {"name": of.metric, "flow": of.flow, "transfer": of.transfer, "phase": of.phase, "move": of.move}
+    return Measurement.model_validate({**name, "value": value, "unit": unit, **more})
+
+
+def _resolved(text: str) -> MetricName:
+    found = MetricName.parse(text)
+    if found.phase is not None:
+        return found
+    # The only flow of a run was not named.
+    flow = 0 if found.flow is None and not _OF_THE_RUN.fullmatch(found.metric) else found.flow
+    transfer = found.transfer or ("first" if _OF_A_TRANSFER.fullmatch(found.metric) else None)
+    return found._replace(flow=flow, transfer=transfer)
 
 
 def by_name(measured: MeasuredRun, flows: int = 1) -> dict[str, float]:

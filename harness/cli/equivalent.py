@@ -20,6 +20,8 @@ from harness.cli.words import jobs_of
 from harness.errors import InputError
 
 if TYPE_CHECKING:
+    from harness.app import App
+    from harness.engines.contents import Contents
     from harness.identity import Component
     from harness.repro.checkout import Checkout
     from harness.repro.equivalence import Prover
@@ -78,7 +80,7 @@ def equivalent(
         ExitStack() as stack,
         tempfile.TemporaryDirectory(prefix="quic-lab-equivalent-") as scratch,
     ):
-        prover = Prover(app, known, keys, share_of(share), draw, options, talk)
+        prover = Prover(app, known, keys, share_of(share), draw, options, _contents(app, kept), talk)
 
         @functools.cache
         def checkout(*wanted: tuple[Component, str]) -> Checkout:
@@ -117,8 +119,13 @@ def _again(prover: Prover, scratch: Path, checkout: Callable[..., Checkout], *, 
     _say(*again_lines(tried, prover.app.ledger))
     if as_json:
         print_json(again_report(tried))
-    if not all(attempt.proven for attempt in tried.values()):
+    if any(attempt.differing or attempt.other_labs for attempt in tried.values()):
         raise typer.Exit(FAILED)
+
+
+def _contents(app: App, kept: App) -> Callable[[str], Contents | None]:
+    """What was in an image by its digest: as the reference knows it, or as it was looked through here."""
+    return lambda digest: kept.stored.contents(digest) or app.contents.by_digest(digest)
 
 
 def _say(*lines: str) -> None:

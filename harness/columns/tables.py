@@ -14,7 +14,6 @@ from typing import Any
 import polars as pl
 from pydantic import BaseModel
 
-from harness import former
 from harness.columns.sheet import Sheet
 from harness.engines.contents import Contents
 from harness.model import Implementation, Scenario
@@ -29,6 +28,7 @@ from harness.outcome import (
     Run,
     Transfer,
 )
+from harness.records import require_schema
 
 Row = dict[str, Any]
 
@@ -207,6 +207,7 @@ def read_cell(row: Row, definitions: Mapping[str, BaseModel]) -> Cell:
 
 def read_run(row: Row, cell: Cell, transfers: Iterable[Row]) -> Run:
     """A run of its rows. Raises ValueError."""
+    require_schema(row["schema_"])
     content = _RUN.fields(row)
     content["outcome"] = _OUTCOME.record(_stripped(_OF_OUTCOME, row))
     content["transfers"] = tuple(_TRANSFER.record(one) for one in transfers)
@@ -220,6 +221,7 @@ def read_measured(
     if not row["measured"]:
         return None
     content = _MEASURED.fields(_stripped(_OF_MEASURED, row))
+    require_schema(content.get("schema_"))
     if row["link"]:
         every = {one["direction"]: _DIRECTION.record(one) for one in links}
         directions = {name: every.pop(name) for name in _DIRECTIONS if name in every}
@@ -227,4 +229,4 @@ def read_measured(
         content["link"] = LinkProof.model_validate(link)
     content["measurements"] = [_MEASUREMENT.fields(one) for one in measurements]
     content["observed"] = tuple(_OBSERVATION.record(one) for one in observations)
-    return MeasuredRun.model_validate(former.measured({**content, "schema": content.pop("schema_", 1)}))
+    return MeasuredRun.model_validate(content | {"schema": content.pop("schema_")})

@@ -5,7 +5,8 @@ from the distribution; the digest here tells such images apart, whatever the tim
 lists say by what.
 
 Left out, since they differ between builds of the same packages: times, owners, caches, logs, Python's compiled files,
-which carry the times of their sources, and what Docker writes into every container.
+which carry the times of their sources, what Docker writes into every container, and what Debian writes from day to day:
+/etc/shadow has the day of its last change, and behind a change the former state of a file stays beside it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,13 @@ _LEFT_OUT = (
     "dev", "proc", "sys", "run", "tmp", "var/cache", "var/log", "var/lib/apt", "var/tmp", "root/.cache",
     ".dockerenv", "etc/hostname", "etc/hosts", "etc/resolv.conf", "etc/mtab", "etc/machine-id",
     "var/lib/dpkg/available", "var/lib/dpkg/lock", "var/lib/dpkg/lock-frontend", "var/lib/dpkg/triggers",
+    "etc/shadow", "etc/shadow-", "etc/gshadow-", "etc/passwd-", "etc/group-", "etc/subuid-", "etc/subgid-",
+    "etc/.pwd.lock", "etc/ld.so.cache", "var/lib/dpkg/status-old", "var/lib/dpkg/diversions-old",
+    "var/lib/dpkg/statoverride-old",
 )  # fmt: skip
+#: What a digest begins with that leaves these files out. One of a former rule has no mark, and no other than its like
+#: can be held against it.
+_RULE = "2-"
 _STATUS = "var/lib/dpkg/status"
 _BLOCK = 1 << 20
 
@@ -41,7 +48,8 @@ class Contents:
     """What an image holds."""
 
     digest: str
-    """BLAKE2b of the names, kinds, execute bits and contents of all files that count, hexadecimal."""
+    """BLAKE2b of the names, kinds, execute bits and contents of all files that count, hexadecimal, with the mark of the
+    rule by which they count in front."""
     packages: dict[str, str]
     """Debian package → version."""
     programs: dict[str, str]
@@ -70,7 +78,12 @@ def contents_of(entries: Iterable[_Entry], status: str) -> Contents:
         for entry in kept
         if entry.kind == "file" and (entry.executable or ".so" in PurePosixPath(entry.path).suffixes)
     }  # fmt: skip
-    return Contents(digest.hexdigest(), _packages(status), programs)
+    return Contents(_RULE + digest.hexdigest(), _packages(status), programs)
+
+
+def comparable(one: str, other: str) -> bool:
+    """Whether two digests are of the same files by their rule: whether they say anything of each other."""
+    return one.startswith(_RULE) == other.startswith(_RULE)
 
 
 def counts(path: str) -> bool:
@@ -159,11 +172,25 @@ def _digest(blocks: Iterable[bytes]) -> str:
     return digest.hexdigest()
 
 
+def _kept(file: Path) -> Contents | None:
+    """What a file of the cache says; None where it is not there, damaged, or by a former rule."""
+    try:
+        kept = Contents(**json.loads(file.read_bytes()))
+        return kept if kept.digest.startswith(_RULE) else None
+    except (OSError, ValueError, TypeError, AttributeError):
+        return None
+
+
 class KnownContents:
     """The contents of images by their ID, each looked through once: `<cache>/contents/<image ID>.json`."""
 
     def __init__(self, cache: Path) -> None:
         self._cache = cache
+
+    def by_digest(self, digest: str) -> Contents | None:
+        """What an image holds that was looked through before, by the digest of its contents."""
+        files = sorted((self._cache / "contents").glob("*.json"))
+        return next((kept for file in files if (kept := _kept(file)) is not None and kept.digest == digest), None)
 
     def of(self, reference: str, image_id: str) -> Contents:
         """What an image holds, from where it was exported to, else from Docker. EngineError, OSError.
@@ -171,10 +198,8 @@ class KnownContents:
         `image_id`: sha256:….
         """
         file = self._cache / "contents" / f"{short_id(image_id)}.json"
-        try:
-            return Contents(**json.loads(file.read_bytes()))
-        except (OSError, ValueError, TypeError):
-            pass
+        if (kept := _kept(file)) is not None:
+            return kept
         export = exported_folder(self._cache, image_id)
         try:
             found = exported_contents(reference) if export is None else _of_export(export)

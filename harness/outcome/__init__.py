@@ -19,10 +19,11 @@ from harness.outcome.measured import (
     Observation,
     proven_outcome,
 )
-from harness.outcome.run import Outcome, RandomBytes, Run, Status, Transfer
+from harness.outcome.run import SCHEMA, Outcome, RandomBytes, Run, Status, Transfer
 from harness.outcome.verdict import Interval, ObjectiveVerdict, Verdict, VerdictStatus
 
 __all__ = [
+    "SCHEMA",
     "STATES",
     "Absence",
     "Attributed",

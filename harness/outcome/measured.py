@@ -11,7 +11,7 @@ from harness.outcome.attributed import Attributed
 from harness.outcome.checked import Checked
 from harness.outcome.fact import Fact
 from harness.outcome.handover import Handover
-from harness.outcome.run import Outcome, Run
+from harness.outcome.run import SCHEMA, Outcome, Run
 from harness.parameters import Role
 
 Better = Literal["higher", "lower", "neutral"]
@@ -118,9 +118,9 @@ class LinkProof(Fact):
 
 
 class MeasuredRun(Fact):
-    """Everything drawn from one run's artefacts. `harness.former` reads what older schemas wrote."""
+    """Everything drawn from one run's artefacts."""
 
-    schema_: Annotated[int, Field(alias="schema")] = 2
+    schema_: Annotated[int, Field(alias="schema")] = SCHEMA
     version: int
     """Version of the measuring code; an older one is measured again."""
     measurements: tuple[Measurement, ...] = ()

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.app import App, Options
+from harness.bits import changes
+from harness.engines.contents import Contents
 from harness.errors import InputError, did_you_mean
 from harness.events import Listener
 from harness.identity import (
@@ -73,6 +75,9 @@ class Compared:
     """The captures and random streams that are not the same."""
     folders: tuple[Path, Path] | None = None
     """Where the artefacts of both runs are, where both were made here."""
+    other_contents: tuple[str, ...] = ()
+    """Packages and programs in images that are not those of the stored run, where the base could not run the cell: they
+    could be why it differs."""
 
 
 @dataclass(frozen=True)
@@ -100,12 +105,18 @@ class Tried:
     @property
     def differing(self) -> tuple[Compared, ...]:
         """The guard cells that came out otherwise."""
-        return tuple(item for item in self.compared if item.differs)
+        return tuple(item for item in self.compared if item.differs and not item.other_contents)
+
+    @property
+    def undecided(self) -> tuple[Compared, ...]:
+        """The guard cells that came out otherwise where images hold other packages, too."""
+        return tuple(item for item in self.compared if item.differs and item.other_contents)
 
     @property
     def proven(self) -> bool:
         """Whether every guard cell came out the same, and nothing in scope was in none of them."""
-        return not (self.differing or self.unproven or self.uncovered) and bool(self.changed or not self.other_labs)
+        failed = self.differing or self.undecided or self.unproven or self.uncovered
+        return not failed and bool(self.changed or not self.other_labs)
 
 
 @dataclass
@@ -120,6 +131,8 @@ class Prover:
     """Of the reference's cells that are run beside the guard set, from 0 to 1."""
     seed: int = 1
     options: Options = field(default_factory=Options)
+    contents: Callable[[str], Contents | None] = lambda digest: None
+    """What was in an image, by the digest that runs name."""
     listen: Listener = lambda event: None
 
     def __post_init__(self) -> None:
@@ -310,7 +323,8 @@ class Prover:
         except InputError as error:
             if afresh:
                 raise
-            return list(compared), error.message
+            told = {item.stored.name: replace(item, other_contents=self._other_contents(item)) for item in suspects}
+            return [told.get(item.stored.name, item) for item in compared], error.message
         judged = self._by_base(suspects, checkout, scratch, here)
         return [judged.get(item.stored.name, item) for item in compared], ""
 
@@ -318,6 +332,11 @@ class Prover:
         """The runs whose cells amount to another lab today; of each cell the last."""
         cells = {run.cell.key: run for run in runs}
         return [run for run in cells.values() if self.app.today(run.cell).compiled != run.cell.compiled]
+
+    def _other_contents(self, item: Compared) -> tuple[str, ...]:
+        known = (self.contents, self.contents)
+        found, beside = changes(item.stored, item.again, known)
+        return (*(change.name for change in found), *(f"files of {image}" for image in beside))
 
     def _by_base(
         self, suspects: Sequence[Compared], checkout: Checkout, scratch: Path, here: Store

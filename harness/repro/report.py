@@ -35,6 +35,9 @@ def result_lines(tried: Tried) -> Iterator[str]:
     yield from _lab_lines(tried)
     for item in tried.unproven:
         yield f"{item.text} is in no cell that could be run: nothing was written"
+    if tried.undecided:
+        text = _contents_text(len(tried.undecided), tried.undecided[0])
+        yield f"{text}, and no base could run them: nothing was written; name one with --base ({tried.no_base})"
     if tried.differing:
         yield from _differing_lines(tried)
     elif tried.proven and tried.changed:
@@ -79,6 +82,9 @@ def again_lines(tried: Mapping[Equivalence, Tried], ledger: Ledger) -> Iterator[
             yield f"{entry_text(entry, ledger)}: no stored run rests on it"
         elif attempt.other_labs:
             yield f"{entry_text(entry, ledger)}: another lab: {cell_text(attempt.other_labs[0])}"
+        elif attempt.undecided and not attempt.differing:
+            count = len(attempt.undecided)
+            yield f"{entry_text(entry, ledger)}: cannot be told, {_contents_text(count, attempt.undecided[0])}"
         elif attempt.differing:
             first = attempt.differing[0]
             yield (
@@ -92,15 +98,29 @@ def again_lines(tried: Mapping[Equivalence, Tried], ledger: Ledger) -> Iterator[
         yield f"what differs from the reference could not be made again by the base: {reason}"
 
 
+def _contents_text(count: int, first: Compared) -> str:
+    names = ", ".join(first.other_contents[:_NAMED])
+    return f"{counted(count, 'cell')} differ where images have other contents ({names})"
+
+
 def again_report(tried: Mapping[Equivalence, Tried]) -> dict[str, Any]:
     """The same as data."""
     return {
         "schema": 1,
         "entries": [
-            {**entry.model_dump(mode="json", by_alias=True), "holds": attempt.proven, **_cells(attempt)}
+            {
+                **entry.model_dump(mode="json", by_alias=True),
+                "holds": None if attempt.undecided and not attempt.differing else attempt.proven,
+                **_cells(attempt),
+            }
             for entry, attempt in tried.items()
         ],
     }
+
+
+def _holds(attempt: Tried) -> bool | None:
+    """Whether an entry holds; None where that cannot be told."""
+    return None if attempt.undecided and not attempt.differing else attempt.proven
 
 
 def divergence_text(tried: Tried) -> str:

@@ -8,10 +8,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from harness.app.stored import StoredResults
 from harness.columns import Columns, is_columnar, write_columns
+from harness.columns.keep import rekey
 from harness.columns.tables import TABLES, Entry
 from harness.engines.contents import Contents
 from harness.errors import ResultError
+from harness.identity import Equivalence, Ledger, keyed
 from harness.outcome import (
     Contestant,
     DirectionProof,
@@ -165,3 +168,40 @@ def test_a_row_that_cannot_be_read_costs_its_run_only(tmp_path: Path) -> None:
         assert columns.runs(cell().key) == [runs[0], runs[2]]
     (warning,) = said
     assert warning.startswith(f"the run {cell().key}/1 is left out: {tmp_path}: ")
+
+
+@pytest.mark.parametrize(("column", "schema"), [("schema_", 99), ("schema_", 1), ("measured_schema_", 99)])
+def test_a_run_of_another_schema_is_left_out_by_name(tmp_path: Path, column: str, schema: int) -> None:
+    write_columns(tmp_path, [_entry()], [])
+    file = tmp_path / "runs.parquet"
+    pl.read_parquet(file).with_columns(pl.lit(schema, pl.Int64).alias(column)).write_parquet(file)
+    said: list[str] = []
+    columns = Columns(tmp_path, said.append)
+    results = StoredResults(columns, None).of(cell())
+    assert results.runs == ()
+    (warning,) = said
+    assert warning.startswith(f"the run {cell().key}/0 is left out: ")
+    if column == "schema_":
+        assert f"of schema {schema}" in warning
+
+
+def test_runs_of_one_key_have_the_digests_that_made_them(tmp_path: Path) -> None:
+    known = Ledger().with_entry(
+        Equivalence.model_validate(
+            {
+                "kind": "simulator", "name": "sim", "digest": "digest-of-sim-2", "same_as": "digest-of-sim",
+                "proof": {"cells": 9, "commit": "c", "date": "2026-11-25"},
+            }
+        )
+    )  # fmt: skip
+    before = _entry()
+    image = cell().sim_image.model_copy(update={"identity": "digest-of-sim-2"})
+    after = _entry(1).run.model_copy(update={"cell": keyed(cell().model_copy(update={"sim_image": image}))})
+    write_columns(tmp_path, [before, Entry(after, None)], [])
+    assert len(Columns(tmp_path).cell_keys()) == 2
+    assert rekey(tmp_path, known) == 1
+    runs = Columns(tmp_path).runs(cell().key)
+    assert [run.cell.sim_image.identity for run in runs] == ["digest-of-sim", "digest-of-sim-2"]
+    assert rekey(tmp_path, known) == 0
+    assert rekey(tmp_path, Ledger()) == 1
+    assert len(Columns(tmp_path).cell_keys()) == 2

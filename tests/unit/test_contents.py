@@ -79,6 +79,12 @@ def test_an_export_and_the_folder_it_fills_are_the_same(tmp_path: Path) -> None:
         ("usr/lib/python3/__pycache__/a.pyc", "compiled tomorrow", True),
         ("etc/hostname", "b", True),
         ("var/cache/ldconfig/aux-cache", "inodes", True),
+        # Of the day of the build: the day of the last change, and what was there before it.
+        ("etc/shadow", "root:*:20783:0:99999:7:::", True),
+        ("etc/passwd-", "root", True),
+        ("var/lib/dpkg/status-old", "", True),
+        ("etc/passwd", "root:x:0:0::/root:/bin/sh", False),
+        ("var/lib/dpkg/diversions", "/bin/sh", False),
     ],
 )
 def test_what_makes_another_image(tmp_path: Path, name: str, content: str, same: bool) -> None:
@@ -99,16 +105,22 @@ def test_an_image_is_looked_into_once(tmp_path: Path, monkeypatch: pytest.Monkey
 
     def export(reference: str) -> Contents:
         asked.append(reference)
-        return Contents("d", {}, {})
+        return Contents("2-d", {}, {})
 
     monkeypatch.setattr(contents, "exported_contents", export)
     known = KnownContents(tmp_path)
-    assert known.of("example/a:1", "sha256:0123") == known.of("example/a:1", "sha256:0123") == Contents("d", {}, {})
+    assert known.of("example/a:1", "sha256:0123") == known.of("example/a:1", "sha256:0123") == Contents("2-d", {}, {})
     assert asked == ["example/a:1"]
     # A damaged note of it is no answer.
     next((tmp_path / "contents").iterdir()).write_text("{")
-    assert known.of("example/a:1", "sha256:0123").digest == "d"
+    assert known.of("example/a:1", "sha256:0123").digest == "2-d"
     assert len(asked) == 2
+    assert known.by_digest("2-d") == Contents("2-d", {}, {})
+    assert known.by_digest("2-e") is None
+    # Nor is one by a former rule.
+    next((tmp_path / "contents").iterdir()).write_text('{"digest": "d", "packages": {}, "programs": {}}')
+    assert known.of("example/a:1", "sha256:0123").digest == "2-d"
+    assert len(asked) == 3
 
 
 def test_an_exported_image_needs_no_docker(tmp_path: Path) -> None:

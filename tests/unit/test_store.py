@@ -89,8 +89,12 @@ _DAMAGED = {
     "7": "one value, not a record",
     "null": "one value, not a record",
     "[" * 100_000: "too many to read",
-    '{"schema": 1}': "it lacks what every run has",
-    '{"schema": 1, "cell": {"client": 1, "server": []}}': "it lacks what every run has",
+    '{"schema": 2}': "cell: Field required",
+    '{"schema": 2, "cell": {"client": 1, "server": []}}': "cell.key: Field required",
+    '{"schema": 99}': "it is of schema 99, and this harness reads schema 2: a newer harness wrote it",
+    '{"schema": 1}': "it is of schema 1, and this harness reads schema 2: it is no longer read",
+    '{"schema": "2"}': "it is of schema '2', and this harness reads schema 2: it is no longer read",
+    "{}": "it is of schema 1, and this harness reads schema 2: it is no longer read",
     '{"schema": 2, "cell": 7}': "cell: ",
     "\xff": "codec can't decode",
 }
@@ -122,7 +126,9 @@ def test_a_run_in_the_folder_of_another_is_left_out(tmp_path: Path) -> None:
     assert "5 is left out: there is no run.json" in said[1]
 
 
-@pytest.mark.parametrize("text", [None, "[]", "{", '{"schema": 1, "measurements": [1]}', "[" * 100_000])
+@pytest.mark.parametrize(
+    "text", [None, "[]", "{", '{"schema": 2, "measurements": [1]}', '{"schema": 99, "version": 1}', "[" * 100_000]
+)
 def test_a_run_that_was_measured_and_is_not_any_more_is_left_out(tmp_path: Path, text: str | None) -> None:
     said: list[str] = []
     store = Store(tmp_path, said.append)

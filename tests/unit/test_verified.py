@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from harness.engines.contents import Contents
 from harness.errors import InputError
-from harness.identity import Ledger, keyed
+from harness.identity import Equivalence, Ledger, keyed
 from harness.outcome import MeasuredRun, Measurement, Outcome, Run
 from harness.reports import verified as view
 from harness.repro.verify import chosen, drawn
@@ -107,6 +109,36 @@ def test_what_changed_alike_in_several_images_is_said_once() -> None:
         (_Images(*was), _Images(*now)),
     )  # fmt: skip
     assert sentence(found).endswith("identical; libkrb5-3 in the images of sim, server0: u1, here u2")
+
+
+def test_digests_by_different_rules_say_nothing_of_each_other() -> None:
+    was, now = Contents("d1", {"openssl": "3.5.1"}, {}), Contents("2-d1", {"openssl": "3.5.1"}, {})
+    images = _Images(was), _Images(now)
+    again = _run(contents={"sim": "2-d1"})
+    found = compared(_run(contents={"sim": "d1"}), _measured(2.0), again, _measured(2.0), images)
+    assert (found.changed, found.beside) == ((), ())
+    images = _Images(was), _Images(replace(now, packages={"openssl": "3.5.2"}))
+    found = compared(_run(contents={"sim": "d1"}), _measured(2.0), again, _measured(2.0), images)
+    assert [change.name for change in found.changed] == ["openssl"]
+
+
+def test_an_entry_of_the_ledger_is_named_where_a_run_that_rests_on_it_differs() -> None:
+    stored = _run()
+    entry = Equivalence.model_validate(
+        {
+            "kind": "image", "name": "alpha", "digest": "digest-of-alpha-2", "same_as": "digest-of-alpha",
+            "proof": {"cells": 9, "commit": "c", "date": "2026-11-25"},
+        }
+    )  # fmt: skip
+    ledger = Ledger().with_entry(entry)
+    image = stored.cell.client_image.model_copy(update={"identity": "digest-of-alpha-2"})
+    today = keyed(stored.cell.model_copy(update={"client_image": image}), ledger)
+    found = compared(
+        stored, _measured(2.0), _run("other").model_copy(update={"cell": today}), _measured(2.5), ledger=ledger
+    )
+    assert found.joining == (entry,)
+    assert "the ledger holds it for the same by image alpha digest-of-al = digest-of-al" in sentence(found, ledger)
+    assert "ledger" not in sentence(compared(stored, _measured(2.0), _run("other"), _measured(2.5)))
 
 
 def test_whose_processor_it_was_is_said_where_endpoints_saw_it() -> None:
