@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 from pydantic import ValidationError
 
-from harness.outcome import SCHEMA, MeasuredRun, Run
+from harness.outcome import MEASURED_SCHEMA, RUN_SCHEMA, MeasuredRun, Run
 
 
 def _record(text: bytes) -> dict[str, Any]:
@@ -24,25 +24,33 @@ def _record(text: bytes) -> dict[str, Any]:
     return content
 
 
-def require_schema(schema: object) -> None:
-    """ValueError unless a record is of the schema that this harness writes: keys of another one mean other things."""
-    if schema != SCHEMA:
-        newer = isinstance(schema, int) and schema > SCHEMA
-        hint = "a newer harness wrote it" if newer else "it is no longer read"
-        raise ValueError(f"it is of schema {schema!r}, and this harness reads schema {SCHEMA}: {hint}")
+class OtherSchemaError(ValueError):
+    """A record is of a schema that this harness does not read."""
+
+
+def require_schema(schema: object, ours: int) -> None:
+    """OtherSchemaError unless a record is of the schema that this harness writes: another one's keys mean other things.
+
+    `schema`: as the record has it; None where it has none, as the first schema had.
+    """
+    schema = 1 if schema is None else schema
+    if schema != ours:
+        newer = isinstance(schema, int) and schema > ours
+        hint = "use the newer harness that wrote it" if newer else "it is no longer read"
+        raise OtherSchemaError(f"it is of schema {schema!r}, and this harness reads schema {ours}: {hint}")
 
 
 def read_run(text: bytes) -> Run:
     """A run from its JSON. Raises ValueError."""
     content = _record(text)
-    require_schema(content.get("schema", 1))
+    require_schema(content.get("schema"), RUN_SCHEMA)
     return Run.model_validate(content)
 
 
 def read_measured(text: bytes) -> MeasuredRun:
     """What was measured of a run, from its JSON. Raises ValueError."""
     content = _record(text)
-    require_schema(content.get("schema", 1))
+    require_schema(content.get("schema"), MEASURED_SCHEMA)
     return MeasuredRun.model_validate(content)
 
 

@@ -37,7 +37,7 @@ from harness.errors import disk_error as disk_error
 from harness.identity import Ledger, cell_key
 from harness.outcome import MeasuredRun, Run
 from harness.packing import pack, strip
-from harness.records import read_measured, read_run, unreadable, write_frame
+from harness.records import OtherSchemaError, read_measured, read_run, unreadable, write_frame
 
 RUN, MEASURED, SERIES = "run.json", "measured.json", "series.parquet"
 #: Where in a cell's folder the runs are that others stand in for.
@@ -109,6 +109,8 @@ class Store:
         self.root = root
         self._warn = warn
         self._told: set[Path] = set()
+        self._ledger: Ledger | None = None
+        """By which the keys of a store are that has no runs yet."""
 
     # --- reading
 
@@ -186,10 +188,13 @@ class Store:
         return sorted(item.name for item in folder.iterdir() if item.is_dir()) if folder.is_dir() else []
 
     def measured(self, key: str, repetition: int) -> MeasuredRun | None:
-        """What was measured of a run, or None."""
+        """What was measured of a run, or None; a file of another schema is named."""
         file = self.folder(key, repetition) / MEASURED
         try:
             return read_measured(file.read_bytes())
+        except OtherSchemaError as error:
+            self._tell(file, f"what was measured of the run {key}/{repetition} is not read: {file}: {error}")
+            return None
         except (OSError, ValueError):
             # Measuring again makes it new.
             return None
@@ -221,16 +226,23 @@ class Store:
         """
         folder = self.root / "runs"
         try:
-            if not folder.is_dir() or ledger.links == (before := self._links()):
+            if not folder.is_dir():
+                # The first run is the first of this ledger, too.
+                self._ledger = ledger
+                return 0
+            if ledger.links == (before := self._links()):
                 return 0
             with _locked(folder):
                 count = self._rekey(ledger, {digest.encode() for digest in ledger.affected(before)})
-                unfinished = folder / f"{_LINKS}.new"
-                unfinished.write_text(json.dumps(ledger.links))
-                unfinished.replace(folder / _LINKS)
+                self._note(ledger)
             return count
         except OSError as error:
             raise disk_error(error, folder) from error
+
+    def _note(self, ledger: Ledger) -> None:
+        unfinished = self.root / "runs" / f".{_LINKS}.{owner()}"
+        unfinished.write_text(json.dumps(ledger.links))
+        unfinished.replace(self.root / "runs" / _LINKS)
 
     def _links(self) -> tuple[tuple[str, ...], ...]:
         """Of the ledger that the keys were made by; none where they were made without one."""
@@ -336,10 +348,13 @@ class Store:
             raise disk_error(error, target) from error
         return target
 
-    @staticmethod
-    def _put(partial: Path, target: Path, repetition: int) -> None:
+    def _put(self, partial: Path, target: Path, repetition: int) -> None:
         if target.exists():
             target.rename(_unused(target.parent / _REPLACED, repetition))
+        if self._ledger is not None:
+            with suppress(FileExistsError):
+                (self.root / "runs").mkdir(parents=True)
+                self._note(self._ledger)
         target.parent.mkdir(parents=True, exist_ok=True)
         partial.rename(target)
 

@@ -52,17 +52,19 @@ def equivalent(
     """Prove that a change of code, of the simulator or of an image keeps the behaviour, and keep the stored results.
 
     Guard cells are run in virtual time. Where all give the bytes that they gave before, results/equivalences.yaml gets
-    an entry. Else the exit code is 1, the first cell that differs is shown, and nothing is written.
+    an entry. Else the exit code is 1, the first cell that differs is shown, and nothing is written. Of the compose
+    engine golden labs are run by both versions: they must get the same files and the same commands of Docker.
     """
     from harness.app import Options
     from harness.columns import is_columnar
     from harness.columns.keep import rekey
     from harness.identity import write_ledger
     from harness.progress import Talk
-    from harness.repro.checkout import base_with, checked_out
+    from harness.repro.checkout import Checkout, base_with, checked_out
+    from harness.repro.compose_transcript import prove as prove_compose
     from harness.repro.equivalence import Prover
-    from harness.repro.report import changed_lines, divergence_text, report, result_lines
-    from harness.repro.verify import candidates
+    from harness.repro.report import changed_lines, divergence_text, golden_lines, report, result_lines
+    from harness.repro.verify import candidates, every_run
 
     if again and (base is not None or excepted):
         raise InputError("--again with --base or --except", "an entry is proven again as it stands in the ledger")
@@ -93,20 +95,29 @@ def equivalent(
         if again:
             _again(prover, Path(scratch), checkout, as_json=as_json)
             return
-        changed = prover.changed(None if base is None else checkout().digests())
+        digests = None if base is None else checkout().digests()
+        changed = prover.changed(digests)
         wanted = [(item.component, item.before) for item in changed]
         tried = prover.prove(changed, Path(scratch), lambda: checkout(*wanted), afresh=base is not None)
+        compose = prover.changed_compose(every_run(kept.stored), digests)
         _say(*changed_lines(tried), *result_lines(tried))
         if tried.differing:
             console().print(divergence_text(tried), soft_wrap=True, markup=False)
-    if tried.proven and tried.changed:
-        ledger = prover.ledger_with(tried)
+        ledger = prover.ledger_with(tried) if tried.proven and tried.changed else app.ledger
+        golden: dict[str, tuple[str, ...]] = {}
+        if compose is not None:
+            today = Checkout(ROOT, app.places.state, app.places.cache)
+            golden = prove_compose(checkout((compose.component, compose.before)), today, Path(scratch) / "golden")
+            _say(*golden_lines(compose, golden))
+            if not any(golden.values()):
+                ledger = ledger.with_entry(prover.entry(compose, len(golden), scoped=False))
+    if ledger is not app.ledger:
         write_ledger(app.ledger_file, ledger)
         moved = rekey(reference, ledger) if is_columnar(reference) else 0
         _say(f"written to {app.ledger_file}" + (f"; {moved} runs of {reference} have another key now" if moved else ""))
     if as_json:
-        print_json(report(tried))
-    if not tried.proven:
+        print_json(report(tried) | {"golden": {name: list(lines) for name, lines in golden.items()}})
+    if not tried.proven or any(golden.values()):
         raise typer.Exit(FAILED)
 
 

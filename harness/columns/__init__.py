@@ -20,7 +20,7 @@ from harness.errors import ResultError
 from harness.estimate import ENDED, Took
 from harness.model import Implementation, Scenario
 from harness.outcome import Cell, MeasuredRun, Run
-from harness.records import write_frame
+from harness.records import OtherSchemaError, write_frame
 
 #: By this file a folder is known to hold a store in columns.
 MARK = "runs.parquet"
@@ -76,12 +76,15 @@ class Columns:
 
     def leave_out(self, place: Path, why: str) -> None:
         """Tell, once, that what is kept of a run does not count, and why."""
+        self._tell(place, f"the run {place.parent.name}/{place.name} is left out: {why}")
+
+    def _tell(self, place: Path, text: str) -> None:
         if place not in self._told:
             self._told.add(place)
-            self._warn(f"the run {place.parent.name}/{place.name} is left out: {why}")
+            self._warn(text)
 
     def measured(self, key: str, repetition: int) -> MeasuredRun | None:
-        """What was measured of a run, or None."""
+        """What was measured of a run, or None; what is of another schema is named."""
         row = self._runs.get(key, {}).get(repetition)
         if row is None:
             return None
@@ -89,6 +92,10 @@ class Columns:
             return read_measured(
                 row, *(self._of(table, key, repetition) for table in ("measurements", "observations", "links"))
             )
+        except OtherSchemaError as error:
+            place = self.folder(key, repetition) / "measured"
+            self._tell(place, f"what was measured of the run {key}/{repetition} is not read: {self.root}: {error}")
+            return None
         except (ValueError, KeyError):
             # Who judges runs leaves out what was measured once and cannot be read.
             return None

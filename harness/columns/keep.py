@@ -9,6 +9,7 @@ from pathlib import Path
 from harness.columns import Columns, is_columnar, write_columns
 from harness.columns.tables import Entry
 from harness.engines.contents import Contents
+from harness.errors import ResultError
 from harness.identity import Ledger, cell_key
 from harness.interop.cases import case_of
 from harness.outcome import DirectionProof, MeasuredRun, Run
@@ -27,11 +28,11 @@ class Kept:
 
 
 def keep(root: Path, results: Sequence[CellResult], source: StoreReader, with_series: Callable[[Run], bool]) -> Kept:
-    """Take runs of `source` over into the columns below `root`. EngineError when the disk refuses.
+    """Take runs of `source` over into the columns below `root`. EngineError when the disk refuses, ResultError.
 
     `with_series`: whether a run's series are kept, too. A cell that differs from a newer one only in its bits goes.
     """
-    there = Columns(root) if is_columnar(root) else None
+    there = _rewritten(root) if is_columnar(root) else None
     entries = {_place(entry): entry for entry in (there.entries() if there else ())}
     before = {key for key, _ in entries}
     taken = [
@@ -52,9 +53,9 @@ def keep(root: Path, results: Sequence[CellResult], source: StoreReader, with_se
 def rekey(root: Path, ledger: Ledger) -> int:
     """Give the runs in the columns below `root` the keys that they have by a ledger. How many had another one.
 
-    EngineError when the disk refuses.
+    EngineError when the disk refuses, ResultError.
     """
-    there = Columns(root)
+    there = _rewritten(root)
     entries = there.entries()
     keyed = [_keyed(entry, ledger) for entry in entries]
     changed = sum(entry is not before for entry, before in zip(keyed, entries, strict=True))
@@ -75,11 +76,23 @@ def _keyed(entry: Entry, ledger: Ledger) -> Entry:
 
 
 def forget(root: Path, keys: Collection[str]) -> None:
-    """Drop cells, with their runs, from the columns below `root`. EngineError when the disk refuses."""
-    there = Columns(root)
+    """Drop cells, with their runs, from the columns below `root`. EngineError when the disk refuses, ResultError."""
+    there = _rewritten(root)
     left = [entry for entry in there.entries() if entry.run.cell.key not in keys]
     contents = {one.digest: one for one in there.every_contents()}
     _write(root, left, _named(contents, {digest for entry in left for digest in entry.run.contents.values()}))
+
+
+def _rewritten(root: Path) -> Columns:
+    """A store that is to be written anew. It raises ResultError for a run that it cannot read: that would be lost."""
+
+    def refuse(text: str) -> None:
+        raise ResultError(
+            f"{root} is not written: {text}",
+            "use the harness that wrote it, or take it from the project's history again",
+        )
+
+    return Columns(root, refuse)
 
 
 def _write(root: Path, entries: Sequence[Entry], contents: Sequence[Contents]) -> None:

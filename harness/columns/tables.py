@@ -18,6 +18,8 @@ from harness.columns.sheet import Sheet
 from harness.engines.contents import Contents
 from harness.model import Implementation, Scenario
 from harness.outcome import (
+    MEASURED_SCHEMA,
+    RUN_SCHEMA,
     Cell,
     DirectionProof,
     LinkProof,
@@ -207,7 +209,7 @@ def read_cell(row: Row, definitions: Mapping[str, BaseModel]) -> Cell:
 
 def read_run(row: Row, cell: Cell, transfers: Iterable[Row]) -> Run:
     """A run of its rows. Raises ValueError."""
-    require_schema(row["schema_"])
+    require_schema(row.get("schema_"), RUN_SCHEMA)
     content = _RUN.fields(row)
     content["outcome"] = _OUTCOME.record(_stripped(_OF_OUTCOME, row))
     content["transfers"] = tuple(_TRANSFER.record(one) for one in transfers)
@@ -221,7 +223,7 @@ def read_measured(
     if not row["measured"]:
         return None
     content = _MEASURED.fields(_stripped(_OF_MEASURED, row))
-    require_schema(content.get("schema_"))
+    require_schema(content.get("schema_"), MEASURED_SCHEMA)
     if row["link"]:
         every = {one["direction"]: _DIRECTION.record(one) for one in links}
         directions = {name: every.pop(name) for name in _DIRECTIONS if name in every}

@@ -5,8 +5,9 @@ from the distribution; the digest here tells such images apart, whatever the tim
 lists say by what.
 
 Left out, since they differ between builds of the same packages: times, owners, caches, logs, Python's compiled files,
-which carry the times of their sources, what Docker writes into every container, and what Debian writes from day to day:
-/etc/shadow has the day of its last change, and behind a change the former state of a file stays beside it.
+which carry the times of their sources, what Docker writes into every container, and what Debian's packages write when
+they are installed: /etc/shadow has the day of its last change, a changed file leaves a copy of its former state, and
+the package ssl-cert makes a key and a certificate of its own.
 """
 
 from __future__ import annotations
@@ -34,11 +35,14 @@ _LEFT_OUT = (
     "var/lib/dpkg/available", "var/lib/dpkg/lock", "var/lib/dpkg/lock-frontend", "var/lib/dpkg/triggers",
     "etc/shadow", "etc/shadow-", "etc/gshadow-", "etc/passwd-", "etc/group-", "etc/subuid-", "etc/subgid-",
     "etc/.pwd.lock", "etc/ld.so.cache", "var/lib/dpkg/status-old", "var/lib/dpkg/diversions-old",
-    "var/lib/dpkg/statoverride-old",
+    "var/lib/dpkg/statoverride-old", "var/backups",
+    "etc/ssl/certs/ssl-cert-snakeoil.pem", "etc/ssl/private/ssl-cert-snakeoil.key",
 )  # fmt: skip
-#: What a digest begins with that leaves these files out. One of a former rule has no mark, and no other than its like
-#: can be held against it.
-_RULE = "2-"
+#: Targets of links that are left out wherever they are: this one is called by a hash of the name in the certificate.
+_LEFT_OUT_TARGETS = ("ssl-cert-snakeoil.pem",)
+#: The mark of the rule by which files are left out, at the start of a digest. Another rule needs another mark. Digests
+#: by the first rule have no mark; the second, "2-", counted the key and certificate of ssl-cert.
+_RULE = "3-"
 _STATUS = "var/lib/dpkg/status"
 _BLOCK = 1 << 20
 
@@ -69,7 +73,7 @@ class _Entry:
 
 def contents_of(entries: Iterable[_Entry], status: str) -> Contents:
     """What those files amount to; `status`: dpkg's status file."""
-    kept = sorted((entry for entry in entries if counts(entry.path)), key=lambda entry: entry.path)
+    kept = sorted((entry for entry in entries if _counts(entry)), key=lambda entry: entry.path)
     digest = hashlib.blake2b(digest_size=16)
     for entry in kept:
         digest.update(f"{entry.path}\0{entry.kind}\0{int(entry.executable)}\0{entry.content}\n".encode())
@@ -82,13 +86,15 @@ def contents_of(entries: Iterable[_Entry], status: str) -> Contents:
 
 
 def comparable(one: str, other: str) -> bool:
-    """Whether two digests are of the same files by their rule: whether they say anything of each other."""
-    return one.startswith(_RULE) == other.startswith(_RULE)
+    """Whether two digests were made by the same rule. Digests by different rules differ even where the files do not."""
+    return one.rpartition("-")[0] == other.rpartition("-")[0]
 
 
-def counts(path: str) -> bool:
+def _counts(entry: _Entry) -> bool:
     """Whether a file says what an image is."""
-    parts = PurePosixPath(path).parts
+    if entry.kind == "link" and entry.content in _LEFT_OUT_TARGETS:
+        return False
+    parts = PurePosixPath(entry.path).parts
     if "__pycache__" in parts:
         return False
     return not any(parts[: len(left.split("/"))] == tuple(left.split("/")) for left in _LEFT_OUT)

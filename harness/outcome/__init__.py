@@ -10,6 +10,7 @@ from harness.outcome.checked import Checked
 from harness.outcome.fact import Fact
 from harness.outcome.handover import Handover, RttReaction, WindowReaction
 from harness.outcome.measured import (
+    MEASURED_SCHEMA,
     Absence,
     Better,
     DirectionProof,
@@ -19,11 +20,12 @@ from harness.outcome.measured import (
     Observation,
     proven_outcome,
 )
-from harness.outcome.run import SCHEMA, Outcome, RandomBytes, Run, Status, Transfer
+from harness.outcome.run import RUN_SCHEMA, Outcome, RandomBytes, Run, Status, Transfer
 from harness.outcome.verdict import Interval, ObjectiveVerdict, Verdict, VerdictStatus
 
 __all__ = [
-    "SCHEMA",
+    "MEASURED_SCHEMA",
+    "RUN_SCHEMA",
     "STATES",
     "Absence",
     "Attributed",

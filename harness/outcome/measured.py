@@ -11,8 +11,11 @@ from harness.outcome.attributed import Attributed
 from harness.outcome.checked import Checked
 from harness.outcome.fact import Fact
 from harness.outcome.handover import Handover
-from harness.outcome.run import SCHEMA, Outcome, Run
+from harness.outcome.run import Outcome, Run
 from harness.parameters import Role
+
+#: Version of the format of what was measured of a run. Other versions are not read.
+MEASURED_SCHEMA = 2
 
 Better = Literal["higher", "lower", "neutral"]
 
@@ -120,7 +123,7 @@ class LinkProof(Fact):
 class MeasuredRun(Fact):
     """Everything drawn from one run's artefacts."""
 
-    schema_: Annotated[int, Field(alias="schema")] = SCHEMA
+    schema_: Annotated[int, Field(alias="schema")] = MEASURED_SCHEMA
     version: int
     """Version of the measuring code; an older one is measured again."""
     measurements: tuple[Measurement, ...] = ()

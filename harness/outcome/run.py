@@ -66,14 +66,14 @@ class RandomBytes(Fact):
     """BLAKE2s of all of them, in the order they were handed out; hexadecimal."""
 
 
-#: Version of the format of run.json and of measured.json. Other versions are not read.
-SCHEMA = 2
+#: Version of the format of a run's record. Other versions are not read.
+RUN_SCHEMA = 2
 
 
 class Run(Fact):
     """One execution of a cell: immutable, written when it is finished."""
 
-    schema_: Annotated[int, Field(alias="schema")] = SCHEMA
+    schema_: Annotated[int, Field(alias="schema")] = RUN_SCHEMA
     cell: Cell
     repetition: int
     outcome: Outcome

@@ -37,7 +37,7 @@ class Checkout:
 
     def digests(self) -> dict[Component, str]:
         """What its engines, its simulator and its images are made from. InputError where it cannot say."""
-        done = self._python("-m", "harness.cli", "digests", seconds=_DIGESTS_SECONDS)
+        done = self.python("-m", "harness.cli", "digests", seconds=_DIGESTS_SECONDS)
         if done.returncode != 0:
             said = (done.stderr.strip().splitlines() or ["no message"])[-1]
             raise InputError(
@@ -59,7 +59,7 @@ class Checkout:
             for name, value in sorted(cell.parameters.items()):
                 words += ["--set", f"{name}={value}"]
             words += ["--no-figures", "--store", str(store)]
-            done = self._python("-m", "harness.cli", *words, seconds=_RUN_SECONDS)
+            done = self.python("-m", "harness.cli", *words, seconds=_RUN_SECONDS)
         runs = [run for key in Store(store).cell_keys() for run in Store(store).runs(key)]
         wanted = [run for run in runs if run.repetition == repetition]
         if len(wanted) != 1:
@@ -67,11 +67,12 @@ class Checkout:
             raise EngineError(f"{self.folder} made no run of {cell.scenario.name}:\n  {said}")
         return wanted[0]
 
-    def _python(self, *words: str, seconds: float) -> subprocess.CompletedProcess[str]:
+    def python(self, *words: str, seconds: float, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run this environment's Python in the checkout, on the checkout's code, for so many seconds at most."""
         paths = {"HARNESS_STATE": str(self.state), "HARNESS_CACHE": str(self.cache), "PYTHONPATH": str(self.folder)}
         return subprocess.run(
-            [sys.executable, *words], cwd=self.folder, env={**os.environ, **paths}, capture_output=True, text=True,
-            timeout=seconds, check=False,
+            [sys.executable, *words], cwd=self.folder, env={**os.environ, **paths, **variables},
+            capture_output=True, text=True, timeout=seconds, check=False,
         )  # fmt: skip
 
 

@@ -161,6 +161,19 @@ class Prover:
             changed.append(ChangedComponent(component, before, digest))
         return changed
 
+    def changed_compose(
+        self, stored: Iterable[Run], base: Mapping[Component, str] | None = None
+    ) -> ChangedComponent | None:
+        """The compose engine, where neither stored runs nor the ledger have its digest of today; `stored`: any runs."""
+        began = {run.cell.engine_code: run.started_at for run in stored if run.cell.engine == "compose"}
+        component: Component = ("engine", "compose")
+        digest = component_digests(self.app, ())[component]
+        if not began or self._is_known(component, digest, {component: began}):
+            return None
+        return ChangedComponent(
+            component, self._head(component, began) if base is None else base.get(component, ""), digest
+        )
+
     def _stored(self) -> dict[Component, dict[str, str]]:
         """Component → digest → when the last of its stored runs began."""
         found: dict[Component, dict[str, str]] = {}
@@ -178,12 +191,15 @@ class Prover:
         entries = [entry for entry in self.app.ledger.entries.equivalences if entry.component == component]
         return entries[-1].digest if entries else max(stored, key=lambda digest: stored[digest])
 
-    def entry(self, item: ChangedComponent, cells: int = 1, lab_kernel: str = "") -> Equivalence:
-        """The ledger's entry for a changed component; `cells`: guard cells that had it."""
+    def entry(
+        self, item: ChangedComponent, cells: int = 1, lab_kernel: str = "", *, scoped: bool = True
+    ) -> Equivalence:
+        """The ledger's entry for a changed component; `cells`: guard cells that had it; `scoped`: with the scope."""
         kind, name = item.component
         commit = commit_of(self.app.places.root)
         proof = Proof(cells=cells, commit=commit, date=day_of_today(), lab_kernel=lab_kernel)
-        content = {"kind": kind, "name": name, "digest": item.today, "same_as": item.before, "except": self.excepted}
+        content: dict[str, object] = {"kind": kind, "name": name, "digest": item.today, "same_as": item.before}
+        content |= {"except": self.excepted} if scoped else {}
         return Equivalence.model_validate({**content, "proof": proof})
 
     def ledger_with(self, tried: Tried) -> Ledger:

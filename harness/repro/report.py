@@ -10,7 +10,7 @@ from harness.identity import Equivalence, Ledger
 from harness.outcome import Run
 from harness.reports.divergence import text
 from harness.reports.verified import entry_text
-from harness.repro.equivalence import Compared, Tried
+from harness.repro.equivalence import ChangedComponent, Compared, Tried
 from harness.text import counted
 
 #: Cells that are named; of more only the number is said.
@@ -73,6 +73,17 @@ def _some(what: str, texts: Sequence[str]) -> Iterator[str]:
     yield from (f"{what}: {text}" for text in texts[:_NAMED])
     if len(texts) > _NAMED:
         yield f"{what}: {len(texts) - _NAMED} more cells"
+
+
+def golden_lines(item: ChangedComponent, golden: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """What the golden labs of the compose engine said."""
+    yield f"{item.text}: {item.before[:12]} → {item.today[:12]}"
+    for name, lines in golden.items():
+        yield from _some(f"differs: golden lab {name}", lines)
+    if any(golden.values()):
+        yield "real time is another one: nothing was written for the compose engine"
+    else:
+        yield f"the same files and commands in {counted(len(golden), 'golden lab')}: the digests are the same thing"
 
 
 def again_lines(tried: Mapping[Equivalence, Tried], ledger: Ledger) -> Iterator[str]:

@@ -28,6 +28,12 @@ def candidates(reference: StoreReader) -> list[Run]:
     return found
 
 
+def every_run(store: StoreReader) -> Iterator[Run]:
+    """All runs of a store."""
+    for key in store.cell_keys():
+        yield from store.runs(key)
+
+
 def chosen(runs: Sequence[Run], names: Sequence[str]) -> list[Run]:
     """Those that are named (KEY or KEY/REPETITION); all without names. InputError for a name that there is none of."""
     if not names:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from harness.app.stored import StoredResults
 from harness.columns import Columns, is_columnar, write_columns
-from harness.columns.keep import rekey
+from harness.columns.keep import forget, keep, rekey
 from harness.columns.tables import TABLES, Entry
 from harness.engines.contents import Contents
 from harness.errors import ResultError
@@ -170,8 +170,9 @@ def test_a_row_that_cannot_be_read_costs_its_run_only(tmp_path: Path) -> None:
     assert warning.startswith(f"the run {cell().key}/1 is left out: {tmp_path}: ")
 
 
-@pytest.mark.parametrize(("column", "schema"), [("schema_", 99), ("schema_", 1), ("measured_schema_", 99)])
-def test_a_run_of_another_schema_is_left_out_by_name(tmp_path: Path, column: str, schema: int) -> None:
+@pytest.mark.parametrize("schema", [99, 1, None])
+@pytest.mark.parametrize("column", ["schema_", "measured_schema_"])
+def test_a_run_of_another_schema_is_left_out_by_name(tmp_path: Path, column: str, schema: int | None) -> None:
     write_columns(tmp_path, [_entry()], [])
     file = tmp_path / "runs.parquet"
     pl.read_parquet(file).with_columns(pl.lit(schema, pl.Int64).alias(column)).write_parquet(file)
@@ -179,10 +180,21 @@ def test_a_run_of_another_schema_is_left_out_by_name(tmp_path: Path, column: str
     columns = Columns(tmp_path, said.append)
     results = StoredResults(columns, None).of(cell())
     assert results.runs == ()
-    (warning,) = said
-    assert warning.startswith(f"the run {cell().key}/0 is left out: ")
-    if column == "schema_":
-        assert f"of schema {schema}" in warning
+    assert said[-1].startswith(f"the run {cell().key}/0 is left out: ")
+    assert f"it is of schema {schema or 1}, and this harness reads schema 2" in said[0]
+    # Written anew, the store would lose it.
+    for write in (lambda: forget(tmp_path, []), lambda: keep(tmp_path, [], columns, lambda run: False)):
+        with pytest.raises(ResultError, match=rf"is not written: .* of schema {schema or 1}"):
+            write()
+
+
+def test_a_store_without_a_column_for_the_schema_is_of_the_first(tmp_path: Path) -> None:
+    write_columns(tmp_path, [_entry()], [])
+    file = tmp_path / "runs.parquet"
+    pl.read_parquet(file).drop("schema_").write_parquet(file)
+    said: list[str] = []
+    assert Columns(tmp_path, said.append).runs(cell().key) == []
+    assert "it is of schema 1, and this harness reads schema 2: it is no longer read" in said[0]
 
 
 def test_runs_of_one_key_have_the_digests_that_made_them(tmp_path: Path) -> None:

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import io
+import json
 import os
+import re
 import tarfile
 from pathlib import Path
 
 import pytest
 
 from harness.engines import contents
-from harness.engines.contents import Contents, KnownContents, folder_contents
+from harness.engines.contents import Contents, KnownContents, comparable, folder_contents
 from harness.engines.sealed import entries, write_entries
 
 _STATUS = """Package: openssl
@@ -83,6 +85,8 @@ def test_an_export_and_the_folder_it_fills_are_the_same(tmp_path: Path) -> None:
         ("etc/shadow", "root:*:20783:0:99999:7:::", True),
         ("etc/passwd-", "root", True),
         ("var/lib/dpkg/status-old", "", True),
+        ("etc/ssl/private/ssl-cert-snakeoil.key", "made when it was installed", True),
+        ("etc/ssl/private/server.key", "somebody's", False),
         ("etc/passwd", "root:x:0:0::/root:/bin/sh", False),
         ("var/lib/dpkg/diversions", "/bin/sh", False),
     ],
@@ -91,6 +95,26 @@ def test_what_makes_another_image(tmp_path: Path, name: str, content: str, same:
     one = folder_contents(_tree(tmp_path / "one"))
     other = folder_contents(_tree(tmp_path / "other", _FILES | {name: content}))
     assert (one.digest == other.digest) == same
+
+
+def test_a_link_to_a_certificate_that_an_installation_made_does_not(tmp_path: Path) -> None:
+    root = _tree(tmp_path)
+    before = folder_contents(root)
+    (root / "4e920119.0").symlink_to("ssl-cert-snakeoil.pem")
+    assert folder_contents(root) == before
+    (root / "5e920119.0").symlink_to("ISRG_Root_X1.pem")
+    assert folder_contents(root) != before
+
+
+def test_digests_are_comparable_by_their_rule() -> None:
+    assert comparable("a0", "b1")
+    assert comparable("2-a0", "2-b1")
+    assert not comparable("a0", "2-a0")
+    assert not comparable("2-a0", "3-a0")
+
+
+def test_a_digest_is_a_file_name_with_the_mark_of_its_rule(tmp_path: Path) -> None:
+    assert re.fullmatch(r"3-[0-9a-f]{32}", folder_contents(_tree(tmp_path)).digest)
 
 
 def test_an_execute_bit_does(tmp_path: Path) -> None:
@@ -105,22 +129,25 @@ def test_an_image_is_looked_into_once(tmp_path: Path, monkeypatch: pytest.Monkey
 
     def export(reference: str) -> Contents:
         asked.append(reference)
-        return Contents("2-d", {}, {})
+        return Contents("3-d", {}, {})
 
     monkeypatch.setattr(contents, "exported_contents", export)
     known = KnownContents(tmp_path)
-    assert known.of("example/a:1", "sha256:0123") == known.of("example/a:1", "sha256:0123") == Contents("2-d", {}, {})
+    assert known.of("example/a:1", "sha256:0123") == known.of("example/a:1", "sha256:0123") == Contents("3-d", {}, {})
     assert asked == ["example/a:1"]
     # A damaged note of it is no answer.
     next((tmp_path / "contents").iterdir()).write_text("{")
-    assert known.of("example/a:1", "sha256:0123").digest == "2-d"
+    assert known.of("example/a:1", "sha256:0123").digest == "3-d"
     assert len(asked) == 2
-    assert known.by_digest("2-d") == Contents("2-d", {}, {})
-    assert known.by_digest("2-e") is None
+    assert known.by_digest("3-d") == Contents("3-d", {}, {})
+    assert known.by_digest("3-e") is None
     # Nor is one by a former rule.
-    next((tmp_path / "contents").iterdir()).write_text('{"digest": "d", "packages": {}, "programs": {}}')
-    assert known.of("example/a:1", "sha256:0123").digest == "2-d"
-    assert len(asked) == 3
+    for number, digest in enumerate(("d", "2-d"), 3):
+        next((tmp_path / "contents").iterdir()).write_text(
+            json.dumps({"digest": digest, "packages": {}, "programs": {}})
+        )
+        assert known.of("example/a:1", "sha256:0123").digest == "3-d"
+        assert len(asked) == number
 
 
 def test_an_exported_image_needs_no_docker(tmp_path: Path) -> None:

@@ -226,6 +226,13 @@ def test_stored_runs_follow_the_ledger_and_come_back(tmp_path: Path) -> None:
     assert sorted(store.cell_keys()) == sorted([first.key, second.key])
 
 
+def test_a_new_store_notes_the_ledger_with_its_first_run(tmp_path: Path) -> None:
+    store, made = Store(tmp_path), ledger(entry("digest-1", "digest-0"))
+    assert store.rekey(made) == 0
+    _kept(store, keyed(virtual("digest-1"), made))
+    assert json.loads((tmp_path / "runs" / "equivalences.json").read_text()) == [list(link) for link in made.links]
+
+
 def test_a_run_whose_place_is_taken_is_put_aside(tmp_path: Path) -> None:
     store = Store(tmp_path)
     first, second = virtual("digest-0"), virtual("digest-1")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from harness.app.stored import StoredResults, measure_again
 from harness.engines.owner import lives, owner
 from harness.errors import EngineError, ResultError
 from harness.metrics import VERSION
-from harness.outcome import MeasuredRun, Measurement, Outcome, Run
+from harness.outcome import MEASURED_SCHEMA, MeasuredRun, Measurement, Outcome, Run
 from harness.store import Store, disk_error
 from tests.examples import cell, scenario
 
@@ -91,7 +92,7 @@ _DAMAGED = {
     "[" * 100_000: "too many to read",
     '{"schema": 2}': "cell: Field required",
     '{"schema": 2, "cell": {"client": 1, "server": []}}': "cell.key: Field required",
-    '{"schema": 99}': "it is of schema 99, and this harness reads schema 2: a newer harness wrote it",
+    '{"schema": 99}': "it is of schema 99, and this harness reads schema 2: use the newer harness that wrote it",
     '{"schema": 1}': "it is of schema 1, and this harness reads schema 2: it is no longer read",
     '{"schema": "2"}': "it is of schema '2', and this harness reads schema 2: it is no longer read",
     "{}": "it is of schema 1, and this harness reads schema 2: it is no longer read",
@@ -127,9 +128,21 @@ def test_a_run_in_the_folder_of_another_is_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [None, "[]", "{", '{"schema": 2, "measurements": [1]}', '{"schema": 99, "version": 1}', "[" * 100_000]
+    ("text", "schema"),
+    [
+        (None, None),
+        ("[]", None),
+        ("{", None),
+        ('{"schema": 2, "measurements": [1]}', None),
+        ('{"schema": 99, "version": 1}', 99),
+        ('{"schema": 1, "version": 1}', 1),
+        ('{"version": 1}', 1),
+        ("[" * 100_000, None),
+    ],
 )
-def test_a_run_that_was_measured_and_is_not_any_more_is_left_out(tmp_path: Path, text: str | None) -> None:
+def test_a_run_that_was_measured_and_is_not_any_more_is_left_out(
+    tmp_path: Path, text: str | None, schema: int | None
+) -> None:
     said: list[str] = []
     store = Store(tmp_path, said.append)
     for number in range(2):
@@ -141,8 +154,33 @@ def test_a_run_that_was_measured_and_is_not_any_more_is_left_out(tmp_path: Path,
     results = StoredResults(store, store)
     assert [run.repetition for run, _ in results.of(cell()).runs] == [0]
     assert len(results.find(lambda one: True)) == 1
-    (warning,) = said
+    *before, warning = said
     assert warning.startswith(f"the run {cell().key}/1 is left out: there is no measured.json that can be read")
+    assert [f"is not read: {file}: it is of schema {schema}, " in text for text in before] == [True] * (
+        schema is not None
+    )
+
+
+def test_figures_of_another_schema_are_not_those_of_a_run_that_was_never_measured(tmp_path: Path) -> None:
+    """A run that failed counts without figures; that it has some that cannot be read is said."""
+    said: list[str] = []
+    store = Store(tmp_path, said.append)
+    run = _run().model_copy(update={"outcome": Outcome(status="crashed")})
+    place = _finish(store, run)
+    (place / "measured.json").write_text('{"schema": 99, "version": 1}')
+    assert StoredResults(store, store).of(cell()).runs == ((run, None),)
+    (warning,) = said
+    assert "it is of schema 99, and this harness reads schema 2" in warning
+
+
+def test_a_run_with_figures_of_another_schema_is_measured_again_where_it_can_be(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    place = _finish(store, _run())
+    (place / "sim").mkdir()
+    (place / "measured.json").write_text('{"schema": 99, "version": 1}')
+    ((_, measured),) = StoredResults(store, store).of(cell()).runs
+    assert measured is not None
+    assert json.loads((place / "measured.json").read_text())["schema"] == MEASURED_SCHEMA
 
 
 def test_a_store_that_cannot_be_written_is_read_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
