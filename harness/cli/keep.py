@@ -41,6 +41,7 @@ def keep(
     Cells that differ from a kept one only in their bits, and are older, are dropped.
     """
     from harness.columns.keep import keep as take_over
+    from harness.columns.keep import rekey
     from harness.pages import behind_figures
 
     app = open_app(store)
@@ -51,4 +52,5 @@ def keep(
         return run.name in drawn or (series == SeriesChoice.FIRST and run.repetition == 0)
 
     kept = take_over(into, results, app.stored, with_series)
+    rekey(into, app.ledger)
     console().print(f"kept {kept.runs} runs in {into}, dropped {kept.replaced} cells that others replace")

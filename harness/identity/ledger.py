@@ -114,13 +114,14 @@ class Ledger:
         return digest
 
     def joining(self, stored: Cell, today: Mapping[Component, str]) -> list[Equivalence]:
-        """The entries by which a stored cell's digests and those of today are the same thing."""
+        """The entries by which a stored cell's digests and those of today are the same; none where they differ."""
         found: list[Equivalence] = []
         for component, digest in components(stored).items():
-            sides = [
-                list(self.chain(component, side, lambda: scenario_keys(stored)))
-                for side in (digest, today.get(component, digest))
-            ]
+            both = digest, today.get(component, digest)
+            ends = {self.identity(component, side, lambda: scenario_keys(stored)) for side in both}
+            if len(ends) > 1:
+                return []
+            sides = [list(self.chain(component, side, lambda: scenario_keys(stored))) for side in both]
             found += [entry for entry in (*sides[0], *sides[1]) if (entry in sides[0]) != (entry in sides[1])]
         return found
 

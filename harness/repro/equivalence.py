@@ -305,7 +305,9 @@ class Prover:
         return {
             entry: Tried(
                 (), entry.except_, tuple(by_name[run.name] for run in runs if run.name in by_name),
-                tuple(run for run in runs if run.name in others), no_base=no_base,
+                # Of a cell that amounts to another lab nothing can be told: it speaks where there is no other.
+                tuple(run for run in runs if run.name in others and others >= {run.name for run in runs}),
+                no_base=no_base,
             )
             for entry, runs in guards.items()
         }  # fmt: skip

@@ -92,7 +92,7 @@ def again_lines(tried: Mapping[Equivalence, Tried], ledger: Ledger) -> Iterator[
         if not (attempt.compared or attempt.other_labs):
             yield f"{entry_text(entry, ledger)}: no stored run rests on it"
         elif attempt.other_labs:
-            yield f"{entry_text(entry, ledger)}: another lab: {cell_text(attempt.other_labs[0])}"
+            yield f"{entry_text(entry, ledger)}: not tried, another lab: {cell_text(attempt.other_labs[0])}"
         elif attempt.undecided and not attempt.differing:
             count = len(attempt.undecided)
             yield f"{entry_text(entry, ledger)}: cannot be told, {_contents_text(count, attempt.undecided[0])}"

@@ -123,6 +123,15 @@ def test_a_scope_leaves_out_the_cells_that_use_a_key() -> None:
     assert cell_identities(outside, made)["engine", "virtual"] == "digest-1"
 
 
+def test_what_has_another_identity_is_joined_by_nothing() -> None:
+    made = ledger(entry("digest-1", "digest-0", "changes"), entry("digest-2", "digest-1"))
+    changing = scenario(path=path(changes=[{"at": "2 s", "forward": {"rate": "1 Mbit/s"}}]).model_dump(by_alias=True))
+    today: dict[tuple[Any, str], str] = {("engine", "virtual"): "digest-2"}
+    assert [one.digest for one in made.joining(virtual("digest-0"), today)] == ["digest-2", "digest-1"]
+    assert made.joining(virtual("digest-0", one=changing), today) == []
+    assert [one.digest for one in made.joining(virtual("digest-1", one=changing), today)] == ["digest-2"]
+
+
 def test_an_image_and_the_simulator_have_identities_too() -> None:
     made = ledger(
         entry("digest-of-alpha-2", "digest-of-alpha", kind="image", name="alpha"),
