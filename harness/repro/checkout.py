@@ -69,7 +69,9 @@ class Checkout:
 
     def python(self, *words: str, seconds: float, **variables: str) -> subprocess.CompletedProcess[str]:
         """Run this environment's Python in the checkout, on the checkout's code, for so many seconds at most."""
-        paths = {"HARNESS_STATE": str(self.state), "HARNESS_CACHE": str(self.cache), "PYTHONPATH": str(self.folder)}
+        # The simulator's lifecycle is a part of both engines.
+        packages = os.pathsep.join(map(str, (self.folder, self.folder / "images" / "sim")))
+        paths = {"HARNESS_STATE": str(self.state), "HARNESS_CACHE": str(self.cache), "PYTHONPATH": packages}
         return subprocess.run(
             [sys.executable, *words], cwd=self.folder, env={**os.environ, **paths, **variables},
             capture_output=True, text=True, timeout=seconds, check=False,

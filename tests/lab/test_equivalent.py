@@ -37,6 +37,11 @@ class Repository:
     def ledger(self) -> Path:
         return self.folder / "results" / "equivalences.yaml"
 
+    @property
+    def packages(self) -> str:
+        """Where its own code is: the harness, and the simulator's module that it shares."""
+        return os.pathsep.join((str(self.folder), str(self.folder / "images" / "sim")))
+
     def git(self, *words: str) -> str:
         name = ["-c", "user.name=Tester", "-c", "user.email=tester@example.org"]
         command = ["git", "-C", str(self.folder), *name, *words]
@@ -49,7 +54,7 @@ class Repository:
         file.write_text(text.replace(old, new))
 
     def harness(self, *words: str) -> subprocess.CompletedProcess[str]:
-        places = {"HARNESS_STATE": str(ROOT / ".state"), "HARNESS_CACHE": str(CACHE), "PYTHONPATH": str(self.folder)}
+        places = {"HARNESS_STATE": str(ROOT / ".state"), "HARNESS_CACHE": str(CACHE), "PYTHONPATH": self.packages}
         return subprocess.run(
             [sys.executable, "-m", "harness.cli", *words],
             capture_output=True, text=True, cwd=self.folder, env={**os.environ, **places}, timeout=300, check=False,
@@ -134,7 +139,7 @@ def _stored_are(repository: Repository, count: int) -> None:
         "print(sum(app.today(run.cell).key == run.cell.key for run in runs))"  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-c", code, str(repository.reference)], capture_output=True, text=True, check=True,
-        cwd=repository.folder, env={**os.environ, "PYTHONPATH": str(repository.folder)},
+        cwd=repository.folder, env={**os.environ, "PYTHONPATH": repository.packages},
     )  # fmt: skip
     assert int(done.stdout) == count
 
