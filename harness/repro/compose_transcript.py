@@ -1,20 +1,25 @@
 """What the compose engine asks of Docker for a golden lab, and the files it writes: equal where a change kept both.
 
 In real time no run is another one to the byte. Of two versions of the engine it can be proven that they give the same
-labs the same files, and Docker the same commands: those that change a container in the same order for each container,
-those that only look the same, however often.
+labs the same files, and Docker the same commands. Commands that change a container count in their order for that
+container; commands that only look count once, in no order, since how often they are given depends on the machine.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
+import shlex
 import shutil
+import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 from harness.errors import EngineError
 from harness.repro.checkout import Checkout
@@ -23,44 +28,42 @@ from harness.repro.checkout import Checkout
 GOLDEN_LABS: dict[str, Path] = {
     name: Path(__file__).parent / "golden_labs" / f"{name}.yaml" for name in ("pair", "segments", "moved", "shared")
 }
-#: How often a lab is tried while the machine disturbs it.
-_ATTEMPTS = 5
 #: Seconds that a golden lab may take, with the images that it needs.
 _SECONDS = 1200.0
-#: Of a run's folder, what its containers are made from; the rest is what they did.
-_FILES = ("compose.yaml", "cell.env", "lab.json", "plan/**/*")
-#: Commands that change nothing. How often they are given depends on how long things take.
-_LOOKING = frozenset({"events", "image", "inspect", "logs", "ps", "stats", "top", "version", "info", "wait"})
-#: Commands by which images are made and looked into before a first run.
-_MAKES_IMAGES = frozenset({"buildx", "build", "pull", "export"})
-#: In place of `docker`: notes the words, and what a new container is called, and hands over.
-_SHIM = """\
-#!{python} -ISE
-import json, os, subprocess, sys
-words, log, real = sys.argv[1:], {log!r}, {real!r}
-made = ""
-if words[:1] in (["run"], ["create"]):
-    done = subprocess.run([real, *words], stdout=subprocess.PIPE)
-    made, code = done.stdout.decode().strip(), done.returncode
-    sys.stdout.buffer.write(done.stdout)
-line = (json.dumps({{"words": words, "made": made}}) + "\\n").encode()
-with open(log, "ab", buffering=0) as file:
-    file.write(line)
-if words[:1] in (["run"], ["create"]):
-    sys.exit(code)
-os.execv(real, [real, *words])
-"""
+_SHIM = Path(__file__).parent / "docker_shim.py"
+#: Of a run's folder, what its containers are made from. Of all other files the names count.
+_INPUTS = ("compose.yaml", "cell.env", "lab.json", "plan/*")
+#: What endpoints write there, whose names they choose, and what the store does.
+_OTHERS = ("flow*/client/*", "flow*/server/*", "run.json", "measured.json", "series.parquet")
+#: In place of a text that is measured.
+MEASURED = "measured"
+#: Commands that change nothing.
+_LOOKING = frozenset({"events", "inspect", "logs", "ps", "stats", "top", "wait", "network ls", "network inspect"})
+#: Commands about images and versions. Which are given depends on what is on this machine, and they are no engine's.
+_BESIDE = frozenset(
+    {"build", "buildx", "builder", "compose version", "export", "image", "images", "info", "load", "login", "pull",
+     "push", "rmi", "save", "tag", "version"}
+)  # fmt: skip
+#: Commands whose name has two words.
+_GROUPS = frozenset({"compose", "container", "network", "volume"})
+#: Options of `docker compose` that take a value, ahead of its command.
+_COMPOSE_OPTIONS = frozenset({"--env-file", "--file", "--profile", "--progress", "--project-name"})
+#: What commands are about that name no container, and those of them that every container waits for.
+STANDING = "networks and simulators"
+_CONCERNING_ALL = ("compose ", "network ")
 #: What differs between two runs of one version → what stands for it.
 _VARYING = (
+    # Projects: the harness's process, and how many it has made.
     (re.compile(r"\bquic-lab-\d+-(\d+)"), r"quic-lab-\1"),
-    (re.compile(r"\b\d+-\d+-[0-9a-f]{12}(-\d+)?\b"), "OWNER"),
+    # Owners (harness/engines/owner.py).
+    (re.compile(r"\b\d+-\d+-[0-9a-f]{12}(n\d+)?\b"), "OWNER"),
     # An image that is built here is called by what it is made from, which a change of the simulator changes.
     (re.compile(r"\b(quic-lab/[\w.-]+):[0-9a-f]{12}"), r"\1"),
-    (re.compile(r"\b([0-9a-f]{64}|[0-9a-f]{12})\b"), "ID"),
-    (re.compile(r"\b[0-9a-f]{16}\b"), "KEY"),
-    (re.compile(r"\b\d{10}\.\d+\b"), "TIME"),
-    (re.compile(r"/tmp/[\w.-]+"), "SCRATCH"),
 )
+#: Whole words: what Docker calls a container or a network, in full and in short, and seconds since the epoch.
+_ID, _TIME = re.compile(r"[0-9a-f]{64}|[0-9a-f]{12}"), re.compile(r"\d{10}\.\d+")
+#: Characters of a line that are shown ahead of a difference, and from there on.
+_AHEAD, _BEHIND = 60, 80
 
 
 @dataclass(frozen=True)
@@ -68,146 +71,234 @@ class Transcript:
     """One golden lab, as one version of the engine brought it up and down."""
 
     files: Mapping[str, str]
-    """Place in the run's folder → text, without what varies."""
+    """Place in the run's folder → text without what varies, or MEASURED.
+
+    Below `standing/` are the files from which networks and simulators were brought up.
+    """
     changing: Mapping[str, tuple[str, ...]]
-    """Container, or whatever a command names → the commands that change it, in order."""
-    kinds: tuple[str, ...]
-    """The kinds of commands that change something, in the order in which each came first."""
+    """Container → the commands that change it, or what it is connected to, in order."""
     looking: frozenset[str]
     """The commands that only look."""
 
-    @property
-    def attempts(self) -> int:
-        """How often the lab was brought up: each time its containers have names with another number."""
-        names = " ".join(self.changing)
-        return len(set(re.findall(r"\bquic-lab-(\d+)-client0\b", names)))
-
 
 def transcript(checkout: Checkout, name: str, scratch: Path) -> Transcript:
-    """Run a golden lab in real time with the code of a checkout. EngineError where it does not complete undisturbed.
+    """Run a golden lab in real time with the code of a checkout. EngineError where it does not complete.
 
-    `scratch`: a new folder for stores, shims and their logs.
+    `scratch`: a new folder for the store, the shim and its log.
     """
-    for number in range(_ATTEMPTS):
-        made = _attempt(checkout, name, scratch / str(number))
-        if made is not None:
-            return made
-    raise EngineError(
-        f"the golden lab {name} was disturbed {_ATTEMPTS} times in real time", "try again on a quieter machine"
-    )
-
-
-def _attempt(checkout: Checkout, name: str, scratch: Path) -> Transcript | None:
-    """One transcript; None where the run was made once more, as on a busy machine, or images were made before it."""
-    store, log, programs = scratch / "store", scratch / "docker.jsonl", scratch / "bin"
-    programs.mkdir(parents=True)
-    log.touch()
-    shim = programs / "docker"
-    shim.write_text(_SHIM.format(python=sys.executable, log=str(log), real=shutil.which("docker")))
-    shim.chmod(0o755)
+    store, log = scratch / "store", scratch / "docker.jsonl"
     words = ["run", str(GOLDEN_LABS[name]), "--engine", "compose", "--repeat", "1", "--no-figures"]
-    words += ["--store", str(store)]
-    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
-    done = checkout.python("-m", "harness.cli", *words, seconds=_SECONDS, PATH=path)
-    runs = list(store.glob("runs/*/0"))
-    if len(runs) != 1 or json.loads((runs[0] / "run.json").read_text())["outcome"]["status"] != "completed":
-        said = "\n  ".join(done.stderr.strip().splitlines()[-5:]) or "no message"
-        raise EngineError(f"the golden lab {name} did not complete in {checkout.folder}:\n  {said}")
-    text = {str(checkout.folder): "CHECKOUT", str(checkout.cache): "CACHE", str(scratch): "SCRATCH"}
-    files = {
-        str(file.relative_to(runs[0])): settled(file.read_text(), text)
-        for pattern in _FILES
-        for file in sorted(runs[0].glob(pattern))
-        if file.is_file()
-    }
-    made = read_commands(log.read_text().splitlines(), files, text)
-    return made if made.attempts == 1 and not _MAKES_IMAGES & {*made.kinds} else None
+    try:
+        done = checkout.python(
+            "-m", "harness.cli", *words, "--store", str(store), seconds=_SECONDS,
+            PATH=f"{shim_folder(scratch, log)}{os.pathsep}{os.environ['PATH']}",
+            # A run that the machine disturbed is not made again: what counts here is the same in both.
+            HARNESS_PATIENCE="0 s",
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        raise EngineError(f"the golden lab {name} did not end within {_SECONDS:g} s in {checkout.folder}") from error
+    folder = _completed(store, name, checkout, done.stderr)
+    places = {str(checkout.folder): "CHECKOUT", str(checkout.cache): "CACHE", str(scratch): "SCRATCH"}
+    return read_transcript(log.read_text().splitlines(), run_files(folder), {**places, folder.parent.name: "KEY"})
 
 
-def read_commands(lines: Iterable[str], files: Mapping[str, str], names: Mapping[str, str]) -> Transcript:
-    """A transcript of what the shim noted, a line a command; `names`: folder → what stands for it."""
-    noted = [json.loads(line) for line in lines]
-    known = {made["made"]: _name(made["words"]) for made in noted if made["made"]}
-    changing: dict[str, list[str]] = {}
-    kinds: dict[str, None] = {}
-    looking = set()
-    for words in (made["words"] for made in noted):
-        readable = [settled(known.get(word, word), names) for word in words]
-        subjects = sorted(word for word in readable if word in {settled(name, names) for name in known.values()})
-        if _looks(words):
-            looking.add(" ".join(sorted(readable)))
+def shim_folder(scratch: Path, log: Path) -> Path:
+    """Make a folder with a `docker` that notes its commands in a log. EngineError where there is no Docker."""
+    docker = shutil.which("docker")
+    if docker is None:
+        raise EngineError("there is no 'docker' command", "run 'make setup'")
+    folder = scratch / "bin"
+    folder.mkdir(parents=True)
+    log.touch()
+    command = shlex.join([sys.executable, "-ISE", str(_SHIM), str(log), docker])
+    (folder / "docker").write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+    (folder / "docker").chmod(0o755)
+    return folder
+
+
+def _completed(store: Path, name: str, checkout: Checkout, stderr: str) -> Path:
+    """The folder of the run. EngineError where it did not complete."""
+    records = sorted(store.glob("runs/*/*/run.json"))
+    if len(records) != 1:
+        said = "\n  ".join(stderr.strip().splitlines()[-5:]) or "no message"
+        raise EngineError(f"{checkout.folder} made no run of the golden lab {name}:\n  {said}")
+    outcome: dict[str, Any] = json.loads(records[0].read_text())["outcome"]
+    if outcome["status"] != "completed":
+        said = outcome.get("detail") or outcome.get("reason") or "no reason is given"
+        raise EngineError(
+            f"the golden lab {name} ended as {outcome['status']} in {checkout.folder}: {said}",
+            "give the same command again; if that does not help, run the lab by hand: "
+            f"harness run {GOLDEN_LABS[name]} --engine compose",
+        )
+    return records[0].parent
+
+
+def run_files(folder: Path) -> dict[str, str]:
+    """The files of a run's folder: those that its containers are made from with their text, of the others the names."""
+    files = {}
+    for file in sorted(folder.rglob("*")):
+        place = file.relative_to(folder)
+        if file.is_file() and not _under(place, _OTHERS):
+            # What is packed once the run is over is the store's affair.
+            files[str(place).removesuffix(".zst")] = file.read_text() if _under(place, _INPUTS) else MEASURED
+    return files
+
+
+def _under(place: Path, patterns: Iterable[str]) -> bool:
+    """Whether a file, or a folder that it is in, is called as a pattern says."""
+    return any(part.match(pattern) for part in (place, *place.parents) for pattern in patterns)
+
+
+def read_transcript(lines: Iterable[str], files: Mapping[str, str], places: Mapping[str, str]) -> Transcript:
+    """A transcript of what the shim noted.
+
+    `lines`: its log; `files`: the run's, as they are; `places`: a folder, or a cell's key → what stands for it.
+    """
+    noted: list[dict[str, Any]] = [json.loads(line) for line in lines]
+    made = {identity: name for item in noted for identity, name in item.get("made", {}).items() if name}
+    texts = {place: settled(text, places) for place, text in files.items()}
+    steps: list[tuple[str, str]] = []
+    looking: set[str] = set()
+    names = Names(places, made)
+    for item in noted:
+        texts |= {place: settled(text, places) for place, text in _standing(item)}
+        words = [names.readable(word) for word in item.get("words", ())]
+        if not words or _is_beside(words):
             continue
-        kind = _kind(words)
-        kinds.setdefault(kind)
-        subject = " ".join(subjects) or kind
-        # Containers that are removed together are named in the order in which Docker lists them.
-        command = " ".join([*(word for word in readable if word not in subjects), *subjects])
-        changing.setdefault(subject, []).append(command)
-    return Transcript(
-        files, {name: tuple(commands) for name, commands in changing.items()}, tuple(kinds), frozenset(looking)
-    )
+        commands = list(names.each(words))
+        if _kind(words) in _LOOKING:
+            looking.update(command for _, command in commands)
+        else:
+            steps += commands
+    return Transcript(texts, _by_subject(steps), frozenset(looking))
 
 
-def _looks(words: Sequence[str]) -> bool:
-    return words[0] in _LOOKING or words[:2] in (["network", "ls"], ["network", "inspect"], ["compose", "version"])
+@dataclass(frozen=True)
+class Names:
+    """What is called otherwise in every run, and what stands for it in commands."""
+
+    places: Mapping[str, str]
+    """Folder, or a cell's key → what stands for it."""
+    made: Mapping[str, str]
+    """ID of a container, or of a network that a command of its own made → name."""
+
+    @functools.cached_property
+    def known(self) -> frozenset[str]:
+        """The names of all that was made, readable."""
+        return frozenset(settled(name, self.places) for name in self.made.values())
+
+    def readable(self, word: str) -> str:
+        """A word of a command, with a name for an ID and without the time of day."""
+        if _ID.fullmatch(word):
+            name = next((name for identity, name in self.made.items() if identity.startswith(word)), "ID")
+            return settled(name, self.places)
+        return "TIME" if _TIME.fullmatch(word) else settled(word, self.places)
+
+    def each(self, words: Sequence[str]) -> Iterator[tuple[str, str]]:
+        """(subject, command) for each container that a command names; Docker names them in no order of ours."""
+        subjects = [word for word in words if word in self.known]
+        for subject in subjects or [STANDING]:
+            yield subject, " ".join(word for word in words if word == subject or word not in subjects)
+
+
+def _standing(item: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The files and variables that `compose up` was given."""
+    files: Mapping[str, str] = item.get("files", {})
+    if files:
+        folder = Path(after(item["words"], "--file")).parent
+        yield from ((f"standing/{Path(file).relative_to(folder)}", text) for file, text in files.items())
+        yield "standing/variables", "".join(f"{name}={value}\n" for name, value in sorted(item["variables"].items()))
+
+
+def _is_beside(words: Sequence[str]) -> bool:
+    """Whether a command is about images, or removes what a harness of before has left."""
+    if words[0] in ("create", "run") and "--name" not in words and "--volume" not in words:
+        # An image's files are exported from it, or it asks for the host's queues.
+        return True
+    return _kind(words) in _BESIDE or (_kind(words) in ("rm", "network rm") and words[-1] == "ID")
 
 
 def _kind(words: Sequence[str]) -> str:
-    """`run`, `network connect`, `compose up`: the words of a command that are no options."""
-    if words[0] != "compose":
-        return " ".join(words[: 2 if words[0] == "network" else 1])
-    return "compose " + next((word for word in words if word in ("up", "down", "stop", "start", "rm", "create")), "")
+    """`run`, `network connect`, `compose up`: the words that say what a command does."""
+    if words[0] not in _GROUPS:
+        return words[0]
+    further = iter(words[1:])
+    for word in further:
+        if word in _COMPOSE_OPTIONS:
+            next(further, None)
+        elif not word.startswith("-"):
+            return f"{words[0]} {word}"
+    return words[0]
 
 
-def _name(words: Sequence[str]) -> str:
-    """What a container is called that a command makes."""
-    return words[words.index("--name") + 1] if "--name" in words else "container"
+def _by_subject(steps: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+    """Container → its commands in order, between those that concern all containers."""
+    steps = list(steps)
+    ordered: dict[str, list[str]] = {subject: [] for subject, _ in steps}
+    for subject, commands in ordered.items():
+        for about, command in steps:
+            concerned = about == subject or (about == STANDING and command.startswith(_CONCERNING_ALL))
+            # A container that takes its time to end may be told so once more.
+            again = command.startswith("stop ") and commands[-1:] == [command]
+            if concerned and not again:
+                commands.append(command)
+    return {subject: tuple(commands) for subject, commands in ordered.items()}
 
 
-def settled(text: str, names: Mapping[str, str]) -> str:
-    """A text without what differs between two runs of one version; `names`: folder → what stands for it."""
-    for folder, name in names.items():
-        text = text.replace(folder, name)
+def settled(text: str, places: Mapping[str, str]) -> str:
+    """A text without what differs between two runs of one version; `places`: folder or key → what stands for it."""
+    # A cache may be in a checkout, and a store in the folder of a test.
+    for place in sorted(places, key=len, reverse=True):
+        text = text.replace(place, places[place])
     for pattern, stands in _VARYING:
         text = pattern.sub(stands, text)
     return text
 
 
 def differences(base: Transcript, candidate: Transcript) -> tuple[str, ...]:
-    """What is not the same, each as a line for people."""
-    found = [
-        f"{place}: {_first_line(base.files.get(place, ''), candidate.files.get(place, ''))}"
-        for place in sorted({*base.files, *candidate.files})
-        if base.files.get(place) != candidate.files.get(place)
-    ]
+    """What is not the same, each as a line for people: files first, then the commands of each container."""
+    return (*_of_files(base.files, candidate.files), *_of_commands(base, candidate))
+
+
+def _of_files(base: Mapping[str, str], candidate: Mapping[str, str]) -> Iterator[str]:
+    for place in sorted({*base, *candidate}):
+        if place not in candidate:
+            yield f"{place}: not written any more"
+        elif place not in base:
+            yield f"{place}: written now"
+        elif base[place] != candidate[place]:
+            lines = (text.splitlines(keepends=True) for text in (base[place], candidate[place]))
+            yield f"{place}, {_first(*lines, unit='line')}"
+
+
+def _of_commands(base: Transcript, candidate: Transcript) -> Iterator[str]:
     for subject in sorted({*base.changing, *candidate.changing}):
-        sides = base.changing.get(subject, ()), candidate.changing.get(subject, ())
-        if sides[0] != sides[1]:
-            texts = ["\n".join(side) for side in sides]
-            found.append(f"docker, of {subject}: {_first_line(texts[0], texts[1])}")
-    if base.kinds != candidate.kinds:
-        found.append(f"docker: {', '.join(base.kinds)} in this order before, {', '.join(candidate.kinds)} now")
-    found += [f"docker {command}: no longer asked" for command in sorted(base.looking - candidate.looking)]
-    found += [f"docker {command}: asked now" for command in sorted(candidate.looking - base.looking)]
-    return tuple(found)
-
-
-def _first_line(base: str, candidate: str) -> str:
-    """The first line in which two texts differ."""
-    sides = base.splitlines(), candidate.splitlines()
-    for number in range(max(len(side) for side in sides)):
-        before, now = (side[number] if number < len(side) else "nothing" for side in sides)
+        before, now = base.changing.get(subject, ()), candidate.changing.get(subject, ())
         if before != now:
-            return f"'{_short(before, now)}' before, '{_short(now, before)}' now"
-    return "other line ends"
+            yield f"docker, {subject}, {_first(before, now, unit='command')}"
+    yield from (f"docker {command}: not asked any more" for command in sorted(base.looking - candidate.looking))
+    yield from (f"docker {command}: asked now" for command in sorted(candidate.looking - base.looking))
 
 
-def _short(text: str, other: str) -> str:
-    """A text from just before the place where it differs from another one."""
-    pairs = enumerate(zip(text, other, strict=False))
-    same = next((place for place, (one, another) in pairs if one != another), min(len(text), len(other)))
-    start = max(0, same - 60)
-    return ("…" if start else "") + text[start : same + 80] + ("…" if len(text) > same + 80 else "")
+def _first(base: Sequence[str], candidate: Sequence[str], *, unit: str) -> str:
+    """The first of several lines or commands that is not the same."""
+    place = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(base, candidate, strict=False)))
+    before, now = (side[place] if place < len(side) else None for side in (base, candidate))
+    return f"{unit} {place + 1}: {_excerpt(before, now)} before, {_excerpt(now, before)} now"
+
+
+def _excerpt(text: str | None, other: str | None) -> str:
+    """A text, quoted, from shortly before the place where it differs from another one on."""
+    if text is None:
+        return "nothing"
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(text, other or "", strict=False)))
+    start, end = max(0, same - _AHEAD), same + _BEHIND
+    return repr(f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}")
+
+
+def after(words: Sequence[str], option: str) -> str:
+    """The value of an option; empty where it is not given."""
+    return words[words.index(option) + 1] if option in words[:-1] else ""
 
 
 def prove(base: Checkout, candidate: Checkout, scratch: Path) -> dict[str, tuple[str, ...]]:

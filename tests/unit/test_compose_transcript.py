@@ -3,99 +3,351 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import replace
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harness.errors import EngineError
-from harness.repro import compose_transcript
 from harness.repro.checkout import Checkout
-from harness.repro.compose_transcript import GOLDEN_LABS, Transcript, differences, read_commands, settled, transcript
+from harness.repro.compose_transcript import (
+    GOLDEN_LABS,
+    MEASURED,
+    STANDING,
+    Transcript,
+    differences,
+    read_transcript,
+    run_files,
+    settled,
+    shim_folder,
+    transcript,
+)
 from tests.examples import catalogue
 
-CLIENT, SERVER = "a" * 64, "b" * 64
+COMPOSE = "services:\n  sim:\n    image: quic-lab/sim:{tag}-lab\n    cpu_shares: 262144\n"
+KEY = "9dae890139496c33"
 
 
-def commands(process: int = 4711, tag: str = "0" * 12, seen: int = 3) -> list[tuple[list[str], str]]:
-    """A run's commands with what they printed of new containers; they vary with the process, the image, and time."""
-    name = f"quic-lab-{process}-1"
-    owner = f"{process}-123456-0123456789ab"
-    ids = CLIENT.replace("a", f"{process % 10}"), SERVER.replace("b", f"{(process + 1) % 10}")
-    return [
-        (["version", "--format", "{{.Server.Version}}"], ""),
-        (["compose", "--project-name", f"quic-lab-{process}-0", "up", "--detach"], ""),
-        (["run", "--detach", "--name", f"{name}-server0", f"--label=owner={owner}", f"quic-lab/quiche:{tag}"], ids[1]),
-        (["create", "--name", f"{name}-client0", "--volume", f"/tmp/{process}/logs:/logs", "example/a:1"], ids[0]),
-        (["network", "connect", f"quic-lab-{process}-0_left-far", ids[0]], ""),
-        (["start", ids[0]], ""),
-        *([(["inspect", ids[0], ids[1]], "")] * seen),
-        (["events", "--since", f"17640{process:05}.123"], ""),
-        (["stop", "--time", "2", ids[1]], ""),
-        (["rm", "--force", *(ids if process % 2 else ids[::-1])], ""),
-    ]
+@dataclass
+class Noted:
+    """What the shim notes of a run with a client, in two networks, and a server. The fields are what varies."""
+
+    process: int = 4711
+    tag: str = "0123456789ab"
+    scratch: str = "/tmp/quic-lab-equivalent-a"
+    looks: int = 3
+    at: float = 1764106876.25
+    lines: list[dict[str, Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        name, owner = f"quic-lab-{self.process}-1", f"{self.process}-123456-0123456789ab"
+        self.client, self.server, self.sim = (self.identity(number) for number in range(3))
+        standing = f"{self.scratch}/store/partial/{owner}.quic-lab-{self.process}-0.paths"
+        compose = ["compose", "--project-name", f"quic-lab-{self.process}-0", "--file", f"{standing}/compose.yaml"]
+        logs = f"{self.scratch}/store/partial/{owner}.{KEY}.0/flow0/client:/logs"
+        self.note("version", "--format", "{{.Server.Version}}")
+        self.note("events", "--since", f"{self.at:.3f}", "--filter", f"label=org.quic-lab.owner={owner}")
+        self.note(
+            *compose, "--progress", "quiet", "up", "--detach",
+            files={f"{standing}/compose.yaml": COMPOSE.format(tag=self.tag), f"{standing}/sim/plan.json": "{}"},
+            variables={"LAB_OWNER": owner, "LAB_CERTS": "/work/.cache/certs"},
+            made={self.sim: f"quic-lab-{self.process}-0-sim-1"},
+        )  # fmt: skip
+        self.note(
+            "run",
+            "--detach",
+            "--name",
+            f"{name}-server0",
+            f"quic-lab/a:{self.tag}",
+            made={self.server: f"{name}-server0"},
+        )
+        self.note("create", "--name", f"{name}-client0", "--volume", logs, "a:1", made={self.client: f"{name}-client0"})
+        self.note("network", "connect", "--ip", "10.0.0.1", f"quic-lab-{self.process}-0_left-far", self.client)
+        self.note("start", self.client)
+        for _ in range(self.looks):
+            self.note("inspect", self.sim, self.server, self.client)
+        self.note("logs", self.client)
+        self.note("stop", "--time", "2", self.server)
+        self.note("rm", "--force", *((self.client, self.server) if self.process % 2 else (self.server, self.client)))
+        self.note(*compose, "down", "--volumes")
+
+    def identity(self, number: int) -> str:
+        return f"{self.process * 7 + number:064x}"
+
+    def note(self, *words: str, made: Mapping[str, str] | None = None, **more: Any) -> None:
+        self.lines.append({"at": self.at, "words": list(words), **more})
+        if made is not None:
+            self.lines.append({"made": made})
+
+    def place(self, *words: str) -> int:
+        """Where the first command is that begins with these words."""
+        return next(place for place, line in enumerate(self.lines) if line.get("words", [])[: len(words)] == [*words])
+
+    def words(self, *words: str) -> list[str]:
+        found: list[str] = self.lines[self.place(*words)]["words"]
+        return found
+
+    def read(self, files: Mapping[str, str] | None = None) -> Transcript:
+        places = {self.scratch: "SCRATCH", "/work": "CHECKOUT", "/work/.cache": "CACHE", KEY: "KEY"}
+        return read_transcript(map(json.dumps, self.lines), files or {"cell.env": "LAB_WWW=/work/.cache/www\n"}, places)
 
 
-def read(made: Sequence[tuple[list[str], str]], files: dict[str, str] | None = None) -> Transcript:
-    lines = [json.dumps({"words": words, "made": name}) for words, name in made]
-    return read_commands(lines, files or {"compose.yaml": "services:\n  client0:\n"}, {})
+CLIENT, SERVER = "quic-lab-1-client0", "quic-lab-1-server0"
+
+
+def test_the_commands_of_each_container_are_in_order_between_those_of_what_stands() -> None:
+    made = Noted().read()
+    ways = {name: [command.split()[0] for command in commands] for name, commands in made.changing.items()}
+    assert ways == {
+        STANDING: ["compose", "compose"],
+        SERVER: ["compose", "run", "stop", "rm", "compose"],
+        CLIENT: ["compose", "create", "network", "start", "rm", "compose"],
+    }
+    assert made.changing[CLIENT][2] == f"network connect --ip 10.0.0.1 quic-lab-0_left-far {CLIENT}"
+    assert made.changing[SERVER][-2] == f"rm --force {SERVER}"
+    assert made.looking == {
+        "events --since TIME --filter label=org.quic-lab.owner=OWNER", f"inspect {CLIENT}", f"inspect {SERVER}",
+        "inspect quic-lab-0-sim-1", f"logs {CLIENT}",
+    }  # fmt: skip
+    assert made.files == {
+        "cell.env": "LAB_WWW=CACHE/www\n",
+        "standing/compose.yaml": COMPOSE.replace(":{tag}", ""),
+        "standing/sim/plan.json": "{}",
+        "standing/variables": "LAB_CERTS=CACHE/certs\nLAB_OWNER=OWNER\n",
+    }
 
 
 def test_what_varies_from_run_to_run_differs_in_nothing() -> None:
-    base = read(commands())
-    assert differences(base, read(commands(4712, "f" * 12, 9))) == ()
-    assert base.attempts == 1
-    assert base.kinds == ("compose up", "run", "create", "network connect", "start", "stop", "rm")
-    # What is done to other containers may come between.
-    made = commands()
-    made[2], made[3] = made[3], made[2]
-    assert read(made).changing == base.changing
+    other = Noted(4712, "f" * 12, "/tmp/pytest-of-root/pytest-1/base0", looks=9, at=1764109999.5)
+    assert differences(Noted().read(), other.read()) == ()
+
+
+def test_what_is_done_to_another_container_may_come_between() -> None:
+    other = Noted()
+    place = other.place("run")
+    other.lines[place : place + 4] = [*other.lines[place + 2 : place + 4], *other.lines[place : place + 2]]
+    assert differences(Noted().read(), other.read()) == ()
+
+
+def test_who_takes_time_to_end_may_be_told_so_once_more() -> None:
+    other = Noted()
+    other.lines.insert(other.place("stop"), {"words": ["stop", "--time", "2", other.server]})
+    assert differences(Noted().read(), other.read()) == ()
+    other.lines.insert(other.place("stop"), {"words": ["stop", "--time", "9", other.server]})
+    assert len(differences(Noted().read(), other.read())) == 1
+
+
+def test_images_that_are_made_and_orphans_that_are_removed_are_no_commands_of_a_lab() -> None:
+    other = Noted()
+    exported = "e" * 64
+    beside: list[dict[str, Any]] = [
+        {"words": ["buildx", "build", "--tag", "quic-lab/sim:0123456789ab"]},
+        {"words": ["image", "inspect", "quic-lab/sim:0123456789ab"]},
+        {"words": ["create", "--label", "org.quic-lab.owner=1-2-0123456789ab", "quic-lab/a:0123456789ab"]},
+        {"made": {exported: ""}},
+        {"words": ["export", exported]},
+        {"words": ["rm", "--force", exported]},
+        {"words": ["rm", "--force", "--volumes", "0123456789ab", "0123456789ac"]},
+        {"words": ["network", "rm", "0123456789ab"]},
+        {"words": ["compose", "version", "--short"]},
+        {"words": ["run", "--rm", "--network", "none", "quic-lab/sim:0123456789ab-host", "-m", "simulator.probe"]},
+    ]
+    other.lines[:0] = beside
+    assert differences(Noted().read(), other.read()) == ()
 
 
 def test_a_changed_flag_is_named() -> None:
-    made = [(["stop", "--time", "3", words[-1]] if words[0] == "stop" else words, name) for words, name in commands()]
-    assert differences(read(commands()), read(made)) == (
-        "docker, of quic-lab-1-server0: 'stop --time 2 quic-lab-1-server0' before, "
-        "'stop --time 3 quic-lab-1-server0' now",
+    other = Noted()
+    other.words("stop")[2] = "3"
+    assert differences(Noted().read(), other.read()) == (
+        f"docker, {SERVER}, command 3: 'stop --time 2 {SERVER}' before, 'stop --time 3 {SERVER}' now",
     )
 
 
-def test_a_command_that_is_no_longer_given_is_named() -> None:
-    found = differences(read(commands()), read([item for item in commands() if item[0][0] != "rm"]))
-    assert "'rm --force quic-lab-1-client0 quic-lab-1-server0' before, 'nothing' now" in found[0]
-    assert found[1].startswith("docker: compose up, run")
+def test_a_changed_flag_of_what_stands_is_named_where_it_is() -> None:
+    other = Noted()
+    other.words("compose").insert(-1, "--wait")
+    found = differences(Noted().read(), other.read())
+    assert f"docker, {STANDING}, command 1: " in found[0]
+    assert {line.split(",")[1].strip() for line in found} == {STANDING, CLIENT, SERVER}
+
+
+def test_an_added_command_and_one_that_is_no_longer_given_are_named() -> None:
+    other = Noted()
+    other.lines.insert(other.place("stop"), {"words": ["kill", other.server]})
+    added = f"docker, {SERVER}, command 3: 'stop --time 2 {SERVER}' before, 'kill {SERVER}' now"
+    assert differences(Noted().read(), other.read()) == (added,)
+    del other.lines[other.place("kill")], other.lines[other.place("stop")]
+    assert differences(Noted().read(), other.read()) == (
+        f"docker, {SERVER}, command 3: 'stop --time 2 {SERVER}' before, 'rm --force {SERVER}' now",
+    )
 
 
 def test_two_commands_of_one_container_in_another_order_are_named() -> None:
-    made = commands()
-    connect = next(number for number, (words, _) in enumerate(made) if words[:2] == ["network", "connect"])
-    made[connect], made[connect + 1] = made[connect + 1], made[connect]
-    found = differences(read(commands()), read(made))
-    assert found[0].startswith("docker, of quic-lab-1-client0: 'network connect")
-    assert "in this order before" in found[1]
-
-
-def test_a_new_look_and_a_line_of_a_file_are_named() -> None:
-    files = {"compose.yaml": "services:\n  client0:\n    cpu_shares: 512\n", "plan/plan.json": "{}"}
-    found = differences(read(commands()), read([*commands(), (["top", CLIENT], "")], files))
-    assert found == (
-        "compose.yaml: 'nothing' before, '    cpu_shares: 512' now",
-        "plan/plan.json: 'nothing' before, '{}' now",
-        "docker ID top: asked now",
+    other = Noted()
+    first, second = other.place("network"), other.place("start")
+    other.lines[first], other.lines[second] = other.lines[second], other.lines[first]
+    (line,) = differences(Noted().read(), other.read())
+    assert line == (
+        f"docker, {CLIENT}, command 3: 'network connect --ip 10.0.0.1 quic-lab-0_left-far {CLIENT}' before, "
+        f"'start {CLIENT}' now"
     )
 
 
-def test_a_long_line_is_shown_where_it_differs() -> None:
-    base = read(commands(), {"compose.yaml": f"{'x' * 500} 1 {'y' * 500}"})
-    (line,) = differences(base, replace(base, files={"compose.yaml": f"{'x' * 500} 2 {'y' * 500}"}))
-    assert len(line) < 400
-    assert "x 1 y" in line and "x 2 y" in line
+def test_networks_that_go_before_their_containers_are_named() -> None:
+    other = Noted()
+    removed = other.lines.pop(other.place("rm"))
+    other.lines.append(removed)
+    found = differences(Noted().read(), other.read())
+    assert [line.partition(",")[2].split(",")[0].strip() for line in found] == [CLIENT, SERVER]
 
 
-def test_names_of_folders_and_owners_are_settled() -> None:
-    text = "/srv/checkout/a /tmp/pytest-1/b quic-lab-12-3_left 12-34-0123456789ab quic-lab/sim:0123456789ab-lab"
-    assert settled(text, {"/srv/checkout": "CHECKOUT"}) == "CHECKOUT/a SCRATCH/b quic-lab-3_left OWNER quic-lab/sim-lab"
+def test_files_that_are_given_to_their_user_are_in_no_order_with_containers() -> None:
+    """Containers are being removed meanwhile."""
+    chown = ["run", "--rm", "--volume", "/tmp/quic-lab-equivalent-a:/run-folder", "--entrypoint", "chown", "sim:1"]
+    before, behind = Noted(), Noted()
+    before.lines.insert(before.place("rm"), {"words": chown})
+    behind.lines.insert(behind.place("rm") + 1, {"words": chown})
+    assert differences(before.read(), behind.read()) == ()
+    (line,) = differences(before.read(), Noted().read())
+    assert line.startswith(f"docker, {STANDING}, command 2: 'run --rm --volume SCRATCH:/run-folder")
+
+
+def test_a_new_look_and_one_that_is_not_asked_for_any_more_are_named() -> None:
+    other = Noted()
+    del other.lines[other.place("logs")]
+    other.note("top", other.client)
+    assert differences(Noted().read(), other.read()) == (
+        f"docker logs {CLIENT}: not asked any more", f"docker top {CLIENT}: asked now",
+    )  # fmt: skip
+
+
+def test_a_changed_line_of_a_file_is_named() -> None:
+    base = Noted().read(
+        {"compose.yaml": "services:\n  a:\n", "held": "", "plan/plan.json": f"{'x' * 500} 1 {'y' * 500}"}
+    )
+    other = {"compose.yaml": "services:\n  b:\n", "plan/plan.json": f"{'x' * 500} 2 {'y' * 500}", "new": ""}
+    compose, held, new, plan = differences(base, Noted().read(other))
+    assert compose == "compose.yaml, line 2: '  a:\\n' before, '  b:\\n' now"
+    assert (held, new) == ("held: not written any more", "new: written now")
+    # Of a long line what is around the difference.
+    assert "x 1 y" in plan and "x 2 y" in plan and len(plan) < 400
+    ends = replace(base, files={**base.files, "compose.yaml": "services:\n  a:"})
+    assert differences(base, ends) == ("compose.yaml, line 2: '  a:\\n' before, '  a:' now",)
+
+
+def test_a_changed_file_of_what_stands_is_named() -> None:
+    other = Noted()
+    files = other.lines[other.place("compose")]["files"]
+    first = next(iter(files))
+    files[first] = files[first].replace("262144", "1024")
+    assert differences(Noted().read(), other.read()) == (
+        "standing/compose.yaml, line 4: '    cpu_shares: 262144\\n' before, '    cpu_shares: 1024\\n' now",
+    )
+
+
+def test_numbers_of_a_plan_are_not_taken_for_names() -> None:
+    """Times are in ns: 250 s are twelve digits, as an ID's short form has, and some counts are sixteen."""
+    plan = '{"at_ns": 250000000000, "limit": 1000000000000000, "rate": 2500000000.5}'
+    assert settled(plan, {}) == plan
+
+
+def test_folders_are_settled_from_the_innermost() -> None:
+    places = {"/work": "CHECKOUT", "/work/.cache": "CACHE", KEY: "KEY"}
+    text = f"/work/a /work/.cache/www quic-lab-12-3_left 12-34-0123456789ab 12-34-0123456789abn4026 {KEY} quic-lab/sim:0123456789ab-lab"
+    assert settled(text, places) == "CHECKOUT/a CACHE/www quic-lab-3_left OWNER OWNER KEY quic-lab/sim-lab"
+
+
+def test_of_what_is_measured_the_names_count(tmp_path: Path) -> None:
+    written = {
+        "compose.yaml": "a", "cell.env": "b", "lab.json": "c", "plan/plan.json": "d", "plan/sim-far/plan.json": "e",
+        "cpu.csv": "1", "sim/counters.jsonl.zst": "2", "flow0/client/qlog/8d33.sqlog.zst": "3", "flow0/server/keys": "4",
+        "run.json": "5",
+    }  # fmt: skip
+    for place, text in written.items():
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / place).write_text(text)
+    measured = {"cpu.csv": MEASURED, "sim/counters.jsonl": MEASURED}
+    assert run_files(tmp_path) == {place: written[place] for place in list(written)[:5]} | measured
+
+
+# --- the shim
+
+
+@pytest.fixture
+def through_shim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs `docker` as a harness would, through the shim, where Docker is a script of the shell."""
+    real = tmp_path / "real"
+    real.mkdir()
+    (real / "docker").write_text(
+        '#!/bin/sh\ncase $1 in\nrun) echo abc123;;\nps) echo def456 quic-lab-1-0-sim-1;;\nfail) exit 7;;\n*) echo "$@";;\nesac\n'
+    )
+    (real / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", str(real), prepend=":")
+    monkeypatch.setenv("PATH", str(shim_folder(tmp_path / "scratch", tmp_path / "log")), prepend=":")
+    monkeypatch.setenv("LAB_OWNER", "somebody")
+
+    def docker(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["docker", *words], capture_output=True, text=True, check=False)
+
+    return docker
+
+
+def _lines(log: Path) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert all(line.pop("at") > 1e9 for line in lines if "words" in line)
+    return lines
+
+
+def test_the_shim_notes_words_and_what_was_made_and_hands_over(
+    through_shim: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    assert through_shim("logs", 'a "quoted" word\n').stdout == 'logs a "quoted" word\n\n'
+    assert through_shim("run", "--detach", "--name", "x", "image").stdout == "abc123\n"
+    assert through_shim("fail").returncode == 7
+    assert _lines(tmp_path / "log") == [
+        {"words": ["logs", 'a "quoted" word\n']},
+        {"words": ["run", "--detach", "--name", "x", "image"]},
+        {"made": {"abc123": "x"}},
+        {"words": ["fail"]},
+    ]
+
+
+def test_the_shim_notes_what_compose_brings_up_from_which_files(
+    through_shim: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    place = tmp_path / "paths" / "compose.yaml"
+    (place.parent / "sim").mkdir(parents=True)
+    (place.parent / "sim" / "plan.json").write_text("{}")
+    place.write_text("services:\n")
+    words = ["compose", "--project-name", "quic-lab-1-0", "--file", str(place), "up", "--detach"]
+    assert through_shim(*words).stdout == " ".join(words) + "\n"
+    up, made = _lines(tmp_path / "log")
+    assert up["words"] == words
+    assert up["files"] == {str(place): "services:\n", str(place.parent / "sim" / "plan.json"): "{}"}
+    assert up["variables"]["LAB_OWNER"] == "somebody"
+    assert made == {"made": {"def456": "quic-lab-1-0-sim-1"}}
+
+
+def test_commands_at_once_are_noted_line_by_line(
+    through_shim: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    long = ["x" * 5000] * 4
+    started = [subprocess.Popen(["docker", "logs", *long], stdout=subprocess.DEVNULL) for _ in range(8)]
+    assert [process.wait() for process in started] == [0] * 8
+    assert _lines(tmp_path / "log") == [{"words": ["logs", *long]}] * 8
+
+
+def test_without_docker_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(EngineError, match="no 'docker' command"):
+        shim_folder(tmp_path, tmp_path / "log")
+
+
+# --- golden labs
 
 
 @pytest.mark.parametrize("name", GOLDEN_LABS)
@@ -105,24 +357,47 @@ def test_every_golden_lab_is_a_scenario_that_names_who_plays(name: str) -> None:
     assert scenario.timeout.seconds <= 20
 
 
-def test_a_first_run_for_which_images_are_made_is_told_apart() -> None:
-    first = read([(["buildx", "build", "--load"], ""), *commands()])
-    assert compose_transcript._MAKES_IMAGES & {*first.kinds}
-    assert not compose_transcript._MAKES_IMAGES & {*read(commands()).kinds}
+def test_every_golden_lab_is_named() -> None:
+    assert {file.stem for file in GOLDEN_LABS["pair"].parent.glob("*.yaml")} == GOLDEN_LABS.keys()
 
 
-def test_a_lab_that_is_disturbed_is_tried_again_and_not_for_ever(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@dataclass(frozen=True)
+class Pretended(Checkout):
+    """Writes the record of a run instead of making one."""
+
+    outcomes: Sequence[Mapping[str, str]] = ()
+    seconds: float = 0.0
+
+    def python(self, *words: str, seconds: float, **variables: str) -> subprocess.CompletedProcess[str]:
+        if self.seconds > seconds:
+            raise subprocess.TimeoutExpired(words, seconds)
+        store = Path(words[words.index("--store") + 1])
+        for number, outcome in enumerate(self.outcomes):
+            folder = store / "runs" / KEY / str(number)
+            folder.mkdir(parents=True)
+            (folder / "run.json").write_text(json.dumps({"outcome": outcome}))
+        assert variables["HARNESS_PATIENCE"] == "0 s"
+        return subprocess.CompletedProcess(words, 0, "", "error: there is no such thing")
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "seconds", "message"),
+    [
+        ([], 0, "made no run of the golden lab pair:\n  error: there is no such thing"),
+        ([{"status": "infrastructure", "detail": "the simulator was not ready"}], 0,
+         "the golden lab pair ended as infrastructure in .*: the simulator was not ready"),
+        ([{"status": "completed"}], 1e9, "the golden lab pair did not end within 1200 s"),
+    ],
+)  # fmt: skip
+def test_a_golden_lab_that_does_not_complete_is_an_error(
+    outcomes: list[dict[str, str]], seconds: float, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calm, tried = read(commands()), list[Path]()
+    monkeypatch.setattr("harness.repro.compose_transcript.shutil.which", lambda name: f"/usr/bin/{name}")
+    with pytest.raises(EngineError, match=message):
+        transcript(Pretended(tmp_path, tmp_path, tmp_path, outcomes, seconds), "pair", tmp_path / "scratch")
 
-    def attempt(checkout: Checkout, name: str, scratch: Path) -> Transcript | None:
-        tried.append(scratch)
-        return calm if len(tried) == 3 else None
 
-    monkeypatch.setattr(compose_transcript, "_attempt", attempt)
-    assert transcript(Checkout(tmp_path, tmp_path, tmp_path), "pair", tmp_path) is calm
-    assert len(set(tried)) == 3
-    monkeypatch.setattr(compose_transcript, "_attempt", lambda *words: None)
-    with pytest.raises(EngineError, match="was disturbed 5 times"):
-        transcript(Checkout(tmp_path, tmp_path, tmp_path), "pair", tmp_path)
+def test_a_golden_lab_that_completes_has_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.repro.compose_transcript.shutil.which", lambda name: f"/usr/bin/{name}")
+    checkout = Pretended(tmp_path, tmp_path, tmp_path, [{"status": "completed"}])
+    assert transcript(checkout, "pair", tmp_path / "scratch") == Transcript({}, {}, frozenset())
