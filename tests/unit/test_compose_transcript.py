@@ -53,7 +53,7 @@ class Noted:
         self.note(
             *compose, "--progress", "quiet", "up", "--detach",
             files={f"{standing}/compose.yaml": COMPOSE.format(tag=self.tag), f"{standing}/sim/plan.json": "{}"},
-            variables={"LAB_OWNER": owner, "LAB_CERTS": "/work/.cache/certs"},
+            variables={"LAB_OWNER": owner, "LAB_CERTS": "/srv/lab/.cache/certs"},
             made={self.sim: f"quic-lab-{self.process}-0-sim-1"},
         )  # fmt: skip
         self.note(
@@ -91,8 +91,10 @@ class Noted:
         return found
 
     def read(self, files: Mapping[str, str] | None = None) -> Transcript:
-        places = {self.scratch: "SCRATCH", "/work": "CHECKOUT", "/work/.cache": "CACHE", KEY: "KEY"}
-        return read_transcript(map(json.dumps, self.lines), files or {"cell.env": "LAB_WWW=/work/.cache/www\n"}, places)
+        places = {self.scratch: "SCRATCH", "/srv/lab": "CHECKOUT", "/srv/lab/.cache": "CACHE", KEY: "KEY"}
+        return read_transcript(
+            map(json.dumps, self.lines), files or {"cell.env": "LAB_WWW=/srv/lab/.cache/www\n"}, places
+        )
 
 
 CLIENT, SERVER = "quic-lab-1-client0", "quic-lab-1-server0"
@@ -256,8 +258,8 @@ def test_numbers_of_a_plan_are_not_taken_for_names() -> None:
 
 
 def test_folders_are_settled_from_the_innermost() -> None:
-    places = {"/work": "CHECKOUT", "/work/.cache": "CACHE", KEY: "KEY"}
-    text = f"/work/a /work/.cache/www quic-lab-12-3_left 12-34-0123456789ab 12-34-0123456789abn4026 {KEY} quic-lab/sim:0123456789ab-lab"
+    places = {"/srv/lab": "CHECKOUT", "/srv/lab/.cache": "CACHE", KEY: "KEY"}
+    text = f"/srv/lab/a /srv/lab/.cache/www quic-lab-12-3_left 12-34-0123456789ab 12-34-0123456789abn4026 {KEY} quic-lab/sim:0123456789ab-lab"
     assert settled(text, places) == "CHECKOUT/a CACHE/www quic-lab-3_left OWNER OWNER KEY quic-lab/sim-lab"
 
 
