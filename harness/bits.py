@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from harness.engines.contents import Contents, comparable
+from harness.engines.contents import Contents, comparable, counts
 from harness.identity import Ledger, cell_identities
 from harness.outcome import Cell, Run
 
@@ -67,7 +67,8 @@ def _joined(found: list[Change]) -> list[Change]:
 
 def _between(image: str, one: Contents, other: Contents) -> list[Change]:
     def every(contents: Contents) -> Mapping[str, str]:
-        return contents.packages | contents.programs
+        # Records by a former rule have programs that no longer count.
+        return contents.packages | {path: digest for path, digest in contents.programs.items() if counts(path[1:])}
 
     sides = every(one), every(other)
     names = sorted({*sides[0], *sides[1]})

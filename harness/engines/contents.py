@@ -92,9 +92,12 @@ def comparable(one: str, other: str) -> bool:
 
 def _counts(entry: _Entry) -> bool:
     """Whether a file says what an image is."""
-    if entry.kind == "link" and entry.content in _LEFT_OUT_TARGETS:
-        return False
-    parts = PurePosixPath(entry.path).parts
+    return counts(entry.path) and not (entry.kind == "link" and entry.content in _LEFT_OUT_TARGETS)
+
+
+def counts(path: str) -> bool:
+    """Whether a file of that path, from the root without a slash before it, says what an image is."""
+    parts = PurePosixPath(path).parts
     if "__pycache__" in parts:
         return False
     return not any(parts[: len(left.split("/"))] == tuple(left.split("/")) for left in _LEFT_OUT)
