@@ -13,6 +13,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
 from harness.model import Scenario
+from harness.moves import course
 from harness.outcome import Cell
 from harness.path import ideal_time
 
@@ -123,7 +124,7 @@ def _lab_seconds(scenario: Scenario) -> float:
         if flow.download is None:
             longest = max(longest, flow.stop.seconds if flow.stop is not None else 0.0)
             continue
-        once = min(1.3 * ideal_time(scenario.path, flow.download) + 3, scenario.timeout.seconds)
+        once = min(1.3 * ideal_time(course(scenario, flow), flow.download) + 3, scenario.timeout.seconds)
         again = 0.0 if flow.repeat_after is None else flow.repeat_after.seconds + once
         longest = max(longest, flow.start.seconds + once + again)
     return longest

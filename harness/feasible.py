@@ -5,11 +5,13 @@ What a path's queues and links can be is for `harness.path.limits` to say.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from harness.mistakes import Location, Mistake
 from harness.model import Flow, Path, Scenario
-from harness.path import ideal_time
+from harness.moves import course, paths_of
+from harness.path import Timeline, ideal_time
 from harness.text import shown
 from harness.units import Duration, Size
 
@@ -91,13 +93,16 @@ def _flow(where: Location, flow: Flow, scenario: Scenario) -> Iterator[Mistake]:
     if not flow.download.bytes:
         yield Mistake((*where, "download"), "a flow with a size transfers something", "write '1 MB', say")
     else:
-        path = _whole(scenario).get(scenario.start(flow), scenario.path)
-        yield from _arrives((*where, "download"), flow.download, path)
+        known = set(scenario.every_path)
+        if scenario.in_sequence or all(known.issuperset(paths_of(scenario, each)) for each in scenario.flows):
+            yield from _arrives((*where, "download"), flow.download, course(scenario, flow))
 
 
-def _arrives(where: Location, size: Size, path: Path) -> Iterator[Mistake]:
-    seconds = ideal_time(path, size)
-    if seconds > LONGEST.seconds:
+def _arrives(where: Location, size: Size, way: Timeline) -> Iterator[Mistake]:
+    seconds = ideal_time(way, size)
+    if math.isinf(seconds):
+        yield Mistake(where, f"the path never carries {size}", "let its rate rise again, or write a smaller size")
+    elif seconds > LONGEST.seconds:
         text = f"{size} take {seconds:.0f} s at the rate of the line, and a run lasts {LONGEST.seconds:.0f} s at most"
         yield Mistake(where, text, "write a smaller size, or a faster path")
 

@@ -5,6 +5,7 @@ Times are ns after the first datagram of the run.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,6 +13,7 @@ from itertools import pairwise
 from harness.errors import did_you_mean
 from harness.mistakes import Location, Mistake
 from harness.model import Flow, Move, Rebinding, Scenario
+from harness.path import State, Timeline, timeline
 from harness.text import shown
 
 #: Rebindings of one flow: each takes a port of its own.
@@ -107,6 +109,26 @@ def losses(scenario: Scenario) -> list[Lost]:
                 found.append(Lost(on, loses.value, again, ("flows", index, "moves", number)))
             on = move.to
     return found
+
+
+def course(scenario: Scenario, flow: Flow | None = None) -> Timeline:
+    """What a flow's client meets of its paths over time, the first flow's by default: changes, holes and moves.
+
+    Of segments in a row it is what they are from end to end.
+    """
+    flow = scenario.flows[0] if flow is None else flow
+    if scenario.in_sequence:
+        return timeline(scenario.path)
+    lost: dict[str, list[tuple[float, float]]] = {}
+    for each in losses(scenario):
+        until = math.inf if each.until_ns is None else each.until_ns / 1e9
+        lost.setdefault(each.path, []).append((each.at_ns / 1e9, until))
+    states: list[State] = []
+    for stay in stays(scenario, flow):
+        own = timeline(scenario.every_path[stay.path]).cut(lost.get(stay.path, ()))
+        until = math.inf if stay.until_ns == _FOREVER else stay.until_ns / 1e9
+        states += own.during(stay.since_ns / 1e9, until)
+    return Timeline(tuple(states))
 
 
 def mistakes(scenario: Scenario) -> Iterator[Mistake]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from harness.design import Pair, honoured, players_of
 from harness.metric_names import MetricName
 from harness.model import Implementation, Scenario
+from harness.moves import course
 from harness.parameters import PARAMETERS, ParameterValue
 from harness.path import ideal_time
 from harness.reach import Reached, Settings, score, standing
@@ -69,7 +70,7 @@ def hopeless(scenario: Scenario) -> str:
         size = name.metric.removeprefix("milestone_")
         if one.at_most is None or size == name.metric:
             continue
-        least = ideal_time(scenario.path, Size.parse(size))
+        least = ideal_time(course(scenario), Size.parse(size))
         if least > one.bound:
             return f"{one}, and the line itself takes {least:.2f} s"
     return ""

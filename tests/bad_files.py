@@ -398,7 +398,7 @@ SCENARIOS = [
         "larger wq",
     ),
     # --- changes
-    Bad("forward: {rate: 20 Mbit/s}}", "forward: {rate: ▸0 bit/s}}", "at least 1 kbit/s", "unit"),
+    Bad("forward: {rate: 20 Mbit/s}}", "forward: {rate: ▸900 bit/s}}", "at least 1 kbit/s", "unit"),
     Bad("forward: {rate: 20 Mbit/s}}", "forward: {rate: ▸20}}", "20 has no unit", ""),
     Bad("forward: {rate: 20 Mbit/s}}", "forward: {rate: ▸100 Gbit/s}}", "tc has no rate beyond", ""),
     Bad("forward: {rate: 20 Mbit/s}}", "forward: ▸{}}", "a change needs at least one of rate, delay and loss"),

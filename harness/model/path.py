@@ -16,10 +16,14 @@ from harness.text import shown
 from harness.units import Duration, Percentage, QueueSize, Rate, Size
 
 
-def _some_rate(value: Rate | None) -> Rate | None:
-    if value is not None and value.value < 1000:
+def _least(value: Rate) -> Rate:
+    if value.value < 1000:
         raise UnfitError("a link needs at least 1 kbit/s", "is the unit the one you meant?")
     return value
+
+
+def _least_or_none(value: Rate | None) -> Rate | None:
+    return value if value is None or value.value == 0 else _least(value)
 
 
 class Service(Part):
@@ -71,7 +75,7 @@ class Link(Part):
     """Token bucket of the bottleneck (tc tbf burst), with either engine; by default none in virtual time, where packets
     leave one after the other, and in real time what late timers need."""
 
-    _rate = field_validator("rate")(_some_rate)
+    _rate = field_validator("rate")(_least)
 
     @field_validator("queue", mode="before")
     @classmethod
@@ -122,13 +126,14 @@ class LinkChange(Part):
     """New values for one direction; what is not named stays."""
 
     rate: Rate | None = None
-    """New rate. A queue given in bytes, or derived from the first rate's BDP, keeps its bytes."""
+    """New rate; 0 bit/s sends nothing until the next change. The packet in service goes on with its remaining bits.
+    A queue given in bytes, or derived from the first rate's BDP, keeps its bytes."""
     delay: Duration | None = None
     """New one-way delay, for packets that enter from now on."""
     loss: Percentage | GilbertElliott | None = None
     """New random loss."""
 
-    _rate = field_validator("rate")(_some_rate)
+    _rate = field_validator("rate")(_least_or_none)
 
     @model_validator(mode="after")
     def _something(self) -> Self:

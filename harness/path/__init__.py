@@ -7,8 +7,8 @@ adds delay, jitter and loss. So the bottleneck queue comes first, then delay and
 namespace with NET_ADMIN is enough.
 
 What serves the queue is a serial server in virtual time: hfsc lets a packet go when all before it have been sent, and
-a netem on the way out, ahead of the delay, takes the packet's own time. Real time has late timers, and a path may
-ask for a bucket: then it is tbf.
+a netem on the way out, ahead of the delay, takes the packet's own time. Where the rate changes, the lab kernel's own
+discipline `serial` does both. Real time has late timers, and a path may ask for a bucket: then it is tbf.
 
 Behind a service process the ifb has a tbf that holds nothing back, red if asked for, and a netem that lets one
 packet go at each opportunity. Flows with access delays of their own each find a netem of their own on the way
@@ -30,6 +30,7 @@ from harness.path.compile import compile_path
 from harness.path.faults import share as fault_share
 from harness.path.limits import inexpressible
 from harness.path.program import Command, Fault, LinkProgram, Mapping, Outage, PathProgram, TimedCommands
+from harness.path.timeline import State, Timeline, timeline
 
 __all__ = [
     "Command",
@@ -39,7 +40,9 @@ __all__ = [
     "Outage",
     "PathProgram",
     "Server",
+    "State",
     "TimedCommands",
+    "Timeline",
     "ack_limited_rate",
     "ack_limited_time",
     "bdp_bytes",
@@ -51,4 +54,5 @@ __all__ = [
     "queue_bytes",
     "size_bytes",
     "slow_start_time",
+    "timeline",
 ]

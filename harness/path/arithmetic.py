@@ -6,6 +6,7 @@ import math
 from typing import Literal
 
 from harness.model import FRAME_HEADER, MTU, Link, Path, Red
+from harness.path.timeline import Timeline, timeline
 from harness.units import Duration, QueueSize, Rate, Size
 
 #: What serves a queue whose service is constant, unless a scenario asks for a bucket of its own: in virtual time one
@@ -20,6 +21,8 @@ FRAME = MTU + FRAME_HEADER
 #: to 99.8 %, 4 ms 99.6 to 99.8 %. Real endpoints need more than that sender: with 2 ms at 20 Mbit/s three of twelve
 #: transfers lost 2.4 to 4 % there. At 250 Mbit/s that machine had no time left (2 ms 81 to 99.6 %, 4 ms 84 to 96 %).
 WAKE_UP = 0.004
+#: The slowest rate that tc has for tbf, where a token bucket is to send nothing.
+STANDSTILL = Rate(8)
 #: RFC 9002 §7.2: ten datagrams of 1200 bytes.
 INITIAL_WINDOW = 12_000
 #: An acknowledgement as tc counts it: Ethernet, IPv4 and UDP headers, a short-header packet with an ACK frame, bytes.
@@ -99,34 +102,19 @@ def curve_rate(rate: Rate) -> int:
     return 8 * -(-_SLOPE // slope)
 
 
-def _rate_steps(path: Path) -> list[tuple[float, float]]:
-    """(since, bit/s) of the direction server to client, from the first datagram on."""
-    return [(since.seconds, float(rate.value)) for since, rate in path.rates_to_client]
+def ideal_time(course: Timeline, size: Size) -> float:
+    """Seconds from the first datagram to the last byte at line rate at once: two round trips, then the bytes.
 
-
-def _time_to_carry(bits: float, start: float, steps: list[tuple[float, float]]) -> float:
-    """When the last of `bits`, sent at line rate from `start`, has entered the link."""
-    for index, (since, rate) in enumerate(steps):
-        until = steps[index + 1][0] if index + 1 < len(steps) else math.inf
-        begin = max(start, since)
-        if begin >= until:
-            continue
-        carried = rate * (until - begin)
-        if bits <= carried:
-            return begin + bits / rate
-        bits -= carried
-    raise AssertionError("the last step lasts for ever")
-
-
-def ideal_time(path: Path, size: Size) -> float:
-    """Seconds from the first datagram to the last byte at line rate at once: two RTTs, then the bytes.
-
-    One RTT for the handshake (RFC 9001 §4.1), one for the request. No headers, loss or queue.
+    One round trip for the handshake (RFC 9001 §4.1), one for the request. No headers, loss or queue. Infinite where
+    the path never carries so much.
     """
-    rtt = path.rtt.seconds
-    # The server sends from 1.5 RTT on; what it sends takes half an RTT more to arrive.
-    half = path.to_client.delay.seconds
-    return _time_to_carry(size.bytes * 8, 2 * rtt - half, _rate_steps(path)) + half
+    answers = _answers(course)
+    return course.at_client(course.carried(size.bytes * 8, answers))
+
+
+def _answers(course: Timeline) -> float:
+    """When the server has the request, and sends."""
+    return course.at_server(course.at_client(course.at_server(0.0)))
 
 
 def ack_limited_rate(path: Path, ack_ratio: float) -> float:
@@ -139,24 +127,23 @@ def ack_limited_rate(path: Path, ack_ratio: float) -> float:
 
 def ack_limited_time(path: Path, size: Size, ack_ratio: float) -> float:
     """Seconds when a file comes no faster than the return path carries its acknowledgements, from the start."""
-    return max(ideal_time(path, size), 2 * path.rtt.seconds + size.bytes / ack_limited_rate(path, ack_ratio))
+    return max(ideal_time(timeline(path), size), 2 * path.rtt.seconds + size.bytes / ack_limited_rate(path, ack_ratio))
 
 
-def slow_start_time(path: Path, size: Size, initial_window: int = INITIAL_WINDOW) -> float:
-    """Seconds with textbook slow start: the window doubles each RTT until it fills the link.
+def slow_start_time(course: Timeline, size: Size, initial_window: int = INITIAL_WINDOW) -> float:
+    """Seconds with textbook slow start: the window doubles each round trip until it fills the link.
 
-    RFC 9002 §7.3.1 without loss, overshoot, flow-control or ACK limits; headers are not counted.
+    RFC 9002 §7.3.1 without loss, overshoot, flow-control or ACK limits; headers are not counted. Infinite where the
+    path never carries so much.
     """
-    rtt = path.rtt.seconds
-    half = path.to_client.delay.seconds
-    steps = _rate_steps(path)
-    left, window, begin = size.bytes, initial_window, 2 * rtt - half
-    free = begin
-    while True:
+    left, window = size.bytes, initial_window
+    begin = free = _answers(course)
+    while math.isfinite(free):
         # A round starts when the first ACK of the last one is back, or when the link is free again.
-        free = _time_to_carry(min(window, left) * 8, max(begin, free), steps)
+        free = course.carried(min(window, left) * 8, max(begin, free))
         if window >= left:
-            return free + half
+            return course.at_client(free)
         left -= window
         window *= 2
-        begin += rtt
+        begin += course.round_trip(begin)
+    return math.inf

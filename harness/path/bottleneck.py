@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from harness.model import DropTail, Link, Red
-from harness.path.arithmetic import FRAME, Server, burst_bytes, curve_rate, opportunity_gap, queue_bytes, size_bytes
+from harness.path.arithmetic import (
+    FRAME,
+    STANDSTILL,
+    Server,
+    burst_bytes,
+    curve_rate,
+    opportunity_gap,
+    queue_bytes,
+    size_bytes,
+)
 from harness.path.program import Command, Side
 from harness.path.red import red_burst
 from harness.units import Duration, Rate
@@ -56,11 +65,21 @@ def _slot(verb: str, link: Link, device: str, limit: int, mtu: int, seed: int, *
 
 
 def tbf(verb: str, device: str, rate: Rate, burst: int, limit: int) -> Command:
-    """A token bucket at a constant rate, with a drop-tail queue of bytes of its own."""
+    """A token bucket with a drop-tail queue of bytes of its own. tc has no rate of 0 for it, and gives it 1 byte/s."""
     return (
         "tc", "qdisc", verb, "dev", device, "root", "handle", "1:", "tbf",
-        "rate", f"{rate.value}bit", "burst", str(burst), "limit", str(limit),
+        "rate", f"{max(rate.value, STANDSTILL.value)}bit", "burst", str(burst), "limit", str(limit),
     )  # fmt: skip
+
+
+def serial(verb: str, device: str, rate: Rate) -> Command:
+    """A serial server whose rate changes: the lab kernel's own discipline (images/lab-kernel/sch_serial.c).
+
+    On a change the packet in service goes on with its remaining bits at the new rate, which may be 0. hfsc would begin
+    its curve anew and let the next packet go (hfsc_change_usc), and netem would keep the end that it gave the packet in
+    service at the former rate (netem_enqueue).
+    """
+    return ("tc", "qdisc", verb, "dev", device, "root", "handle", "1:", "serial", "rate", f"{rate.value}bit")
 
 
 def curve(verb: str, device: str, rate: Rate) -> Command:
@@ -123,8 +142,10 @@ def redirect(side: Side, device: str, spare: int = 0) -> tuple[Command, ...]:
     )
 
 
-def bottleneck(link: Link, device: str, rtt: Duration, mtu: int, seed: int, server: Server) -> tuple[Command, ...]:
-    """The queue of one direction and what serves it.
+def bottleneck(
+    link: Link, device: str, rtt: Duration, mtu: int, seed: int, server: Server, *, changing: bool
+) -> tuple[Command, ...]:
+    """The queue of one direction and what serves it. `changing`: its rate will change.
 
     Below hfsc, too, RED sees neither idle times nor the packet in service: nothing asks an empty queue for a packet.
     With a service process: tbf, which takes whatever its child lets go; RED, if asked for, which sees all that waits
@@ -135,6 +156,8 @@ def bottleneck(link: Link, device: str, rtt: Duration, mtu: int, seed: int, serv
     if link.service is not None:
         return _behind_a_process(link, device, rtt, mtu, seed)
     burst = burst_bytes(link, server)
+    if burst is None and changing:
+        return (serial("add", device, link.rate), _queue(link, device, rtt, "1:1"))
     if burst is None:
         root = ("tc", "qdisc", "add", "dev", device, "root", "handle", "1:", "hfsc")
         # A default class would do, but tc then writes counters that are no JSON (iproute2, tc/q_hfsc.c).

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from harness.model import MTU, DropTail, Link, LinkChange, Path
 from harness.path.arithmetic import Server, burst_bytes, queue_bytes
-from harness.path.bottleneck import bottleneck, cold_starts, curve, redirect, tbf
-from harness.path.egress import Access, egress_of, egress_room, is_serial, netem, netem_places, transmission
+from harness.path.bottleneck import bottleneck, cold_starts, redirect, serial, tbf
+from harness.path.egress import Access, egress_of, egress_room, is_serial, netem, netem_places, phase_seed
 from harness.path.faults import fault_setup, faults_of
 from harness.path.nat import nat_commands, nat_setup
 from harness.path.outage import PRIORITIES, outage_commands
@@ -69,20 +69,24 @@ def _changed(
     access: Access,
     seed: int,
     server: Server,
+    *,
+    transmits: bool,
 ) -> list[Command]:
-    """The commands of a change. A packet that a serial server has begun keeps the end it was given."""
+    """The commands of a change.
+
+    `limit`: of the queue, in what it counts; `room`: packets that the egress may hold.
+    """
     commands: list[Command] = []
     burst = burst_bytes(after, server)
-    if after.rate != before.rate and burst is None:
-        # The egress first: a change lets the packet at the head of the queue go.
-        commands.append(transmission("change", after, egress, room))
-        commands.append(curve("change", device, after.rate))
-    elif after.rate != before.rate and burst is not None:
-        commands.append(tbf("change", device, after.rate, burst, limit))
+    if after.rate != before.rate:
+        commands.append(
+            serial("change", device, after.rate) if burst is None else tbf("change", device, after.rate, burst, limit)
+        )
     if after.delay != before.delay or after.loss != before.loss:
         commands.extend(
-            netem("change", after, egress, place, more, seed + 2 * band)
-            for band, (place, more) in enumerate(netem_places(access, is_serial(after, server)))
+            # What is under way by then came at the former rate and delay.
+            netem("change", after, egress, place, more, seed + 2 * band, room)
+            for band, (place, more) in enumerate(netem_places(access, transmits))
         )
     return commands
 
@@ -112,7 +116,8 @@ def compile_path(
     outages: Sequence[Outage] = (),
     mappings: Sequence[Mapping] = (),
 ) -> PathProgram:
-    """The program of a path. `seed` makes netem's loss and service times repeat, packet for packet.
+    """The program of a path. `seed` makes netem's loss and service times repeat, packet for packet; each change and
+    outage has a seed of its own that follows from it.
 
     `server`: what serves a queue at a constant rate where the path asks for no token bucket (`burst`) of its own.
     `access`: addresses of endpoints with an access delay of their own. `outages`: when it forwards nothing; such a path
@@ -121,7 +126,7 @@ def compile_path(
     rtt, access = path.rtt, access or {}
     links: dict[Direction, Link] = {"to_client": path.to_client, "to_server": path.to_server}
     # Queues are sized once: a change of rate keeps the bytes.
-    limits = {name: queue_bytes(link, rtt) for name, link in links.items()}
+    limits = {name: _kept_limit(link, rtt) for name, link in links.items()}
     seeds = {"to_client": seed, "to_server": seed + 1}
     states = {name: _states(path, name) for name in links}
     rooms = {name: egress_room(states[name], access) for name in links}
@@ -129,15 +134,24 @@ def compile_path(
     if path.mtu != MTU:
         setup.extend(("ip", "link", "set", "dev", side, "mtu", str(path.mtu)) for side in ("left", "right"))
     timed: list[tuple[int, Command]] = []
+    # Whether the egress takes a packet's own time, of a serial server whose rate stays.
+    changing = {name: len({state.rate for state in states[name]}) > 1 for name in links}
+    transmits = {name: is_serial(link, server) and not changing[name] for name, link in links.items()}
     for name, ingress, egress in _DIRECTIONS:
         link = links[name]
         spare = len(PRIORITIES) if outages and ingress == "left" else 0
         setup.extend(redirect(ingress, name, spare))
-        setup.extend(bottleneck(link, name, rtt, path.mtu, seeds[name] + _SLOT_SEED, server))
-        way_out = egress_of(link, egress, access, seeds[name], rooms[name], is_serial(link, server))
-        setup.extend(way_out)
+        setup.extend(
+            bottleneck(link, name, rtt, path.mtu, seeds[name] + _SLOT_SEED, server, changing=changing[name])
+        )  # fmt: skip
+        varies = len(set(states[name])) > 1
+        ways_out = [
+            egress_of(link, egress, access, phase_seed(seeds[name], phase), rooms[name], transmits[name], varies=varies)
+            for phase in range(len(outages) + 1)
+        ]
+        setup.extend(ways_out[0])
         if egress == "left":
-            timed.extend(outage_commands(outages, way_out))
+            timed.extend(outage_commands(outages, ways_out[1:]))
         timed.extend(cold_starts(link, name, path.mtu, seeds[name] + _SLOT_SEED))
     figures = {name: _figures(links[name], name, ingress, egress, rtt, server) for name, ingress, egress in _DIRECTIONS}
     timeline = []
@@ -146,7 +160,8 @@ def compile_path(
         for name, _, egress in _DIRECTIONS:
             before, after = states[name][index : index + 2]
             commands = _changed(
-                before, after, name, egress, limits[name], rooms[name], access, seeds[name], server
+                before, after, name, egress, limits[name], rooms[name], access, phase_seed(seeds[name], index + 1),
+                server, transmits=transmits[name],
             )  # fmt: skip
             timed.extend((change.at.value, command) for command in commands)
             new[name] = _state(before, after, server)
@@ -159,6 +174,12 @@ def compile_path(
         setup=tuple(setup), changes=_together(timed), links=figures, timeline=tuple(timeline), outages=tuple(outages),
         mappings=tuple(mappings), faults=faults,
     )  # fmt: skip
+
+
+def _kept_limit(link: Link, rtt: Duration) -> int:
+    """The limit that a change of tbf gives the fifo inside it, whether that counts bytes or packets (fifo_set_limit)."""
+    packets = isinstance(link.queue, DropTail) and link.queue.size.unit == "packets"
+    return round(link.held.amount) if packets else queue_bytes(link, rtt)
 
 
 def _states(path: Path, name: str) -> list[Link]:

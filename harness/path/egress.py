@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 
@@ -32,21 +33,35 @@ def _loss(loss: Percentage | GilbertElliott, seed: int) -> list[str]:
     return [*words, "seed", str(seed)] if words else []
 
 
-def netem(verb: str, link: Link, side: Side, place: Command, more: Duration, seed: int) -> Command:
-    """Delay and loss at one place of the egress; `more`: an access delay on top of the link's own."""
+def netem(verb: str, link: Link, side: Side, place: Command, more: Duration, seed: int, room: int = 0) -> Command:
+    """Delay and loss at one place of the egress.
+
+    `more`: an access delay on top of the link's own. `room`: packets that it must be able to hold at least.
+    """
     delay = ["delay", _nanoseconds(link.delay + more)]
     if link.jitter.value:
         delay.append(_nanoseconds(link.jitter))
     return (
         "tc", "qdisc", verb, "dev", side, *place, "netem",
-        "limit", str(netem_limit(link.model_copy(update={"delay": link.delay + more}))), *delay,
+        "limit", str(max(room, netem_limit(link.model_copy(update={"delay": link.delay + more})))), *delay,
         *_loss(link.loss, seed),
     )  # fmt: skip
 
 
 def is_serial(link: Link, server: Server) -> bool:
-    """Whether the link sends one packet after the other, each in its own time."""
+    """Whether the link sends packets one after the other, each in its own time."""
     return link.service is None and burst_bytes(link, server) is None
+
+
+def phase_seed(seed: int, phase: int) -> int:
+    """The seed of a netem from its direction's change (or outage) number `phase` on, counted from 1; 0 is the start.
+
+    tc can change a netem only by seeding it anew (net/sched/sch_netem.c, netem_change): with the same seed each phase
+    would lose the same packets, counted from its beginning.
+    """
+    if not phase:
+        return seed
+    return int.from_bytes(hashlib.sha256(f"{seed} {phase}".encode()).digest()[:8], "big") >> 1
 
 
 def _top(serial: bool) -> tuple[Command, str]:
@@ -85,11 +100,19 @@ def egress_room(states: Sequence[Link], access: Access) -> int:
     return netem_limit(states[0].model_copy(update=most))
 
 
-def egress_of(link: Link, side: Side, access: Access, seed: int, room: int, serial: bool) -> tuple[Command, ...]:
-    """A serial server's transmission; then delay, jitter and loss of one direction, with its flows' access delays."""
+def egress_of(
+    link: Link, side: Side, access: Access, seed: int, room: int, serial: bool, *, varies: bool
+) -> tuple[Command, ...]:
+    """A serial server's transmission; then delay, jitter and loss of one direction, with its flows' access delays.
+
+    `room`: packets that it may hold in any state of the path. `varies`: there are several.
+    """
     ahead = (transmission("add", link, side, room),) if serial else ()
     places = netem_places(access, serial)
-    netems = tuple(netem("add", link, side, place, more, seed + 2 * band) for band, (place, more) in enumerate(places))
+    netems = tuple(
+        netem("add", link, side, place, more, seed + 2 * band, room if varies else 0)
+        for band, (place, more) in enumerate(places)
+    )
     if len(places) == 1:
         return (*ahead, *netems)
     bands = {delay: band for band, (_, delay) in enumerate(places, 1)}

@@ -26,14 +26,16 @@ _UP: tuple[Command, ...] = (
 )
 
 
-def outage_commands(outages: Sequence[Outage], egress: Sequence[Command]) -> list[tuple[int, Command]]:
-    """When (ns), and with which commands, a path goes and comes back. `egress`: what makes its clients' side anew.
+def outage_commands(outages: Sequence[Outage], egresses: Sequence[Sequence[Command]]) -> list[tuple[int, Command]]:
+    """When (ns), and with which commands, a path goes and comes back.
+
+    `egresses`: what makes its clients' side anew, for each outage, with a seed of its own.
 
     The servers' side and both queues go on: what the clients sent before is on its way, and what comes for them
     passes the bottleneck and ends at its far side.
     """
     made: list[tuple[int, Command]] = []
-    for outage in outages:
+    for outage, egress in zip(outages, egresses, strict=True):
         made += [(outage.from_ns, command) for command in _DOWN]
         if outage.until_ns is not None:
             first, *others = _UP

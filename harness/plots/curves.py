@@ -13,6 +13,8 @@ import numpy as np
 import polars as pl
 
 from harness.analysis.series.grid import BIN
+from harness.draw import settled
+from harness.moves import course
 from harness.path import slow_start_time
 from harness.plots.copied import Marks
 from harness.plots.parts import (
@@ -109,7 +111,8 @@ class Curve:
         if asked.file is None or len(self.run.flows) > 1:
             return pl.DataFrame(schema=_FRAME)
         sizes = [Size(round(asked.file.bytes * part / _POINTS)) for part in range(1, _POINTS + 1)]
-        times = [(slow_start_time(self.run.path, size, initial_bytes(cell)), size.bytes / 1e6) for size in sizes]
+        way = course(settled(cell.scenario, self.run.run.effective), asked)
+        times = [(slow_start_time(way, size, initial_bytes(cell)), size.bytes / 1e6) for size in sizes]
         points = [(f"{begin}", begin + t, value) for begin in self.begins for t, value in times]
         return pl.DataFrame(points, schema=_FRAME, orient="row")
 

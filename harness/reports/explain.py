@@ -8,6 +8,7 @@ from harness.design import most_cells
 from harness.lab import SERVERS
 from harness.lab.moves import moving, outages
 from harness.model import GilbertElliott, Link, LinkChange, Move, Path, Proxy, Red, Scenario, Service
+from harness.moves import course
 from harness.outcome import EngineName
 from harness.path import (
     Server,
@@ -215,7 +216,7 @@ def explain(scenario: Scenario, engine: EngineName) -> str:
     Where something is drawn the figures are those that the file gives; reference times are of the first path, or of all
     segments in a row together.
     """
-    path, server = scenario.path, SERVERS[engine]
+    way, server = course(scenario), SERVERS[engine]
     lines = [f"{scenario.name}: {scenario.title}", ""]
     lines += [f"  source: {text}" for text in scenario.references]
     for step in _steps(scenario):
@@ -228,7 +229,7 @@ def explain(scenario: Scenario, engine: EngineName) -> str:
     for size in _sizes(scenario):
         objective = bounds.get(f"milestone_{size.label()}", "open")
         lines.append(
-            f"  {size.label():8} {slow_start_time(path, size):21.2f} {ideal_time(path, size):10.2f}  {objective}"
+            f"  {size.label():8} {slow_start_time(way, size):21.2f} {ideal_time(way, size):10.2f}  {objective}"
         )
     moved = [mapping for flow in moving(scenario, 0) for mapping in flow.mappings.items()]
     for name, one in scenario.every_path.items():

@@ -14,6 +14,7 @@ from harness.lab import flow_label
 from harness.metric_names import MetricName
 from harness.metrics.registry import declared
 from harness.model import Objective
+from harness.moves import course
 from harness.outcome import Cell, Interval
 from harness.parameters import PARAMETERS
 from harness.path import ack_limited_time, ideal_time, slow_start_time
@@ -93,8 +94,8 @@ def reference_lines(cells: Sequence[Cell], asked_for: Sequence[MetricName]) -> l
     sizes = {f"milestone_{size.label()}": size for size in scenario.milestones}
     lines = [ReferenceLine("objective", {}, [_bound(scenario.objectives, metric) for metric in metrics])]
     models: list[tuple[str, Callable[[Cell, Size], float]]] = [
-        ("textbook slow start", lambda cell, size: slow_start_time(cell.scenario.path, size, initial_bytes(cell))),
-        ("ideal", lambda cell, size: ideal_time(cell.scenario.path, size)),
+        ("textbook slow start", lambda cell, size: slow_start_time(course(cell.scenario), size, initial_bytes(cell))),
+        ("ideal", lambda cell, size: ideal_time(course(cell.scenario), size)),
     ]
     if not any(metric in sizes for metric in metrics):
         return lines

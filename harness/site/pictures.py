@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from harness.metric_names import MetricName
+from harness.moves import course
 from harness.outcome import Interval, ObjectiveVerdict
 from harness.path import ideal_time, slow_start_time
 from harness.reports.chosen import columns
@@ -72,8 +73,8 @@ def _theory(result: CellResult, metric: str) -> list[tuple[str, float]]:
     if metric not in sizes:
         return []
     return [
-        ("textbook slow start", slow_start_time(scenario.path, sizes[metric], initial_bytes(result.cell))),
-        ("line rate", ideal_time(scenario.path, sizes[metric])),
+        ("textbook slow start", slow_start_time(course(scenario), sizes[metric], initial_bytes(result.cell))),
+        ("line rate", ideal_time(course(scenario), sizes[metric])),
     ]
 
 
@@ -133,9 +134,9 @@ def received(result: CellResult) -> Received | None:
             reached.append((size.label(), size.bytes, span))
     if not reached:
         return None
-    path, window = scenario.path, initial_bytes(result.cell)
-    book = [(slow_start_time(path, size, window), size.bytes) for size in _parts(amount, _BOOK)]
-    line = [(ideal_time(path, size), size.bytes) for size in _parts(amount, _STRAIGHT)]
+    way, window = course(scenario), initial_bytes(result.cell)
+    book = [(slow_start_time(way, size, window), size.bytes) for size in _parts(amount, _BOOK)]
+    line = [(ideal_time(way, size), size.bytes) for size in _parts(amount, _STRAIGHT)]
     known = {f"milestone_{size.label()}": size for size in scenario.milestones}
     asked = [(one.bound, known[one.metric].bytes, str(one)) for one in scenario.objectives if one.metric in known]
     times = [span.median for _, _, span in reached] + [span.high for _, _, span in reached]

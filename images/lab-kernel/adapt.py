@@ -286,3 +286,31 @@ change(
 # Between namespaces a packet stays on its sender's account until it is delivered: what waits in the path's queues
 # would fill the sender's socket buffer, and hold it back (SO_SNDBUF; TCP small queues) where a wire would not.
 put(Path("drivers/net/veth.c"), r"^\tskb_tx_timestamp\(skb\);\n", behind="\tskb_orphan(skb);\n")
+
+# A serial link whose rate changes, and may be 0: no queueing discipline of the kernel's own is one.
+add("sch_serial.c", Path("net/sched/sch_serial.c"))
+add("sch_serial.h", Path("net/sched/sch_serial.h"))
+put(Path("net/sched/Makefile"), r"^obj-\$\(CONFIG_NET_SCH_TBF\)\t\+= sch_tbf\.o\n", behind="obj-y += sch_serial.o\n")
+
+# A change of a token bucket fills it, so that the head of the queue leaves at once; and whoever waits for tokens at the
+# former rate goes on waiting for them. Here the bucket keeps its bytes, and the head is looked at again.
+change(
+    Path("net/sched/sch_tbf.c"),
+    (r"(?<=\tu64 rate64 = 0, prate64 = 0;\n)", "\ts64 now = 0, tokens = 0;\n"),
+    (
+        r"(?<=\tsch_tree_lock\(sch\);\n)(?=\tif \(child\) \{\n\t\tqdisc_purge_queue)",
+        "\tif (q->rate.rate_bytes_ps) {\n\t\tnow = ktime_get_ns();\n"
+        "\t\ttokens = min_t(s64, q->tokens + min_t(s64, now - q->t_c, q->buffer), q->buffer);\n\t}\n",
+    ),
+    (
+        r"\tq->tokens = q->buffer;\n\tq->ptokens = q->mtu;\n(?=\n\tmemcpy)",
+        "\tq->tokens = q->buffer;\n\tq->ptokens = q->mtu;\n"
+        "\tif (now) {\n\t\ttokens = mul_u64_u64_div_u64(tokens, q->rate.rate_bytes_ps, rate.rate_bytes_ps);\n"
+        "\t\tq->tokens = min_t(s64, tokens, q->buffer);\n\t\tq->t_c = now;\n\t}\n",
+    ),
+    (
+        r"(?<=\tmemcpy\(&q->peak, &peak, sizeof\(struct psched_ratecfg\)\);\n)",
+        "\tif (now)\n\t\tqdisc_watchdog_schedule_ns(&q->watchdog, now);\n",
+    ),
+)
+put(Path("net/sched/sch_tbf.c"), r"#include <linux/module\.h>\n", behind="#include <linux/math64.h>\n")

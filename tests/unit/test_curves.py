@@ -11,7 +11,7 @@ import pytest
 
 from harness.judge import judge
 from harness.outcome import MeasuredRun, Outcome, Verdict
-from harness.path import slow_start_time
+from harness.path import slow_start_time, timeline
 from harness.plots.curves import curves_of, labels, stacked
 from harness.plots.registry import plots
 from harness.plots.render import figure, figures
@@ -63,11 +63,11 @@ def test_the_textbook_is_the_table_s() -> None:
     [curve] = curves_of([run])
     size = run.run.cell.scenario.flows[0].file
     assert size is not None
-    assert curve.textbook["t"][-1] == pytest.approx(slow_start_time(run.path, size, 12_000))
+    assert curve.textbook["t"][-1] == pytest.approx(slow_start_time(timeline(run.path), size, 12_000))
     assert curve.textbook["value"][-1] == pytest.approx(size.bytes / 1e6)
     cell = run.run.cell.model_copy(update={"parameters": {"server.initial_cwnd": 40}})
     [faster] = curves_of([replace(run, run=run.run.model_copy(update={"cell": cell}))])
-    assert faster.textbook["t"][-1] == pytest.approx(slow_start_time(run.path, size, 48_000))
+    assert faster.textbook["t"][-1] == pytest.approx(slow_start_time(timeline(run.path), size, 48_000))
     assert faster.textbook["t"][-1] < curve.textbook["t"][-1]
 
 

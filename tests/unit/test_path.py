@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 
 from harness.lab import build_lab
 from harness.model import Flow
-from harness.path import PathProgram, burst_bytes, compile_path, ideal_time, queue_bytes, slow_start_time
+from harness.path import (
+    Outage,
+    PathProgram,
+    burst_bytes,
+    compile_path,
+    ideal_time,
+    queue_bytes,
+    slow_start_time,
+    timeline,
+)
 from harness.path.arithmetic import curve_rate
 from harness.path.red import red_burst, red_log_weight
 from harness.units import Duration, Rate, Size
@@ -29,13 +38,13 @@ REFERENCE = [
 
 @pytest.mark.parametrize(("rate", "slow", "ideal"), REFERENCE)
 def test_reference_times(rate: str, slow: list[float], ideal: list[float]) -> None:
-    one = path(forward=link(rate))
+    one = timeline(path(forward=link(rate)))
     assert [slow_start_time(one, size) for size in MEGABYTES] == pytest.approx(slow, abs=0.06)
     assert [ideal_time(one, size) for size in MEGABYTES] == pytest.approx(ideal, abs=0.06)
 
 
 def test_the_ideal_follows_a_change_of_rate() -> None:
-    steady, falling = path(), path(changes=[{"at": "5 s", "forward": {"rate": "10 Mbit/s"}}])
+    steady, falling = timeline(path()), timeline(path(changes=[{"at": "5 s", "forward": {"rate": "10 Mbit/s"}}]))
     assert ideal_time(falling, MEGABYTES[0]) == ideal_time(steady, MEGABYTES[0])
     # Data enter from 0.975 s on: 4.025 s at 50 Mbit/s carry 25.2 MB; the other 74.8 MB take 59.9 s at 10.
     assert ideal_time(falling, MEGABYTES[2]) == pytest.approx(5 + 59.875 + 0.325, abs=0.001)
@@ -43,7 +52,7 @@ def test_the_ideal_follows_a_change_of_rate() -> None:
 
 @given(size=st.integers(1, 10**9), more=st.integers(1, 10**8))
 def test_more_bytes_take_longer_and_never_less_than_ideal(size: int, more: int) -> None:
-    one = path()
+    one = timeline(path())
     assert slow_start_time(one, Size(size)) <= slow_start_time(one, Size(size + more))
     assert ideal_time(one, Size(size)) <= slow_start_time(one, Size(size)) + 1e-9
 
@@ -83,11 +92,40 @@ def test_a_curve_is_never_slower_than_its_rate_and_hardly_faster(rate: int) -> N
     assert 8 / rate - slope / (15_625_000 << 14) < 8 / rate * (8e-3 if rate < 10_000 else 1e-3)
 
 
-def test_a_serial_link_changes_its_rate_in_both_places_at_one_moment() -> None:
-    slower = {"at": "5 s", "forward": {"rate": "10 Mbit/s"}}
-    (change,) = compile_path(path(changes=[slower]), "serial").changes
-    assert [command[:3] for command in change.commands] == [("tc", "qdisc", "change"), ("tc", "class", "change")]
-    assert all("10000000bit" in command for command in change.commands)
+def test_what_serves_a_changing_rate_keeps_the_packet_in_service() -> None:
+    """The lab kernel's serial discipline takes a packet's own time, so that no netem does ahead of the delay."""
+    nothing = {"at": "5 s", "forward": {"rate": "0 bit/s"}}
+    serial, bucket = (compile_path(path(changes=[nothing]), server) for server in ("serial", "bucket"))
+    server = ("tc", "qdisc", "change", "dev", "to_client", "root", "handle", "1:")
+    assert [change.commands for change in serial.changes] == [((*server, "serial", "rate", "0bit"),)]
+    # tc has no rate of 0 for tbf.
+    assert [command[:11] for change in bucket.changes for command in change.commands] == [
+        (*server, "tbf", "rate", "8bit")
+    ]
+    kinds = {command[4]: command[8] for command in serial.setup if command[5:6] == ("root",)}
+    assert kinds == {"to_client": "serial", "left": "netem", "to_server": "hfsc", "right": "netem"}
+
+
+def test_each_change_and_each_return_of_a_path_has_a_seed_of_its_own() -> None:
+    """With the same seed netem would lose the same packets behind each change, counted from it."""
+    changes = [{"at": f"{at} s", "forward": {"delay": f"{20 + at} ms"}, "return": {"loss": "2 %"}} for at in (1, 2, 3)]
+    lossy = link(delay="20 ms", loss="1 %")
+    changing = compile_path(path(forward=lossy, changes=changes), "serial", 7)
+    holes = [Outage(from_ns=at, until_ns=at + 1) for at in (10, 20)]
+    dark = compile_path(path(forward=lossy), "serial", 7, outages=holes)
+    for program in (changing, dark):
+        commands = [*program.setup, *(command for change in program.changes for command in change.commands)]
+        seeds = [command[command.index("seed") + 1] for command in commands if "seed" in command]
+        assert len(seeds) == len(set(seeds)) >= 3
+    assert "7" in {command[-1] for command in changing.setup}
+
+
+def test_a_delay_line_has_room_for_what_came_at_the_former_rate() -> None:
+    """Else a netem that is changed to a shorter delay drops what comes until the former packets are out."""
+    changes = [{"at": "5 s", "forward": {"delay": "1 ms", "rate": "1 Mbit/s"}}]
+    program = compile_path(path(changes=changes), "serial")
+    (netem,) = [command for change in program.changes for command in change.commands if "netem" in command]
+    assert int(netem[netem.index("limit") + 1]) >= 50e6 * 0.325 / 8 / 60
 
 
 def test_the_egress_of_a_serial_link_has_room_for_every_state_of_the_path() -> None:

@@ -1,0 +1,114 @@
+"""A path's rate and delays over time, as a sender at the servers' end and its client meet them. Pure.
+
+Times are seconds since the client's first datagram.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from harness.model import Path
+
+
+@dataclass(frozen=True)
+class State:
+    """A path from a moment on, until the next state."""
+
+    since: float
+    rate_bps: float
+    """Of the direction server to client; 0 where nothing passes."""
+    to_client: float
+    """One-way delay of that direction, s."""
+    to_server: float
+    """One-way delay of the other direction, s."""
+    up: bool = True
+    """Whether it forwards anything, in either direction."""
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The states of a path, in order of time; the first holds from the start, the last for ever."""
+
+    states: tuple[State, ...]
+
+    def at(self, moment: float) -> State:
+        """The state in force at a moment."""
+        return [state for state in self.states if state.since <= moment or state is self.states[0]][-1]
+
+    def _until(self, index: int) -> float:
+        return self.states[index + 1].since if index + 1 < len(self.states) else math.inf
+
+    def up_from(self, moment: float) -> float:
+        """The first moment from then on at which the path forwards; infinite for never."""
+        for index, state in enumerate(self.states):
+            if state.up and self._until(index) > moment:
+                return max(moment, state.since) if index else moment
+        return math.inf
+
+    def at_client(self, moment: float) -> float:
+        """When a small packet that leaves the server then is at the client."""
+        leaves = self.up_from(moment)
+        return leaves + self.at(leaves).to_client
+
+    def at_server(self, moment: float) -> float:
+        """When a small packet that leaves the client then is at the server."""
+        leaves = self.up_from(moment)
+        return leaves + self.at(leaves).to_server
+
+    def carried(self, bits: float, start: float) -> float:
+        """When the last of so many bits, sent at line rate from `start`, has entered the link; infinite for never."""
+        for index, state in enumerate(self.states):
+            until = self._until(index)
+            begin = max(start, state.since) if index else start
+            rate = state.rate_bps if state.up else 0.0
+            if begin >= until or not rate:
+                continue
+            if bits <= rate * (until - begin):
+                return begin + bits / rate
+            bits -= rate * (until - begin)
+        return math.inf
+
+    def round_trip(self, moment: float) -> float:
+        """Until the answer to a small packet that leaves the server then is there, s."""
+        return self.at_server(self.at_client(moment)) - moment
+
+    def during(self, since: float, until: float) -> tuple[State, ...]:
+        """The states between two moments; the first begins at `since`."""
+        first = self.at(since)
+        later = (state for state in self.states if since < state.since < until)
+        return (State(since, first.rate_bps, first.to_client, first.to_server, first.up), *later)
+
+    def cut(self, holes: Iterable[tuple[float, float]]) -> Timeline:
+        """The same with times in which nothing passes: (from, until), s."""
+        states: Sequence[State] = self.states
+        for begin, end in holes:
+            whole = Timeline(tuple(states))
+            before = [state for state in states if state.since < begin]
+            inside = [State(one.since, one.rate_bps, one.to_client, one.to_server, False)
+                      for one in whole.during(begin, end)]  # fmt: skip
+            after = [] if math.isinf(end) else whole.during(end, math.inf)
+            states = [*before, *inside, *after]
+        return Timeline(tuple(states))
+
+
+def timeline(path: Path) -> Timeline:
+    """A path's states: from the first datagram, from each change on, and while it is dark."""
+    rate, down, up = path.to_client.rate, path.to_client.delay, path.to_server.delay
+    states = [State(0.0, float(rate.value), down.seconds, up.seconds)]
+    for change in path.changes:
+        new = path.change_to_client(change)
+        if new is not None:
+            rate, down = new.rate if new.rate is not None else rate, new.delay if new.delay is not None else down
+        other = path.change_to_server(change)
+        if other is not None and other.delay is not None:
+            up = other.delay
+        states.append(State(change.at.seconds, float(rate.value), down.seconds, up.seconds))
+    if not states[1:] and path.blackhole is None:
+        return Timeline(tuple(states))
+    # A change at the very beginning leaves nothing of the first state.
+    states = [state for state, later in zip(states, [*states[1:], None], strict=True)
+              if later is None or later.since > state.since]  # fmt: skip
+    holes = path.blackhole.times if path.blackhole is not None else ()
+    return Timeline(tuple(states)).cut((begin.seconds, end.seconds) for begin, end in holes)
