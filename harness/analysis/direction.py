@@ -10,7 +10,7 @@ import numpy as np
 from harness.analysis.cuts import Cuts, cuts_to_client, entering
 from harness.analysis.faults import faulty
 from harness.analysis.link_phases import LinkPhase, phases_of
-from harness.analysis.replay import Counted, Ints, Replay, accounted, calibrated
+from harness.analysis.replay import GUARD, Counted, Ints, Replay, accounted, calibrated
 from harness.artefacts.run import Artefacts
 from harness.traces.counters import running_total
 from harness.traces.lab import FaultFacts, LinkSettings
@@ -77,7 +77,8 @@ def direction_of(run: Artefacts, name: Side, passage: Passage | None) -> Directi
     if asked.service != "constant":
         return Direction(name, asked, phases, passage, accounted(passage, phases, counted, cuts))
     red = asked.discipline == "red"
-    return Direction(name, asked, phases, passage, calibrated(passage, phases, red, counted, cuts))
+    guard = GUARD[run.run.cell.engine]
+    return Direction(name, asked, phases, passage, calibrated(passage, phases, red, counted, cuts, guard))
 
 
 def _drops(run: Artefacts, device: str) -> tuple[Ints, Ints]:

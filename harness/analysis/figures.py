@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -101,6 +103,36 @@ def loss_probability(lost: int, packets: int, expected: float, model: Percentage
     below = float(bdtr(lost, packets, expected))
     above = 1.0 if lost == 0 else float(bdtrc(lost - 1, packets, expected))
     return min(1.0, 2 * min(below, above))
+
+
+def coincidence_probability(lost: Sequence[npt.NDArray[np.bool_]]) -> float:
+    """Probability that so many runs of losses begin at the same place of two phases, if phases are independent.
+
+    `lost`: of each phase which of its packets were lost, in order, each of shape (packets,). Two independent phases of
+    a ≤ b packets, in which r and s runs begin, have r·s/b pairs at the same place on average. A Poisson number of runs
+    that begin at a place, λ on average, makes pairs of mean λ²/2 and variance λ²/2 + λ³. So the number of pairs is
+    taken as Poisson's after division by 1 + 2λ. A generator of random numbers that begins anew with each phase loses
+    the same packets each time.
+    """
+    begins = [np.flatnonzero(phase & ~np.concatenate([[False], phase[:-1]])) for phase in lost if len(phase)]
+    lengths = np.array([len(phase) for phase in lost if len(phase)], np.float64)
+    order = np.argsort(lengths)
+    if not len(order):
+        return 1.0
+    longest = int(lengths.max())
+    counts = np.zeros(longest, np.int64)
+    for places in begins:
+        counts[places] += 1
+    pairs = int((counts * (counts - 1) // 2).sum())
+    # Each phase with all shorter ones ahead of it.
+    runs = np.array([len(begins[index]) for index in order], np.float64)
+    expected = float((runs / lengths[order] * np.concatenate([[0.0], np.cumsum(runs)[:-1]])).sum())
+    if pairs == 0 or expected == 0:
+        return 1.0
+    from scipy.special import pdtrc
+
+    spread = 1 + 2 * runs.sum() / longest
+    return float(pdtrc(math.ceil(pairs / spread) - 1, expected / spread))
 
 
 def quantiles_ms(values: npt.NDArray[np.int64], *percent: float) -> list[float] | None:

@@ -1,58 +1,58 @@
-"""Exact bottlenecks: when each packet of an accepted sequence leaves a serial server, or tbf's token bucket."""
+"""Exact bottlenecks: when each packet of an accepted sequence leaves a serial server, or a token bucket."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from harness.analysis.link_phases import LinkPhase
+from harness.path.arithmetic import STANDSTILL
 
 
 class Bottleneck(ABC):
-    """A queue and what serves it; all times relative to the first arrival, ns."""
+    """A queue and what serves it; all times relative to the first arrival, ns.
+
+    The rates of all phases are known from the start, so that a departure is settled when a packet is accepted: the
+    queue is first in, first out.
+    """
 
     def __init__(self, phases: Sequence[LinkPhase], lengths: list[int]) -> None:
-        self.coming = list(phases[1:])
+        self.phases = list(phases)
+        self.phase = self.phases[0]
+        self.coming = self.phases[1:]
         self.lengths = lengths
+        self.starts = [-1.0] * len(lengths)
+        """When each accepted packet left the queue."""
         self.departures = [-1.0] * len(lengths)
-        self.own = [0.0] * len(lengths)
+        """When it left the bottleneck; infinite for one that never does."""
         self.limited = [False] * len(lengths)
         self.queue: list[int] = []  # accepted packets in order; those before `head` have left
         self.head = 0
         self.backlog = 0
-        self._enter(phases[0])
-
-    def _enter(self, phase: LinkPhase) -> None:
-        self.phase = phase
-        self.per_byte = 8e9 / phase.rate_bps
 
     def advance(self, now: float) -> None:
-        """Let packets leave, and changes happen, until `now`."""
+        """Let packets leave the queue, and changes happen, until `now`."""
         while self.coming and self.coming[0].start_ns <= now:
-            phase = self.coming.pop(0)
-            self._leave_until(phase.start_ns)
-            self._enter(phase)
-            moment = max(float(phase.start_ns), 0.0)
-            self._change(moment)
-            for index in self.queue[self.head :]:
-                self._serve(index, moment)
-        self._leave_until(now)
-
-    def _leave_until(self, now: float) -> None:
-        queue, departures, own = self.queue, self.departures, self.own
+            self.phase = self.coming.pop(0)
         head, backlog = self.head, self.backlog
-        while head < len(queue) and departures[queue[head]] - own[queue[head]] <= now:
-            backlog -= self.lengths[queue[head]]
+        while head < len(self.queue) and self.starts[self.queue[head]] <= now:
+            backlog -= self.lengths[self.queue[head]]
             head += 1
         self.head, self.backlog = head, backlog
 
-    @abstractmethod
-    def would_leave(self, length: int, now: float) -> float:
-        """When a packet that arrives now would leave."""
+    def phase_at(self, moment: float) -> LinkPhase:
+        """The phase in force at a time from now on."""
+        phase = self.phase
+        for later in self.coming:
+            if later.start_ns > moment:
+                break
+            phase = later
+        return phase
 
     @abstractmethod
-    def _change(self, now: float) -> None:
-        """The kernel changed the rate; what waits is served anew."""
+    def would_leave(self, length: int, now: float) -> float:
+        """When a packet that arrives now would leave the bottleneck."""
 
     @abstractmethod
     def _serve(self, index: int, ready: float) -> None:
@@ -70,66 +70,97 @@ class Bottleneck(ABC):
             return len(self.queue) - self.head >= self.phase.limit_packets
         return self.phase.limit_bytes is not None and self.backlog + length > self.phase.limit_bytes
 
+    def _ends(self, number: int) -> float:
+        """When a phase gives way to the next."""
+        return float(self.phases[number + 1].start_ns) if number + 1 < len(self.phases) else math.inf
+
+
+def _per_byte(rate_bps: int) -> float:
+    """Time for a byte, ns; infinite at a rate of 0."""
+    return 8e9 / rate_bps if rate_bps else math.inf
+
 
 class SerialServer(Bottleneck):
     """One packet is sent after the other, each in its own time; the one in service is no longer in the queue.
 
-    hfsc lets packets go at the rate, netem sends them (harness.path.bottleneck). A change of rate begins hfsc's curve
-    anew (hfsc_change_usc), so that the next packet goes to netem at once, where it waits for the one in service.
+    A change of rate takes nothing back: the packet in service goes on with its remaining bytes at the new rate.
     """
 
     def __init__(self, phases: Sequence[LinkPhase], lengths: list[int]) -> None:
         super().__init__(phases, lengths)
-        self.free = 0.0  # when hfsc lets the next packet go
-        self.last = 0.0  # when netem has sent the last
-
-    def _change(self, now: float) -> None:
-        self.free = now
-        self.last = self.departures[self.queue[self.head - 1]] if self.head else 0.0
+        self.free = 0.0  # when the last packet has been sent
+        self.serving = 0  # the phase at that time
 
     def would_leave(self, length: int, now: float) -> float:
         """Behind all that were served before."""
-        return max(now, self.free, self.last) + length * self.per_byte
+        return self._sent(length, max(now, self.free))[0]
 
     def _serve(self, index: int, ready: float) -> None:
-        own = self.lengths[index] * self.per_byte
-        goes = max(ready, self.free)
-        start = max(goes, self.last)
+        start = max(ready, self.free)
         self.limited[index] = start > ready
-        self.own[index] = own
-        self.departures[index] = self.last = start + own
-        self.free = goes + own
+        self.starts[index] = start
+        self.free, self.serving = self._sent(self.lengths[index], start)
+        self.departures[index] = self.free
+
+    def _sent(self, length: int, start: float) -> tuple[float, int]:
+        """(when, in which phase) the last of so many bytes has been sent, begun at `start`."""
+        number, left, moment = self.serving, float(length), start
+        while True:
+            until, per_byte = self._ends(number), _per_byte(self.phases[number].rate_bps)
+            end = moment + left * per_byte if moment < until else moment
+            if end <= until:
+                return end, number
+            if math.isinf(until):
+                return math.inf, number
+            if moment < until:
+                left -= (until - moment) / per_byte
+                moment = until
+            number += 1
 
 
 class TokenBucket(Bottleneck):
     """tbf (net/sched/sch_tbf.c): a bucket of `burst` bytes, full at the start, filled at the rate.
 
-    The packet at the head leaves once the bucket holds its length, and is in the queue until then. A change fills the
-    bucket (tbf_change).
+    The packet at the head leaves once the bucket holds its length, and is in the queue until then. Over a change the
+    bucket keeps its bytes, as far as the new one holds them. Linux's own fills it (tbf_change), and looks at the packet
+    at the head only when it would have left at the former rate; the lab kernel's does neither.
     """
 
     def __init__(self, phases: Sequence[LinkPhase], lengths: list[int]) -> None:
         super().__init__(phases, lengths)
-        self.last = 0.0
-        self.filled_from = -self.depth
+        self.last = 0.0  # when the last packet left
+        self.serving = 0  # the phase at that time
+        self.filled_from = -self._depth(0)  # since when the bucket would have been filling, had it no end
 
-    def _enter(self, phase: LinkPhase) -> None:
-        super()._enter(phase)
-        assert phase.burst_bytes is not None
-        self.depth = phase.burst_bytes * self.per_byte  # time to fill the bucket
+    def _time(self, number: int) -> float:
+        return _per_byte(max(self.phases[number].rate_bps, STANDSTILL.value))
 
-    def _change(self, now: float) -> None:
-        self.last = now
-        self.filled_from = self.phase.start_ns - self.depth
+    def _depth(self, number: int) -> float:
+        """Time to fill the bucket."""
+        burst = self.phases[number].burst_bytes
+        assert burst is not None
+        return burst * self._time(number)
 
     def would_leave(self, length: int, now: float) -> float:
         """As soon as its tokens are there, and all before it have left."""
-        return max(now, self.last, self.filled_from + length * self.per_byte)
+        return self._covered(length, max(now, self.last))[0]
 
     def _serve(self, index: int, ready: float) -> None:
-        size = self.lengths[index] * self.per_byte
         start = max(ready, self.last)
-        departure = max(start, self.filled_from + size)
+        departure, filled_from, number = self._covered(self.lengths[index], start)
         self.limited[index] = departure > start
-        self.departures[index] = self.last = departure
-        self.filled_from = max(self.filled_from, departure - self.depth) + size
+        self.starts[index] = self.departures[index] = self.last = departure
+        self.filled_from = max(filled_from, departure - self._depth(number)) + self.lengths[index] * self._time(number)
+        self.serving = number
+
+    def _covered(self, length: int, start: float) -> tuple[float, float, int]:
+        """(when the bucket holds so many bytes, since when it has been filling, the phase), from `start` on."""
+        number, filled_from = self.serving, self.filled_from
+        while True:
+            until = self._ends(number)
+            departure = max(start, filled_from + length * self._time(number))
+            if departure < until:
+                return departure, filled_from, number
+            held = min(until - filled_from, self._depth(number)) / self._time(number)
+            number += 1
+            filled_from = until - min(held * self._time(number), self._depth(number))

@@ -29,8 +29,11 @@ _END = 100_000_000
 _READ = 20_000
 #: The way through an idle simulator takes about this long in real time (a lab kernel: 0.1 to 0.5 ms), ns.
 _TRIFLE = 1_000_000
-#: Around a scheduled change the commands apply one after the other; packets that leave then prove nothing, ns.
-GUARD = 50_000_000
+#: Around a scheduled change the commands apply one after the other; packets that leave then prove nothing, ns. In
+#: virtual time a change is reported a few looks at the clock behind it.
+GUARD = {"compose": 50_000_000, "virtual": 1_000_000}
+#: When a packet leaves that never does.
+_NEVER = 1 << 62
 
 
 class Fate(IntEnum):
@@ -124,8 +127,18 @@ class Counted:
     """At netem."""
 
 
-def replay(passage: Passage, phases: Sequence[LinkPhase], red: bool, counted: Counted, cuts: Cuts = NO_CUTS) -> Replay:
-    """Replay one direction. `red`: the queue is RED and may drop at any length."""
+def replay(
+    passage: Passage,
+    phases: Sequence[LinkPhase],
+    red: bool,
+    counted: Counted,
+    cuts: Cuts = NO_CUTS,
+    guard: int = GUARD["compose"],
+) -> Replay:
+    """Replay one direction.
+
+    `red`: the queue is RED and may drop at any length. `guard`: so close to a change a departure proves nothing, ns.
+    """
     t_ns = passage.entered.t_ns
     base = int(t_ns[0]) if len(t_ns) else 0
     server = SerialServer if phases[0].burst_bytes is None else TokenBucket
@@ -139,7 +152,7 @@ def replay(passage: Passage, phases: Sequence[LinkPhase], red: bool, counted: Co
         link.advance(now)
         if not arrived:
             leaves = link.would_leave(link.lengths[index], now)
-            if cuts.explain(index, leaves, leaves + link.phase.delay_ns, base):
+            if cuts.explain(index, leaves, leaves + link.phase_at(leaves).delay_ns, base):
                 full = red or link.full(link.lengths[index])
                 fate = Fate.QUEUE_DROP if full and queue.take(now) else Fate.CUT
             else:
@@ -149,7 +162,7 @@ def replay(passage: Passage, phases: Sequence[LinkPhase], red: bool, counted: Co
                 continue
         link.accept(index, now)
     link.advance(np.inf)
-    return _result(passage, phases, link, fates, base)
+    return _result(passage, phases, link, fates, base, guard)
 
 
 def _fate(link: Bottleneck, length: int, now: int, end: int, queue: _Budget, loss: _Budget, red: bool) -> Fate:
@@ -161,8 +174,9 @@ def _fate(link: Bottleneck, length: int, now: int, end: int, queue: _Budget, los
     kernel's.
     """
     leaves = link.would_leave(length, now)
-    left = end - leaves - link.phase.delay_ns  # how long before the end of the capture it was due
-    lossy, full = link.phase.mean_loss > 0, link.full(length)
+    phase = link.phase_at(leaves)
+    left = end - leaves - phase.delay_ns  # how long before the end of the capture it was due
+    lossy, full = phase.mean_loss > 0, link.full(length)
     if red or full or not lossy:
         dropped = queue.take(now)
         if dropped is None:
@@ -203,30 +217,37 @@ def accounted(passage: Passage, phases: Sequence[LinkPhase], counted: Counted, c
 
 
 def _result(
-    passage: Passage, phases: Sequence[LinkPhase], link: Bottleneck, fates: npt.NDArray[np.uint8], base: int
+    passage: Passage, phases: Sequence[LinkPhase], link: Bottleneck, fates: npt.NDArray[np.uint8], base: int, guard: int
 ) -> Replay:
     accepted = fates != Fate.QUEUE_DROP
-    departure = np.where(accepted, np.round(link.departures).astype(np.int64) + base, -1)
+    leaves = np.array(link.departures)
+    settled = np.where(np.isfinite(leaves), np.round(leaves), _NEVER - base).astype(np.int64)
+    departure = np.where(accepted, settled + base, -1)
     starts = np.array([phase.start_ns for phase in phases[1:]], np.int64)
     phase = np.searchsorted(starts, departure, side="right")
     delays = np.array([item.delay_ns for item in phases], np.int64)
     due = np.where(accepted, departure + delays[phase], -1)
     calm = passage.arrived & accepted
     for start in starts:
-        calm &= np.abs(departure - start) > GUARD
-    own = np.round(link.own).astype(np.int64)
+        calm &= np.abs(departure - start) > guard
+    own = np.where(accepted & np.isfinite(leaves), np.round(leaves - np.array(link.starts)), 0).astype(np.int64)
     return Replay(departure, own, due, np.array(link.limited, np.bool_), fates, phase.astype(np.int64), calm)
 
 
 def calibrated(
-    passage: Passage, phases: Sequence[LinkPhase], red: bool, counted: Counted, cuts: Cuts = NO_CUTS
+    passage: Passage,
+    phases: Sequence[LinkPhase],
+    red: bool,
+    counted: Counted,
+    cuts: Cuts = NO_CUTS,
+    guard: int = GUARD["compose"],
 ) -> Replay:
-    """Replay with the moment of each change of rate moved, by at most `GUARD`, to where departures say it was.
+    """Replay with the moment of each change of rate moved, by at most `guard`, to where departures say it was.
 
     The event that reports a change is written some milliseconds from when the kernel made it. A change
     from rate a to b that is replayed x too late makes packets x·(a-b)/b late until the queue is empty again.
     """
-    result = replay(passage, phases, red, counted, cuts)
+    result = replay(passage, phases, red, counted, cuts, guard)
     moved = list(phases)
     for index in range(1, len(phases)):
         before, after = phases[index - 1].rate_bps, phases[index].rate_bps
@@ -236,7 +257,7 @@ def calibrated(
         first = np.flatnonzero(busy)[:200]
         late = float(np.median(passage.out_ns[first] - result.due_ns[first]))
         shift = round(late * after / (before - after))
-        if 0 < abs(shift) <= GUARD:
+        if 0 < abs(shift) <= guard:
             moved[index] = replace(phases[index], start_ns=phases[index].start_ns - shift)
-            result = replay(passage, moved, red, counted, cuts)
+            result = replay(passage, moved, red, counted, cuts, guard)
     return result

@@ -76,6 +76,20 @@ class Window:
 
 
 @dataclass(frozen=True)
+class Steps:
+    """A figure of the path that changes in steps; arrays of shape (s,)."""
+
+    t_ns: Ints
+    """From when on each value holds; the first holds before that, too."""
+    values: Ints
+
+    def at(self, moments: Ints) -> Ints:
+        """It at each moment."""
+        found: Ints = self.values[np.maximum(np.searchsorted(self.t_ns, moments, side="right") - 1, 0)]
+        return found
+
+
+@dataclass(frozen=True)
 class Rounds:
     """Round trips of the answer; arrays of shape (r,)."""
 
@@ -96,10 +110,10 @@ class Conversation:
     """The first byte of the answer had come."""
     end_ns: int
     """The last byte had come."""
-    rtt_ns: int
-    """The path's own, without queues."""
-    rate_bps: int
-    """Of the bottleneck when the transfer began, layer 2."""
+    rtt: Steps
+    """The path's own round trip, ns, without queues, of what the client sends at each moment."""
+    rate: Steps
+    """Of the bottleneck, bit/s at layer 2."""
     sent: Sent
     acknowledged: Acknowledged
     others: Ints = field(default_factory=lambda: NONE)
@@ -117,10 +131,18 @@ class Conversation:
         sizes, counts = np.unique(self.sent.size[self.sent.size > 0], return_counts=True)
         return int(sizes[(sizes * counts).argmax()]) if len(sizes) else 0
 
-    @cached_property
-    def bdp(self) -> float:
-        """Bandwidth-delay product, bytes."""
-        return self.rate_bps / 8 * self.rtt_ns / 1e9
+    @property
+    def rtt_ns(self) -> int:
+        """The path's own round trip when the answer began, ns."""
+        return self.rtt_at(self.first_ns)
+
+    def rtt_at(self, moment: int) -> int:
+        """The path's own round trip at a moment, ns."""
+        return int(self.rtt.at(np.array([moment]))[0])
+
+    def bdp_at(self, moment: int) -> float:
+        """Bandwidth-delay product at a moment, bytes."""
+        return float(self.rate.at(np.array([moment]))[0]) / 8 * self.rtt_at(moment) / 1e9
 
     @cached_property
     def served(self) -> Ints:
@@ -195,7 +217,8 @@ class Conversation:
                 late.append(0)
                 break
             moment = int(known.t_ns[at])
-            late.append(max(moment - self.rtt_ns - int(sent.end_ns[came[first]]), 0))
+            heard = int(sent.end_ns[came[first]])
+            late.append(max(moment - self.rtt_at(heard) - heard, 0))
             place = max(int(np.searchsorted(sent.t_ns, moment)), place + 1)
         ends = np.array([*places, len(sent)], np.int64)
         return Rounds(np.array(begins, np.int64), np.diff(self.totals[ends]), np.array(late, np.int64))

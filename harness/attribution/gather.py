@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -17,13 +18,16 @@ from harness.analysis.shared_flow import flows_of
 from harness.analysis.unknown import Unknown
 from harness.analysis.view import RunView
 from harness.artefacts.window import Window as OneTransfer
-from harness.attribution.conversation import Acknowledged, Conversation, Sent, Window
+from harness.attribution.conversation import Acknowledged, Conversation, Sent, Steps, Window
 from harness.attribution.credits import credits_of
 from harness.attribution.spans import NONE, Flags, Ints, merged
 from harness.traces.capture import SYN, Capture
 from harness.traces.matching import Passage
 from harness.traces.quic import Form
 from harness.traces.streams import largest_stream
+
+#: Before all moments, ns.
+_EVER = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -36,10 +40,33 @@ class Clock:
     delays_ns: Ints
     """From then on, that of its flow included, shape (p,)."""
 
+    @cached_property
+    def _floors(self) -> Ints:
+        """When the last packet of all former delays comes, of each phase, shape (p,)."""
+        last = self.changes_ns - self.zero_ns + self.delays_ns[:-1]
+        floors: Ints = np.concatenate([[-_EVER], np.maximum.accumulate(last)]).astype(np.int64)
+        return floors
+
     def at_sender(self, t_ns: Ints) -> Ints:
-        """Moments at the sender, on the client's clock."""
-        found: Ints = t_ns - self.zero_ns + self.delays_ns[np.searchsorted(self.changes_ns, t_ns, side="right")]
+        """Moments at the sender, on the client's clock: when a packet that leaves then has come, and all before it.
+
+        So the order of moments stays, also where the delay falls and packets overtake others.
+        """
+        phase = np.searchsorted(self.changes_ns, t_ns, side="right")
+        found: Ints = np.maximum(t_ns - self.zero_ns + self.delays_ns[phase], self._floors[phase])
         return found
+
+    def round_trips(self, up_changes_ns: Ints, up_delays_ns: Ints) -> Steps:
+        """The path's own round trip of what the client sends at each moment, by the delays towards the server."""
+
+        def comes(t_ns: Ints) -> Ints:
+            there: Ints = t_ns + up_delays_ns[np.searchsorted(up_changes_ns, t_ns, side="right")]
+            return there
+
+        # Of an answer to what left just before a delay towards the client changes, and just behind.
+        caught = np.concatenate([self.changes_ns - delay for delay in up_delays_ns])
+        sent_ns = np.unique(np.concatenate([[self.zero_ns], up_changes_ns, caught]))
+        return Steps(sent_ns - self.zero_ns, self.at_sender(comes(sent_ns)) - (sent_ns - self.zero_ns))
 
 
 def conversation_of(view: RunView, window: OneTransfer) -> Conversation | Unknown:
@@ -60,11 +87,7 @@ def conversation_of(view: RunView, window: OneTransfer) -> Conversation | Unknow
     if view.capture_drops:
         return Unknown(f"the captures missed {view.capture_drops} packets")
     access = facts.access_delay_ns
-    clock = Clock(
-        zero_ns,
-        np.array([phase.start_ns for phase in down.phases[1:]], np.int64),
-        np.array([phase.delay_ns for phase in down.phases], np.int64) + access,
-    )
+    clock = Clock(zero_ns, _starts(down), _delays(down, access))
     mine = _of(down.passage, window)
     port = data_port(down.passage.entered.where(mine), down=True) if window.over_tcp else None
     if port is not None:
@@ -82,8 +105,11 @@ def conversation_of(view: RunView, window: OneTransfer) -> Conversation | Unknow
         request_ns=min(request_ns, end_ns),
         first_ns=min(first_ns, end_ns),
         end_ns=end_ns,
-        rtt_ns=view.lab.links.rtt_ns + 2 * access,
-        rate_bps=down.phases[0].rate_bps,
+        rtt=clock.round_trips(_starts(up), _delays(up, access)),
+        rate=Steps(
+            clock.at_sender(np.concatenate([[zero_ns], _starts(down)])),
+            np.array([phase.rate_bps for phase in down.phases], np.int64),
+        ),
         sent=sent,
         acknowledged=known,
         others=merged(np.stack([clock.at_sender(starts[others]), clock.at_sender(ends[others])], axis=1))
@@ -93,6 +119,16 @@ def conversation_of(view: RunView, window: OneTransfer) -> Conversation | Unknow
         window=_window(view, window, clock),
         advertised=None if window.has_file or not window.over_tcp else _advertised(view, window, clock),
     )
+
+
+def _starts(direction: Direction) -> Ints:
+    """When each phase but the first begins, ns since the epoch."""
+    return np.array([phase.start_ns for phase in direction.phases[1:]], np.int64)
+
+
+def _delays(direction: Direction, access: int) -> Ints:
+    """One-way delay of each phase, with the flow's own, ns."""
+    return np.array([phase.delay_ns for phase in direction.phases], np.int64) + access
 
 
 def _end(view: RunView, window: OneTransfer) -> tuple[int, int] | Unknown:
@@ -137,7 +173,10 @@ def _service(down: Direction) -> tuple[Ints, Ints]:
         ends[rows] = np.maximum.accumulate(leaves[rows])
         starts[rows] = np.maximum(t_ns[rows], np.concatenate([[0], ends[rows][:-1]]))
         return starts, ends
-    own = np.round(passage.entered.length[rows] * 8e9 / rates[replayed.phase[rows]]).astype(np.int64)
+    if down.asked.burst_bytes is None:
+        starts[rows], ends[rows] = leaves[rows] - replayed.own_ns[rows], leaves[rows]
+        return starts, ends
+    own = np.round(passage.entered.length[rows] * 8e9 / np.maximum(rates, 1)[replayed.phase[rows]]).astype(np.int64)
     # Behind a token bucket several leave at once; each is given its time behind the one before.
     whole = np.cumsum(own)
     ends[rows] = whole + np.maximum.accumulate(leaves[rows] - whole)
@@ -199,7 +238,8 @@ def _first(
     asked_ns = int(asking.t_ns[rows[0]])
     first_ns = _first_of_stream(view, window)
     if first_ns is None:
-        heard_ns = asked_ns + up.phases[0].delay_ns
+        phase = int(np.searchsorted(_starts(up), asked_ns, side="right"))
+        heard_ns = asked_ns + up.phases[phase].delay_ns
         full = came & (sent.t_ns >= heard_ns)
         full &= (sent.payload > 0) if window.over_tcp else (sent.payload >= FULL) & (sent.form == Form.SHORT)
         if not full.any():

@@ -27,7 +27,7 @@ def notes_of(talk: Conversation) -> dict[State, str]:
     elif talk.advertised is not None:
         found["flow_control"] = "the receive window"
     steady = rules.sender_idle(talk)
-    if len(steady) and talk.bdp:
+    if len(steady):
         moments = talk.sent.t_ns[inside(talk.sent.t_ns, steady)]
         if len(moments):
             found["sender_idle"] = f"with {np.median(talk.in_flight(moments)) / 1e3:.0f} kB in flight"
@@ -42,8 +42,7 @@ def notes_of(talk: Conversation) -> dict[State, str]:
 def _overshoot(talk: Conversation) -> str:
     """How much was in flight when the first loss was detected, in bandwidth-delay products."""
     when, _ = talk.detected
-    if not len(when) or not talk.bdp:
+    before = talk.sent.t_ns[talk.sent.t_ns <= when[0]] if len(when) else when
+    if not len(before) or not (bdp := talk.bdp_at(int(before[-1]))):
         return ""
-    before = talk.sent.t_ns[talk.sent.t_ns <= when[0]]
-    most = talk.in_flight(before[-1:]) if len(before) else np.zeros(1)
-    return f", {float(most.max(initial=0)) / talk.bdp:.1f} BDP in flight at the first loss"
+    return f", {int(talk.in_flight(before[-1:])[0]) / bdp:.1f} BDP in flight at the first loss"

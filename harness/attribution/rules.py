@@ -99,7 +99,7 @@ def repair(talk: Conversation) -> list[tuple[int, int]]:
         return [(talk.spent_ns, talk.end_ns)]
     rest = talk.totals[-1] - talk.totals[1:]
     # What was lost of the last round trip before each packet, and may have to go again.
-    since = np.searchsorted(sent.t_ns, sent.t_ns - 2 * talk.rtt_ns)
+    since = np.searchsorted(sent.t_ns, sent.t_ns - 2 * talk.rtt.at(sent.t_ns))
     before = np.concatenate([[0], np.cumsum(lost)])
     may = before[1:] - before[since]
     left = np.flatnonzero((may > 0) & (rest <= may))
@@ -185,7 +185,7 @@ def _room(talk: Conversation) -> Ints:
     window, flight = talk.window.at(edges[:-1]), talk.in_flight(edges[:-1])
     room = window - flight > np.maximum(2 * talk.payload, ROOM * np.where(np.isfinite(window), window, 0))
     spans = flagged(edges, room & np.isfinite(window))
-    return spans[spans[:, 1] - spans[:, 0] >= talk.rtt_ns]
+    return spans[spans[:, 1] - spans[:, 0] >= talk.rtt.at(spans[:, 0])]
 
 
 def _edges(talk: Conversation, window: Window) -> Ints:
@@ -204,7 +204,8 @@ def probe_timeouts(talk: Conversation) -> Ints:
     heard = np.concatenate([[-_UNLIMITED], known.t_ns])[np.searchsorted(known.t_ns, sent.t_ns, side="right")]
     before = np.concatenate([[sent.t_ns[0]], sent.t_ns[:-1]])
     quiet = sent.t_ns - np.maximum(heard, before)
-    places = np.flatnonzero(quiet >= SILENCE * talk.rtt_ns)
+    # The sender knows the round trip of what it heard last.
+    places = np.flatnonzero(quiet >= SILENCE * talk.rtt.at(sent.t_ns - quiet))
     places = places[(places > 0) & (sent.t_ns[places] > talk.first_ns)]
     places = places[talk.acknowledged_by(sent.t_ns[places]) < places]
     reached = np.maximum.accumulate(known.upto) if len(known.upto) else known.upto

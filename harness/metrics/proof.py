@@ -7,12 +7,22 @@ against the kernel's counters. Outside a tolerance the run is worth nothing, and
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
+from harness.analysis.cuts import outages_of
 from harness.analysis.direction import SIDES, Direction, Side, faults_to
 from harness.analysis.faults import fault_problems
-from harness.analysis.figures import busy_rate, idle_delay_ns, loss_probability, quantiles_ms, unqueued_delay_ns
+from harness.analysis.figures import (
+    busy_rate,
+    coincidence_probability,
+    idle_delay_ns,
+    loss_probability,
+    quantiles_ms,
+    unqueued_delay_ns,
+)
 from harness.analysis.replay import Fate
 from harness.analysis.splits import legs, opened, split_flows
 from harness.analysis.view import RunView
@@ -41,6 +51,8 @@ READY_ANSWER = 74 + 66
 LATENESS_CAUTION = 0.5
 #: From this share of the round trip or of the queue on, a bucket that nobody asked for is worth a caution.
 BUCKET_CAUTION = 0.1
+#: From this share of the packets on, those that left too close to a change to prove anything are worth a caution.
+UNPROVEN_CAUTION = 0.5
 #: A loss rate less probable than this is not the one asked for.
 IMPROBABLE = 1e-6
 #: How late a scheduled change may be, ms, and how long before the end it must have been due to be missed, s.
@@ -225,7 +237,7 @@ def _longest_gap_ns(view: RunView, direction: Direction) -> int:
 def _rate_problems(direction: Direction) -> list[str]:
     problems = []
     for index, phase in enumerate(direction.phases):
-        found = busy_rate(direction.passage, direction.replayed, index)
+        found = busy_rate(direction.passage, direction.replayed, index) if phase.rate_bps else None
         if found is None:
             continue
         edge = (RATE_EDGE + 2 * direction.asked.jitter_ns / 1e9) * found.periods / found.seconds
@@ -251,7 +263,7 @@ def _lateness_problems(view: RunView, direction: Direction) -> list[str]:
 
 
 def _allowed_lateness(view: RunView, direction: Direction) -> float:
-    slowest = min(phase.rate_bps for phase in direction.phases)
+    slowest = min(phase.rate_bps for phase in direction.phases if phase.rate_bps)
     share = LATENESS_SHARE * view.emulated.rtt.seconds * 1e3 if view.run.cell.engine == "compose" else 0.0
     answers = _later_clients(view) * READY_ANSWER * 8e3 / slowest if direction.name == "to_client" else 0.0
     return max(LATENESS[view.run.cell.engine], share, 2 * FRAME * 8e3 / slowest) + answers
@@ -270,13 +282,39 @@ def _loss_problems(view: RunView, direction: Direction, proof: DirectionProof) -
     expected = float(losses[phase].mean()) if len(phase) else 0.0
     if entering <= 0 or expected == 0:
         return []
+    problems = []
     probability = loss_probability(proof.loss_drops, entering, expected, _link(view, direction).loss)
-    if probability >= IMPROBABLE:
-        return []
-    return [
-        f"{direction.name}: random loss took {proof.loss_drops} of {entering} packets "
-        f"({proof.loss_drops / entering:.2%}), asked {expected:.2%} (probability {probability:.0e})"
+    if probability < IMPROBABLE:
+        problems.append(
+            f"{direction.name}: random loss took {proof.loss_drops} of {entering} packets "
+            f"({proof.loss_drops / entering:.2%}), asked {expected:.2%} (probability {probability:.0e})"
+        )
+    probability = coincidence_probability(_losses_by_phase(view, direction))
+    if probability < IMPROBABLE:
+        problems.append(
+            f"{direction.name}: random loss took packets at the same places behind each change of the path "
+            f"(probability {probability:.0e}): its generator began anew"
+        )
+    return problems
+
+
+def _losses_by_phase(view: RunView, direction: Direction) -> list[npt.NDArray[np.bool_]]:
+    """Of each phase, which of the packets that came to the random loss were lost, in order of departure.
+
+    A phase begins with a change of delay or loss, which is when netem is seeded, or with the return of the path.
+    """
+    replayed, phases = direction.replayed, direction.phases
+    starts = [
+        after.start_ns
+        for before, after in pairwise(phases)
+        if (before.delay_ns, before.mean_loss) != (after.delay_ns, after.mean_loss)
     ]
+    if direction.name == "to_client":
+        starts += [end for _, end in outages_of(view)]
+    rows = np.flatnonzero((replayed.fate == Fate.DELIVERED) | (replayed.fate == Fate.LOST))
+    rows = rows[np.argsort(replayed.departure_ns[rows], kind="stable")]
+    cuts = np.searchsorted(replayed.departure_ns[rows], sorted(starts))
+    return np.split(replayed.fate[rows] == Fate.LOST, cuts)
 
 
 def _changes(part: RunView, whole: RunView) -> tuple[tuple[float, ...], list[str]]:
@@ -330,12 +368,33 @@ def _cautions(view: RunView, direction: Direction, proof: DirectionProof) -> lis
                 f"{direction.name}: a token bucket of {proof.burst_bytes:,} B lets bursts through that "
                 f"a serial link would queue: {share:.0%} of the round trip or the queue"
             )
+    unproven = _unproven(direction)
+    if unproven >= UNPROVEN_CAUTION:
+        cautions.append(f"{direction.name}: {unproven:.0%} of the packets left too close to a change to prove anything")
+    if _is_of_host(view) and len({phase.rate_bps for phase in direction.phases}) > 1:
+        cautions.append(
+            f"{direction.name}: the host kernel's tbf fills its bucket at a change of the rate, and lets a packet wait that "
+            "began to wait at the former rate"
+        )
     if view.counters is None:
         cautions.append(f"{direction.name}: without the kernel's counters, drops are what the replay takes them for")
     damaged = any(fault.kind == "corrupt" for fault in faults_to(view, direction.name))
     if direction.passage.appeared and not damaged and not view.capture_drops:
         cautions.append(f"{direction.name}: {direction.passage.appeared} packets left that were not seen entering")
     return cautions
+
+
+def _is_of_host(view: RunView) -> bool:
+    """Whether the path ran on the host's kernel, whose queueing disciplines are as they are."""
+    return (view.run.sim_kernel or view.events.kernel).startswith("host")
+
+
+def _unproven(direction: Direction) -> float:
+    """Share of the delivered packets whose departure is held against nothing, since it was close to a change."""
+    delivered = direction.replayed.fate == Fate.DELIVERED
+    if direction.served_at_random or len(direction.phases) == 1 or not delivered.any():
+        return 0.0
+    return float((delivered & ~direction.replayed.calm).sum() / delivered.sum())
 
 
 def _link(view: RunView, direction: Direction) -> Link:

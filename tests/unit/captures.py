@@ -79,10 +79,12 @@ class _Road:
         self.backlog, self.rate = 0, link.rate_bps
         self.bucket = link.burst_bytes or 0
         self.tokens, self.clock, self.sending = float(self.bucket), 0.0, 0.0
+        self.last = 0
 
     def leave(self, moment: float) -> None:
         """The head of the queue leaves the link."""
         index, link = self.queue.popleft(), self.link
+        self.last = index
         self.backlog -= self.packets[index].length
         if self.dice.random() < link.loss:
             self.result.loss_drops.append(self.base + round(moment))
@@ -121,9 +123,13 @@ class _Road:
         self.clock = now
 
     def change(self, moment: float, rate: int) -> None:
-        """The rate is another from now on."""
+        """The rate is another from now on: a packet in service goes on with its remaining bytes, a bucket keeps its."""
         self.until(moment)
-        self.rate, self.tokens = rate, float(self.bucket)
+        if self.sending > moment and self.result.out_ns[self.last] is not None:
+            longer = round((self.sending - moment) * (self.rate / rate - 1))
+            self.result.out_ns[self.last] = (self.result.out_ns[self.last] or 0) + longer
+            self.sending += longer
+        self.rate = rate
 
     def enter(self, index: int) -> None:
         """A packet comes."""

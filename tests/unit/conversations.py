@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from harness.attribution.conversation import Acknowledged, Conversation, Credit, Sent, Window
+from harness.attribution.conversation import Acknowledged, Conversation, Credit, Sent, Steps, Window
 from harness.attribution.spans import NONE, merged
 
 MS = 1_000_000
@@ -179,8 +179,8 @@ class Talk:
             request_ns=100 * MS,
             first_ns=int(sent[0, 2]),
             end_ns=int(sent[came, 2].max()),
-            rtt_ns=case.rtt,
-            rate_bps=round(SIZE * 8e9 / case.own),
+            rtt=Steps(np.zeros(1, np.int64), np.array([case.rtt])),
+            rate=Steps(np.zeros(1, np.int64), np.array([round(SIZE * 8e9 / case.own)])),
             sent=Sent(sent[:, 0], np.full(len(sent), SIZE, np.int64), sent[:, 1], sent[:, 2], came, ~came),
             acknowledged=Acknowledged(acks[:, 0], acks[:, 1]),
             others=merged(self.others) if self.others else NONE,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from harness.analysis.series.grid import BIN, Floats
@@ -112,5 +114,15 @@ def shares_of_bdp(flow: SharedFlow) -> Floats:
     in_flight = flow.points("in_flight")
     if rtt_ms is None or not len(in_flight.t) or len({path for _, path in flow.stays}) > 1:
         return np.zeros(0)
-    bdp = flow.capacity(in_flight.t) * 1e6 / 8 * rtt_ms / 1e3
-    return np.asarray(in_flight.value * usual_frame(flow.lifetime.sent) / bdp)
+    bdp = flow.capacity(in_flight.t) * 1e6 / 8 * _round_trips_ms(flow, in_flight.t, rtt_ms) / 1e3
+    held = in_flight.value * usual_frame(flow.lifetime.sent)
+    return np.asarray(held[bdp > 0] / bdp[bdp > 0])
+
+
+def _round_trips_ms(flow: SharedFlow, t: Floats, first_ms: float) -> Floats:
+    """The path's round trip without queues at each moment, ms: `first_ms` at first, then as its delays change."""
+    found = np.full(len(t), first_ms)
+    for direction in flow.view.of_path(flow.facts.path).directions.values():
+        for before, after in pairwise(direction.phases):
+            found[t >= (after.start_ns - flow.series.zero_ns) / 1e9] += (after.delay_ns - before.delay_ns) / 1e6
+    return found
