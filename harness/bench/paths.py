@@ -1,0 +1,150 @@
+"""Random paths in virtual time beside a model of them, packet for packet.
+
+Rates, delays and losses that change, rates of 0, holes; a Poisson stream of packets of random sizes over each. What
+came out of the lab kernel must be what `harness.fidelity.crossing` says.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+
+import numpy as np
+
+from harness.engines.gauge import Arrivals, Passage, Trial, gauge
+from harness.fidelity import Crossing, crossing
+from harness.model import Path
+from harness.path import compile_path
+
+#: Packets of a stream, and their layer-2 sizes, bytes.
+PACKETS, SMALLEST, LARGEST = 1200, 60, 1500
+#: How far a packet may be from the model, ns: looks at the clock, and rounding to whole ns.
+NEAR = 5_000
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A path that was drawn by lot, and a stream over it."""
+
+    number: int
+    path: Path
+    stream: Arrivals
+
+    @property
+    def to_client(self) -> bool:
+        """Its direction."""
+        return self.stream.direction == "to_client"
+
+    def expected(self, times_ns: Sequence[float] = ()) -> Crossing:
+        """What must come of it. `times_ns`: when changes took effect."""
+        return crossing(
+            self.path, self.to_client, self.stream.departures_ns.astype(np.float64), self.stream.frame_bytes,
+            self.number, times_ns,
+        )  # fmt: skip
+
+    @property
+    def trial(self) -> Trial:
+        """It as the gauge runs it."""
+        last = float(np.nanmax(self.expected().received_ns, initial=0))
+        rest = max(0, round(last - self.stream.departures_ns[-1]))
+        return Trial(compile_path(self.path, "serial", self.number), self.stream, rest + 1_000_000_000)
+
+
+def draw(number: int) -> Drawn:
+    """The path and stream of a number: the same for the same one."""
+    lot = random.Random(number)
+    rate = round(10 ** lot.uniform(5.3, 8))
+    load = lot.uniform(0.5, 1.5)
+    gap_ns = (SMALLEST + LARGEST) / 2 * 8e9 / (rate * load)
+    gaps = [0, *(max(20_000, round(lot.expovariate(1 / gap_ns))) for _ in range(PACKETS - 1))]
+    sizes = [lot.randint(SMALLEST, LARGEST) for _ in range(PACKETS)]
+    departures = np.cumsum(np.array(gaps, np.int64))
+    link = {
+        "rate": f"{rate} bit/s",
+        "delay": f"{lot.randint(0, 300_000)} us",
+        "loss": _loss(lot),
+        "queue": f"{lot.randint(3 * LARGEST, 60 * LARGEST)} B",
+    }
+    path: dict[str, object] = {"forward": link, "return": {**link, "loss": _loss(lot)}}
+    length = int(departures[-1])
+    if lot.random() < 0.25:
+        after = lot.randint(length // 20, length // 4)
+        lasts = lot.randint(1_000_000, max(1_000_001, length // 4))
+        path["blackhole"] = {"after": f"{after} ns", "lasts": f"{lasts} ns", "repeat": lot.randint(1, 3)}
+    else:
+        path["changes"] = list(_changes(lot, length, rate))
+    direction = "to_client" if lot.random() < 0.5 else "to_server"
+    return Drawn(number, Path.model_validate(path), Arrivals(departures, np.array(sizes, np.int64), direction))
+
+
+def _loss(lot: random.Random) -> object:
+    kind = lot.random()
+    if kind < 0.4:
+        return "0 %"
+    if kind < 0.8:
+        return f"{lot.uniform(0.1, 10):.2f} %"
+    return {"good_to_bad": f"{lot.uniform(0.1, 5):.2f} %", "bad_to_good": f"{lot.uniform(10, 60):.2f} %"}
+
+
+def _changes(lot: random.Random, length: int, rate: int) -> Iterator[dict[str, object]]:
+    """Up to eight changes of both directions, the last of which leaves a rate."""
+    moments = sorted({lot.randint(1, length) for _ in range(lot.randint(0, 8))})
+    for number, moment in enumerate(moments):
+        new: dict[str, object] = {}
+        if lot.random() < 0.7:
+            still = lot.random() < 0.2 and number + 1 < len(moments)
+            new["rate"] = "0 bit/s" if still else f"{max(1000, round(rate * 10 ** lot.uniform(-1, 0.5)))} bit/s"
+        if lot.random() < 0.5:
+            new["delay"] = f"{lot.randint(0, 300_000)} us"
+        if lot.random() < 0.4 or not new:
+            new["loss"] = _loss(lot)
+        if number + 1 == len(moments):
+            new["rate"] = f"{rate} bit/s"
+        yield {"at": f"{moment} ns", "forward": new, "return": new}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How a passage differs from its model."""
+
+    number: int
+    fates: int
+    """Packets that came and should not have, or the other way round."""
+    worst_ns: float
+    """The furthest that a packet was from where the model has it."""
+    late_ns: float
+    """How long the commands of a change took at most."""
+    drops: int
+    losses: int
+
+    @property
+    def holds(self) -> bool:
+        """Whether all packets had the model's fate, and its times but for the grain of the clock."""
+        return self.fates == 0 and self.worst_ns <= NEAR
+
+
+def difference(drawn: Drawn, passage: Passage) -> Difference:
+    """A passage beside what must come of it."""
+    due = drawn.expected().received_ns
+    expected = drawn.expected([float(time) for time in passage.changed_ns])
+    took = [change.at_ns for change in drawn.trial.program.changes]
+    late = max((done - at for done, at in zip(passage.changed_ns, took, strict=True)), default=0)
+    arrived, came = ~np.isnan(expected.received_ns), ~passage.lost
+    both = arrived & came
+    apart = np.abs(passage.received_ns - expected.received_ns)[both]
+    # A change takes effect while its commands run, between when it was due and when they were done.
+    early = np.abs(passage.received_ns - due)[both]
+    worst = np.fmin(apart, early)
+    return Difference(
+        drawn.number, int((arrived != came).sum()), float(worst.max(initial=0)), float(late),
+        int(expected.dropped.sum()), int((~arrived & ~expected.dropped).sum()),
+    )  # fmt: skip
+
+
+def compare(numbers: Sequence[int], rootfs: FilePath, folder: FilePath, *, core: int = 0) -> list[Difference]:
+    """Run the paths of these numbers in one lab kernel, each beside its model."""
+    every = [draw(number) for number in numbers]
+    passages = gauge([drawn.trial for drawn in every], rootfs, folder, core=core)
+    return [difference(drawn, passage) for drawn, passage in zip(every, passages, strict=True)]
