@@ -23,6 +23,7 @@ from harness.model import Implementation, Scenario
 from harness.outcome import Cell, Contestant
 from harness.parameters import PARAMETERS, ROLES, Parameter, ParameterValue, Role, other, parse_parameter_name
 from harness.plan import Request, cells
+from harness.results import initial_bytes
 from harness.setting import Setting
 from harness.sweep import Point
 from tests.examples import SIM, catalogue, images, scenario
@@ -316,3 +317,12 @@ def test_a_file_that_asks_a_generator_for_what_it_has_not_is_a_mistake(
 def test_a_flow_of_udp_is_told_nothing() -> None:
     with pytest.raises(UnsupportedError, match="a flow of udp has no parameters"):
         build_lab(linux_cell([UDP], server__initial_cwnd=20), 0)
+
+
+def test_the_textbook_s_first_window_is_the_flow_s_own() -> None:
+    told = {"parameters": {"server.initial_cwnd": 100}}
+    assert initial_bytes(linux_cell([{**TCP, **told}])) == 100 * 1200
+    assert initial_bytes(linux_cell([TCP], server__initial_cwnd=100)) == 100 * 1200
+    assert initial_bytes(linux_cell([TCP], flow0__server__initial_cwnd=100)) == 100 * 1200
+    assert initial_bytes(linux_cell([TO_SERVER], client__initial_cwnd=100)) == 100 * 1200
+    assert initial_bytes(linux_cell([TCP])) == 10 * 1200
