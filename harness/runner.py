@@ -15,6 +15,7 @@ import polars as pl
 from harness.arguments import UnsupportedError
 from harness.artefacts.sources import capture_digests, harmed, other_digests
 from harness.engines import Engine, Progress
+from harness.engines.beginnings import discard_beginnings
 from harness.engines.contents import Contents
 from harness.errors import ResultError, disk_error
 from harness.estimate import written_bytes
@@ -144,6 +145,7 @@ def _execute(
     result = engine.run(lab, folder, progress)
     wall = time.monotonic() - begun
     progress("measure")
+    discard_beginnings(lab, folder)
     references = {"sim": lab.sim_image, **{one.name: one.image for one in lab.hosts}}
     contents = provenance.contents(result.image_ids, references)
     run = Run(
