@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from harness import departures
 from harness.metric_names import MetricName
 from harness.outcome import Absence, MeasuredRun, Run
 from harness.text import flows_named
@@ -55,8 +56,12 @@ def of_transfers(measured: MeasuredRun, flows: int) -> list[str]:
 
 
 def warnings(runs: Iterable[tuple[Run, MeasuredRun | None]], *, flows_too: bool) -> list[str]:
-    """What to check before trusting some runs, and why times are absent, each once; why metrics of flows are, too."""
-    found: Counter[str] = Counter()
+    """What to check before trusting some runs, and why times are absent, each once; why metrics of flows are, too.
+
+    Where parameters are seen at other values than they were set to is among it.
+    """
+    runs = list(runs)
+    found: Counter[str] = Counter(departures.sentences(runs))
     for run, measured in runs:
         found.update(run.warnings)
         if measured is not None:

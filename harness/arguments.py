@@ -1,6 +1,11 @@
 """Cell → what each endpoint is told: application protocol, words and environment. Pure.
 
 A parameter that an implementation does not honour is an error, by name: nothing is ignored in silence.
+
+What is asked of a role of the whole cell holds in every flow that can be told it. A QUIC flow always counts as one, so
+that an endpoint that does not honour it makes the cell unsupported. A generator's flow over TCP is one where its
+implementation has that parameter in that role, and UDP has none. What takes effect in no flow makes the cell
+unsupported.
 """
 
 from __future__ import annotations
@@ -8,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from harness.model import Implementation, LabFlowKind, Protocol, Scenario
+from harness.model import Flow, Implementation, LabFlowKind, Protocol, Scenario
 from harness.moves import told
 from harness.outcome import Cell
 from harness.parameters import PARAMETERS, ROLES, ParameterValue, Role, other, parse_parameter_name
@@ -113,18 +118,35 @@ def effective_parameters(cell: Cell, flow: int | None = None) -> dict[str, Param
     """Parameters as set, of one flow or of the matrix's pair: those asked for, and the harness's own where the
     image can set them.
 
-    What is asked of the whole cell is asked of its QUIC flows; a flow's own parameters come before.
+    What is asked of a role is asked of each flow that can be told it, and of every flow where none can, so that
+    somebody refuses it. A flow's own parameters come before.
     """
     own = None if flow is None else cell.scenario.flows[flow]
-    if own is not None and own.kind != "quic":
-        return dict(sorted(own.parameters.items()))
-    chosen = endpoint_parameters(cell.parameters) | ({} if own is None else own.parameters)
+    asked = endpoint_parameters(cell.parameters)
+    if own is not None and flow is not None and own.kind != "quic":
+        held = {
+            full: value for full, value in asked.items() if _holds(cell, flow, full) or not _can_be_told(cell, full)
+        }
+        return dict(sorted((held | own.parameters).items()))
+    chosen = asked | ({} if own is None else own.parameters)
     client = cell.implementation("client", flow)
     for name in ("connection_window", "stream_window"):
         setting = client.setting("client", name)
         if setting is not None and setting.settable:
             chosen.setdefault(f"client.{name}", str(Size(default_receive_window(cell))))
     return dict(sorted(chosen.items()))
+
+
+def _holds(cell: Cell, flow: int, full: str) -> bool:
+    """Whether what is asked of a role is asked of a flow."""
+    role, name = parse_parameter_name(full)
+    kind = cell.scenario.flows[flow].kind
+    return kind == "quic" or (kind == "tcp" and cell.implementation(role, flow).setting(role, name) is not None)
+
+
+def _can_be_told(cell: Cell, full: str) -> bool:
+    """Whether what is asked of a role is asked of some flow."""
+    return any(_holds(cell, index, full) for index in range(len(cell.scenario.flows)))
 
 
 @dataclass
@@ -137,13 +159,57 @@ class Given:
     """Settings of the kernel in its network namespace."""
 
 
-def refusal(client: Implementation, server: Implementation, full: str, value: ParameterValue) -> str:
-    """Why a pair does not honour role.NAME at a canonical value; empty where it does, be it by default."""
+def refusal(
+    flow: Flow,
+    client: Implementation,
+    server: Implementation,
+    full: str,
+    parameters: Mapping[str, ParameterValue],
+) -> str:
+    """Why a pair does not honour role.NAME in a flow at a canonical value; empty where it does, be it by default.
+
+    `parameters`: all that holds in the flow, with that value.
+    """
+    given: dict[Role, Given] = {"client": Given(), "server": Given()}
     try:
-        _tell({"client": client, "server": server}, {"client": Given(), "server": Given()}, full, value)
+        _tell_in(flow, {"client": client, "server": server}, given, full, parameters)
     except UnsupportedError as error:
         return error.detail
     return ""
+
+
+def _tell_in(
+    flow: Flow | None,
+    pair: Mapping[Role, Implementation],
+    given: dict[Role, Given],
+    full: str,
+    parameters: Mapping[str, ParameterValue],
+) -> None:
+    """Add what sets one of the parameters of a flow, or of the matrix's pair.
+
+    UnsupportedError names who does not honour it.
+    """
+    role, name = parse_parameter_name(full)
+    if flow is not None and flow.kind == "udp":
+        raise UnsupportedError(role, "parameter", f"a flow of udp has no parameters: nobody can be told {name}")
+    setting = pair[role].setting(role, name)
+    if flow is None or flow.kind == "quic" or role == flow.sender or setting is None or setting.flag is None:
+        _tell(pair, given, full, parameters[full])
+        return
+    # A generator's words are those of its sender, and hold at both ends (`harness.lab.endpoints`).
+    in_force = _value_of(flow.sender, pair[flow.sender], name, parameters)
+    if parameters[full] != in_force:
+        detail = f"{pair[role].name} has one {name} at both ends of a flow, that of the {flow.sender}, who sends"
+        raise UnsupportedError(role, "parameter", detail + (f": {in_force}" if in_force is not None else ""))
+
+
+def _value_of(
+    role: Role, who: Implementation, name: str, parameters: Mapping[str, ParameterValue]
+) -> ParameterValue | None:
+    """What a role is told, or does untold where that is known."""
+    setting = who.setting(role, name)
+    default = None if setting is None or setting.default is None else PARAMETERS[name].canonical(setting.default)
+    return parameters.get(f"{role}.{name}", default)
 
 
 def _tell(pair: Mapping[Role, Implementation], given: dict[Role, Given], full: str, value: ParameterValue) -> None:
@@ -188,9 +254,10 @@ def _given(cell: Cell, flow: int | None) -> tuple[dict[Role, Given], Unsupported
     given: dict[Role, Given] = {"client": Given(), "server": Given()}
     first: UnsupportedError | None = None
     pair = {role: cell.implementation(role, flow) for role in ROLES}
-    for full, value in effective_parameters(cell, flow).items():
+    parameters = effective_parameters(cell, flow)
+    for full in parameters:
         try:
-            _tell(pair, given, full, value)
+            _tell_in(None if flow is None else cell.scenario.flows[flow], pair, given, full, parameters)
         except UnsupportedError as error:
             first = first or error
             given[parse_parameter_name(full)[0]].words.append(f"unsupported:{error.detail}")
@@ -240,6 +307,17 @@ def _require_tickets(cell: Cell, flow: int) -> None:
         raise UnsupportedError("client", "session", detail)
 
 
+def _require_effect(cell: Cell) -> None:
+    """UnsupportedError for what is asked of a role where every flow that could be told has another value of its own."""
+    for full, value in endpoint_parameters(cell.parameters).items():
+        told = [index for index in range(len(cell.scenario.flows)) if _holds(cell, index, full)]
+        own = [cell.scenario.flows[index].parameters.get(full, value) for index in told]
+        if told and value not in own:
+            role, _ = parse_parameter_name(full)
+            detail = f"{full} {value} is asked for, and each flow that can be told has its own: {own[0]}"
+            raise UnsupportedError(role, "parameter", detail)
+
+
 def checked(cell: Cell, flow: int) -> dict[Role, Given]:
     """What both endpoints of a flow are told.
 
@@ -255,4 +333,5 @@ def checked(cell: Cell, flow: int) -> dict[Role, Given]:
     given, unsupported = _given(cell, flow)
     if unsupported is not None:
         raise unsupported
+    _require_effect(cell)
     return given

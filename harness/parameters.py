@@ -48,6 +48,11 @@ def other(role: Role) -> Role:
     return "server" if role == "client" else "client"
 
 
+def _plain(word: str) -> str:
+    """A word as different stacks write it alike: NewReno, new_reno and reno are one."""
+    return re.sub(r"[-_ ]", "", word).casefold().removeprefix("new")
+
+
 @dataclass(frozen=True)
 class Parameter:
     """One parameter that is set alike on every implementation."""
@@ -68,7 +73,7 @@ class Parameter:
         """Whether an observation is what a canonical value leads to expect; None where that cannot be said."""
         wanted = self.number(value)
         if wanted is None:
-            return str(value) == observed if isinstance(observed, str) else None
+            return _plain(str(value)) == _plain(observed) if isinstance(observed, str) else None
         if self.near is None or isinstance(observed, str):
             return None
         return self.near[0] * wanted <= observed <= self.near[1] * wanted

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from harness.absences import of_flows
-from harness.arguments import endpoint_parameters
+from harness.arguments import effective_parameters, endpoint_parameters
 from harness.metric_names import MetricName, TransferName
 from harness.outcome import Cell, Interval, MeasuredRun, Measurement, Run, Verdict, proven_outcome
 from harness.stats import interval
@@ -50,8 +50,9 @@ def point_of(cell: Cell) -> tuple[object, ...]:
 
 
 def initial_bytes(cell: Cell) -> int:
-    """Bytes a cell's server may send first: what was asked for, else RFC 9002's ten packets of 1200 bytes (§7.2)."""
-    return int(cell.parameters.get("server.initial_cwnd", 10)) * 1200
+    """Bytes that a cell's first sender may send first: as told, else RFC 9002's ten packets of 1200 bytes (§7.2)."""
+    told = effective_parameters(cell, 0)
+    return int(told.get(f"{cell.scenario.flows[0].sender}.initial_cwnd", 10)) * 1200
 
 
 def unreached(run: Run, name: MetricName) -> float | None:

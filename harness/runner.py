@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import os
 import platform
 import time
@@ -13,8 +14,9 @@ from typing import Any
 import polars as pl
 
 from harness.arguments import UnsupportedError
-from harness.artefacts.sources import capture_digests, harmed, other_digests
+from harness.artefacts.sources import capture_digests, endpoint, harmed, other_digests
 from harness.engines import Engine, Progress
+from harness.engines.beginnings import discard_beginnings
 from harness.engines.contents import Contents
 from harness.errors import ResultError, disk_error
 from harness.estimate import written_bytes
@@ -22,12 +24,14 @@ from harness.events import Listener, PhaseStarted, RunEnded
 from harness.lab import build_lab
 from harness.metrics import measure_with_series
 from harness.outcome import MeasuredRun, Outcome, Run
+from harness.parameters import ROLES
 from harness.plan import PlannedRun
 from harness.provenance import Provenance
 from harness.store import Store
-from harness.text import counted
-from harness.traces import pcap
+from harness.text import counted, size_of
+from harness.traces import pcap, qlog
 from harness.traces.files import capture_file, capture_names
+from harness.traces.thinning import HEAD, STEP_MS, thin
 from harness.traces.trail import trail
 
 
@@ -144,6 +148,8 @@ def _execute(
     result = engine.run(lab, folder, progress)
     wall = time.monotonic() - begun
     progress("measure")
+    discard_beginnings(lab, folder)
+    thinned = thin_logs(folder, len(lab.flows))
     references = {"sim": lab.sim_image, **{one.name: one.image for one in lab.hosts}}
     contents = provenance.contents(result.image_ids, references)
     run = Run(
@@ -169,9 +175,23 @@ def _execute(
         host=host_facts(before, cpu_times(), dict(provenance.versions))
         | provenance.origins(references)
         | ({"entered": result.entered} if result.entered else {}),
-        warnings=result.warnings,
+        warnings=(*result.warnings, *thinned),
     )
     return run, *measure_with_series(folder, run), contents.values()
+
+
+def thin_logs(folder: Path, flows: int) -> list[str]:
+    """Make the qlogs of long transfers small; what is to be said of it. Raises OSError."""
+    said = []
+    for index, role in itertools.product(range(flows), ROLES):
+        for file in qlog.traces(folder / endpoint(index, role)):
+            made = thin(file)
+            if made is not None:
+                said.append(
+                    f"{file.relative_to(folder)}: {size_of(made.after)} of {size_of(made.before)} are kept: behind "
+                    f"the first {size_of(HEAD)} no packets, and the sender's state every {STEP_MS:g} ms"
+                )
+    return said
 
 
 def _trail(folder: Path) -> str:

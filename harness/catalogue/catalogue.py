@@ -107,7 +107,7 @@ class Catalogue:
         for name, words in scenario.study.factors.items():
             yield from self._honoured.values(("study", "factors", name), name, words, scenario)
         for label, settings in scenario.study.profiles.items():
-            yield from self._honoured.settings(("study", "profiles", label), settings)
+            yield from self._honoured.settings(("study", "profiles", label), settings, scenario)
 
     def require_honoured(
         self,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from harness.errors import did_you_mean
 from harness.mistakes import Location, Mistake
-from harness.model import Implementation, Scenario
+from harness.model import FlowKind, Implementation, Scenario
 from harness.parameters import PARAMETERS, ROLES, Parameter, ParameterValue, Role, other, parse_parameter_name
 from harness.setting import Setting
 from harness.text import shown
@@ -24,31 +24,31 @@ class Honoured:
             names = scenario.clients if role == "client" else scenario.servers
             for index, name in enumerate(names):
                 yield from self._name((f"{role}s", index), name)
-        yield from self._values(("parameters",), scenario.parameters, "quic")
+        yield from self._values(("parameters",), scenario.parameters, _kinds(scenario))
         for number, flow in enumerate(scenario.flows):
             for role in ROLES:
                 if (word := flow.client if role == "client" else flow.server) is not None:
                     yield from self._name(("flows", number, role), word)
-            yield from self._values(("flows", number, "parameters"), flow.parameters, flow.kind)
+            yield from self._values(("flows", number, "parameters"), flow.parameters, {flow.kind})
 
     def values(self, where: Location, name: str, words: Sequence[object], scenario: Scenario) -> Iterator[Mistake]:
         """Of the values that are asked for under a name of `harness.sweep`, those that nobody here honours."""
         flow, _, rest = name.partition(".") if name.startswith("flow") else ("", "", name)
-        kind = scenario.flows[int(flow[4:])].kind if flow else "quic"
+        kinds = {scenario.flows[int(flow[4:])].kind} if flow else _kinds(scenario)
         owner, _, short = rest.partition(".")
         for index, word in enumerate(words):
             if flow and rest in ROLES:
                 yield from self._name((*where, index), str(word))
             elif short in PARAMETERS and owner in ROLES:
-                yield from self._values((*where, index), {rest: PARAMETERS[short].canonical(word)}, kind, inner=False)
+                yield from self._values((*where, index), {rest: PARAMETERS[short].canonical(word)}, kinds, inner=False)
             elif rest in PARAMETERS:
                 value = PARAMETERS[rest].canonical(word)
                 for one in ROLES:
-                    yield from self._values((*where, index), {f"{one}.{rest}": value}, kind, inner=False)
+                    yield from self._values((*where, index), {f"{one}.{rest}": value}, kinds, inner=False)
 
-    def settings(self, where: Location, values: Mapping[str, ParameterValue]) -> Iterator[Mistake]:
-        """Of settings of QUIC endpoints, role.NAME → value, those that nobody here honours."""
-        yield from self._values(where, values, "quic")
+    def settings(self, where: Location, values: Mapping[str, ParameterValue], scenario: Scenario) -> Iterator[Mistake]:
+        """Of settings of a scenario's endpoints, role.NAME → value, those that nobody here honours."""
+        yield from self._values(where, values, _kinds(scenario))
 
     def _name(self, where: Location, word: str) -> Iterator[Mistake]:
         if word not in self.known:
@@ -56,12 +56,20 @@ class Honoured:
             yield Mistake(where, text, did_you_mean(word, self.known))
 
     def _values(
-        self, where: Location, values: Mapping[str, ParameterValue], kind: str, *, inner: bool = True
+        self, where: Location, values: Mapping[str, ParameterValue], kinds: Set[FlowKind], *, inner: bool = True
     ) -> Iterator[Mistake]:
+        """`kinds`: of the flows that the values are asked of."""
         for full, value in values.items():
             one, name = parse_parameter_name(full)
             parameter = PARAMETERS[name]
-            players = [item for item in self.known.values() if one in item.roles and _plays(item, kind)]
+            if kinds == {"udp"}:
+                at = (*where, full) if inner else where
+                yield Mistake(
+                    at, f"a flow of udp has no {name}", "parameters are of flows over QUIC and TCP", of_key=inner
+                )
+                continue
+            playing = [item for item in self.known.values() if one in item.roles]
+            players = [item for item in playing if any(_plays(item, kind) for kind in kinds - {"udp"})]
             # Without anybody there is nothing to hold a value against.
             if players and not self._taken(players, one, parameter, value):
                 yield _refusal((*where, full) if inner else where, players, one, parameter, value)
@@ -76,7 +84,12 @@ class Honoured:
         )
 
 
-def _plays(item: Implementation, kind: str) -> bool:
+def _kinds(scenario: Scenario) -> Set[FlowKind]:
+    """What the flows of a scenario are, which all are asked what is asked of a role."""
+    return {flow.kind for flow in scenario.flows}
+
+
+def _plays(item: Implementation, kind: FlowKind) -> bool:
     return item.transfers_files if kind == "quic" else kind in item.protocols
 
 

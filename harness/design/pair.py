@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from harness.arguments import refusal
+from harness.arguments import endpoint_parameters, refusal
 from harness.design.combinations import Aliases, aliases, combinations
 from harness.design.fraction import Rows
-from harness.model import Implementation, Scenario
+from harness.model import Flow, Implementation, Scenario
 from harness.outcome import Contestant
 from harness.parameters import ROLES, ParameterValue, Role
 from harness.sweep import Point, expanded, is_of_path, point_at
@@ -47,13 +47,19 @@ class PairDesign:
 def players_of(
     scenario: Scenario, client: Implementation, server: Implementation, others: Mapping[str, Contestant]
 ) -> Pair:
-    """Who plays the first flow: the matrix's pair, or whom the flow names."""
+    """Who plays the flow that a study is of: the matrix's pair, or whom the flow names."""
     given: dict[Role, Implementation] = {"client": client, "server": server}
     for role in ROLES:
-        name = scenario.flows[0].implementation(role)
+        name = studied_flow(scenario).implementation(role)
         if name is not None and name in others:
             given[role] = others[name].implementation
     return given
+
+
+def studied_flow(scenario: Scenario) -> Flow:
+    """The first flow over QUIC; without one the first over TCP, or the first one."""
+    kinds = {flow.kind: flow for flow in reversed(scenario.flows)}
+    return kinds.get("quic") or kinds.get("tcp") or scenario.flows[0]
 
 
 def of_pair(point: Point, pair: Pair) -> PairDesign:
@@ -140,6 +146,10 @@ def _refused(point: Point, pair: Pair, name: str, level: object) -> str:
     """Why a pair does not honour a level; empty where it does."""
     if is_of_path(name):
         return ""
-    made = point_at(point, {name: level}).parameters
-    refusals = (refusal(pair["client"], pair["server"], full, made[full]) for full in expanded(name))
+    made, flow = point_at(point, {name: level}).parameters, studied_flow(point.scenario)
+    parameters = endpoint_parameters(made) | flow.parameters
+    for full in expanded(name):
+        if parameters[full] != made[full]:
+            return f"the flow has {full} {parameters[full]} of its own, which comes before"
+    refusals = (refusal(flow, pair["client"], pair["server"], full, parameters) for full in expanded(name))
     return next(filter(None, refusals), "")

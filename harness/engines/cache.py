@@ -22,7 +22,7 @@ from harness.engines.owner import lives
 from harness.engines.shared_files import SharedFiles
 from harness.errors import EngineError
 
-#: What the cache may grow to, bytes, before what was used least recently goes.
+#: What the cache may grow to, bytes, before what was used least recently goes; a half of it belongs to served files.
 LIMIT = 10 * 10**9
 #: What is being made is called this, then its owner.
 UNFINISHED = "unfinished."
@@ -133,16 +133,29 @@ class Cache:
     # --- bounds
 
     def bound(self) -> list[str]:
-        """Remove what was used least recently until the cache is within its limit. Names of what was removed."""
+        """Remove what was used least recently until the cache is within its limit. Names of what was removed.
+
+        Served files and the rest have half of the limit each that the other cannot take from them: a file of 10 GB
+        costs no exported image.
+        """
         removed: list[str] = []
-        excess = sum(self.sizes().values()) - self.limit
-        for one in self.kept() if excess > 0 else ():
-            if self.remove(one):
+        over = self._over()
+        for one in self.kept():
+            if not over:
+                break
+            if one.name.partition("/")[0] in over and self.remove(one):
                 removed.append(one.name)
-                excess = sum(self.sizes().values()) - self.limit
-                if excess <= 0:
-                    break
+                over = self._over()
         return removed
+
+    def _over(self) -> frozenset[str]:
+        """The kinds of what is kept that have to give way: those beyond their half, while the whole is too large."""
+        sizes = self.sizes()
+        whole, served = sum(sizes.values()), sizes.get(_WWW, 0)
+        if whole <= self.limit:
+            return frozenset()
+        parts = {_WWW: served, _ROOTS: whole - served}
+        return frozenset(kind for kind, size in parts.items() if size > self.limit / 2)
 
     def tidy(self, images: Collection[str] | None) -> list[str]:
         """Remove what is of no use: exports that broke off, that were damaged, or that no image needs any more.

@@ -35,8 +35,8 @@ MODULES: dict[EngineName, tuple[str, ...]] = {
 #: Those on which it does not: what makes or fetches images, says how a kernel is entered, keeps company away, names
 #: what is there, cleans up.
 BESIDE = (
-    "__init__", "building", "cache", "code", "contents", "context", "docker", "gauge", "images", "kernels", "owner",
-    "precedence", "quiet", "registry", "sealed", "shared_files", "source", "standing", "upstream",
+    "__init__", "beginnings", "building", "cache", "code", "contents", "context", "docker", "gauge", "images",
+    "kernels", "owner", "precedence", "quiet", "registry", "sealed", "shared_files", "source", "standing", "upstream",
 )  # fmt: skip
 
 

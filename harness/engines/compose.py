@@ -107,7 +107,7 @@ class _Session:
         self._progress = progress
         self._phases: dict[str, float] = {}
         self._phase = ("", time.monotonic())
-        self._sampler = Sampler(folder, log_limit)
+        self._sampler = Sampler(folder, conclusion.log_limit(lab, log_limit))
         self._paths = paths
         self._left = left
         self.project = Project(lab, folder, prepare_folder(lab, folder, cache), paths, self._sampler)

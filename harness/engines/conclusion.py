@@ -14,12 +14,14 @@ from simulator.lifecycle import Stage
 
 from harness.engines.outside import Finding
 from harness.engines.served import same_content
-from harness.lab import Host, LabFlow
+from harness.lab import Host, Lab, LabFlow
 from harness.outcome import Outcome, Transfer
 from harness.parameters import Role
 
 #: Exit code of the endpoint contract for "not supported".
 NOT_SUPPORTED = 127
+#: The limit of logs holds for files of so many bytes, and grows with larger ones: traces name every packet.
+LOG_STEP = 500_000_000
 _WHY = re.compile(r"(?:^|: )unsupported: (.+)")
 
 
@@ -51,9 +53,15 @@ def of_timeout(host: Host, seconds: float, stage: Stage) -> Outcome:
     return Outcome(status="timed_out", role=host.role, reason="timed_out", detail=details[stage])
 
 
+def log_limit(lab: Lab, limit: int) -> int:
+    """Bytes that each endpoint of a lab may write to its logs; `limit`: where its files are no larger than others'."""
+    largest = max((flow.size * (1 if flow.repeat_after is None else 2) for flow in lab.flows), default=0)
+    return limit * max(LOG_STEP, largest) // LOG_STEP
+
+
 def of_logs(host: Host) -> Outcome:
     """An endpoint wrote more than the log limit."""
-    detail = f"{host.name} wrote more than the log limit"
+    detail = f"{host.name} wrote more than the log limit (HARNESS_LOG_LIMIT)"
     return Outcome(status="log_overflow", role=host.role, reason="log_overflow", detail=detail)
 
 

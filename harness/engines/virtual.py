@@ -131,7 +131,7 @@ class VirtualEngine:
         sim = roots[lab.sim_image]
         images = {host.name: roots[host.image] for host in lab.hosts} | {one.name: sim for one in lab.proxies}
         kernel = self._kernel.file or Path(sim.rootfs) / "opt/lab/linux"
-        world = world_document(lab, images, self._log_limit)
+        world = world_document(lab, images, conclusion.log_limit(lab, self._log_limit))
         (folder / "plan" / "world.json").write_text(json.dumps(world))
         folders = {
             "www": self._cache.www,

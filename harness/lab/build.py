@@ -89,11 +89,10 @@ def _layout(scenario: Scenario, slot: int) -> Layout:
 def flow_label(cell: Cell, index: int) -> str:
     """'quiche', 'ngtcp2 → quiche', 'quiche (reno)', 'TCP (cubic)', 'UDP (poisson)'."""
     flow = cell.scenario.flows[index]
+    algorithm = effective_parameters(cell, index).get(f"{flow.sender}.congestion_control")
     if flow.kind != "quic":
-        algorithm = flow.parameters.get(f"{flow.sender}.congestion_control")
         return f"{flow.kind.upper()} ({algorithm or flow.traffic.model})"
     client, server = (cell.implementation(role, index).name for role in ROLES)
-    algorithm = effective_parameters(cell, index).get(f"{flow.sender}.congestion_control")
     name = server if client == server else f"{client} → {server}"
     return name + (f" ({algorithm})" if algorithm is not None else "")
 

@@ -12,6 +12,7 @@ import polars as pl
 from harness.analysis.view import RunView
 from harness.attribution import attributed
 from harness.interop import checked
+from harness.metrics.labels import contradicted
 from harness.metrics.moves import handovers
 from harness.metrics.observed import observe
 from harness.metrics.proof import prove
@@ -69,6 +70,11 @@ def measure_with_series(folder: Path, run: Run) -> tuple[MeasuredRun, pl.DataFra
         checks = ()
         warnings.append(f"the checks cannot be made: {type(error).__name__}: {error}")
     observed = observe(view)
+    try:
+        contradictions = contradicted(view, observed)
+    except Exception as error:
+        contradictions = ()
+        warnings.append(f"what endpoints wrote of themselves is not known: {type(error).__name__}: {error}")
     series = view.series
     where = attributed(view)
     measured = MeasuredRun(
@@ -81,6 +87,7 @@ def measure_with_series(folder: Path, run: Run) -> tuple[MeasuredRun, pl.DataFra
         link=link,
         attributed=where,
         starved=waits.starved,
+        contradicted=contradictions,
         warnings=tuple(dict.fromkeys([*view.problems, *warnings, *cautions, *waits.cautions])),
     )
     return measured, None if series is None else series.frame

@@ -83,7 +83,7 @@ class Scenario(Part):
     objectives: tuple[Objective, ...] = ()
     """Demands; a source's open ones are absent, not invented."""
     parameters: dict[str, WrittenValue] = {}
-    """Endpoint parameters, as client.NAME or server.NAME."""
+    """Endpoint parameters, as client.NAME or server.NAME, of each flow that can be told and has none of its own."""
     vary: dict[str, tuple[WrittenNumber, ...]] = {}
     """A sweep: NAME → values. NAME is client.X, server.X, X alone for both roles, or path.forward.rate and its like."""
     draw: dict[str, Range] = {}

@@ -140,6 +140,9 @@ class MeasuredRun(Fact):
     """Where the time of its transfers went; None where nobody has looked."""
     starved: tuple[str, ...] = ()
     """Who got so little of the processor that the run shows the machine, not the protocol; in a sentence each."""
+    contradicted: tuple[str, ...] = ()
+    """What endpoints wrote of themselves against what they were told, so that the run is none of its cell; in a
+    sentence each."""
     warnings: tuple[str, ...] = ()
 
     def value(
@@ -157,7 +160,8 @@ class MeasuredRun(Fact):
 
 def proven_outcome(run: Run, measured: MeasuredRun | None) -> Outcome:
     """The outcome of a run with its ground taken into account: infrastructure when the link was not the one asked for,
-    when somebody was starved of the processor, or when nothing was measured of it.
+    when somebody was starved of the processor, when an endpoint's own record says that it did something else than the
+    cell is called by, or when nothing was measured of it.
 
     Drawn anew each time, so that better measuring can rehabilitate a stored run.
     """
@@ -166,6 +170,9 @@ def proven_outcome(run: Run, measured: MeasuredRun | None) -> Outcome:
     if measured is None or measured.link is None:
         detail = "the run has not been measured"
         return Outcome(status="infrastructure", role="harness", reason="not_measured", detail=detail)
+    if measured.contradicted:
+        detail = "; ".join(measured.contradicted)
+        return Outcome(status="infrastructure", role="harness", reason="contradicted", detail=detail)
     if measured.starved:
         # A link that kept no time either suffered from the same.
         detail = "; ".join([*measured.starved, *measured.link.problems])

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from harness.comparison import ALPHA
+from harness.departures import departures, sentences
 from harness.gate.allowed import Allowance, Applied, Weighed
 from harness.gate.decide import ALARMS, GRAVITY, OUTCOME, Figure, Standing
 from harness.reports.layout import SENTENCE, Column, Fitted, Row
@@ -35,6 +36,23 @@ class Told:
 
     weighed: Weighed
     causes: tuple[str, ...]
+
+    @property
+    def departures(self) -> list[str]:
+        """Parameters that runs of now show at other values than they were set to, in a sentence each."""
+        now = self.weighed.decided.pair.now
+        return [] if now is None else sentences(now.runs)
+
+    @property
+    def departed_before(self) -> bool:
+        """Whether the baseline's runs show the same parameters at other values, too."""
+        pair = self.weighed.decided.pair
+        if pair.base is None or pair.now is None:
+            return False
+        before, after = (
+            {one.name for each in side.runs for one in departures(*each)} for side in (pair.base, pair.now)
+        )
+        return after <= before
 
     @property
     def telling(self) -> list[Figure]:
@@ -139,6 +157,22 @@ def _whose(one: Allowance) -> str:
     return f"{one.scenario} {one.client}→{one.server}{metric}"
 
 
+def departed(passage: Passage) -> list[str]:
+    """What is to be said of parameters that runs of now show at other values than they were set to.
+
+    Cells whose baseline does not show the same come first, and of these as many are named as there are.
+    """
+    found = [(one, said) for one in passage.cells if (said := one.departures)]
+    new = [(one, said) for one, said in found if not one.departed_before]
+    old = [(one, said) for one, said in found if one.departed_before]
+    lines = [f"not what was set: {one.weighed.decided.pair.name}: {'; '.join(said)}" for one, said in new]
+    if old:
+        names = [one.weighed.decided.pair.name for one, _ in old[:_NAMED]]
+        more = f" and {counted(len(old) - _NAMED, 'more cell')}" if len(old) > _NAMED else ""
+        lines.append(f"not what was set, as in the baseline: {'; '.join(names)}{more}")
+    return lines
+
+
 def show(passage: Passage, console: Console) -> None:
     """For a terminal: what is not the same, and the sum of it."""
     rows = []
@@ -154,6 +188,8 @@ def show(passage: Passage, console: Console) -> None:
             Column("before → now", text=SENTENCE), Column("what differs in the bits", text=SENTENCE),
         ]  # fmt: skip
         console.print(Fitted("Since the baseline", columns, rows))
+    for text in departed(passage):
+        console.print(text, style="yellow", markup=False, soft_wrap=True)
     for text in (*cautions(passage.applied), rate(passage), sentence(passage)):
         console.print(text, markup=False, soft_wrap=True)
 
@@ -172,7 +208,9 @@ def markdown(passage: Passage) -> str:
                 line([word, in_cell(one.weighed.decided.pair.name), in_cell(why), in_cell(", ".join(one.causes))])
             )
         lines.append("")
-    return "\n".join([*lines, *(f"{text}\n" for text in (*cautions(passage.applied), rate(passage)))])
+    return "\n".join(
+        [*lines, *(f"{text}\n" for text in (*departed(passage), *cautions(passage.applied), rate(passage)))]
+    )
 
 
 def workflow_commands(passage: Passage) -> list[str]:
@@ -229,6 +267,7 @@ def _entry(one: Told) -> dict[str, Any]:
         "exact": decided.exact,
         "accepted": [each.reason for each in one.weighed.accepted],
         "causes": list(one.causes),
+        "departures": one.departures,
         "figures": [_figure(figure) for figure in decided.figures],
     }
 

@@ -61,7 +61,8 @@ def _decision(one: Told) -> ElementTree.Element:
         found.text = _writable("\n".join([*(f"differs in {cause}" for cause in one.causes),
                                           *(f"accepted: {each.reason}" for each in one.weighed.accepted)]))  # fmt: skip
         case.append(found)
-    case.append(_words("\n".join(f"{figure.standing}: {figure_text(figure)}" for figure in decided.figures)))
+    figures = (f"{figure.standing}: {figure_text(figure)}" for figure in decided.figures)
+    case.append(_words("\n".join([*figures, *(f"not what was set: {text}" for text in one.departures)])))
     return case
 
 

@@ -10,13 +10,13 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from harness.absences import warnings
+from harness.departures import departures
 from harness.lab import flow_label
 from harness.metric_names import MetricName
 from harness.metrics.registry import declared
 from harness.model import Objective
 from harness.moves import course
 from harness.outcome import Cell, Interval
-from harness.parameters import PARAMETERS
 from harness.path import ack_limited_time, ideal_time, slow_start_time
 from harness.ranking import rankings
 from harness.reports import because, by_scenario, effort
@@ -27,6 +27,7 @@ from harness.reports.parameters import Asked, asked
 from harness.reports.ranking import lines
 from harness.reports.resumed import footnotes, marked, seed_of
 from harness.results import CellResult, initial_bytes
+from harness.sweep import expanded
 from harness.text import counted
 from harness.units import Size
 
@@ -114,17 +115,12 @@ def reference_lines(cells: Sequence[Cell], asked_for: Sequence[MetricName]) -> l
 
 def asked_and_seen(result: CellResult, parameters: Asked) -> list[str]:
     """What was asked of a cell, in the columns; and what its last run shows where that is something else."""
-    observed = () if result.last is None or result.last[1] is None else result.last[1].observed
+    last = result.last
+    departed = {} if last is None else {one.name: one.seen.value for one in departures(last[0], last[1])}
     entries = []
     for name, text in zip(parameters.varied, parameters.cells(result.cell), strict=True):
-        role, _, short = name.partition(".")
-        known = PARAMETERS.get(short)
-        found = [one.value for one in observed if (one.role, one.parameter) == (role, short)]
-        seen = ""
-        if known is not None and text != "–" and found:
-            value = known.canonical(text)
-            if all(known.agrees(value, one) is False for one in found):
-                seen = f" (seen {found[0] if isinstance(found[0], str) else f'{found[0]:.3g}'})"
+        value = next((departed[full] for full in expanded(name) if full in departed), None)
+        seen = "" if value is None else f" (seen {value if isinstance(value, str) else f'{value:.3g}'})"
         entries.append(text + seen)
     return entries
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.absences import warnings
+from harness.departures import departures, observed_flow, sentences, values_set
 from harness.interop import failure
 from harness.lab import flow_label
 from harness.metrics.registry import unit_of
@@ -84,6 +85,8 @@ class Asked:
     asked: str
     seen: tuple[tuple[str, str], ...]
     """(value with unit, where it was seen)."""
+    departs: bool = False
+    """Whether it was seen at another value than the one set."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +144,8 @@ class CellPage:
     again: str
     """A line for a shell that makes the last run again."""
     warnings: tuple[str, ...]
+    departures: tuple[str, ...]
+    """Those of the warnings that are of a parameter seen at another value than the one set."""
     facts: tuple[tuple[str, str], ...]
     """(what, value): whose bits, which kernel, which machine."""
 
@@ -164,6 +169,7 @@ def cell_page(result: CellResult) -> CellPage:
         tuple(_runs(result)),
         result.reproduction or same_again(cell, result.runs[-1][0].repetition),
         tuple(warnings(result.runs, flows_too=True)),
+        tuple(sentences(result.runs)),
         tuple(_facts(result)),
     )
 
@@ -239,9 +245,12 @@ def _asked(result: CellResult) -> Iterator[Asked]:
     for one in observed:
         seen.setdefault((one.role, one.parameter), []).append((_value(one), one.source))
     told = {name: str(value) for name, value in {**run.effective, **cell.parameters}.items()}
+    flow = observed_flow(run)
+    of_flow = {} if flow is None else {name: of for of, (name, _) in values_set(run, flow).items()}
+    other = {one.name for one in departures(run, measured)}
     for full, value in sorted(told.items()):
         role, _, name = full.rpartition(".")
-        yield Asked(role, name, value, tuple(seen.pop((role, name), ())))
+        yield Asked(role, name, value, tuple(seen.pop(of_flow.get(full, (role, name)), ())), full in other)
     for (role, name), found in sorted(seen.items(), key=lambda item: (ROLES.index(item[0][0]), item[0][1])):
         yield Asked(role, name, "", tuple(found))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from harness.departures import departures
 from harness.judge import miss
 from harness.metric_names import MetricName
 from harness.model import Scenario
@@ -41,6 +42,8 @@ class Tile:
     heat: int
     """1 to 3: how far the worst objective is from its bound, on either side."""
     beside: Beside
+    departs: bool
+    """Whether a run shows a parameter at another value than the one set."""
 
 
 def headline(scenario: Scenario) -> Headed:
@@ -67,7 +70,8 @@ def tile(result: CellResult) -> Tile:
     value = span.median if span is not None and math.isfinite(span.median) else None
     seconds = metric.metric.startswith(("milestone", "completion"))
     said = entry(result, metric, "{:.2f}".format if seconds else number).replace("_", " ")
-    return Tile(result, SYMBOLS[result.verdict.status][0], said, value, heat(result), beside(result.cell, metric))
+    symbol, other = SYMBOLS[result.verdict.status][0], any(departures(run, measured) for run, measured in result.runs)
+    return Tile(result, symbol, said, value, heat(result), beside(result.cell, metric), other)
 
 
 def heat(result: CellResult) -> int:

@@ -64,11 +64,7 @@ def read_iperf3(path: Path) -> Written | None:
     So there are of a report that was cut short, which is no JSON any more. A server whose client was told to end writes
     its last whole interval twice (iperf 3.18); it counts once. Raises OSError.
     """
-    try:
-        report = json.loads(read_bytes(path))
-    except ValueError:
-        return None
-    intervals: list[Any] = report.get("intervals", []) if isinstance(report, dict) else []
+    intervals: list[Any] = _report(path).get("intervals", [])
     sums = [item["sum"] for item in intervals if isinstance(item, dict) and isinstance(item.get("sum"), dict)]
     if len(sums) > 1 and sums[-1] == sums[-2]:
         sums.pop()
@@ -76,3 +72,22 @@ def read_iperf3(path: Path) -> Written | None:
     if not seconds:
         return None
     return Written(sum(int(item.get("bytes", 0)) for item in sums), seconds)
+
+
+def read_algorithm(path: Path) -> str | None:
+    """The sender's congestion control in iperf3's report (`--json`), which it reads from the socket (TCP_CONGESTION).
+
+    None where the report has none, or was cut short. Raises OSError.
+    """
+    end = _report(path).get("end")
+    word = end.get("sender_tcp_congestion") if isinstance(end, dict) else None
+    return word if isinstance(word, str) and word else None
+
+
+def _report(path: Path) -> dict[str, Any]:
+    """A generator's report; empty of one that was cut short, which is no JSON any more. Raises OSError."""
+    try:
+        report = json.loads(read_bytes(path))
+    except ValueError:
+        return {}
+    return report if isinstance(report, dict) else {}

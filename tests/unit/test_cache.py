@@ -281,6 +281,34 @@ def lab(*flows: dict[str, str]) -> Lab:
     return build_lab(cell(scenario(flows=list(flows), objectives=[])), 0)
 
 
+def test_a_large_served_file_costs_no_exported_image(tmp_path: Path) -> None:
+    """Of images there is less than their half of the limit, and the oldest thing in the cache is one of them."""
+    cache = Cache(tmp_path, limit=4 * 10**5)
+    export = cache.roots / "a.1"
+    export.mkdir(parents=True)
+    (export / "content").write_bytes(bytes(10**5))
+    (export / "export.json").write_text("{}")
+    with serving(lab({"download": "100 kB"}), cache):
+        pass
+    with serving(lab({"download": "1 MB"}), cache):
+        assert (export / "export.json").exists()
+        assert [file.name for file in cache.www.iterdir()] == ["1MB.bin"]
+    assert cache.bound() == ["www/1MB.bin"]
+    assert (export / "export.json").exists()
+
+
+def test_images_beyond_their_half_cost_no_served_file_within_its_own(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, limit=4 * 10**5)
+    with serving(lab({"download": "100 kB"}), cache):
+        pass
+    for name in ("a.1", "b.1"):
+        (cache.roots / name).mkdir(parents=True)
+        (cache.roots / name / "content").write_bytes(bytes(2 * 10**5))
+        (cache.roots / name / "export.json").write_text("{}")
+    assert cache.bound() == ["rootfs/a"]
+    assert [file.name for file in cache.www.iterdir()] == ["100kB.bin"]
+
+
 def test_the_cache_is_bounded_and_what_is_in_use_stays(tmp_path: Path) -> None:
     cache = Cache(tmp_path, limit=3 * 10**5)
     for size in (101, 102, 103, 104):

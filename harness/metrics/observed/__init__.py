@@ -12,8 +12,8 @@ from typing import ParamSpec
 
 from harness.analysis.connection import Connection
 from harness.analysis.view import RunView
-from harness.artefacts.window import Window
-from harness.metrics.observed.buffers import windows_and_buffers
+from harness.departures import is_of_the_pair
+from harness.metrics.observed.buffers import algorithm, windows_and_buffers
 from harness.metrics.observed.datagrams import ack_ratio, ecn, largest_payload, path_mtu_discovery, zero_rtt
 from harness.metrics.observed.declared import recovery_settings, transport_parameters
 from harness.metrics.observed.flight import initial_window, pacing
@@ -24,7 +24,6 @@ from harness.metrics.observed.resumed import bdp_frames, bdp_seed, careful_resum
 from harness.metrics.observed.segments import first_flight, most_in_flight
 from harness.metrics.observed.timeouts import first_probe_timeout
 from harness.outcome import Observation
-from harness.parameters import ROLES
 
 P = ParamSpec("P")
 _FAMILIES: tuple[Callable[[Connection], Iterator[Observation]], ...] = (
@@ -36,11 +35,12 @@ _FAMILIES: tuple[Callable[[Connection], Iterator[Observation]], ...] = (
 
 def observe(view: RunView) -> tuple[Observation, ...]:
     """Everything a run shows of its endpoints' parameters. Never raises; what fails is among the view's problems."""
-    window = next((window for window in view.windows if _is_the_pair_s(view, window)), None)
+    of_pair = (window for window in view.windows if is_of_the_pair(view.run.cell, window.transfer.flow))
+    window = next(of_pair, None)
     if window is None:
         return ()
     if window.flow.kind == "tcp":
-        return tuple(_shown(view, windows_and_buffers, view, window))
+        return tuple(one for family in (algorithm, windows_and_buffers) for one in _shown(view, family, view, window))
     if window.over_tcp:
         return tuple(one for family in (first_flight, most_in_flight) for one in _shown(view, family, view, window))
     connection = Connection(view, window)
@@ -56,10 +56,3 @@ def _shown(
     except Exception as error:
         view.problems.append(f"observed {family.__name__} failed: {type(error).__name__}: {error}")
         return []
-
-
-def _is_the_pair_s(view: RunView, window: Window) -> bool:
-    """Whether a transfer is one between the cell's client and server, as whose the evidence is kept."""
-    cell = view.run.cell
-    named = [(window.flow.implementation(role), cell.implementation(role).name) for role in ROLES]
-    return window.flow.kind != "udp" and all(name is None or name == own for name, own in named)

@@ -1,4 +1,4 @@
-"""What the sender's kernel said of a TCP flow's windows and buffers (tcp_info, sampled every 20 ms)."""
+"""What a TCP flow's generator wrote of it, and its sender's kernel of windows and buffers (tcp_info, every 20 ms)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,29 @@ import polars as pl
 
 from harness.analysis.splits import is_split
 from harness.analysis.view import RunView
+from harness.artefacts import sources
 from harness.artefacts.window import Window
 from harness.outcome import Observation
 from harness.parameters import Role, other
+from harness.traces.tcp import read_algorithm
+
+#: Whose word the congestion control of a generated flow is.
+RECORD = "iperf3's report at its sender"
+
+
+def algorithm(view: RunView, window: Window) -> Iterator[Observation]:
+    """Yield congestion_control of the sender of a flow over TCP, as its generator read it from the socket."""
+    word = recorded_algorithm(view, window.transfer.flow, window.flow.sender)
+    if word is not None:
+        yield Observation(
+            role=window.flow.sender, parameter="congestion_control", value=word, unit="a name", source=RECORD
+        )
+
+
+def recorded_algorithm(view: RunView, flow: int, sender: Role) -> str | None:
+    """The congestion control in the report of a generated flow's sender; None where it has none. Raises OSError."""
+    path = view.path(f"{sources.endpoint(flow, sender)}/{sources.IPERF3}")
+    return None if path is None else read_algorithm(path)
 
 
 def windows_and_buffers(view: RunView, window: Window) -> Iterator[Observation]:

@@ -1,0 +1,165 @@
+"""Where a run shows something else than what its endpoints were told: a warning of the run. Pure.
+
+An observation (`harness.metrics.observed`) is held against what was set (`Parameter.agrees`). Each kind of evidence may
+see its own side of a parameter: one that agrees is enough. What is not to be compared departs from nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from harness.outcome import Cell, MeasuredRun, Observation, Run
+from harness.parameters import PARAMETERS, ROLES, ParameterValue, Role, parse_parameter_name
+from harness.text import counted
+
+
+@dataclass(frozen=True)
+class Departure:
+    """A parameter that a run shows at another value than the one set."""
+
+    name: str
+    """As it was set: server.initial_cwnd, or flow0.server.initial_cwnd."""
+    role: Role
+    parameter: str
+    value: ParameterValue
+    """As set, canonical."""
+    seen: Observation
+    """The first that does not agree."""
+
+
+def observed_flow(run: Run) -> int | None:
+    """The flow that a run's observations are of; None where there is none.
+
+    That is the first over QUIC or TCP between the cell's own pair that transferred something.
+    """
+    of_pair = [index for index in range(len(run.cell.scenario.flows)) if is_of_the_pair(run.cell, index)]
+    played = {transfer.flow for transfer in run.transfers}
+    return next((index for index in of_pair if index in played or not played), None)
+
+
+def is_of_the_pair(cell: Cell, flow: int) -> bool:
+    """Whether a flow is one between the cell's client and server, over QUIC or TCP."""
+    own = cell.scenario.flows[flow]
+    named = [(own.implementation(role), cell.implementation(role).name) for role in ROLES]
+    return own.kind != "udp" and all(name is None or name == mine for name, mine in named)
+
+
+def values_set(run: Run, flow: int) -> dict[tuple[Role, str], tuple[str, ParameterValue]]:
+    """(role, parameter) → (the name it was set under, its canonical value), of one flow of a run.
+
+    What the harness chose itself counts as set. A flow's own comes before what was asked of a role.
+    """
+    told: dict[tuple[Role, str], tuple[str, ParameterValue]] = {}
+    prefix = f"flow{flow}."
+    for values in (run.effective, run.cell.parameters):
+        for name, value in values.items():
+            with suppress(ValueError):
+                told[parse_parameter_name(name)] = name, value
+    own = {f"{prefix}{name}": value for name, value in run.cell.scenario.flows[flow].parameters.items()}
+    for name, value in {**own, **run.effective, **run.cell.parameters}.items():
+        if name.startswith(prefix):
+            with suppress(ValueError):
+                told[parse_parameter_name(name.removeprefix(prefix))] = name, value
+    return told
+
+
+def departures(run: Run, measured: MeasuredRun | None) -> tuple[Departure, ...]:
+    """Every parameter of the flow that was observed that the run shows at another value, in order of its name."""
+    flow = observed_flow(run)
+    if measured is None or flow is None:
+        return ()
+    found: dict[tuple[Role, str], list[Observation]] = {}
+    for one in measured.observed:
+        found.setdefault((one.role, one.parameter), []).append(one)
+    made = []
+    for (role, parameter), (name, value) in sorted(values_set(run, flow).items()):
+        seen = found.get((role, parameter), [])
+        agreeing = [_agrees(run.cell, flow, role, parameter, value, one) for one in seen]
+        if False in agreeing and True not in agreeing:
+            made.append(Departure(name, role, parameter, value, seen[agreeing.index(False)]))
+    return tuple(made)
+
+
+def _agrees(
+    cell: Cell, flow: int, role: Role, parameter: str, value: ParameterValue, one: Observation
+) -> bool | None:  # fmt: skip
+    """`Parameter.agrees`, where an endpoint may call a value by its own word, too."""
+    what = PARAMETERS[parameter]
+    answer = what.agrees(what.canonical(value), one.value)
+    setting = cell.implementation(role, flow).setting(role, parameter)
+    if answer is False and isinstance(one.value, str) and setting is not None:
+        with suppress(ValueError):
+            return what.agrees(setting.own(what, value), one.value)
+    return answer
+
+
+def contradictions(run: Run, observed: Sequence[Observation]) -> tuple[str, ...]:
+    """Where an endpoint's own record names another congestion control than the one it was told, a sentence each.
+
+    It must be one that the endpoint can be told: a name that nobody here knows may be another word for the same.
+    """
+    flow = observed_flow(run)
+    if flow is None:
+        return ()
+    return tuple(
+        sentence
+        for one in observed
+        if one.parameter == "congestion_control"
+        and isinstance(one.value, str)
+        and (sentence := contradiction(run, flow, one.role, one.value, one.source))
+    )
+
+
+def contradiction(run: Run, flow: int, role: Role, word: str, source: str) -> str:
+    """That a role of a flow names another congestion control than it was told; empty where it does not.
+
+    `source`: whose word it is.
+    """
+    told = values_set(run, flow).get((role, "congestion_control"))
+    setting = run.cell.implementation(role, flow).setting(role, "congestion_control")
+    if told is None or setting is None or not setting.values:
+        return ""
+    what, (name, value) = PARAMETERS["congestion_control"], told
+    own: Mapping[str, str] = (
+        setting.values if isinstance(setting.values, Mapping) else {each: each for each in setting.values}
+    )
+    named = {ours for ours, theirs in own.items() if what.agrees(ours, word) or what.agrees(theirs, word)}
+    if not named or str(value) in named:
+        return ""
+    return f"flow {flow}: {name} was set to {value}, and {source} says {word}"
+
+
+def sentences(runs: Iterable[tuple[Run, MeasuredRun | None]]) -> list[str]:
+    """The departures of a cell's runs, one a parameter: 'server.initial_cwnd was set to 10, and 3.7 packets were seen
+    in 2 of 5 runs'.
+    """
+    runs = list(runs)
+    found: dict[tuple[str, ParameterValue], list[Observation]] = {}
+    for run, measured in runs:
+        for one in departures(run, measured):
+            found.setdefault((one.name, one.value), []).append(one.seen)
+    return [
+        f"{name} was set to {value}, and {_seen(seen)} in {len(seen)} of {counted(len(runs), 'run')}"
+        for (name, value), seen in found.items()
+    ]
+
+
+def _seen(found: Sequence[Observation]) -> str:
+    unit = f" {found[0].unit}" if found[0].unit not in ("1", "") else ""
+    numbers = sorted(one.value for one in found if not isinstance(one.value, str))
+    if not numbers:
+        return f"{' and '.join(dict.fromkeys(_words(found)))} was seen"
+    low, high = (_number(value) for value in (numbers[0], numbers[-1]))
+    return f"{low if low == high else f'{low} to {high}'}{unit} were seen"
+
+
+def _words(found: Iterable[Observation]) -> Iterator[str]:
+    for one in found:
+        if isinstance(one.value, str):
+            yield one.value
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10_000 else f"{value:.3g}"
