@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from harness.lab import build_lab
 from harness.outcome import Cell
 from harness.packing import STAYS, disk_use, is_packed
 from harness.plan import PlannedRun
-from harness.records import read_measured, read_run
+from harness.records import read_measured, read_object, read_run, record_bytes
 from harness.store import MEASURED, RUN, Store, disk_error
 from harness.text import counted, size_of
 
@@ -163,8 +162,8 @@ class DiskUse:
 def _would_stay(folder: Path, cell: Cell) -> bool | None:
     """Whether the artefacts of a stored run would be kept where only those of failed ones are; None if it is no run."""
     try:
-        run = read_run((folder / RUN).read_bytes())
-        measured = read_measured((folder / MEASURED).read_bytes()) if (folder / MEASURED).is_file() else None
+        run = read_run(record_bytes(folder / RUN))
+        measured = read_measured(record_bytes(folder / MEASURED)) if (folder / MEASURED).is_file() else None
     except (OSError, ValueError):
         return None
     return keeps("failed", cell.scenario, run, measured)
@@ -183,7 +182,7 @@ def _kinds_of(runs: Iterable[Path]) -> Iterator[Kind]:
     """Of what kind runs are. Of a store with very many, so no more is looked at than that."""
     for run in runs:
         try:
-            cell = json.loads((run / RUN).read_bytes())["cell"]
+            cell = read_object(run / RUN)["cell"]
             yield cell["scenario"]["name"], cell["client"]["name"], cell["server"]["name"], cell["engine"]
         except (OSError, ValueError, LookupError, TypeError):
             # What cannot be read tells nothing here, and is reported where it is asked for.
