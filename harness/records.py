@@ -40,11 +40,14 @@ def read_object(file: Path) -> dict[str, Any]:
     return plain_object(record_bytes(file))
 
 
-def plain(text: bytes | str) -> Any:
-    """The plain data of a JSON text, as RFC 8259 has it. Raises ValueError."""
+def plain(text: bytes | str, *, once: bool = False) -> Any:
+    """The plain data of a JSON text, as RFC 8259 has it. Raises ValueError.
+
+    `once`: a name that an object has twice is an error too, since nobody can tell which of the two is meant (§4).
+    """
     text = text if isinstance(text, str) else text.decode()
     try:
-        content = _JSON.decode(text)
+        content = (_JSON_ONCE if once else _JSON).decode(text)
         if _SURROGATE.search(text):
             # Half of a pair is no character, and nobody could write it (RFC 8259 §8.2).
             json.dumps(content, ensure_ascii=False).encode()
@@ -66,9 +69,19 @@ def _refuse(word: str) -> float:
     raise ValueError(f"it says {word}, which is no number in JSON")
 
 
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for index, name in enumerate(names) if name in names[:index])
+        raise ValueError(f"{shown(twice)} is given twice in one object")
+    return found
+
+
 #: Made once: for each text alone it would take longer than most texts.
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _JSON = json.JSONDecoder(parse_constant=_refuse)
+_JSON_ONCE = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_unique)
 
 
 class OtherSchemaError(ValueError):
