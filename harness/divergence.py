@@ -14,7 +14,7 @@ from harness.events import Listener
 from harness.outcome import Cell, Run
 from harness.plan import PlannedRun
 from harness.provenance import Provenance
-from harness.records import read_run
+from harness.records import read_run, record_bytes
 from harness.runner import run_aside
 from harness.store import RUN, Store
 from harness.traces.calls import first_other_call, read_calls
@@ -28,7 +28,7 @@ _START_NS = int(VIRTUAL_START.timestamp()) * 10**9
 def stored(one: Path, other: Path) -> Divergence:
     """Where two stored runs part, by their folders. ResultError where they cannot be read."""
     try:
-        runs = [read_run((folder / RUN).read_bytes()) for folder in (one, other)]
+        runs = [read_run(record_bytes(folder / RUN)) for folder in (one, other)]
         start = _START_NS if all(run.cell.engine == "virtual" for run in runs) else None
         return compare_runs(runs[0], runs[1], (one, other), start)
     except (OSError, ValueError) as error:

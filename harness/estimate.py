@@ -121,10 +121,10 @@ def _lab_seconds(scenario: Scenario) -> float:
     """Seconds until the last flow has ended, with transfers at 1.3 × the ideal."""
     longest = 0.0
     for flow in scenario.flows:
-        if flow.download is None:
+        if flow.carried is None:
             longest = max(longest, flow.stop.seconds if flow.stop is not None else 0.0)
             continue
-        once = min(1.3 * ideal_time(course(scenario, flow), flow.download) + 3, scenario.timeout.seconds)
+        once = min(1.3 * ideal_time(course(scenario, flow), flow.carried) + 3, scenario.timeout.seconds)
         again = 0.0 if flow.repeat_after is None else flow.repeat_after.seconds + once
         longest = max(longest, flow.start.seconds + once + again)
     return longest
@@ -132,8 +132,8 @@ def _lab_seconds(scenario: Scenario) -> float:
 
 def transferred_bytes(scenario: Scenario) -> int:
     """About what all flows of a run transfer: their files, or what passes the bottleneck until the last stop."""
-    files = [flow for flow in scenario.flows if flow.download is not None]
-    sizes = [flow.download.bytes * (1 if flow.repeat_after is None else 2) for flow in files if flow.download]
+    carried = ((flow.carried, flow.repeat_after) for flow in scenario.flows)
+    sizes = [size.bytes * (1 if again is None else 2) for size, again in carried if size is not None]
     last = max([flow.stop.seconds for flow in scenario.flows if flow.stop is not None], default=0.0)
     return sum(sizes) + round(scenario.path.to_client.rate.value * last / 8)
 

@@ -8,16 +8,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from harness.lab.endpoints import requests, served_files
 from harness.mistakes import Location, Mistake
 from harness.model import Flow, Path, Scenario
 from harness.moves import course, paths_of
-from harness.path import Timeline, ideal_time
+from harness.path import ideal_time
 from harness.text import shown
-from harness.units import Duration, Size
+from harness.units import Duration
 
 #: The longest that anything in a run may take or be put off. A working day; what is waited for costs nothing in virtual
 #: time, but nobody waits longer in real time.
 LONGEST = Duration.parse("8 h")
+#: The longest list of files that a client can be handed, characters: a variable of its environment, with the name and
+#: what ends it, has 32 pages (MAX_ARG_STRLEN, include/uapi/linux/binfmts.h).
+_LONGEST_WORD = 32 * 4096 - len("REQUESTS=") - 1
 
 
 def mistakes(scenario: Scenario) -> Iterator[Mistake]:
@@ -88,23 +92,35 @@ def _flow(where: Location, flow: Flow, scenario: Scenario) -> Iterator[Mistake]:
         for name in ("at", "gap", "overlap", "every"):
             if (time := getattr(move, name)) is not None:
                 yield from _long((*where, "moves", number, name), time)
-    if flow.download is None:
+    if flow.carried is None:
         return
-    if not flow.download.bytes:
-        yield Mistake((*where, "download"), "a flow with a size transfers something", "write '1 MB', say")
-    else:
-        known = set(scenario.every_path)
-        if scenario.in_sequence or all(known.issuperset(paths_of(scenario, each)) for each in scenario.flows):
-            yield from _arrives((*where, "download"), flow.download, course(scenario, flow))
+    yield from _carried(where, flow, scenario)
 
 
-def _arrives(where: Location, size: Size, way: Timeline) -> Iterator[Mistake]:
-    seconds = ideal_time(way, size)
+def _carried(where: Location, flow: Flow, scenario: Scenario) -> Iterator[Mistake]:
+    """What a flow cannot carry."""
+    assert flow.carried is not None
+    key = (*where, "files" if flow.files else "download")
+    if not flow.carried.bytes:
+        yield Mistake(key, "a flow with a size transfers something", "write '1 MB', say")
+        return
+    known = set(scenario.every_path)
+    if not scenario.in_sequence and not all(known.issuperset(paths_of(scenario, each)) for each in scenario.flows):
+        return  # that is another mistake
+    seconds = ideal_time(course(scenario, flow), flow.carried)
     if math.isinf(seconds):
-        yield Mistake(where, f"the path never carries {size}", "let its rate rise again, or write a smaller size")
+        text = f"the path never carries {flow.carried}"
+        yield Mistake(key, text, "let its rate rise again, or write a smaller size")
     elif seconds > LONGEST.seconds:
-        text = f"{size} take {seconds:.0f} s at the rate of the line, and a run lasts {LONGEST.seconds:.0f} s at most"
-        yield Mistake(where, text, "write a smaller size, or a faster path")
+        what = f"files of {flow.carried} in all" if flow.files else f"{flow.carried}"
+        text = f"{what} take {seconds:.0f} s at the rate of the line, and a run lasts {LONGEST.seconds:.0f} s at most"
+        less = "fewer files, or smaller ones" if flow.files else "a smaller size"
+        yield Mistake(key, text, f"write {less}, or a faster path")
+    elif flow.files:
+        length = len(requests((one.name for one in served_files(flow)), scenario.ip_version))
+        if length > _LONGEST_WORD:
+            text = f"the addresses of its files are {length} characters, and a client takes {_LONGEST_WORD}"
+            yield Mistake(key, text, "write fewer files, or shorter names")
 
 
 def _long(where: Location, time: Duration) -> Iterator[Mistake]:

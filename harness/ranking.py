@@ -88,8 +88,8 @@ def headline(scenario: Scenario) -> tuple[MetricName, ...]:
     use the bottleneck and how evenly they share it.
     """
     if len(scenario.flows) == 1:
-        name = "mean_throughput" if scenario.flows[0].amount is None else "completion"
-        return (MetricName(name, 0, None if scenario.flows[0].amount is None else "first"),)
+        ends = scenario.flows[0].carried is not None
+        return (MetricName("completion", 0, "first") if ends else MetricName("mean_throughput", 0),)
     fair = sum(flow.kind != "udp" for flow in scenario.flows) > 1
     return (MetricName("utilisation_shared"), *([MetricName("jain_shared")] if fair else []))
 

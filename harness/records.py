@@ -1,9 +1,15 @@
-"""What the files of a run say: its record and what was measured of it; and how tables are written."""
+"""What the files of a run say: its record and what was measured of it; and how tables are read and written.
+
+Somebody else may have written them, or put something in their place: what is no regular file, is larger than any honest
+one, or holds what no record or table of this format has, is refused and never waited for.
+"""
 
 from __future__ import annotations
 
 import io
 import json
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +17,71 @@ import polars as pl
 from pydantic import ValidationError
 
 from harness.outcome import MEASURED_SCHEMA, RUN_SCHEMA, MeasuredRun, Run
+from harness.reading import open_regular, read_regular, size_within
+from harness.text import shown
+
+#: The most bytes of a record (the largest of the reference's has a thousandth of it), and of a file with a table; the
+#: most rows of a table, which a small file may claim to have.
+MOST_RECORD, MOST_TABLE, MOST_ROWS = 64 << 20, 1 << 30, 100_000_000
+
+#: Column → type of the series of a run (`harness.analysis.series`).
+SERIES_SCHEMA: Mapping[str, pl.DataType] = {
+    "flow": pl.Int16(), "name": pl.String(), "t": pl.Float64(), "value": pl.Float64(),
+}  # fmt: skip
 
 
-def _record(text: bytes) -> dict[str, Any]:
-    """The object that a file holds. Raises ValueError."""
+def record_bytes(file: Path) -> bytes:
+    """The content of a file with a record. Raises OSError."""
+    return read_regular(file, MOST_RECORD)
+
+
+def read_object(file: Path) -> dict[str, Any]:
+    """The JSON object that a file holds. Raises OSError, ValueError."""
+    return plain_object(record_bytes(file))
+
+
+def plain(text: bytes | str, *, once: bool = False) -> Any:
+    """The plain data of a JSON text, as RFC 8259 has it. Raises ValueError.
+
+    `once`: a name that an object has twice is an error too, since nobody can tell which of the two is meant (§4).
+    """
+    text = text if isinstance(text, str) else text.decode()
     try:
-        content = json.loads(text)
+        content = (_JSON_ONCE if once else _JSON).decode(text)
+        if _SURROGATE.search(text):
+            # Half of a pair is no character, and nobody could write it (RFC 8259 §8.2).
+            json.dumps(content, ensure_ascii=False).encode()
+        return content
     except RecursionError as error:
         raise ValueError("brackets within brackets, too many to read") from error
+
+
+def plain_object(text: bytes | str) -> dict[str, Any]:
+    """The object that a JSON text is. Raises ValueError."""
+    content = plain(text)
     if not isinstance(content, dict):
         raise ValueError(f"it holds {'a list' if isinstance(content, list) else 'one value'}, not a record")
     return content
+
+
+def _refuse(word: str) -> float:
+    """The harness writes infinity as a text, and never NaN (RFC 8259 §6 has neither)."""
+    raise ValueError(f"it says {word}, which is no number in JSON")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for index, name in enumerate(names) if name in names[:index])
+        raise ValueError(f"{shown(twice)} is given twice in one object")
+    return found
+
+
+#: Made once: for each text alone it would take longer than most texts.
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_JSON = json.JSONDecoder(parse_constant=_refuse)
+_JSON_ONCE = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_unique)
 
 
 class OtherSchemaError(ValueError):
@@ -42,24 +102,75 @@ def require_schema(schema: object, ours: int) -> None:
 
 def read_run(text: bytes) -> Run:
     """A run from its JSON. Raises ValueError."""
-    content = _record(text)
+    content = plain_object(text)
     require_schema(content.get("schema"), RUN_SCHEMA)
     return Run.model_validate(content)
 
 
 def read_measured(text: bytes) -> MeasuredRun:
     """What was measured of a run, from its JSON. Raises ValueError."""
-    content = _record(text)
+    content = plain_object(text)
     require_schema(content.get("schema"), MEASURED_SCHEMA)
     return MeasuredRun.model_validate(content)
 
 
-def unreadable(error: ValueError | OSError) -> str:
+def unreadable(error: Exception) -> str:
     """Why a file cannot be read, in half a sentence; of a record that is wrong in many places the first."""
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False)[0]
         return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)
+
+
+class TableError(ValueError):
+    """A file holds no table of the form that it is to have."""
+
+
+def read_frame(file: Path, schema: Mapping[str, pl.DataType], *, exact: bool = False) -> pl.DataFrame:
+    """A table of a Parquet file, with those of its columns that `schema` has, of its types. Raises OSError, TableError.
+
+    A column that the file lacks is left out, since the file may be older than it. `exact`: then that is an error too,
+    and so is a value that is not there. A number that is NaN is an error in any case.
+    """
+    try:
+        with open_regular(file) as content:
+            size_within(content, MOST_TABLE, file)
+            rows = pl.scan_parquet(content).select(pl.len()).collect().item()
+            if rows > MOST_ROWS:
+                raise TableError(f"it has {rows} rows, and there is room for {MOST_ROWS}")
+            content.seek(0)
+            there = pl.read_parquet_schema(content)
+            missing = [name for name in schema if name not in there]
+            if missing and exact:
+                raise TableError(f"it has no column {shown(missing[0])}")
+            content.seek(0)
+            frame = pl.read_parquet(content, columns=[name for name in schema if name in there])
+            return _typed(frame, schema, exact=exact)
+    except pl.exceptions.PolarsError as error:
+        raise TableError(f"it is no table: {_first_line(error)}") from error
+
+
+def _typed(frame: pl.DataFrame, schema: Mapping[str, pl.DataType], *, exact: bool) -> pl.DataFrame:
+    columns = []
+    for column in frame:
+        kind = schema[column.name]
+        try:
+            # From numbers to texts everything can be cast: that would be a text nobody wrote.
+            if column.dtype != kind and (column.dtype == pl.String) != (kind == pl.String) and column.dtype != pl.Null:
+                raise TableError(f"its column {shown(column.name)} is of {column.dtype}, not of {kind}")
+            made = column.cast(kind)
+        except pl.exceptions.PolarsError as error:
+            raise TableError(f"its column {shown(column.name)} is of {column.dtype}, not of {kind}") from error
+        if exact and made.null_count():
+            raise TableError(f"its column {shown(made.name)} has rows without a value")
+        if made.dtype.is_float() and made.is_nan().any():
+            raise TableError(f"its column {shown(made.name)} has rows that say NaN")
+        columns.append(made)
+    return pl.DataFrame(columns)
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def write_frame(frame: pl.DataFrame, file: Path, **how: Any) -> None:

@@ -65,11 +65,11 @@ def unreached(run: Run, name: MetricName) -> float | None:
     if run.outcome.status != "timed_out" or (name.phase, name.move) != (None, None) or number >= len(flows):
         return None
     flow, again = flows[number], name.transfer == "repeat"
-    if flow.amount is None or (again and flow.repeat_after is None):
+    if flow.carried is None or (again and flow.repeat_after is None):
         return None
     size = {
         **{f"milestone_{size.label()}": size.bytes for size in run.cell.scenario.milestones_within()},
-        "completion": flow.amount.bytes, "goodput": flow.amount.bytes, "first_byte": 1, "handshake": 1,
+        "completion": flow.carried.bytes, "goodput": flow.carried.bytes, "first_byte": 1, "handshake": 1,
     }.get(name.metric)  # fmt: skip
     if size is None:
         return None

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Protocol
 
 import polars as pl
+from pydantic import TypeAdapter
 
 from harness.engines.contents import Contents
 from harness.engines.owner import lives, owner
@@ -37,13 +38,26 @@ from harness.errors import disk_error as disk_error
 from harness.identity import Ledger, cell_key
 from harness.outcome import MeasuredRun, Run
 from harness.packing import pack, strip
-from harness.records import OtherSchemaError, read_measured, read_run, unreadable, write_frame
+from harness.reading import UnfitFileError
+from harness.records import (
+    SERIES_SCHEMA,
+    OtherSchemaError,
+    TableError,
+    read_frame,
+    read_measured,
+    read_object,
+    read_run,
+    record_bytes,
+    unreadable,
+    write_frame,
+)
 
 RUN, MEASURED, SERIES = "run.json", "measured.json", "series.parquet"
 #: Where in a cell's folder the runs are that others stand in for.
 _REPLACED = "replaced"
 #: Behind the name of what stands beside a run whose artefacts are being compressed or removed.
 _SMALL = ".small"
+_CONTENTS, _KNOWN_LINKS = TypeAdapter(Contents), TypeAdapter(tuple[tuple[str, ...], ...])
 #: Among the cells' folders, the links of the ledger that their keys were made by.
 _LINKS = "equivalences.json"
 
@@ -124,7 +138,7 @@ class Store:
         if not file.exists():
             return None
         try:
-            run = read_run(file.read_bytes())
+            run = read_run(record_bytes(file))
             if (run.cell.key, run.repetition) != (key, repetition):
                 raise ValueError(f"it is {run.name}, in the folder of another run")
         except (ValueError, OSError) as error:
@@ -178,7 +192,7 @@ class Store:
     def every_folder(self, key: str) -> list[Path]:
         """The folders of all finished runs of a cell, by repetition, and of those that others stand in for."""
         folder = self.root / "runs" / key
-        numbered = sorted((int(item.name), item) for item in folder.iterdir() if item.name.isdigit())
+        numbered = sorted((int(item.name), item) for item in folder.iterdir() if item.name.isdecimal())
         replaced = sorted((folder / _REPLACED).iterdir()) if (folder / _REPLACED).is_dir() else []
         return [item for item in (*(one for _, one in numbered), *replaced) if (item / RUN).is_file()]
 
@@ -191,7 +205,7 @@ class Store:
         """What was measured of a run, or None; a file of another schema is named."""
         file = self.folder(key, repetition) / MEASURED
         try:
-            return read_measured(file.read_bytes())
+            return read_measured(record_bytes(file))
         except OtherSchemaError as error:
             self._tell(file, f"what was measured of the run {key}/{repetition} is not read: {file}: {error}")
             return None
@@ -205,16 +219,16 @@ class Store:
         if not file.exists():
             return None
         try:
-            return pl.read_parquet(file)
-        except (OSError, pl.exceptions.PolarsError) as error:
-            self._tell(file, f"the series of the run {key}/{repetition} are left out: {file}: {error}")
+            return read_frame(file, SERIES_SCHEMA, exact=True)
+        except (OSError, TableError) as error:
+            self._tell(file, f"the series of the run {key}/{repetition} are left out: {file}: {unreadable(error)}")
             return None
 
     def contents(self, digest: str) -> Contents | None:
         """What was in an image, by the digest that runs name; None where it is not known."""
         try:
-            return Contents(**json.loads((self.root / "images" / f"{digest}.json").read_bytes()))
-        except (OSError, ValueError, TypeError):
+            return _CONTENTS.validate_python(read_object(self.root / "images" / f"{digest}.json"))
+        except (OSError, ValueError):
             return None
 
     # --- keys
@@ -247,20 +261,20 @@ class Store:
     def _links(self) -> tuple[tuple[str, ...], ...]:
         """Of the ledger that the keys were made by; none where they were made without one."""
         try:
-            return tuple(tuple(link) for link in json.loads((self.root / "runs" / _LINKS).read_bytes()))
-        except (FileNotFoundError, ValueError, TypeError):
+            return _KNOWN_LINKS.validate_json(record_bytes(self.root / "runs" / _LINKS))
+        except (FileNotFoundError, ValueError):
             return ()
 
     def _rekey(self, ledger: Ledger, digests: set[bytes]) -> int:
         count = 0
         for key in self.cell_keys():
             for folder in self.every_folder(key):
-                text = (folder / RUN).read_bytes()
-                if not any(digest in text for digest in digests):
-                    continue
                 try:
+                    text = record_bytes(folder / RUN)
+                    if not any(digest in text for digest in digests):
+                        continue
                     run = read_run(text)
-                except ValueError:
+                except (ValueError, UnfitFileError):
                     # Whoever reads the cell's runs names it.
                     continue
                 new = cell_key(run.cell, ledger) if run.cell.compiled else key
@@ -426,8 +440,9 @@ class Store:
             if needed(ended) or (name.endswith(_SMALL) and lives(ended)):
                 continue
             if name.endswith(_SMALL):
-                key, repetition = name.removesuffix(_SMALL).split(".")
-                pack(self.folder(key, int(repetition)))
+                key, _, repetition = name.removesuffix(_SMALL).partition(".")
+                if repetition.isdecimal():
+                    pack(self.folder(key, int(repetition)))
             else:
                 removed.append(folder.name)
             self.abandon(folder)

@@ -68,7 +68,7 @@ def body_arrival(view: RunView, window: Window) -> BodyArrival | Unknown:
     if application_protocol(view.run.cell, transfer.flow) == "hq-interop":
         return BodyArrival(stream, 0, 0)
     beside = max(beyond, 0) if whole else None
-    before = _before(stream.head)
+    before = headers_before(stream.head)
     return BodyArrival(stream, before if beside is None else min(before, beside), beside)
 
 
@@ -82,7 +82,7 @@ def _arrival(view: RunView, window: Window, opened: Opened, identifier: int) -> 
     return stream_arrival(opened, identifier, whole=window.transfer.intact, told=told)
 
 
-def _before(head: bytes) -> int:
+def headers_before(head: bytes) -> int:
     """Bytes of a HEADERS frame at a stream's beginning and of the header of the DATA frame behind it, at least."""
     try:
         kind, at = integer(head, 0)

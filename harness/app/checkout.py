@@ -9,7 +9,7 @@ from pathlib import Path
 from harness import claims
 from harness.app.attempts import Attempts
 from harness.app.clustered import work_on_cluster
-from harness.app.disk import DiskUse
+from harness.app.disk import DiskUse, missing_bytes, require_room
 from harness.app.ending import end_hard
 from harness.app.engines import docker_versions, engine_of, remove_orphans
 from harness.app.experience import experience
@@ -179,7 +179,7 @@ class App:
         }
         done = set() if options.fresh else elsewhere | self.results.done(series.possible(), options.retry)
         todo = series.first(done)
-        disk = DiskUse(self.store, options.artefacts)
+        disk = DiskUse(self.store, options.artefacts, self.cache.www)
         need = disk.need(todo, options.jobs)
         if caution := disk.require(need):
             listen(Warned(caution))
@@ -215,6 +215,7 @@ class App:
         """Write the first cell of a request as a lab that works by hand, with its images and files made."""
         cell = self.inventory.made(self.matrix(request, listen, pull=True)[0], listen)
         lab = build_lab(cell, 0)
+        require_room(self.cache.www, missing_bytes(self.cache.www, [lab]))
         serve(lab, self.cache)
         folder.mkdir(parents=True, exist_ok=True)
         prepare_folder(lab, folder.resolve(), self.places.cache.resolve())

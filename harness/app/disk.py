@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,11 +12,11 @@ from harness.arguments import UnsupportedError
 from harness.errors import EngineError
 from harness.estimate import FIGURES, stored_bytes, written_bytes
 from harness.kept import Artefacts, keeps
-from harness.lab import build_lab
+from harness.lab import Lab, build_lab
 from harness.outcome import Cell
 from harness.packing import STAYS, disk_use, is_packed
 from harness.plan import PlannedRun
-from harness.records import read_measured, read_run
+from harness.records import read_measured, read_object, read_run, record_bytes
 from harness.store import MEASURED, RUN, Store, disk_error
 from harness.text import counted, size_of
 
@@ -46,6 +45,8 @@ class DiskNeed:
     """What they leave at most."""
     meanwhile: int
     """What they take beside that while they go on: received files, and what is not compressed, or not removed, yet."""
+    served: int
+    """What servers are to serve and the cache does not hold yet."""
     estimated: int
     """How many of them are of a kind of which none is stored."""
 
@@ -55,16 +56,18 @@ class DiskNeed:
         how = f", {self.estimated} of them by an upper estimate" if self.estimated else ""
         most, least = size_of(self.stay), size_of(self.least)
         stays = f"{most} of disk" if least == most else f"{least} to {most} of disk, by how many fail"
-        return f"{stays} (and {size_of(self.meanwhile)} while they run{how})"
+        served = f", and {size_of(self.served)} of the cache for files to serve" if self.served else ""
+        return f"{stays} (and {size_of(self.meanwhile)} while they run{how}){served}"
 
 
 class DiskUse:
     """What the runs of one store take."""
 
-    def __init__(self, store: Store, artefacts: Artefacts = "all") -> None:
-        """`artefacts`: of which further runs they will be kept."""
+    def __init__(self, store: Store, artefacts: Artefacts = "all", served: Path | None = None) -> None:
+        """`artefacts`: of which further runs they will be kept; `served`: the folder of what servers serve, if any."""
         self._store = store
         self._artefacts = artefacts
+        self._served = served
         self._known: dict[tuple[str, str], list[int]] = {}
 
     def need(self, todo: Sequence[PlannedRun], jobs: int) -> DiskNeed:
@@ -78,6 +81,7 @@ class DiskUse:
             least=sum(left[item.cell.key].least for item in todo),
             stay=sum(left[item.cell.key].most for item in todo),
             meanwhile=min(jobs, len(todo)) * largest,
+            served=self._missing(cells.values()),
             estimated=sum(known[item.cell.key] is None for item in todo),
         )
 
@@ -87,10 +91,16 @@ class DiskUse:
         An empty text where all is well. Before each run it is looked again.
         """
         free = self.free()
-        if not need.runs or free >= need.stay + need.meanwhile:
+        room = free
+        if self._served is not None and need.served:
+            if _disk(self._served) == _disk(self._store.root):
+                room -= need.served
+            else:
+                require_room(self._served, need.served)
+        if not need.runs or room >= need.stay + need.meanwhile:
             return ""
         said = f"{self._store.root} has {size_of(free)} free, and {counted(need.runs, 'run')} to do take {need.text}"
-        if free >= need.least + need.meanwhile:
+        if room >= need.least + need.meanwhile:
             return f"{said}: where too many of them fail, it will not do"
         raise EngineError(
             said,
@@ -100,17 +110,23 @@ class DiskUse:
 
     def free(self) -> int:
         """Bytes that are free where runs are written. EngineError where nobody can say."""
-        folder = self._store.root.absolute()
-        while not folder.exists():
-            folder = folder.parent
+        return _free(self._store.root)
+
+    def fits(self, need: DiskNeed) -> bool | None:
+        """Whether the disk has room for it; None where it depends on how many runs fail. EngineError as `free`."""
         try:
-            return shutil.disk_usage(folder).free
-        except OSError as error:
-            raise disk_error(error, folder) from error
+            return not self.require(need) or None
+        except EngineError:
+            return False
+
+    def _missing(self, cells: Iterable[Cell]) -> int:
+        if self._served is None:
+            return 0
+        return missing_bytes(self._served, (lab for cell in cells if (lab := _lab(cell)) is not None))
 
     def _of(self, cell: Cell) -> _Left | None:
         """What stored runs of that cell left, or would leave now, else those of its kind; None where there is none."""
-        if _refused(cell):
+        if _lab(cell) is None:
             return _Left(FIGURES, FIGURES)
         kind = (cell.scenario.name, cell.client.name, cell.server.name, cell.engine)
         for keys in ([cell.key], self._kinds.get(kind, [])):
@@ -163,27 +179,64 @@ class DiskUse:
 def _would_stay(folder: Path, cell: Cell) -> bool | None:
     """Whether the artefacts of a stored run would be kept where only those of failed ones are; None if it is no run."""
     try:
-        run = read_run((folder / RUN).read_bytes())
-        measured = read_measured((folder / MEASURED).read_bytes()) if (folder / MEASURED).is_file() else None
+        run = read_run(record_bytes(folder / RUN))
+        measured = read_measured(record_bytes(folder / MEASURED)) if (folder / MEASURED).is_file() else None
     except (OSError, ValueError):
         return None
     return keeps("failed", cell.scenario, run, measured)
 
 
-def _refused(cell: Cell) -> bool:
-    """Whether somebody in it does not offer what is asked, so that nothing runs."""
+def missing_bytes(served: Path, labs: Iterable[Lab]) -> int:
+    """Bytes of all that the servers of labs serve and that is not there; `served`: the folder for it."""
+    wanted = {flow.file or flow.folder: flow.size for lab in labs for flow in lab.flows}
+    return sum(size for name, size in wanted.items() if name and not (served / name).exists())
+
+
+def require_room(served: Path, size: int) -> None:
+    """EngineError where the disk has no room for so many bytes that servers are to serve."""
+    free = _free(served)
+    if size > free:
+        raise EngineError(
+            f"{served} has {size_of(free)} free, and servers are to serve {size_of(size)} that are made first",
+            "ask for fewer or smaller files, free space, or let HARNESS_CACHE name another folder",
+        )
+
+
+def _disk(folder: Path) -> int:
+    """The number of the disk that a folder is on, or will be."""
+    return _there(folder).stat().st_dev
+
+
+def _there(folder: Path) -> Path:
+    """The folder, or of what is above it the nearest that is there."""
+    place = folder.absolute()
+    while not place.exists():
+        place = place.parent
+    return place
+
+
+def _free(folder: Path) -> int:
+    """Bytes that are free where a folder is, or will be. EngineError where nobody can say."""
+    place = _there(folder)
     try:
-        build_lab(cell, 0)
+        return shutil.disk_usage(place).free
+    except OSError as error:
+        raise disk_error(error, place) from error
+
+
+def _lab(cell: Cell) -> Lab | None:
+    """The lab of a cell; None where somebody in it does not offer what is asked, so that nothing runs."""
+    try:
+        return build_lab(cell, 0)
     except UnsupportedError:
-        return True
-    return False
+        return None
 
 
 def _kinds_of(runs: Iterable[Path]) -> Iterator[Kind]:
     """Of what kind runs are. Of a store with very many, so no more is looked at than that."""
     for run in runs:
         try:
-            cell = json.loads((run / RUN).read_bytes())["cell"]
+            cell = read_object(run / RUN)["cell"]
             yield cell["scenario"]["name"], cell["client"]["name"], cell["server"]["name"], cell["engine"]
         except (OSError, ValueError, LookupError, TypeError):
             # What cannot be read tells nothing here, and is reported where it is asked for.

@@ -15,7 +15,7 @@ from harness.errors import EngineError, InputError
 from harness.model import Scenario
 from harness.outcome import Cell, Run, proven_outcome
 from harness.packing import STAYS, disk_use
-from harness.records import read_measured, read_run, unreadable
+from harness.records import read_measured, read_run, record_bytes, unreadable
 from harness.store import MEASURED, RUN, disk_error
 from harness.sweep import points
 
@@ -65,7 +65,7 @@ class Pruning:
             unwanted: dict[str, str] = {}
             for folder in self._app.store.every_folder(key):
                 try:
-                    run = read_run((folder / RUN).read_bytes())
+                    run = read_run(record_bytes(folder / RUN))
                     outcome = self._outcome(folder, run)
                     meets = chosen(run.cell) and self._meets(folder, run, outcome)
                 except (OSError, ValueError) as error:
@@ -77,7 +77,7 @@ class Pruning:
                 if self._criteria.unwanted:
                     if key not in unwanted:
                         unwanted[key] = self.unwanted(run.cell)
-                    why = "replaced by a fresh run" if not folder.name.isdigit() else unwanted[key]
+                    why = "replaced by a fresh run" if not folder.name.isdecimal() else unwanted[key]
                     if not why:
                         continue
                 size = self._artefacts_of(folder) if self._criteria.artefacts else disk_use(folder)
@@ -147,7 +147,7 @@ class Pruning:
     @staticmethod
     def _outcome(folder: Path, run: Run) -> str:
         file = folder / MEASURED
-        return proven_outcome(run, read_measured(file.read_bytes()) if file.exists() else None).status
+        return proven_outcome(run, read_measured(record_bytes(file)) if file.exists() else None).status
 
 
 def _unknown(cell: Cell) -> bool:

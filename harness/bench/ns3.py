@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -80,11 +81,15 @@ def of_direction(run: str, direction: Direction, image: str) -> Agreement | None
     asked, passage = direction.asked, direction.passage
     rates = tuple((phase.start_ns, phase.rate_bps) for phase in direction.phases)
     plain = asked.burst_bytes is None and asked.service == "constant" and asked.discipline == "droptail"
-    if not plain or asked.limit_bytes is None or asked.jitter_ns or not len(passage.entered) or not all(
-        rate for _, rate in rates
+    if (
+        not plain
+        or asked.limit_bytes is None
+        or asked.jitter_ns
+        or not len(passage.entered)
+        or not all(rate for _, rate in rates)
     ):
         return None
-    changes = [rates[0], *(later for before, later in zip(rates, rates[1:], strict=False) if later[1] != before[1])]
+    changes = [rates[0], *(later for before, later in pairwise(rates) if later[1] != before[1])]
     left = departures(
         image, Arrivals(passage.entered.t_ns, passage.entered.length, asked.limit_bytes, tuple(changes))
     )  # fmt: skip

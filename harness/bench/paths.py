@@ -10,6 +10,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path as FilePath
+from typing import Literal
 
 import numpy as np
 
@@ -75,7 +76,7 @@ def draw(number: int) -> Drawn:
         path["blackhole"] = {"after": f"{after} ns", "lasts": f"{lasts} ns", "repeat": lot.randint(1, 3)}
     else:
         path["changes"] = list(_changes(lot, length, rate))
-    direction = "to_client" if lot.random() < 0.5 else "to_server"
+    direction: Literal["to_client", "to_server"] = "to_client" if lot.random() < 0.5 else "to_server"
     return Drawn(number, Path.model_validate(path), Arrivals(departures, np.array(sizes, np.int64), direction))
 
 

@@ -41,11 +41,17 @@ def plan(asking: AskingForShards) -> None:
     experience = app.experience(matrix)
     seconds = sum(experience.expected(item.cell) for item in todo)
     beside = asking.beside
-    disk = DiskUse(app.store, asking.artefacts.value)
+    disk = DiskUse(app.store, asking.artefacts.value, app.cache.www)
     need, free = disk.need(todo, beside), disk.free()
     shards = _shards(asking.shards or 0, todo, experience.expected)
     if asking.as_json:
-        room = {"least": need.least, "stay": need.stay, "meanwhile": need.meanwhile, "free": free}
+        room = {
+            "least": need.least,
+            "stay": need.stay,
+            "meanwhile": need.meanwhile,
+            "served": need.served,
+            "free": free,
+        }
         designed = {"studies": design.report(studies)} if studies else {}
         print_json(json_report.plan(planned, done, seconds, room, shards) | designed)
         return
@@ -72,9 +78,9 @@ def plan(asking: AskingForShards) -> None:
         )
     if todo:
         fits = ""
-        if need.least + need.meanwhile > free:
+        if (found := disk.fits(need)) is False:
             fits = ": they do not fit, and 'harness run' would refuse them"
-        elif need.stay + need.meanwhile > free:
+        elif found is None:
             fits = ": where too many of them fail, that will not do"
         console().print(f"{need.text}; {size_of(free)} are free{fits}", soft_wrap=True)
 

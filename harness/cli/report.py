@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -203,12 +202,13 @@ def study(
 
 
 def _document(file: Path) -> Any:
+    from harness.interop.published import parse
+    from harness.records import record_bytes
+
     try:
-        return json.loads(file.read_bytes())
+        return parse(record_bytes(file), str(file))
     except OSError as error:
         raise InputError(f"{file}: {error.strerror}", "is the name the one you meant?") from error
-    except ValueError as error:
-        raise InputError(f"{file} is no JSON: {error}", "it is what the interop runner's run.py -j writes") from error
 
 
 @reports.command("junit")

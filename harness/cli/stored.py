@@ -131,7 +131,7 @@ def _sorted(app: App, words: Iterable[str], instead: Iterable[str]) -> tuple[set
     scenarios, others, unknown = set[str](), list[Word](), list[InputError]()
     for word in words:
         folder = Path(word)
-        if (folder / "run.json").is_file() and folder.resolve().name.isdigit():
+        if (folder / "run.json").is_file() and folder.resolve().name.isdecimal():
             folder = folder.resolve()
             others.append(Word(word, folder.parent.name, int(folder.name)))
             unknown.append(InputError(f"{word}: a run of another store", "name its store with --store"))

@@ -5,23 +5,37 @@ It holds what a folder of runs does but for their artefacts, is read like one, a
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
 import polars as pl
 from pydantic import BaseModel
 
-from harness.columns.tables import TABLES, Entry, Row, Rows, images_frame, read_cell, read_measured, read_run
+from harness.columns.tables import (
+    FILLED,
+    REQUIRED,
+    TABLES,
+    Entry,
+    Row,
+    Rows,
+    images_frame,
+    read_cell,
+    read_measured,
+    read_run,
+)
 from harness.engines.contents import Contents
 from harness.errors import ResultError
 from harness.estimate import ENDED, Took
 from harness.model import Implementation, Scenario
 from harness.outcome import Cell, MeasuredRun, Run
-from harness.records import OtherSchemaError, write_frame
+from harness.records import OtherSchemaError, TableError, plain_object, read_frame, unreadable, write_frame
+from harness.text import shown
 
+#: What comes of a row that was not written here: what it names is missing, or its texts are no records.
+_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
 #: By this file a folder is known to hold a store in columns.
 MARK = "runs.parquet"
 
@@ -29,6 +43,10 @@ MARK = "runs.parquet"
 def is_columnar(root: Path) -> bool:
     """Whether a folder holds a store in columns."""
     return (root / MARK).is_file()
+
+
+class _RunError(ResultError):
+    """One run cannot be read; any other ResultError is of a whole table."""
 
 
 class Columns:
@@ -58,7 +76,7 @@ class Columns:
             return None
         try:
             return read_run(row, self._cell(key, row["build"]), self._of("transfers", key, repetition))
-        except (ValueError, KeyError) as error:
+        except _UNREADABLE as error:
             raise self._unreadable(key, repetition, error) from error
 
     def runs(self, key: str) -> list[Run]:
@@ -67,7 +85,7 @@ class Columns:
         for number in sorted(self._runs.get(key, {})):
             try:
                 run = self.run(key, number)
-            except ResultError as error:
+            except _RunError as error:
                 self.leave_out(self.folder(key, number), error.message)
                 continue
             if run is not None:
@@ -96,18 +114,21 @@ class Columns:
             place = self.folder(key, repetition) / "measured"
             self._tell(place, f"what was measured of the run {key}/{repetition} is not read: {self.root}: {error}")
             return None
-        except (ValueError, KeyError):
+        except _UNREADABLE:
             # Who judges runs leaves out what was measured once and cannot be read.
             return None
 
     def took(self) -> list[Took]:
-        """How long the runs took that ended by themselves or by their time."""
-        return [
-            Took(self._cell(key, row["build"]), row["wall"], json.loads(row["host"] or "{}").get("cpu", ""))
-            for key, rows in self._runs.items()
-            for row in rows.values()
-            if row["outcome_status"] in ENDED and row["wall"]
-        ]
+        """How long the runs took that ended by themselves or by their time; nothing of those that cannot be read."""
+        return list(self._took())
+
+    def _took(self) -> Iterator[Took]:
+        for key, rows in self._runs.items():
+            for row in rows.values():
+                if row["outcome_status"] in ENDED and row["wall"]:
+                    with suppress(*_UNREADABLE):
+                        machine = str(plain_object(row["host"] or "{}").get("cpu", ""))
+                        yield Took(self._cell(key, row["build"]), row["wall"], machine)
 
     def series(self, key: str, repetition: int) -> pl.DataFrame | None:
         """The series of a run (see `harness.analysis.series`), or None."""
@@ -135,13 +156,22 @@ class Columns:
     def _table(self, name: str) -> pl.DataFrame:
         file = self.root / f"{name}.parquet"
         try:
-            return pl.read_parquet(file)
-        except (OSError, pl.exceptions.PolarsError) as error:
-            raise ResultError(f"{file}: cannot be read: {error}", "take it from the project's history again") from error
+            frame = read_frame(file, TABLES[name])
+            if missing := sorted(REQUIRED[name] - {*frame.columns}):
+                raise TableError(f"it has no column {shown(missing[0])}")
+            for column in frame.select(FILLED & {*frame.columns}):
+                if column.null_count():
+                    raise TableError(f"its column {shown(column.name)} has rows without a value")
+        except (OSError, TableError) as error:
+            raise ResultError(
+                f"{file}: cannot be read: {unreadable(error)}", "take it from the project's history again"
+            ) from error
+        return frame
 
-    def _unreadable(self, key: str, repetition: int, error: Exception) -> ResultError:
-        return ResultError(
-            f"{self.root}: run {key}/{repetition} is none of this format: {error}", "use the harness that wrote it"
+    def _unreadable(self, key: str, repetition: int, error: Exception) -> _RunError:
+        why = f"it names {error}, which is not there" if isinstance(error, KeyError) else unreadable(error)
+        return _RunError(
+            f"{self.root}: run {key}/{repetition} is none of this format: {why}", "use the harness that wrote it"
         )
 
     @cached_property
@@ -173,7 +203,10 @@ class Columns:
                 for row in self._table("definitions").iter_rows(named=True)
             }
         except (ValueError, KeyError) as error:
-            raise ResultError(f"{self.root}: a definition is none of this format: {error}") from error
+            file = self.root / "definitions.parquet"
+            raise ResultError(
+                f"{file}: a definition is none of this format: {unreadable(error)}", "use the harness that wrote it"
+            ) from error
 
     @cached_property
     def _cells(self) -> dict[tuple[str, int], Row]:

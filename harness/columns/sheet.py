@@ -12,6 +12,8 @@ from typing import Any, Generic, Literal, TypeVar, Union, get_args, get_origin, 
 import polars as pl
 from pydantic import BaseModel
 
+from harness.records import plain
+
 Record = TypeVar("Record", bound=BaseModel)
 
 #: What stands behind the name of a field that may be a number or a word: its words have a column of their own.
@@ -46,7 +48,7 @@ class _Column:
     def read(self, row: Mapping[str, Any]) -> Any:
         value = row.get(self.field)
         if self.kind == "json":
-            return None if value is None else json.loads(value)
+            return None if value is None else plain(value)
         if self.kind == "either" and value is None:
             return row.get(self.field + _WORD)
         return value
@@ -68,6 +70,12 @@ class Sheet(Generic[Record]):
     def _columns(self) -> tuple[_Column, ...]:
         hints = get_type_hints(self._model)
         return tuple(_column(name, hints[name]) for name in self._model.model_fields if name not in self._without)
+
+    @property
+    def required(self) -> frozenset[str]:
+        """The columns without which there is no record: those of fields that have no default."""
+        fields = self._model.model_fields
+        return frozenset(name for one in self._columns if fields[one.field].is_required() for name in one.schema)
 
     @property
     def schema(self) -> dict[str, pl.DataType]:

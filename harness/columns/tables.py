@@ -30,7 +30,7 @@ from harness.outcome import (
     Run,
     Transfer,
 )
-from harness.records import require_schema
+from harness.records import SERIES_SCHEMA, plain_object, require_schema
 
 Row = dict[str, Any]
 
@@ -78,8 +78,28 @@ TABLES: dict[str, dict[str, pl.DataType]] = {
     "observations": _KEY | _OBSERVATION.schema,
     "links": _KEY | {"direction": pl.String()} | _DIRECTION.schema,
     "images": {"digest": pl.String(), "kind": pl.String(), "name": pl.String(), "version": pl.String()},
-    "series": _KEY | {"flow": pl.Int16(), "name": pl.String(), "t": pl.Float64(), "value": pl.Float64()},
+    "series": {**_KEY, **SERIES_SCHEMA},
 }  # fmt: skip
+#: Table → the columns without which nothing of it can be read, and those of them that have a value in every row.
+REQUIRED: dict[str, frozenset[str]] = {
+    "definitions": frozenset(_DEFINITIONS),
+    "cells": _CELL.required | {"key", "build", "scenario_hash", "client_hash", "server_hash", "others"},
+    "runs": _RUN.required
+    | {_OF_OUTCOME + name for name in _OUTCOME.required}
+    | {_OF_MEASURED + name for name in _MEASURED.required}
+    | {_OF_LINK + name for name in _LINK.required}
+    | {"key", "build", "measured", "link", "host", "wall"},
+    "transfers": _TRANSFER.required | _KEY.keys(),
+    "measurements": _MEASUREMENT.required | _KEY.keys(),
+    "observations": _OBSERVATION.required | _KEY.keys(),
+    "links": _DIRECTION.required | {"direction", *_KEY},
+    "images": frozenset(TABLES["images"]),
+    "series": frozenset(TABLES["series"]),
+}
+FILLED = frozenset({
+    "key", "repetition", "build", "hash", "kind", "content", "digest", "version", "direction", "measured", "link",
+    "others", "scenario_hash", "client_hash", "server_hash",
+})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -200,8 +220,8 @@ def _stripped(prefix: str, row: Row) -> Row:
 def read_cell(row: Row, definitions: Mapping[str, BaseModel]) -> Cell:
     """A cell of its row; `definitions`: hash → scenario or implementation. Raises ValueError, KeyError."""
     others = {
-        name: {"implementation": definitions[one["implementation"]], "image": one["image"]}
-        for name, one in json.loads(row["others"]).items()
+        name: {**one, "implementation": definitions[one["implementation"]]}
+        for name, one in plain_object(row["others"]).items()
     }
     parts = {name: definitions[row[f"{name}_hash"]] for name in ("scenario", "client", "server")}
     return Cell.model_validate({**_CELL.fields(row), **parts, "others": others})

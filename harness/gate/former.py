@@ -6,11 +6,15 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter
 
 from harness.columns import is_columnar
 from harness.columns.keep import keep
-from harness.errors import InputError
+from harness.errors import InputError, ResultError
 from harness.gate.decide import Decided, Standing
+from harness.records import read_object, unreadable
 from harness.store import StoreReader, disk_error
 
 _COMPARED = "compared.json"
@@ -22,10 +26,13 @@ _LEFT_OUT: frozenset[Standing] = frozenset({"same", "new", "cannot tell"})
 class Compared:
     """What a whole comparison came to."""
 
-    within: float
+    within: Annotated[float, Field(allow_inf_nan=False)]
     """Change of a figure up to which it counted as the same."""
     counts: Mapping[str, int]
     """Standing → cells."""
+
+
+_READ = TypeAdapter(Compared)
 
 
 def write_former(root: Path, decided: Sequence[Decided], within: float, source: StoreReader) -> int:
@@ -49,8 +56,14 @@ def write_former(root: Path, decided: Sequence[Decided], within: float, source: 
 
 
 def read_former(root: Path) -> Compared | None:
-    """What `write_former` wrote of the comparison; None where it has not."""
-    if not is_columnar(root) or not (root / _COMPARED).exists():
+    """What `write_former` wrote of the comparison; None where it has not. ResultError where it cannot be read."""
+    file = root / _COMPARED
+    if not is_columnar(root) or not file.exists():
         return None
-    found = json.loads((root / _COMPARED).read_text())
-    return Compared(float(found["within"]), {str(name): int(count) for name, count in found["counts"].items()})
+    try:
+        return _READ.validate_python(read_object(file))
+    except (OSError, ValueError) as error:
+        raise ResultError(
+            f"{file}: not what a gate keeps of a baseline: {unreadable(error)}",
+            "take it from the project's history again",
+        ) from error

@@ -1,16 +1,20 @@
 """The runner's result.json: written, validated and read (quic-interop-runner, run.py -j). Pure.
 
-Outer lists of results are flat, client by client; each entry lists the cases of one pair.
+Outer lists of results are flat, client by client; each entry lists the cases of one pair. A test is known by an
+abbreviation, and what that stands for the document itself says: others may have other letters than ours.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from harness.errors import InputError
 from harness.interop.cases import CASES, MEASUREMENTS
 from harness.interop.matrix import Entry, Matrix, Pair
+from harness.records import plain
+from harness.text import shown
 
 _WORDS = ("succeeded", "failed", "unsupported")
 #: Key → what it holds.
@@ -66,6 +70,9 @@ def problems(document: Any) -> Iterator[str]:
             wrong = True
     if wrong:
         return
+    for key in ("start_time", "end_time"):
+        if isinstance(document[key], bool) or not math.isfinite(document[key]):
+            yield f"{key} is no time"
     yield from _names(document)
     pairs = len(document["clients"]) * len(document["servers"])
     for key in ("results", "measurements"):
@@ -77,11 +84,18 @@ def problems(document: Any) -> Iterator[str]:
 
 def _names(document: Mapping[str, Any]) -> Iterator[str]:
     for key in ("servers", "clients"):
-        if not all(isinstance(name, str) for name in document[key]):
+        names = document[key]
+        if not all(isinstance(name, str) for name in names):
             yield f"{key} has what is no name"
-    for name, test in document["tests"].items():
-        if not isinstance(test, dict) or not {"name", "desc"} <= test.keys():
-            yield f"tests.{name} has no name and desc"
+        for index, name in enumerate(names):
+            if name in names[:index]:
+                yield f"{key} has {shown(name)} twice"
+    abbreviations: dict[str, str] = {}
+    for abbr, test in document["tests"].items():
+        if not isinstance(test, dict) or not all(isinstance(test.get(key), str) for key in ("name", "desc")):
+            yield f"tests.{abbr} has no name and desc"
+        elif (other := abbreviations.setdefault(test["name"], abbr)) != abbr:
+            yield f"tests.{other} and tests.{abbr} are both {shown(test['name'])}"
     missing = {str(name) for name in (*document["servers"], *document["clients"])} - document["urls"].keys()
     if missing:
         yield f"urls has nothing of {', '.join(sorted(missing))}"
@@ -91,15 +105,32 @@ def _listed(place: str, listed: Any, tests: Mapping[str, Any], measurements: boo
     if not isinstance(listed, list):
         yield f"{place} is no list"
         return
+    seen: set[str] = set()
     for entry in listed:
         if not isinstance(entry, dict) or not {"abbr", "name", "result"} <= entry.keys():
             yield f"{place} has an entry without abbr, name and result"
-        elif entry["abbr"] not in tests:
-            yield f"{place}: {entry['abbr']} is none of tests"
-        elif entry["result"] not in (*_WORDS, None):
-            yield f"{place}: {entry['abbr']} has the result {entry['result']!r}"
+            continue
+        abbr = entry["abbr"]
+        if not isinstance(abbr, str) or abbr not in tests:
+            yield f"{place}: {shown(abbr)} is none of tests"
+        elif abbr in seen:
+            yield f"{place} has {abbr} twice"
+        elif isinstance(tests[abbr], dict) and entry["name"] != tests[abbr].get("name"):
+            yield f"{place}: {abbr} is {shown(entry['name'])}, and in tests it is {shown(tests[abbr].get('name'))}"
+        elif entry["result"] is not None and entry["result"] not in _WORDS:
+            yield f"{place}: {abbr} has the result {shown(entry['result'])}"
         elif measurements and not isinstance(entry.get("details"), str):
-            yield f"{place}: {entry['abbr']} has no details"
+            yield f"{place}: {abbr} has no details"
+        if isinstance(abbr, str):
+            seen.add(abbr)
+
+
+def parse(text: bytes, name: str) -> Any:
+    """The document of a file's content, not yet validated. InputError where it is no JSON; `name`: of its file."""
+    try:
+        return plain(text, once=True)
+    except ValueError as error:
+        raise InputError(f"{name} is no JSON: {error}", "it is what the interop runner's run.py -j writes") from error
 
 
 def read(document: Any, name: str) -> Matrix:
@@ -107,15 +138,15 @@ def read(document: Any, name: str) -> Matrix:
     wrong = list(problems(document))
     if wrong:
         raise InputError(f"{name} is no result.json of the interop runner: {wrong[0]}", "it is what run.py -j writes")
-    known = {abbr: case for case, abbr in CASES.items()}
+    names = {abbr: test["name"] for abbr, test in document["tests"].items()}
     clients, servers = tuple(document["clients"]), tuple(document["servers"])
     pairs = [(client, server) for client in clients for server in servers]
     entries: dict[tuple[Pair, str], Entry] = {}
     measured: dict[tuple[Pair, str], str] = {}
     for pair, listed in zip(pairs, document["results"], strict=True):
         for one in listed:
-            if one["abbr"] in known and one["result"] is not None:
-                entries[pair, known[one["abbr"]]] = Entry(one["result"])
+            if names[one["abbr"]] in CASES and one["result"] is not None:
+                entries[pair, names[one["abbr"]]] = Entry(one["result"])
     for pair, listed in zip(pairs, document["measurements"], strict=True):
-        measured |= {(pair, one["name"]): one["details"] for one in listed if one["name"] in MEASUREMENTS}
+        measured |= {(pair, names[one["abbr"]]): one["details"] for one in listed if names[one["abbr"]] in MEASUREMENTS}
     return Matrix(clients, servers, entries, measured)

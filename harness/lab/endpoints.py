@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from typing import Any
 
 from harness.arguments import Given, interop_testcase
@@ -53,7 +54,7 @@ def _environment(cell: Cell, role: Role, index: int, given: dict[Role, Given], s
     environment |= {"ROLE": role, "TESTCASE": interop_testcase(cell, index, role)}
     if flow.kind == "quic":
         names = [file.name for file in served_files(flow)] or [served_name(flow, *ways_of(cell.scenario, flow))]
-        urls = " ".join(f"https://{host}:{SERVER_PORT}/{name}" for name in names)
+        urls = requests(names, cell.scenario.ip_version)
         environment |= {
             "REQUESTS": urls if role == "client" else "",
             "PROTOCOLS": "",
@@ -67,6 +68,11 @@ def _environment(cell: Cell, role: Role, index: int, given: dict[Role, Given], s
     if role == "client" and flow.repeat_after is not None and cell.implementation("client", index).session:
         environment["SESSION_DIR"] = "/session"
     return environment
+
+
+def requests(names: Iterable[str], ip_version: int) -> str:
+    """REQUESTS of a client: the addresses of the files that it downloads."""
+    return " ".join(f"https://server{ip_version}:{SERVER_PORT}/{name}" for name in names)
 
 
 def ways_of(scenario: Scenario, flow: Flow) -> list[Path]:

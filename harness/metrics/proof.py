@@ -373,8 +373,8 @@ def _cautions(view: RunView, direction: Direction, proof: DirectionProof) -> lis
         cautions.append(f"{direction.name}: {unproven:.0%} of the packets left too close to a change to prove anything")
     if _is_of_host(view) and len({phase.rate_bps for phase in direction.phases}) > 1:
         cautions.append(
-            f"{direction.name}: the host kernel's tbf fills its bucket at a change of the rate, and lets a packet wait that "
-            "began to wait at the former rate"
+            f"{direction.name}: at a change of the rate the host kernel's tbf fills its bucket, and a packet that "
+            "waits goes on waiting at the former rate"
         )
     if view.counters is None:
         cautions.append(f"{direction.name}: without the kernel's counters, drops are what the replay takes them for")

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.analysis.delivery import FILE, WIDE, Delivery, Reached
+from harness.analysis.objects import Objects
 from harness.analysis.segments import Segments
 from harness.analysis.shared_flow import flows_of
 from harness.analysis.unknown import Unknown
@@ -28,7 +29,8 @@ _BY_FILE = "the client's file, sampled every 10 ms; decrypted packets of the lef
 _BY_FILE += "of TCP the segments at the receiver's side, from the first one of the connection that has the data"
 COMPLETION = declare(
     "completion", layer="flow", unit="s", better="lower", title="time until all had come: the file had its full size",
-    formula="moment - the client's first datagram", source=_BY_FILE,
+    formula="moment - the client's first datagram",
+    source=_BY_FILE + "; of several files the decrypted packets of all of them",
 )  # fmt: skip
 GOODPUT = declare(
     "goodput", layer="flow", unit="Mbit/s", better="higher", title="bits of the file per second of its completion",
@@ -43,7 +45,7 @@ FIRST_BYTE = declare(
     "first_byte", layer="flow", unit="s", better="lower",
     title="time until the first byte of the data had come: of the response, where there is one",
     formula="moment - the client's first datagram",
-    source="the client's file, sampled every 10 ms; of TCP as completion",
+    source="the client's file, sampled every 10 ms; of several files, and of TCP, as completion",
 )  # fmt: skip
 HANDSHAKE = declare(
     "handshake", layer="flow", unit="s", better="lower",
@@ -55,13 +57,19 @@ HANDSHAKE = declare(
 @measures
 def completion(view: RunView) -> Iterator[Finding]:
     """Yield completion, and goodput, which follows from it."""
+    for window, objects in _with_several_files(view):
+        if objects.whole:
+            yield from _completed(window, window.transfer.size, objects.completed())
     for window, size, delivery in _with_an_end(view):
         if not delivery.whole:
             continue
-        found = delivery.reached(size)
-        yield from _told(window, COMPLETION, found)
-        if isinstance(found, Reached):
-            yield of_transfer(GOODPUT, window, 8 * size / found.seconds / 1e6, found.vantage)
+        yield from _completed(window, size, delivery.reached(size))
+
+
+def _completed(window: Window, size: int, found: Reached | Unknown) -> Iterator[Finding]:
+    yield from _told(window, COMPLETION, found)
+    if isinstance(found, Reached):
+        yield of_transfer(GOODPUT, window, 8 * size / found.seconds / 1e6, found.vantage)
 
 
 @measures
@@ -87,6 +95,13 @@ def _with_an_end(view: RunView) -> Iterator[tuple[Window, int, Delivery | Segmen
             yield window, amount.bytes, Segments(flow)
 
 
+def _with_several_files(view: RunView) -> Iterator[tuple[Window, Objects]]:
+    """The transfers of several files, and what tells when these came."""
+    for window in view.windows:
+        if window.flow.files:
+            yield window, Objects(view, window)
+
+
 def _told(window: Window, metric: Metric, found: Reached | Unknown, star: str = "") -> Iterator[Finding]:
     """A time as a measurement, with a word where it is known loosely; or why it is absent."""
     name = metric.name.replace("*", star)
@@ -105,6 +120,8 @@ def first_byte(view: RunView) -> Iterator[Finding]:
         found = Delivery(view, window).written(1)
         if not isinstance(found, Unknown) and window.zero_ns is not None:
             yield of_transfer(FIRST_BYTE, window, (found.middle_ns - window.zero_ns) / 1e9, FILE)
+    for window, objects in _with_several_files(view):
+        yield from _told(window, FIRST_BYTE, objects.first_byte())
     for window, _, delivery in _with_an_end(view):
         if isinstance(delivery, Segments) and isinstance(told := delivery.reached(1), Reached):
             yield of_transfer(FIRST_BYTE, window, told.seconds, told.vantage)

@@ -183,6 +183,11 @@ class Flow(Part):
         return self.download
 
     @property
+    def carried(self) -> Size | None:
+        """What one transfer of it carries: `amount`, or all of its files together; None where a time ends it."""
+        return Size(sum(one.count * one.size.bytes for one in self.files)) if self.files else self.amount
+
+    @property
     def sender(self) -> Role:
         """Who sends the data."""
         return "server" if self.direction == "to_client" else "client"

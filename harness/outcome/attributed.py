@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from harness.metric_names import TransferName
-from harness.outcome.fact import Fact
+from harness.outcome.fact import Fact, Finite
 
 State = Literal[
     "handshake", "request", "slow_start", "line_rate", "recovery", "window_limited", "flow_control", "sender_idle",
@@ -23,7 +25,7 @@ class Part(Fact):
     """One state's share of a transfer's time."""
 
     state: State
-    seconds: float
+    seconds: Finite
     note: str = ""
     """What goes with it: 'from 10 packets'."""
 
@@ -35,11 +37,11 @@ class Attribution(Fact):
     transfer: TransferName
     size: int
     """Bytes of the file."""
-    seconds: float
+    seconds: Finite
     """Its completion time, which the parts add up to."""
     parts: tuple[Part, ...]
     """The states that it was in, in the order of `STATES`."""
-    bands: str = ""
+    bands: Annotated[str, Field(pattern=rf"^(?:[{''.join(STATES.values())}][0-9]{{1,9}})*$")] = ""
     """The states over time, each as its letter and for how many hundredths of the time it lasted: 'h5q5s30l60'. A
     hundredth that several share is the longest one's."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from harness.outcome.fact import Fact
+from harness.outcome.fact import Fact, Finite
 from harness.parameters import Role
 
 
@@ -22,5 +22,5 @@ class Checked(Fact):
     packet that is wrong."""
     packet: int | None = None
     """Number of that packet's frame in the capture, from 1."""
-    t: float | None = None
+    t: Finite | None = None
     """When it was sent, s after the client's first datagram."""

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+import math
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+#: A number that may be infinite, and is one: a record says nothing by NaN.
+Number = Annotated[float, Field(ge=-math.inf)]
+#: A number that is not infinite either.
+Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class Fact(BaseModel):

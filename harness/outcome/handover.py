@@ -6,7 +6,7 @@ from typing import Literal
 
 from harness.metric_names import TransferName
 from harness.model import MoveKind
-from harness.outcome.fact import Fact
+from harness.outcome.fact import Fact, Finite
 
 WindowReaction = Literal["reset", "kept", "kept a share", "collapsed by loss", "unknown"]
 """What became of the congestion window: its initial value again (RFC 9000 §9.4), what it was, a part of that which is
@@ -26,7 +26,7 @@ class Handover(Fact):
     transfer: TransferName
     move: int
     """From 1, in order of time."""
-    at: float
+    at: Finite
     """When it was asked for, s after the first datagram of the run."""
     how: MoveKind
     path: str
@@ -51,9 +51,9 @@ class Handover(Fact):
 
     closed: str = ""
     """Who ended the connection with an error afterwards, when, and with which; empty where nobody was seen to."""
-    window_trace: tuple[float | None, ...] = ()
+    window_trace: tuple[Finite | None, ...] = ()
     """The congestion window around the time `at`, bytes, at the steps of `TRACE_STEP`; None before the first value."""
-    rtt_trace: tuple[float | None, ...] = ()
+    rtt_trace: tuple[Finite | None, ...] = ()
     """The smoothed round-trip time then, ms."""
 
     @property

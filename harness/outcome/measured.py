@@ -9,7 +9,7 @@ from pydantic import Field
 from harness.metric_names import MetricName, TransferName
 from harness.outcome.attributed import Attributed
 from harness.outcome.checked import Checked
-from harness.outcome.fact import Fact
+from harness.outcome.fact import Fact, Finite, Number
 from harness.outcome.handover import Handover
 from harness.outcome.run import Outcome, Run
 from harness.parameters import Role
@@ -25,7 +25,7 @@ class Measurement(Fact):
 
     name: str
     """The metric; what it is of is in the fields below."""
-    value: float
+    value: Number
     unit: str
     direction: Better = "neutral"
     vantage: str = ""
@@ -67,7 +67,7 @@ class Observation(Fact):
     role: Role
     parameter: str
     """A name of the vocabulary (`harness.parameters`), or a figure that stands for one: first_pto and the like."""
-    value: float | str
+    value: Number | str
     """Bytes, seconds or a count, or a word."""
     unit: str
     source: str
@@ -79,23 +79,23 @@ class DirectionProof(Fact):
 
     packets: int = 0
     """IP datagrams of the flows that entered the simulator in this direction."""
-    min_delay_ms: float | None = None
+    min_delay_ms: Finite | None = None
     """Smallest time between the two captures, less the time the packet itself took on a serial link."""
-    asked_delay_ms: float = 0.0
+    asked_delay_ms: Finite = 0.0
     burst_bytes: int | None = None
     """The token bucket that served the queue; None for a serial server or a service process."""
-    rate_mbps: float | None = None
+    rate_mbps: Finite | None = None
     """Layer-2 rate in busy periods; absent when the queue never was busy for long enough."""
-    asked_rate_mbps: float = 0.0
+    asked_rate_mbps: Finite = 0.0
     queue_drops: int = 0
     """Drops of the bottleneck queue (asked for: the queue was full, or RED decided)."""
     loss_drops: int = 0
     """Drops of netem's random loss (asked for)."""
     unasked_drops: int = 0
     """Packets that vanished and nobody was asked to drop."""
-    lateness_p50_ms: float | None = None
+    lateness_p50_ms: Finite | None = None
     """Departure against the ideal departure of the same arrivals."""
-    lateness_p99_ms: float | None = None
+    lateness_p99_ms: Finite | None = None
     oversize_frames: int = 0
     """Frames above the MTU: an offload was left on."""
 
@@ -112,11 +112,11 @@ class LinkProof(Fact):
     """Those of the paths behind the first: 'NAME to_client', 'NAME to_server'."""
     capture_drops: int = 0
     """Packets the captures missed; above 0 the drop counts are upper bounds."""
-    changes_late_ms: tuple[float, ...] = ()
+    changes_late_ms: tuple[Finite, ...] = ()
     """How late each scheduled change took effect."""
-    steal: float | None = None
+    steal: Finite | None = None
     """Share of CPU time stolen by the hypervisor during the run."""
-    idle: float | None = None
+    idle: Finite | None = None
     """Share of CPU time idle during the run."""
 
 

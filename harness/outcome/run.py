@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from harness.outcome.cell import Cell, Cpu
-from harness.outcome.fact import Fact
+from harness.outcome.fact import Fact, Finite
 from harness.parameters import ParameterValue, Role
 
 Status = Literal["completed", "unsupported", "timed_out", "crashed", "wrong_file", "log_overflow", "infrastructure"]
@@ -80,11 +80,11 @@ class Run(Fact):
     started_at: str
     """ISO 8601, UTC."""
     transfers: tuple[Transfer, ...] = ()
-    phases: dict[str, float] = {}
+    phases: dict[str, Finite] = {}
     """Wall seconds per phase: create, ready, transfer, wait, collect, remove …"""
-    wall: float = 0.0
+    wall: Finite = 0.0
     """Wall seconds of the whole run, without measuring."""
-    virtual: float | None = None
+    virtual: Finite | None = None
     """Seconds the lab's own clock ran, for a run in virtual time."""
     sim_kernel: str = ""
     """The kernel whose queues were used: 'host 6.18.44' or 'lab 7.2.12'."""

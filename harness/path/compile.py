@@ -177,7 +177,7 @@ def compile_path(
 
 
 def _kept_limit(link: Link, rtt: Duration) -> int:
-    """The limit that a change of tbf gives the fifo inside it, whether that counts bytes or packets (fifo_set_limit)."""
+    """The limit that a change of tbf gives the fifo inside it, in bytes or packets as that counts (fifo_set_limit)."""
     packets = isinstance(link.queue, DropTail) and link.queue.size.unit == "packets"
     return round(link.held.amount) if packets else queue_bytes(link, rtt)
 

@@ -44,7 +44,7 @@ def effort(results: Sequence[CellResult]) -> str:
     if not count:
         return ""
     runs = counted(count, "run")
-    if not virtual:
+    if not virtual or not wall:
         return f"{runs} took {wall:,.0f} s"
     speed = f"{virtual / wall:.1f} times real time"
     return f"{runs} took {virtual:,.0f} s of virtual time in {wall:,.0f} s of one core ({speed})"

@@ -21,8 +21,10 @@ def columns(scenario: Scenario, asked: Sequence[MetricName] = ()) -> list[Headed
     """The columns of a scenario's cells: what was asked for, else milestones, or what its flows share."""
     if asked:
         return [_headed(one, scenario) for name in asked for one in _of_cells(name, scenario)]
-    if len(scenario.flows) > 1 or scenario.flows[0].amount is None:
+    if len(scenario.flows) > 1 or scenario.flows[0].carried is None:
         return _shared(scenario)
+    if scenario.flows[0].files:
+        return [_headed(MetricName(name, 0, "first"), scenario) for name in ("first_byte", "completion")]
     made = [_milestone(size.label(), "first") for size in scenario.milestones_within()]
     if any(flow.repeat_after is not None for flow in scenario.flows):
         sizes = [size.label() for size in scenario.milestones_within()]

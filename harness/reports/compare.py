@@ -88,10 +88,12 @@ def default_metrics(scenario: Scenario) -> list[str]:
     A milestone of the whole file is left out: it is the completion once more.
     """
     first = scenario.flows[0]
-    if first.amount is None:
+    if first.carried is None:
         return []
     milestones = [
-        MetricName(f"milestone_{size.label()}", 0, "first") for size in scenario.milestones if size < first.amount
+        MetricName(f"milestone_{size.label()}", 0, "first")
+        for size in scenario.milestones
+        if first.amount is not None and size < first.amount
     ]
     repeat = [MetricName("completion", 0, "repeat")] if first.repeat_after is not None else []
     names = [*milestones, MetricName("completion", 0, "first"), *repeat]

@@ -117,7 +117,7 @@ def summary(results: Sequence[CellResult]) -> str:
 def _summaryline(name: str, engine: str, results: Sequence[CellResult]) -> str:
     verdicts: Counter[str] = Counter(result.verdict.status for result in results)
     runs, virtual, wall = effort_of(results)
-    speed = f"{virtual / wall:.1f}" if virtual else "–"
+    speed = f"{virtual / wall:.1f}" if virtual and wall else "–"
     older = sum(1 for result in results if result.older)
     counts = [str(verdicts[status]) if verdicts[status] else "" for status in SYMBOLS]
     return line(

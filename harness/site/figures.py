@@ -57,7 +57,7 @@ def headline(scenario: Scenario) -> Headed:
     first = [one for one in made if one[0].metric.startswith("milestone") and one[0].transfer == "first"]
     if first:
         return first[-1]
-    if flows == 1 and scenario.flows[0].amount is not None:
+    if flows == 1 and scenario.flows[0].carried is not None:
         return METRIC, "completion s"
     fair = [one for one in made if one[0].metric == "jain_shared"]
     return (fair or made)[-1]

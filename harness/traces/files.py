@@ -18,6 +18,8 @@ from typing import Any, BinaryIO, Protocol
 
 import zstandard
 
+from harness.reading import open_regular, size_within, too_large
+
 #: What is behind the name of a compressed file, in the order in which they are looked for.
 ZSTD, GZIP = ".zst", ".gz"
 #: The captures of a run, in the folder of its simulator, and the archive that holds both.
@@ -28,8 +30,11 @@ ARCHIVE = f"captures.tar{ZSTD}"
 _GZIP_MAGIC, _ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 #: Bytes of the longest header of a zstd frame (RFC 8878 §3.1.1), its magic number included.
 _FRAME_HEADER = 18
-#: Bytes read at a time of a compressed file, and of what is in it.
-_READ, _BUFFER = 1 << 16, 1 << 20
+#: Bytes read at a time of a compressed file, and of what is in it. A block of zstd becomes up to 128 KiB (RFC 8878
+#: §3.1.1.2.4) and may take four bytes: what comes of so much at a time still fits into memory.
+_READ, _BUFFER = 1 << 12, 1 << 20
+#: The most bytes of an artefact that is read as a whole: twice what an endpoint's logs may have unless told.
+MOST = 4 << 30
 
 
 class _Decompressor(Protocol):
@@ -78,14 +83,27 @@ class _Decompressed(io.RawIOBase):
     def readall(self) -> bytes:
         if not self._begun and (whole := self._at_once()) is not None:
             return whole
-        parts = [bytes(self._ready), *iter(self._more, b"")]
+        parts = [bytes(self._ready)]
         self._ready = memoryview(b"")
+        size = len(parts[0])
+        while part := self._more():
+            parts.append(part)
+            if (size := size + len(part)) > MOST:
+                raise too_large(MOST)
         return b"".join(parts)
 
     def _at_once(self) -> bytes | None:
-        """All of a file that is one whole zstd frame and says its size: that saves a copy; None of any other."""
+        """All of a file that is one whole zstd frame and says its size: that saves a copy; None of any other.
+
+        OSError where that is too much.
+        """
+        if self._file.seek(0, io.SEEK_END) > MOST:
+            raise too_large(MOST)
+        self._file.seek(0)
         data = self._file.read()
         try:
+            if zstandard.frame_content_size(data[:_FRAME_HEADER]) > MOST:
+                raise too_large(MOST)
             return zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False)
         except zstandard.ZstdError:
             self._file.seek(0)
@@ -140,12 +158,12 @@ def as_written(path: Path) -> Path:
 def open_file(path: Path) -> BinaryIO:
     """The content of a file as a stream, decompressed, by the name that `find` gives or as it was written.
 
-    Raises OSError.
+    Raises OSError, for what is no regular file as well.
     """
     if path.parent.name == ARCHIVE:
         return _open_member(path.parent, path.name)
     try:
-        file = path.open("rb")
+        file = open_regular(path)
     except FileNotFoundError:
         # Also what was compressed since it was found.
         now = find(path)
@@ -174,8 +192,13 @@ def _open_member(archive: Path, name: str) -> BinaryIO:
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content, decompressed; of a compressed file that was cut short what can be had. Raises OSError."""
+    """The content, decompressed; of a compressed file that was cut short what can be had.
+
+    Raises OSError, also where it is more than `MOST` bytes.
+    """
     with open_file(path) as file:
+        if isinstance(file, io.BufferedReader) and isinstance(file.raw, io.FileIO):
+            size_within(file, MOST, path)
         return file.read()
 
 
@@ -190,7 +213,7 @@ def content_digest(path: Path) -> str:
 
 def content_size(path: Path) -> int:
     """Bytes of a file as it was written; of one that says nothing of that, as it is stored. Raises OSError."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         start = file.read(_FRAME_HEADER)
     if start.startswith(_ZSTD_MAGIC):
         size = zstandard.frame_content_size(start)
@@ -210,7 +233,7 @@ def read_objects(path: Path) -> Iterator[dict[str, Any]]:
     for line in read_bytes(path).splitlines():
         try:
             value = json.loads(line)
-        except ValueError:  # a line cut short, or not UTF-8
+        except (ValueError, RecursionError):  # a line cut short, or not UTF-8
             continue
         if isinstance(value, dict):
             yield value

@@ -71,6 +71,16 @@ class StreamArrival:
         """When the first `size` bytes were there."""
         return Bounds(_reached(*self._early, size), _reached(*self._late, size))
 
+    @property
+    def ended(self) -> Bounds:
+        """When all of it was there; where its end was not visible, that may have come with the last hidden packet."""
+        if self.final_size is not None:
+            return self.reached(self.final_size)
+        found = self.reached(self.size)
+        if found.latest_ns is None or self._latest_ns is None:
+            return Bounds(found.earliest_ns, None)
+        return Bounds(found.earliest_ns, max(found.latest_ns, self._latest_ns))
+
     @cached_property
     def _early(self) -> tuple[Ints, Ints]:
         """Times of arrival, and the bytes without a gap after each at most; both of shape (n,)."""
@@ -92,12 +102,17 @@ class StreamArrival:
         return np.insert(known.t_ns, at, np.full(len(starts), self._latest_ns)), reached
 
 
+def is_answer(stream: int) -> bool:
+    """Whether a server's data on a stream answers a request: the client began it, and it has both directions."""
+    return not stream & (_BY_SERVER | _ONE_WAY)
+
+
 def largest_stream(opened: Opened) -> int | None:
     """The bidirectional stream of the client on which the server's data goes furthest: its answer to a request."""
     furthest: Counter[int] = Counter()
     for frames in opened.frames:
         for frame in frames.streams:
-            if not frame.stream & (_BY_SERVER | _ONE_WAY):
+            if is_answer(frame.stream):
                 furthest[frame.stream] = max(furthest[frame.stream], frame.end)
     return max(furthest, key=lambda stream: furthest[stream]) if furthest else None
 
@@ -115,6 +130,28 @@ def stream_arrival(opened: Opened, stream: int, whole: bool, told: Mapping[int, 
         for frame in streams
         if frame.stream == stream
     ]
+    return _arrival(stream, found, _last_hidden(opened, hidden) if whole else None)
+
+
+def stream_arrivals(opened: Opened, whole: bool, told: Mapping[int, Told] | None = None) -> dict[int, StreamArrival]:
+    """The same of every stream on which the server answers a request, by its ID."""
+    hidden, complete = _completed(opened, told or {})
+    found: dict[int, list[tuple[int, StreamFrame]]] = {}
+    for t_ns, streams in zip(opened.t_ns.tolist(), complete, strict=True):
+        for frame in streams:
+            if is_answer(frame.stream):
+                found.setdefault(frame.stream, []).append((t_ns, frame))
+    latest_ns = _last_hidden(opened, hidden) if whole else None
+    return {stream: _arrival(stream, frames, latest_ns) for stream, frames in found.items()}
+
+
+def _last_hidden(opened: Opened, hidden: Flags) -> int | None:
+    """When the last packet came that may hold what was not visible; None without any."""
+    return max([*opened.t_ns[hidden].tolist(), *opened.coalesced_ns.tolist()], default=None)
+
+
+def _arrival(stream: int, found: Sequence[tuple[int, StreamFrame]], latest_ns: int | None) -> StreamArrival:
+    """A stream of its frames with the times at which they came; `latest_ns`: of the last packet that may hold more."""
     known = _Parts(
         np.array([t for t, _ in found], np.int64),
         np.array([frame.offset for _, frame in found], np.int64),
@@ -122,7 +159,6 @@ def stream_arrival(opened: Opened, stream: int, whole: bool, told: Mapping[int, 
     )
     heads = (frame.head for _, frame in found if frame.offset == 0 and frame.head)
     missing = gaps(known.offset, known.end)
-    may_hold = [*opened.t_ns[hidden].tolist(), *opened.coalesced_ns.tolist()]
     return StreamArrival(
         stream=stream,
         final_size=max((frame.end for _, frame in found if frame.fin), default=None),
@@ -131,7 +167,7 @@ def stream_arrival(opened: Opened, stream: int, whole: bool, told: Mapping[int, 
         unseen=int((missing[:, 1] - missing[:, 0]).sum()),
         _known=known,
         _missing=missing,
-        _latest_ns=max(may_hold, default=None) if whole else None,
+        _latest_ns=latest_ns,
     )
 
 

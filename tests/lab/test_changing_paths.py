@@ -92,9 +92,7 @@ OUTAGE = steps(("1 s", "1 kbit/s"), ("1200 ms", "20 Mbit/s"))
 CASES: dict[str, dict[str, Any]] = {
     "fall": {"path": {"forward": LINK, "return": LINK, "changes": OUTAGE}},
     "fall-behind-a-bucket": {"path": {"forward": {**LINK, "burst": "1514 B"}, "return": LINK, "changes": OUTAGE}},
-    "rest": {
-        "path": {"forward": LINK, "return": LINK, "changes": steps(("1 s", "0 bit/s"), ("1200 ms", "20 Mbit/s"))}
-    },
+    "rest": {"path": {"forward": LINK, "return": LINK, "changes": steps(("1 s", "0 bit/s"), ("1200 ms", "20 Mbit/s"))}},
 }
 
 
@@ -126,9 +124,7 @@ def test_a_fall_of_the_rate_ends_with_itself(cells: dict[str, dict[str, Any]], n
 def test_each_change_loses_packets_of_its_own(warm: Harness, harness: Harness) -> None:
     """1 % with a change of the delay every half second: with one seed for all, the same packet behind each."""
     forward = {"rate": "10 Mbit/s", "delay": "25 ms", "loss": "1 %"}
-    changes = [
-        {"at": f"{500 * number} ms", "forward": {"delay": f"{25 + number % 2} ms"}} for number in range(1, 30)
-    ]
+    changes = [{"at": f"{500 * number} ms", "forward": {"delay": f"{25 + number % 2} ms"}} for number in range(1, 30)]
     path = {"forward": forward, "return": {**forward, "loss": "0 %"}, "changes": changes}
     file = harness.scenario("phases", path=path, flows=[{"download": "5 MB"}], milestones=["5 MB"], timeout="60 s")
     cell = harness.cell(file, "--clients", "ngtcp2", "--servers", "ngtcp2", "--engine", "virtual", "--repeat", "1")

@@ -131,6 +131,39 @@ def test_what_may_not_fit_is_cautioned_of_and_what_cannot_is_refused(
         required(need.least + need.meanwhile - 1)
 
 
+def test_what_servers_serve_is_counted_where_it_is_not_there_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, served = Store(tmp_path / "store"), tmp_path / "www"
+    several = scenario(flows=[{"files": [{"count": 3, "size": "1 GB"}]}, {"stop": "60 s"}], objectives=[])
+    planned = _planned(
+        cell(several), cell(several, seed=2), cell(scenario(flows=[{"download": "2 GB"}], objectives=[]))
+    )
+    disk = DiskUse(store, "none", served)
+    need = disk.need(planned, 1)
+    # 60 s at 50 Mbit/s are 375 MB, for which 500 MB are held ready.
+    assert need.served == 3 * 10**9 + 500 * 10**6 + 2 * 10**9
+    assert DiskUse(store, "none").need(planned, 1).served == 0
+    assert "5.5 GB of the cache for files to serve" in need.text
+
+    def room(free: int) -> bool | None:
+        monkeypatch.setattr(shutil, "disk_usage", lambda folder: _Usage(free, 0, free))
+        return disk.fits(need)
+
+    assert room(need.stay + need.meanwhile + need.served) is True
+    assert room(need.stay + need.meanwhile + need.served - 1) is False
+    # Where the cache is on another disk each has its own.
+    monkeypatch.setattr("harness.app.disk._disk", lambda folder: folder == served)
+    assert room(need.stay + need.meanwhile) is True
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: _Usage(0, 0, 10**9))
+    with pytest.raises(EngineError, match=r"free, and servers are to serve 5\.5 GB that are made first"):
+        disk.require(need)
+    served.mkdir()
+    (served / "2GB.bin").touch()
+    (served / "3x1GB").mkdir()
+    assert disk.need(planned, 1).served == 500 * 10**6
+
+
 def test_the_estimate_grows_with_what_is_transferred() -> None:
     small, large = (cell(scenario(flows=[{"download": size}], objectives=[])).scenario for size in ("1 MB", "1 GB"))
     assert stored_bytes(large) - stored_bytes(small) == round(STORED_BYTE * 999_000_000)

@@ -14,8 +14,8 @@ import pytest
 from harness.app.experience import experience
 from harness.cli.environment import REFERENCE
 from harness.columns import Columns
-from harness.estimate import Experience, Took, expected_seconds
-from harness.model import Flow
+from harness.estimate import Experience, Took, expected_seconds, stored_bytes, transferred_bytes, written_bytes
+from harness.model import Flow, Scenario
 from harness.outcome import Cell, Outcome, Run
 from harness.store import Store
 from tests.examples import cell, implementation, scenario
@@ -82,6 +82,18 @@ def test_forty_flows_are_not_promised_in_a_few_seconds() -> None:
     for machine, walls in sixteen.items():
         # Forty flows for 47 s take five times as long as sixteen for 15 s, on whatever machine.
         assert 2 <= Experience(_took(), machine).expected(made) / statistics.median(walls) <= 10
+
+
+def test_several_files_count_as_one_of_their_size() -> None:
+    def of(**flow: object) -> Scenario:
+        return scenario(flows=[flow], objectives=[])
+
+    several, single = of(files=[{"count": 3, "size": "100 MB"}, {"count": 1, "size": "50 MB"}]), of(download="350 MB")
+    for figure in (transferred_bytes, written_bytes, stored_bytes):
+        assert figure(several) == figure(single)
+    for engine in ("virtual", "compose"):
+        made = [expected_seconds(cell(one, engine=engine)) for one in (several, single)]
+        assert made[0] == made[1]
 
 
 def _link(rate: str) -> dict[str, str]:

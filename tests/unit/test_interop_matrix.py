@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness.cli import main
+from harness.cli.exits import USAGE
 from harness.errors import InputError
 from harness.interop.cases import CASES, case_of
 from harness.interop.matrix import Entry, Matrix, disagreements, relabelled
@@ -94,11 +97,20 @@ def test_what_is_written_is_as_the_runner_writes_it_and_is_read_back() -> None:
         (lambda made: made["results"].pop(), "results has 3 entries, and there are 4 pairs"),
         (lambda made: made["results"].__setitem__(0, {}), r"results[0] is no list"),
         (lambda made: made["results"][0].append({"abbr": "S"}), "without abbr, name and result"),
-        (lambda made: made["results"][0][0].update(abbr="X"), "X is none of tests"),
+        (lambda made: made["results"][0][0].update(abbr="X"), "'X' is none of tests"),
         (lambda made: made["results"][0][0].update(result="passed"), "has the result 'passed'"),
         (lambda made: made["measurements"][0][0].update(details=5), "has no details"),
         (lambda made: made["tests"].update(H={}), "tests.H has no name and desc"),
         (lambda made: made["urls"].pop("b"), "urls has nothing of b"),
+        (lambda made: made["results"][0][0].update(abbr=["S"]), "a list is none of tests"),
+        (lambda made: made["results"][0][0].update(result=["failed"]), "has the result a list"),
+        (lambda made: made["results"][0].append(made["results"][0][0]), "results[0] has S twice"),
+        (lambda made: made["results"][0][0].update(name="transfer"), "S is 'transfer', and in tests it is 'retry'"),
+        (lambda made: made["tests"].update(Q={"name": "retry", "desc": ""}), "tests.S and tests.Q are both 'retry'"),
+        (lambda made: made["tests"].update(Q={"name": 5, "desc": ""}), "tests.Q has no name and desc"),
+        (lambda made: made.update(clients=["a", "a"]), "clients has 'a' twice"),
+        (lambda made: made.update(start_time=float("inf")), "start_time is no time"),
+        (lambda made: made.update(end_time=True), "end_time is no time"),
     ],
 )
 def test_a_document_of_another_kind_is_refused(change: Any, said: str) -> None:
@@ -107,6 +119,58 @@ def test_a_document_of_another_kind_is_refused(change: Any, said: str) -> None:
     assert any(said in one for one in problems(document))
     with pytest.raises(InputError, match="of the interop runner"):
         read(document, "result.json")
+
+
+def test_a_letter_is_what_its_document_says_it_is() -> None:
+    document = copy.deepcopy(_document())
+    # Who wrote it calls a Retry V2, and version 2 S.
+    document["tests"]["S"], document["tests"]["V2"] = document["tests"]["V2"], document["tests"]["S"]
+    for listed in document["results"]:
+        for entry in listed:
+            entry["name"] = document["tests"][entry["abbr"]]["name"]
+    back = read(document, "result.json")
+    assert back.entries[("a", "a"), "v2"].word == "failed"
+    assert back.entries[("a", "a"), "retry"].word == "succeeded"
+    assert (("b", "a"), "retry") not in back.entries
+    # A test that nobody knows here is left out.
+    document["tests"]["S"]["name"] = "pigeons"
+    for listed in document["results"]:
+        for entry in listed:
+            entry["name"] = document["tests"][entry["abbr"]]["name"]
+    assert {case for _, case in read(document, "result.json").entries} == {"retry"}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b"[" * 100_000, "brackets within brackets"),
+        (b'{"start_time": NaN}', "NaN, which is no number in JSON"),
+        (b'{"tests": {"S": {}, "S": {}}}', "'S' is given twice in one object"),
+        (b'{"urls": {"a": "\\ud800"}}', "surrogates not allowed"),
+        (b"\xff", "codec can't decode"),
+        (b"{", "Expecting property name"),
+    ],
+)
+def test_a_file_that_is_no_json_of_this_world_is_one_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: bytes, why: str
+) -> None:
+    (tmp_path / "result.json").write_bytes(text)
+    monkeypatch.setattr("sys.argv", ["harness", "report", "interop", "--from", str(tmp_path / "result.json")])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == USAGE
+    said = capsys.readouterr().err
+    assert f"{tmp_path / 'result.json'} is no JSON: " in said and why in said
+
+
+def test_a_pipe_is_no_document(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.mkfifo(tmp_path / "result.json")
+    monkeypatch.setattr("sys.argv", ["harness", "report", "interop", "--from", str(tmp_path / "result.json")])
+    with pytest.raises(SystemExit):
+        main()
+    assert "result.json: not a regular file" in capsys.readouterr().err
 
 
 def test_the_grid_has_every_word_and_the_reason_of_each_failure() -> None:

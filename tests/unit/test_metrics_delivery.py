@@ -66,13 +66,17 @@ class Server:
             else:
                 self.arrived.setdefault(part, moment)
             start, end = part * PART, min((part + 1) * PART, len(data))
-            frame = stream_frame(0, start, data[start:end], end == len(data))
+            frame = self.frame(data, start, end)
             self.sent[number] = [(start, end - start)]
             if self.hide and number % self.hide == 0:
                 frame = stream_frame(3, 0, bytes(48)) + frame
             packet = sender.packet(number, frame, 2, number // self.update_every)
             down[index] = replace(down[index], payload=packet[:54], size=len(packet))
         return replace(traffic, down=down)
+
+    def frame(self, data: bytes, start: int, end: int) -> bytes:
+        """STREAM frames with these bytes of all that is served."""
+        return stream_frame(0, start, data[start:end], end == len(data))
 
     def truth(self, size: int, zero_ns: int) -> float:
         """When the parts that hold the first bytes of the body had come, s."""

@@ -61,3 +61,28 @@ def test_flows_without_congestion_control_make_no_phases(tmp_path: Path) -> None
     assert "jain_shared" not in value
     # One second of 500 B every 50 ms and 1000 B every 100 ms, each with its headers, of 10 Mbit/s.
     assert 0.015 < value["utilisation_shared"] < 0.02
+
+
+def test_a_phase_in_which_nobody_receives_costs_its_own_index_alone(tmp_path: Path) -> None:
+    passing = [
+        Passing(udp(0, to_client=False, size=20), 0, 10),
+        Passing(Segment(0, False, b"", 0, 1, flags=0x02), 500, 510),
+    ]
+    for number in range(4):
+        passing.append(Passing(udp(number), 100 * number + 50, 100 * number + 60))
+        passing.append(Passing(data(number), 2000 + 50 * number + 25, 2000 + 50 * number + 35))
+    write_captures(tmp_path, passing)
+    write_lab(tmp_path, [{"kind": "quic", "stop": 2.0}, {"kind": "tcp", "start": 0.5, "stop": 2.5}])
+    write_counters(tmp_path, {})
+    run = make_run(
+        scenario=SCENARIO,
+        transfers=tuple(transfer(flow).model_copy(update={"ended_ns": T0 + 2800 * MS}) for flow in range(2)),
+    )
+    measured = measure(tmp_path, run)
+    value = by_name(measured, 2)
+    assert (value["phase2_flow0_throughput"], value["phase2_flow1_throughput"]) == (0, 0)
+    assert value["phase3_flow1_throughput"] == pytest.approx(4 * 500 * 8 / 0.5 / 1e6)
+    assert "phase2_jain" not in value and "jain_shared" not in value
+    why = {one.metric: one.why for one in measured.absent}
+    assert why["jain"] == why["jain_shared"] == "nobody received anything in phase 2"
+    assert not [warning for warning in measured.warnings if "shares" in warning]

@@ -11,7 +11,7 @@ from harness.traces.frames import StreamFrame, read_frames
 from harness.traces.key_log import Secret
 from harness.traces.one_rtt import Packets
 from harness.traces.protection import Aead
-from harness.traces.streams import Bounds, contiguous, gaps, largest_stream, stream_arrival
+from harness.traces.streams import Bounds, contiguous, gaps, largest_stream, stream_arrival, stream_arrivals
 from tests.unit.protected import stream_frame
 
 PARTS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 12)), max_size=40)
@@ -105,3 +105,24 @@ def test_the_stream_of_the_answer() -> None:
     control, answer = stream_frame(3, 0, bytes(30)), stream_frame(4, 0, bytes(20))
     assert largest_stream(opened((1, control), (2, answer), (3, stream_frame(0, 0, b"x")))) == 4
     assert largest_stream(opened((1, control))) is None
+
+
+def test_each_answer_has_its_own_arrival() -> None:
+    packets = opened(
+        (10, stream_frame(0, 0, bytes(100), True)), (20, stream_frame(4, 0, bytes(50), False)),
+        (30, stream_frame(3, 0, bytes(9), True)), (40, stream_frame(4, 50, bytes(50), True)),
+    )  # fmt: skip
+    found = stream_arrivals(packets, whole=True)
+    # Stream 3 is the server's own.
+    assert {stream: one.ended for stream, one in found.items()} == {0: Bounds(10, 10), 4: Bounds(40, 40)}
+    for stream, one in found.items():
+        assert one.reached(100) == stream_arrival(packets, stream, whole=True).reached(100)
+
+
+def test_a_stream_whose_end_was_not_visible_may_have_ended_with_the_last_hidden_packet() -> None:
+    packets = opened((10, part(0, 100)), coalesced=[30])
+    assert stream_arrivals(packets, whole=True)[0].ended == Bounds(10, 30)
+    assert stream_arrivals(packets, whole=False)[0].ended == Bounds(10, None)
+    # What ends in sight did not wait for it.
+    ended = opened((10, part(0, 100, True)), coalesced=[30])
+    assert stream_arrivals(ended, whole=True)[0].ended == Bounds(10, 10)

@@ -24,6 +24,7 @@ from harness.analysis.series.lifetimes import Lifetime, lifetimes_of, zero_of
 from harness.analysis.series.network import network_series
 from harness.analysis.series.sender import sender_series, sender_states
 from harness.analysis.series.wire import wire_series
+from harness.records import SERIES_SCHEMA
 
 #: Instead of a flow's number: the bottleneck towards the clients, all flows together, the bottleneck the other way
 #: (only where a flow sends that way). Those of several paths have numbers below (`bottleneck_number`).
@@ -42,7 +43,7 @@ def bottleneck_number(path: int, paths: int, side: Side) -> int:
     return RETURN_BOTTLENECK - 1 - 2 * path - (side == "to_server")
 
 
-SCHEMA = {"flow": pl.Int16, "name": pl.String, "t": pl.Float64, "value": pl.Float64}
+SCHEMA: Final = dict(SERIES_SCHEMA)
 
 
 @dataclass(frozen=True)

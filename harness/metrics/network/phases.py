@@ -12,8 +12,9 @@ from harness.analysis.series import BOTTLENECK
 from harness.analysis.series.grid import BIN
 from harness.analysis.shared_flow import SharedFlow, flows_of
 from harness.analysis.view import RunView
-from harness.metrics.kinds import Figure, Told, network_metric
+from harness.metrics.kinds import Absent, Figure, Told, network_metric
 from harness.metrics.registry import Finding, declare, measures
+from harness.outcome import Absence
 from harness.stats import jain
 
 _JAIN_SOURCE = "captures at the receivers' sides; R. Jain, D. Chiu, W. Hawe, DEC-TR-301, 1984"
@@ -47,9 +48,10 @@ class Phase:
         """How long it is."""
         return self.end - self.start
 
-    def jain(self) -> float:
-        """Jain's index of the mean throughputs of its flows with congestion control."""
-        return jain([throughput(flow, self) for flow in self.flows])
+    def jain(self) -> float | Absent:
+        """Jain's index of the mean throughputs of its flows with congestion control; of nothing there are no shares."""
+        shares = [throughput(flow, self) for flow in self.flows]
+        return jain(shares) if any(shares) else Absent(f"nobody received anything in phase {self.number}")
 
 
 def phases(flows: Sequence[SharedFlow]) -> list[Phase]:
@@ -92,7 +94,11 @@ def by_phase(view: RunView) -> Iterator[Finding]:
                 value = throughput(flow, phase)
                 yield _THROUGHPUT.of(value, "both captures", flow=flow.number, phase=phase.number)
         if len(phase.flows) > 1:
-            yield _JAIN.of(phase.jain(), "both captures", phase=phase.number)
+            found = phase.jain()
+            if isinstance(found, Absent):
+                yield Absence(metric=_JAIN.name, why=found.why)
+            else:
+                yield _JAIN.of(found, "both captures", phase=phase.number)
 
 
 @network_metric(
@@ -103,7 +109,10 @@ def by_phase(view: RunView) -> Iterator[Finding]:
 def jain_shared(flows: Sequence[SharedFlow]) -> Told:
     """The one figure for a run whose flows come and go."""
     most = max(_shared(flows), key=lambda phase: (len(phase.flows), phase.seconds), default=None)
-    return Figure(most.jain(), "both captures") if most is not None and len(most.flows) > 1 else None
+    if most is None or len(most.flows) < 2:
+        return None
+    found = most.jain()
+    return found if isinstance(found, Absent) else Figure(found, "both captures")
 
 
 @network_metric(

@@ -1,0 +1,102 @@
+"""Times of a transfer of several files: protected packets with a stream each, captured, and opened again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from harness.analysis.delivery import PACKETS
+from harness.judge import judge
+from harness.metrics import measure
+from harness.metrics.registry import find
+from harness.model import Flow
+from harness.outcome import LinkProof, MeasuredRun, Outcome, Run
+from harness.ranking import headline
+from harness.reports.chosen import columns
+from harness.results import CellResult, unreached
+from tests.examples import cell, scenario
+from tests.unit.protected import stream_frame
+from tests.unit.test_metrics_delivery import LUMPS, PART, SIZE, Server, recorded
+
+FILES = 5
+EACH = SIZE // FILES
+SEVERAL = {"flows": [{"files": [{"count": FILES, "size": "500 kB"}]}], "testcase": "transfer", "milestones": []}
+
+
+@dataclass
+class Several(Server):
+    """A server of five files, each on a stream of its own, one behind the other."""
+
+    answered: int = FILES
+
+    def frame(self, data: bytes, start: int, end: int) -> bytes:
+        made = b""
+        while start < end:
+            number, offset = divmod(start, EACH)
+            stop = min(end, (number + 1) * EACH)
+            if number < self.answered:
+                made += stream_frame(4 * number, offset, data[start:stop], stop == (number + 1) * EACH)
+            else:
+                made += b"\x01" * (stop - start)
+            start = stop
+        return made
+
+
+def _run(folder: Path, server: Server) -> tuple[Run, int]:
+    run, zero_ns = recorded(folder, server, replace(LUMPS, scenario=SEVERAL))
+    # Nobody samples the sizes of several files.
+    (folder / "growth.csv").unlink()
+    return run, zero_ns
+
+
+def test_completion_is_that_of_the_last_file(tmp_path: Path) -> None:
+    server = Several()
+    server.write_keys(tmp_path)
+    run, zero_ns = _run(tmp_path, server)
+    found = {one.name: one for one in measure(tmp_path, run).measurements if one.flow == 0}
+    truth = server.truth(SIZE, zero_ns)
+    assert found["completion"].value == pytest.approx(truth, abs=0.002)
+    assert found["completion"].vantage == PACKETS
+    assert found["goodput"].value == pytest.approx(8 * SIZE / truth / 1e6, rel=0.01)
+    assert found["first_byte"].value == pytest.approx((min(server.arrived.values()) - zero_ns) / 1e9, abs=0.002)
+    assert "handshake" in found
+
+
+def test_without_keys_it_says_why_there_are_none(tmp_path: Path) -> None:
+    run, _ = _run(tmp_path, Several())
+    measured = measure(tmp_path, run)
+    why = {one.metric: one.why for one in measured.absent}
+    assert why["completion"] == why["first_byte"] == "neither endpoint wrote down its TLS secrets"
+    assert measured.value("completion", 0) is None
+
+
+def test_answers_that_are_missing_are_counted(tmp_path: Path) -> None:
+    server = Several(answered=3)
+    server.write_keys(tmp_path)
+    run, _ = _run(tmp_path, server)
+    why = {one.metric: one.why for one in measure(tmp_path, run).absent}
+    assert why["completion"] == "the captured packets show answers on 3 streams, of 5 files"
+
+
+def test_what_did_not_come_whole_has_no_completion(tmp_path: Path) -> None:
+    server = Several()
+    server.write_keys(tmp_path)
+    run, _ = _run(tmp_path, server)
+    part = run.transfers[0].model_copy(update={"intact": False, "received": SIZE - PART})
+    measured = measure(tmp_path, run.model_copy(update={"transfers": (part,)}))
+    assert measured.value("completion", 0) is None
+    assert measured.value("first_byte", 0) is not None
+
+
+def test_tables_show_their_times_and_rank_by_them() -> None:
+    one = scenario(flows=[Flow.model_validate(SEVERAL["flows"][0])], objectives=[], milestones=[])
+    assert [name.metric for name, _ in columns(one)] == ["first_byte", "completion"]
+    assert all(find(name.metric) is not None for name, _ in columns(one))
+    assert headline(one) == (columns(one)[1][0],)
+    run = Run(cell=cell(one), repetition=0, outcome=Outcome(status="timed_out"), started_at="")
+    assert unreached(run, columns(one)[1][0]) == float("inf")
+    measured = MeasuredRun(version=1, link=LinkProof(valid=True))
+    pairs = ((run, measured),)
+    assert CellResult(run.cell, pairs, judge(one, pairs), (Path(),)).values("completion", 0, "first") == [float("inf")]
