@@ -7,7 +7,16 @@ from collections.abc import Sequence
 from harness.model import MTU, DropTail, Link, LinkChange, Path
 from harness.path.arithmetic import Server, burst_bytes, queue_bytes
 from harness.path.bottleneck import bottleneck, cold_starts, curve, redirect, tbf
-from harness.path.egress import Access, egress_of, egress_room, is_serial, netem, netem_places, transmission
+from harness.path.egress import (
+    Access,
+    egress_of,
+    egress_room,
+    is_serial,
+    netem,
+    netem_places,
+    spares_gate,
+    transmission,
+)
 from harness.path.faults import fault_setup, faults_of
 from harness.path.nat import nat_commands, nat_setup
 from harness.path.outage import PRIORITIES, outage_commands
@@ -69,6 +78,7 @@ def _changed(
     access: Access,
     seed: int,
     server: Server,
+    gate: bool,
 ) -> list[Command]:
     """The commands of a change. A packet that a serial server has begun keeps the end it was given."""
     commands: list[Command] = []
@@ -82,7 +92,7 @@ def _changed(
     if after.delay != before.delay or after.loss != before.loss:
         commands.extend(
             netem("change", after, egress, place, more, seed + 2 * band)
-            for band, (place, more) in enumerate(netem_places(access, is_serial(after, server)))
+            for band, (place, more) in enumerate(netem_places(access, is_serial(after, server), gate))
         )
     return commands
 
@@ -125,6 +135,7 @@ def compile_path(
     seeds = {"to_client": seed, "to_server": seed + 1}
     states = {name: _states(path, name) for name in links}
     rooms = {name: egress_room(states[name], access) for name in links}
+    gates = {name: spares_gate(states[name], egress, access) for name, _, egress in _DIRECTIONS}
     setup: list[Command] = []
     if path.mtu != MTU:
         setup.extend(("ip", "link", "set", "dev", side, "mtu", str(path.mtu)) for side in ("left", "right"))
@@ -134,7 +145,7 @@ def compile_path(
         spare = len(PRIORITIES) if outages and ingress == "left" else 0
         setup.extend(redirect(ingress, name, spare))
         setup.extend(bottleneck(link, name, rtt, path.mtu, seeds[name] + _SLOT_SEED, server))
-        way_out = egress_of(link, egress, access, seeds[name], rooms[name], is_serial(link, server))
+        way_out = egress_of(link, egress, access, seeds[name], rooms[name], is_serial(link, server), gates[name])
         setup.extend(way_out)
         if egress == "left":
             timed.extend(outage_commands(outages, way_out))
@@ -146,7 +157,7 @@ def compile_path(
         for name, _, egress in _DIRECTIONS:
             before, after = states[name][index : index + 2]
             commands = _changed(
-                before, after, name, egress, limits[name], rooms[name], access, seeds[name], server
+                before, after, name, egress, limits[name], rooms[name], access, seeds[name], server, gates[name]
             )  # fmt: skip
             timed.extend((change.at.value, command) for command in commands)
             new[name] = _state(before, after, server)
