@@ -1,6 +1,6 @@
 """How the connections of transfers ended that did not come to their end: what both endpoints and the wire tell of it.
 
-Nothing is guessed from silence: who says nothing is no witness.
+Of a client that says nothing, an idle timeout is told by the silence before its end, where the timer is known.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from harness.analysis.connection_traces import traces_of
 from harness.analysis.view import RunView
 from harness.artefacts.window import Window
+from harness.model import Implementation
 from harness.model.implementation import EndingWord
 from harness.outcome import Ending, EndingKind
 from harness.parameters import ROLES, Role, other
@@ -22,17 +23,20 @@ from harness.traces.close_codes import error_name, in_order, is_known
 from harness.traces.closings import Closing, closings
 from harness.traces.files import open_file
 from harness.traces.frames import CloseFrame
+from harness.traces.quic import Form
 from harness.traces.settings import read_settings
 
 #: What a manifest calls it → what it is.
 _KINDS: dict[EndingWord, EndingKind] = {
-    "idle_timeout": "idle_timeout", "handshake_timeout": "handshake_timeout", "stateless_reset": "stateless_reset",
-    "peer_closed": "connection_closed", "closed": "connection_closed",
+    "idle_timeout": "idle_timeout", "handshake_timeout": "handshake_timeout", "ack_timeout": "ack_timeout",
+    "stateless_reset": "stateless_reset", "peer_closed": "connection_closed", "closed": "connection_closed",
 }  # fmt: skip
 #: Bytes from a log's end in which words of the end are looked for, and bytes read at a time.
 _END, _READ = 1 << 16, 1 << 20
 #: How programs say that they broke: Go, Rust, and the C library's assert(3). What a log says before that is no end.
 _BROKE = re.compile(r"^(?:panic: |fatal error: |goroutine \d+ \[|thread '.*' panicked at |.*: Assertion `)")
+#: Of its timer: how long a client that ended by it had heard nothing, at least and at most.
+_ON_TIME, _LATE = 0.99, 1.5
 #: The longest words of a log that are quoted.
 _QUOTED = 200
 
@@ -58,10 +62,12 @@ def _of(view: RunView, window: Window) -> Iterator[Ending]:
         yield from _segments(view, window)
     timer = idle_timer(view, window)
     for role in ROLES:
-        yield from _of_traces(view, window, role, timer)
-        if role == "client":
-            yield from _frames(view, window)
-        yield from _of_log(view, window, role, lines[role], timer)
+        found = list(_of_traces(view, window, role, timer))
+        found += [*_frames(view, window)] if role == "client" else []
+        found += [*_of_log(view, window, role, lines[role], timer)]
+        if role == "client" and not found:
+            found += _silence(view, window, timer)
+        yield from found
 
 
 # --- traces
@@ -83,19 +89,28 @@ def idle_timer(view: RunView, window: Window) -> float | None:
 def _of_traces(view: RunView, window: Window, role: Role, timer: float | None) -> Iterator[Ending]:
     """What an endpoint's qlog tells. Who closes in order after all was lost does not say why."""
     for path in traces_of(view, window, role):
-        for one in closings(path):
+        # An end that a timer brought about may be told to the peer by a CONNECTION_CLOSE of any code.
+        for one in sorted(closings(path), key=lambda one: one.trigger is None):
             if not (one.in_order and (one.own or role == "server")):
                 yield _traced(view, window, role, one, timer)
 
 
 def _traced(view: RunView, window: Window, role: Role, one: Closing, timer: float | None) -> Ending:
     at = _seconds(window, one.t_ns) if one.t_ns is not None else None
-    kind: EndingKind = one.trigger or "connection_closed"
+    kind = one.trigger or _in_words(view.run.cell.implementation(role, window.transfer.flow), one)
+    if kind == "idle_timeout" and not _established(view, window):
+        kind = "handshake_timeout"
     return Ending(
         flow=window.transfer.flow, transfer=window.name, kind=kind, witness=role, by=role if one.own else other(role),
         at=at, timer=timer if kind == "idle_timeout" else None, error="" if one.trigger else one.error,
-        words=one.words[:_QUOTED] if not one.trigger else "", source=f"the {role}'s qlog",
+        words="" if one.trigger else one.words[:_QUOTED], source=f"the {role}'s qlog",
     )  # fmt: skip
+
+
+def _in_words(implementation: Implementation, one: Closing) -> EndingKind:
+    """What a reason phrase without a code says, in the words of the implementation's own log."""
+    said = (word for word, pattern in implementation.endings.items() if re.search(pattern, one.words))
+    return "connection_closed" if one.error or not one.words else _KINDS[next(said, "closed")]
 
 
 # --- the wire
@@ -137,6 +152,27 @@ def _segments(view: RunView, window: Window) -> Iterator[Ending]:
         )  # fmt: skip
 
 
+def _silence(view: RunView, window: Window, timer: float | None) -> Iterator[Ending]:
+    """An idle timeout that nobody put into words: nothing came to the client for so long before its end, or before it
+    began another connection.
+
+    The timer starts again with the first packet that is sent after one came (RFC 9000 §10.1), so it runs out later.
+    """
+    if view.left is None or timer is None or not window.transfer.exit_code or not _established(view, window):
+        return
+    sent = view.left.between(window.start_ns, window.end_ns, window.transfer.flow, to_client=False)
+    again = sent.t_ns[(sent.form == Form.INITIAL) & (sent.t_ns > sent.t_ns[sent.one_rtt][0] + timer * _ON_TIME * 1e9)]
+    end_ns = int(again[0]) if len(again) else window.transfer.ended_ns
+    came = view.left.between(window.start_ns, end_ns, window.transfer.flow, to_client=True)
+    silent = (end_ns - int(came.t_ns[-1])) / 1e9 if len(came) else 0.0
+    if timer * _ON_TIME <= silent <= timer * _LATE:
+        yield Ending(
+            flow=window.transfer.flow, transfer=window.name, kind="idle_timeout", witness="client", by="client",
+            at=_seconds(window, end_ns), timer=timer,
+            source=f"nothing came in the {silent:.1f} s before, by the client's side capture",
+        )  # fmt: skip
+
+
 # --- logs
 
 
@@ -171,12 +207,22 @@ def _of_log(view: RunView, window: Window, role: Role, lines: list[str], timer: 
         assert match is not None
         groups = match.groupdict()
         kind = _KINDS[word]
+        if kind == "idle_timeout" and not _established(view, window):
+            kind = "handshake_timeout"
         yield Ending(
             flow=flow, transfer=window.name, kind=kind, witness=role,
             by=other(role) if word in ("stateless_reset", "peer_closed") else role, at=at,
             timer=timer if kind == "idle_timeout" else None, error=(groups.get("code") or "").strip(),
             words=(groups.get("words") or "").strip() or line.strip()[:_QUOTED], source=f"the {role}'s log",
         )  # fmt: skip
+
+
+def _established(view: RunView, window: Window) -> bool:
+    """Whether the client sent 1-RTT packets, which it does once the handshake is complete (RFC 9001 §5.7)."""
+    if view.left is None or window.over_tcp:
+        return True
+    sent = view.left.between(window.start_ns, window.end_ns, window.transfer.flow, to_client=False)
+    return bool(sent.one_rtt.any())
 
 
 def _seconds(window: Window, t_ns: int) -> float | None:

@@ -47,13 +47,22 @@ def _of(view: RunView, window: Window) -> Unfinished:
     zero_ns = window.start_ns if window.zero_ns is None else window.zero_ns
     mtu = 1500 if view.lab is None else view.lab.mtu
     progress = _progress(view, window)
+    if progress is not None and view.left is not None:
+        # A client that buffers its file may write the rest of it when it ends.
+        came = view.left.between(window.start_ns, window.end_ns, transfer.flow, to_client=True)
+        progress = min(progress, int(came.t_ns[-1])) if len(came) else progress
     voices = {role: _voice(view, window, role, zero_ns, progress) for role in ROLES}
     ip = 4 if view.left is None or not len(view.left) else int(view.left.ip[0])
     room = mtu - _HEADERS[ip]
     for role in () if window.over_tcp else ROLES:
         sizes = [size for size in _made(view, window, role) if size > room]
         if sizes:
-            voices[role] = voices[role].model_copy(update={"oversize": len(sizes), "largest": max(sizes)})
+            told = {
+                "oversize": len(sizes),
+                "largest": max(sizes),
+                "oversize_left": _fragmented(view, window, role, room),
+            }
+            voices[role] = voices[role].model_copy(update=told)
     lasted = (transfer.ended_ns - zero_ns) / 1e9
     return Unfinished(
         flow=transfer.flow, transfer=window.name, size=transfer.size, received=transfer.received, lasted=lasted,
@@ -122,6 +131,15 @@ def _made(view: RunView, window: Window, role: Role) -> list[int]:
         lines = qlog.lines_with(read_bytes(path), b'packet_sent"')
         found += [int(size[1]) for line in lines or () if (size := _LENGTH.search(line)) is not None]
     return found
+
+
+def _fragmented(view: RunView, window: Window, role: Role, room: int) -> int:
+    """Datagrams above a payload of `room` bytes that an endpoint's side of the path shows, by their first fragments."""
+    near = view.right if role == "server" else view.left
+    if near is None:
+        return 0
+    sent = near.between(window.start_ns, window.end_ns, window.transfer.flow, to_client=role == "server")
+    return int((sent.payload > room).sum())
 
 
 def _dark(view: RunView, lasted: float) -> Iterator[tuple[float, float]]:

@@ -26,7 +26,7 @@ Marker = Literal[
 
 
 #: What a log may tell of: this endpoint's own timers, and what came from its peer or went to it.
-EndingWord = Literal["idle_timeout", "handshake_timeout", "stateless_reset", "peer_closed", "closed"]
+EndingWord = Literal["idle_timeout", "handshake_timeout", "ack_timeout", "stateless_reset", "peer_closed", "closed"]
 
 
 def _pattern(text: str) -> str:

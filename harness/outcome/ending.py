@@ -8,9 +8,12 @@ from harness.metric_names import TransferName
 from harness.outcome.fact import Fact
 from harness.parameters import Role
 
-EndingKind = Literal["idle_timeout", "handshake_timeout", "stateless_reset", "connection_closed", "connection_reset"]
+EndingKind = Literal[
+    "idle_timeout", "handshake_timeout", "ack_timeout", "stateless_reset", "connection_closed", "connection_reset",
+]  # fmt: skip
 """RFC 9000 §10.1, silence for as long as the idle timeout; the handshake that took too long for one side; §10.3, a
-stateless reset; §10.2, CONNECTION_CLOSE. connection_reset is TCP's (RFC 9293 §3.5.2)."""
+stateless reset; §10.2, CONNECTION_CLOSE. ack_timeout is what TCP calls the user timeout (RFC 5482 §1): what an end
+sent stayed unacknowledged for longer than it bears. connection_reset is TCP's (RFC 9293 §3.5.2)."""
 
 
 class Ending(Fact):
@@ -48,6 +51,8 @@ class Ending(Fact):
             return f"{who}'s idle timeout{timer} expired"
         if self.kind == "handshake_timeout":
             return f"{who} gave the handshake up"
+        if self.kind == "ack_timeout":
+            return f"what {who} sent stayed unacknowledged for too long"
         if self.kind == "stateless_reset":
             return f"{who} sent a stateless reset"
         if self.kind == "connection_reset":

@@ -11,15 +11,18 @@ from harness.outcome.fact import Fact
 from harness.parameters import ParameterValue, Role
 
 Status = Literal[
-    "completed", "unsupported", "timed_out", "idle_timeout", "handshake_timeout", "stateless_reset",
+    "completed", "unsupported", "timed_out", "idle_timeout", "handshake_timeout", "ack_timeout", "stateless_reset",
     "connection_closed", "connection_reset", "crashed", "wrong_file", "log_overflow", "infrastructure",
 ]  # fmt: skip
 
 #: A transfer that failed: its time was over, or its connection ended first (`harness.outcome.ending`). Nobody broke,
 #: and nothing is missing that could be measured.
 FAILED_TRANSFER: frozenset[Status] = frozenset(
-    {"timed_out", "idle_timeout", "handshake_timeout", "stateless_reset", "connection_closed", "connection_reset"}
-)
+    {
+        "timed_out", "idle_timeout", "handshake_timeout", "ack_timeout", "stateless_reset", "connection_closed",
+        "connection_reset",
+    }
+)  # fmt: skip
 
 #: Reasons of the ground's that come and go: the same run, made again, may well not meet them.
 PASSING = frozenset({"link_invalid", "starved", "killed", "out_of_memory", "paused"})

@@ -29,6 +29,8 @@ class Voice(Fact):
     """Datagrams that it made and that its interface does not take, as its qlog and the capture have them."""
     largest: int = 0
     """UDP payload of the largest of these, bytes."""
+    oversize_left: int = 0
+    """Those of them that left it all the same, in fragments."""
 
 
 class Unfinished(Fact):
@@ -90,9 +92,10 @@ class Unfinished(Fact):
         for role in _ROLES:
             voice = self.voice(role)
             if voice.oversize:
+                left = f"{voice.oversize_left} left in fragments" if voice.oversize_left else "none of them left"
                 parts.append(
                     f"{counted(voice.oversize, 'datagram')} of the {role}, of up to {voice.largest} B, "
-                    f"exceeded the MTU's {self.mtu} B"
+                    f"exceeded the MTU's {self.mtu} B, and {left}"
                 )
         return ", ".join(parts)
 

@@ -35,7 +35,9 @@ def short(result: CellResult) -> str:
 
 def sentence(one: Unfinished, endings: Sequence[Ending]) -> str:
     """'351 kB of 1 MB came, the last at 0.4 s; the server was silent for the last 59.6 s, …'"""
-    return "; ".join([one.sentence, *dict.fromkeys(end.sentence for end in endings)]) + "."
+    # Of what one witness tells twice, from its qlog and from its log, once.
+    told = {(end.witness, end.kind, end.by): end for end in reversed(endings)}
+    return "; ".join([one.sentence, *(end.sentence for end in endings if end in told.values())]) + "."
 
 
 def lines(results: Sequence[CellResult]) -> list[str]:

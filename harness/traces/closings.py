@@ -63,6 +63,9 @@ def _of(event: qlog.Event, t_ns: int | None) -> Iterator[Closing]:
         transport = _first(data, "connection_code", "connection_error", "error_code")
         application = _first(data, "application_code", "application_error")
         code = transport if transport is not None else application
+        if trigger is None and code is None and not data.get("reason"):
+            # quiche's: that it is over, not why.
+            return
         yield Closing(
             t_ns, own, trigger, _name(code, by_transport=transport is not None), str(data.get("reason") or "").strip(),
             _is_in_order(code),

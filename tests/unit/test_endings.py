@@ -20,7 +20,7 @@ from harness.outcome import Ending, LinkProof, MeasuredRun, Outcome, Run, Transf
 from harness.reports.unfinished import lines
 from harness.results import CellResult, unreached
 from harness.traces.closings import closings
-from tests.unit.captures import SCENARIO, T0, Recipe, make_run, write_run
+from tests.unit.captures import SCENARIO, T0, Link, Recipe, carry, make_run, replace, write_run
 from tests.unit.test_judge import THREE
 
 #: A client that failed, as an engine sees it.
@@ -232,6 +232,56 @@ def test_a_log_has_code_and_reason(tmp_path: Path) -> None:
     assert (one.kind, one.by, one.error, one.words) == ("connection_closed", "server", "FLOW_CONTROL_ERROR", "too much")
 
 
+def silent(folder: Path, seconds: float) -> list[tuple[str, str, str | None, str]]:
+    """What is told of a client that ends without a word after so long a silence; both announce 30 s."""
+    run = broken(folder)
+    last = max(T0, run.transfers[0].ended_ns - 50_000_000)
+    (transfer,) = run.transfers
+    late = transfer.model_copy(update={"ended_ns": last + round(seconds * 1e9)})
+    write_qlog(
+        folder / "flow0/client/qlog/a.sqlog",
+        event(0, "transport:parameters_set", owner="local", max_idle_timeout=30_000),
+        event(0, "transport:parameters_set", owner="remote", max_idle_timeout=30_000),
+    )
+    return told(folder, run.model_copy(update={"transfers": (late,)}))
+
+
+def test_silence_for_as_long_as_the_timer_is_an_idle_timeout(tmp_path: Path) -> None:
+    (found,) = silent(tmp_path, 30.2)
+    assert found[:3] == ("idle_timeout", "client", "client") and found[3].startswith("nothing came in the 30.")
+    assert silent(tmp_path, 20) == [] == silent(tmp_path, 60)
+
+
+def test_a_timer_comes_before_the_close_that_it_sends(tmp_path: Path) -> None:
+    run = broken(tmp_path)
+    write_qlog(
+        tmp_path / "flow0/client/qlog/a.sqlog",
+        event(8, "transport:packet_sent", frames=[
+            {"frame_type": "connection_close", "error_code": 2, "reason": "handshake timeout"}
+        ]),
+        event(9, "connectivity:connection_closed", trigger="handshake_timeout"),
+    )  # fmt: skip
+    assert [one[0] for one in told(tmp_path, run)] == ["handshake_timeout", "connection_closed"]
+
+
+def test_an_end_without_a_reason_tells_nothing(tmp_path: Path) -> None:
+    """As quiche writes it."""
+    assert closings(write_qlog(tmp_path / "a.sqlog", event(5, "quic:connection_closed"))) == []
+
+
+def test_before_the_handshake_is_complete_an_idle_timer_is_the_handshake_s(tmp_path: Path) -> None:
+    run = broken(tmp_path, "no recent network activity\n", IDLE_WORDS)
+    assert [one[0] for one in told(tmp_path, run)] == ["idle_timeout"]
+    write_run(
+        tmp_path,
+        Recipe(
+            packets=200,
+            fill=lambda traffic: replace(traffic, up=traffic.up[:1], up_carried=carry(Link(), traffic.up[:1])),
+        ),
+    )
+    assert [one[0] for one in told(tmp_path, run)] == ["handshake_timeout"]
+
+
 def test_nobody_tells_of_a_panic_as_an_end(tmp_path: Path) -> None:
     run = broken(tmp_path, "no recent network activity\npanic: nil map\n\ngoroutine 1 [running]:\n", IDLE_WORDS)
     assert told(tmp_path, run) == []
@@ -302,7 +352,9 @@ def test_silence_is_told_by_whose_it_is() -> None:
     loud = base.model_copy(update={"server": voice(59.0), "client": voice(58.0)})
     assert loud.short.endswith("both ends sent until it was over")
     large = loud.model_copy(update={"server": voice(59.0, oversize=14, largest=1350)})
-    assert "14 datagrams of the server, of up to 1350 B, exceeded the MTU's 1252 B" in large.short
+    assert (
+        "14 datagrams of the server, of up to 1350 B, exceeded the MTU's 1252 B, and none of them left" in large.short
+    )
 
 
 def test_a_report_tells_the_silence_and_the_ends() -> None:
