@@ -24,6 +24,11 @@ LONGEST = Duration.parse("8 h")
 _LONGEST_WORD = 32 * 4096 - len("REQUESTS=") - 1
 
 
+#: How long a client waits for the simulator to say that the path is up (images/endpoint/wait-for-sim), less what it
+#: takes to look again. While a path is dark nothing reaches the simulator.
+GATE = Duration.parse("50 s")
+
+
 def mistakes(scenario: Scenario) -> Iterator[Mistake]:
     """What no lab can do for a scenario."""
     if not all(part.strip(".") for part in scenario.name.split("/")):
@@ -92,9 +97,18 @@ def _flow(where: Location, flow: Flow, scenario: Scenario) -> Iterator[Mistake]:
         for name in ("at", "gap", "overlap", "every"):
             if (time := getattr(move, name)) is not None:
                 yield from _long((*where, "moves", number, name), time)
-    if flow.carried is None:
-        return
-    yield from _carried(where, flow, scenario)
+    yield from _starts((*where, "start"), flow, scenario)
+    if flow.carried is not None:
+        yield from _carried(where, flow, scenario)
+
+
+def _starts(where: Location, flow: Flow, scenario: Scenario) -> Iterator[Mistake]:
+    """A client that starts while its path is dark asks in vain whether the path is up."""
+    path = _whole(scenario).get(scenario.start(flow), scenario.path)
+    for begin, end in path.blackhole.times if path.blackhole is not None and flow.start.value else ():
+        if begin <= flow.start < end and end.value - flow.start.value > GATE.value:
+            text = f"the path is dark from {begin} to {end}, and no client waits longer than {GATE} for it to be up"
+            yield Mistake(where, text, f"start it before {begin}, or in the last {GATE} before {end}")
 
 
 def _carried(where: Location, flow: Flow, scenario: Scenario) -> Iterator[Mistake]:

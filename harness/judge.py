@@ -1,9 +1,10 @@
 """Verdicts: the objectives of a scenario against the intervals of its completed runs. Pure.
 
 An objective passes when the whole interval meets it, fails when the whole interval misses it, and is
-inconclusive otherwise. A transfer that did not finish in time is an observation, infinitely bad; a crash or a
-wrong file is none, and keeps a cell from passing; a failure of the ground counts for nothing. Where nothing is
-demanded, a cell with an observation is measured. A scenario with checks passes where these hold (`harness.interop`).
+inconclusive otherwise. A transfer that failed, since its time was over or its connection ended first, is an
+observation, infinitely bad; a crash or a wrong file is none, and keeps a cell from passing; a failure of the ground
+counts for nothing. Where nothing is demanded, a cell with an observation is measured. A scenario with checks passes
+where these hold (`harness.interop`).
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ class _Judged:
     measured: MeasuredRun | None
 
     @property
-    def timed_out(self) -> bool:
-        return self.run.outcome.status == "timed_out"
+    def failed_transfer(self) -> bool:
+        return self.kind == "observed" and self.reason != "completed"
 
 
 def judge(scenario: Scenario, runs: Sequence[tuple[Run, MeasuredRun | None]], paths: Sequence[str] = ()) -> Verdict:
@@ -79,7 +80,8 @@ def _classify(run: Run, measured: MeasuredRun | None) -> _Judged:
         # What was found only afterwards has a code of its own.
         code = outcome.reason if run.outcome.status != "infrastructure" else "infrastructure"
         return _Judged("infrastructure", code, outcome.detail or outcome.reason, run, measured)
-    return _Judged("observed", outcome.status, outcome.detail, run, measured)
+    code = outcome.status if outcome.status in ("completed", "timed_out") else _code(outcome.status, outcome.role)
+    return _Judged("observed", code, outcome.detail, run, measured)
 
 
 def _code(status: str, role: str | None) -> str:
@@ -101,7 +103,7 @@ def _of_none(judged: Sequence[_Judged]) -> Verdict:
 
 def _of_observations(scenario: Scenario, judged: Sequence[_Judged], observed: Sequence[_Judged]) -> Verdict:
     verdicts = tuple(_objective(objective, len(scenario.flows), observed) for objective in scenario.objectives)
-    late = sum(one.timed_out for one in observed)
+    late = [one for one in observed if one.failed_transfer]
     if not verdicts:
         return _without_objectives(scenario, judged, observed, late)
     failed = [one for one in verdicts if one.verdict == "fail"]
@@ -111,8 +113,9 @@ def _of_observations(scenario: Scenario, judged: Sequence[_Judged], observed: Se
     if failed:
         worst = max(failed, key=miss)
         if worst.observed is not None and math.isinf(worst.observed.median):
-            sentence = _not_in_time(scenario, late, len(observed)) + f", so {worst.demanded} is missed"
-            return _verdict("fail", "timed_out", sentence + _uncounted(judged), verdicts)
+            reason, sentence = _not_finished(scenario, late, len(observed))
+            sentence += f", so {worst.demanded} is missed"
+            return _verdict("fail", reason, sentence + _uncounted(judged), verdicts)
         return _verdict("fail", f"{worst.metric}_missed", _describe(worst) + tail, verdicts)
     if faults:
         reason, count = Counter(one.reason for one in faults).most_common(1)[0]
@@ -130,18 +133,20 @@ def _of_observations(scenario: Scenario, judged: Sequence[_Judged], observed: Se
             return _verdict("inconclusive", "not_observed", sentence, verdicts)
         sentence = _describe(open_ones[0]) + "; more repetitions can tell" + tail
         return _verdict("inconclusive", "interval_straddles", sentence, verdicts)
-    if late == len(observed):
+    if len(late) == len(observed):
         # What the objectives ask for arrived, but never all that was to be transferred (a repeat, say).
-        return _verdict("fail", "timed_out", _not_in_time(scenario, late, len(observed)) + _uncounted(judged), verdicts)
+        reason, sentence = _not_finished(scenario, late, len(observed))
+        return _verdict("fail", reason, sentence + _uncounted(judged), verdicts)
     nearest = min(verdicts, key=_margin)
     return _verdict("pass", "objectives_met", f"All {len(verdicts)} met; {_describe(nearest)}" + tail, verdicts)
 
 
 def _without_objectives(
-    scenario: Scenario, judged: Sequence[_Judged], observed: Sequence[_Judged], late: int
+    scenario: Scenario, judged: Sequence[_Judged], observed: Sequence[_Judged], late: Sequence[_Judged]
 ) -> Verdict:
-    if late == len(observed):
-        return _verdict("fail", "timed_out", _not_in_time(scenario, late, len(observed)) + _uncounted(judged), ())
+    if len(late) == len(observed):
+        reason, sentence = _not_finished(scenario, late, len(observed))
+        return _verdict("fail", reason, sentence + _uncounted(judged), ())
     sentence = "The scenario has no objectives; the figures are reported" + _late(late, observed) + _uncounted(judged)
     return _verdict("measured", "no_objectives", sentence, ())
 
@@ -166,12 +171,12 @@ def _objective(objective: Objective, flows: int, observed: Sequence[_Judged]) ->
 
 
 def _value(one: _Judged, objective: Objective, flows: int, at_most: bool) -> float | None:
-    """The metric in the objective's unit; infinitely bad where the transfer timed out before reaching it."""
+    """The metric in the objective's unit; infinitely bad where the transfer failed before reaching it."""
     found = _measured(one, objective.metric, flows)
     if found is not None:
         # Stored scenarios may have plain numbers, which were taken for the metric's own unit.
         return found.value if objective.unit == "1" else converted(found.value, unit_of(found), objective.unit)
-    if one.timed_out:
+    if one.failed_transfer:
         return math.inf if at_most else -math.inf
     return None
 
@@ -216,13 +221,19 @@ def _number(value: float) -> str:
     return f"{value:.4g}" if abs(value) < 10_000 else f"{value:.0f}"
 
 
-def _not_in_time(scenario: Scenario, late: int, runs: int) -> str:
-    return f"The transfer did not finish within {scenario.timeout} in {late} of {runs} runs"
+def _not_finished(scenario: Scenario, late: Sequence[_Judged], runs: int) -> tuple[str, str]:
+    """(reason code, sentence) of transfers that failed: of the reason that most have."""
+    reason, count = Counter(one.reason for one in late).most_common(1)[0]
+    if reason == "timed_out":
+        return reason, f"The transfer did not finish within {scenario.timeout} in {count} of {runs} runs"
+    detail = next(one.detail for one in late if one.reason == reason)
+    return reason, f"{_words(reason)} in {count} of {runs} runs: {detail.rstrip('.')}"
 
 
-def _late(late: int, observed: Sequence[_Judged]) -> str:
+def _late(late: Sequence[_Judged], observed: Sequence[_Judged]) -> str:
     """Runs that count as infinitely bad where they did not come so far, as the tail of a sentence."""
-    return f"; timed out {late} of {len(observed)}" if late else ""
+    reasons = Counter(one.reason for one in late)
+    return "".join(f"; {_words(reason).lower()} {count} of {len(observed)}" for reason, count in reasons.items())
 
 
 def _uncounted(judged: Sequence[_Judged]) -> str:

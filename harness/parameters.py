@@ -167,6 +167,11 @@ _ALL = (
         "receiver", "the transport parameter as the peer received it", near=(1, 1), bounds=("0", "20"),
     ),
     Parameter(
+        "idle_timeout", "duration", "silence after which a connection ends (RFC 9000 §10.1); the lesser of both ends' "
+        "is in force", "both", "the transport parameter as the peer received it", near=(0.999, 1.001),
+        bounds=("1 ms", "2147483647 ms"),
+    ),
+    Parameter(
         "max_udp_payload", "size", "largest UDP payload sent", "sender", "the largest datagram in the capture",
         near=(1, 1), bounds=("1200 B", "65527 B"),
     ),

@@ -14,7 +14,7 @@ from harness.comparison import ALPHA, Comparison, compare, enough, holm
 from harness.metric_names import MetricName
 from harness.metrics.registry import find
 from harness.model import Scenario
-from harness.outcome import Better, Interval
+from harness.outcome import FAILED_TRANSFER, Better, Interval
 from harness.parameters import PARAMETERS, ROLES
 from harness.results import CellResult
 from harness.stats import interval
@@ -32,14 +32,20 @@ class Ranked:
     label: str
     """What tells it from the others, for people: 'server bbr', 'ngtcp2→quiche'."""
     values: tuple[float, ...]
-    """One a run; infinitely bad where the transfer ran out of time before it had any."""
+    """One a run; infinitely bad where the transfer failed before it had any."""
     span: Interval
-    timed_out: int
-    """Runs whose time was over before they came to it."""
+    unfinished: int
+    """Runs whose transfers failed before they came to it."""
     beside: Comparison | None = None
     """With the best; None of the best itself."""
     p: float | None = None
     """That of the comparison, adjusted for how many there are (Holm); None where nothing can be tested."""
+
+    @property
+    def how(self) -> str:
+        """What became of the runs whose transfers failed: they timed out, where all did."""
+        others = FAILED_TRANSFER - {"timed_out"}
+        return "did not finish" if others & self.result.outcomes.keys() else "timed out"
 
     @property
     def differs(self) -> bool:
@@ -131,7 +137,7 @@ def _ranking(results: Sequence[CellResult], metric: MetricName, where: str) -> R
     beside = [compare(one.values, best.values) for one in others]
     adjusted = holm([one.p for one in beside])
     placed = [
-        Ranked(one.result, one.label, one.values, one.span, one.timed_out, comparison, p)
+        Ranked(one.result, one.label, one.values, one.span, one.unfinished, comparison, p)
         for one, comparison, p in zip(others, beside, adjusted, strict=True)
     ]
     scenario, engine = results[0].cell.scenario, results[0].cell.engine

@@ -55,14 +55,20 @@ def initial_bytes(cell: Cell) -> int:
     return int(told.get(f"{cell.scenario.flows[0].sender}.initial_cwnd", 10)) * 1200
 
 
-def unreached(run: Run, name: MetricName) -> float | None:
-    """What counts for a run that timed out before a transfer came to it: no end of time, and no goodput.
+def counts(run: Run, measured: MeasuredRun | None) -> bool:
+    """Whether a run's figures count: it completed, or its transfer failed."""
+    outcome = proven_outcome(run, measured)
+    return outcome.status == "completed" or outcome.failed_transfer
 
-    None where the run did not time out, or the metric is none that a transfer comes to. Any other missing value is not
-    known: some are left out as too vague (`harness.metrics.times`).
+
+def unreached(run: Run, name: MetricName, *, failed: bool) -> float | None:
+    """What counts for a run whose transfer failed before it came to it: no end of time, and no goodput.
+
+    `failed`: whether it did. None where it did not, or the metric is none that a transfer comes to. Any other missing
+    value is not known: some are left out as too vague (`harness.metrics.times`).
     """
     flows, number = run.cell.scenario.flows, name.flow or 0
-    if run.outcome.status != "timed_out" or (name.phase, name.move) != (None, None) or number >= len(flows):
+    if not failed or (name.phase, name.move) != (None, None) or number >= len(flows):
         return None
     flow, again = flows[number], name.transfer == "repeat"
     if flow.carried is None or (again and flow.repeat_after is None):
@@ -98,10 +104,10 @@ class CellResult:
 
     @cached_property
     def measurements(self) -> dict[MetricName, list[Measurement]]:
-        """The measurements of each run that completed, or got as far as that before it timed out."""
+        """The measurements of each run that completed, or got as far as that before its transfer failed."""
         found: dict[MetricName, list[Measurement]] = {}
         for run, measured in self.runs:
-            if measured is not None and proven_outcome(run, measured).status in ("completed", "timed_out"):
+            if measured is not None and counts(run, measured):
                 for measurement in measured.measurements:
                     found.setdefault(measurement.named, []).append(measurement)
         return found
@@ -126,19 +132,19 @@ class CellResult:
         return [*self._values.get(name.key, []), *self.unreached(name)]
 
     def unreached(self, name: MetricName) -> list[float]:
-        """What counts for the runs that timed out before they came to a metric, a value each."""
+        """What counts for the runs whose transfers failed before they came to a metric, a value each."""
         return [
             value
-            for run, measured in self._timed_out
-            if measured.value(*name) is None and (value := unreached(run, name)) is not None
+            for run, measured in self._failed
+            if measured.value(*name) is None and (value := unreached(run, name, failed=True)) is not None
         ]
 
     @cached_property
-    def _timed_out(self) -> list[tuple[Run, MeasuredRun]]:
+    def _failed(self) -> list[tuple[Run, MeasuredRun]]:
         return [
             (run, measured)
             for run, measured in self.runs
-            if measured is not None and proven_outcome(run, measured).status == "timed_out"
+            if measured is not None and proven_outcome(run, measured).failed_transfer
         ]
 
     def interval(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, field_validator, model_validator
@@ -10,7 +11,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from harness.errors import UnfitError, did_you_mean
 from harness.parameters import PARAMETERS, ROLES, Parameter, ParameterValue, Role, Word, WrittenValue
-from harness.units import Size
+from harness.units import Duration, Size
 
 #: What a placeholder in a manifest's text may be called.
 _PLACEHOLDERS = ("value", "bytes", "ms", "s")
@@ -123,11 +124,12 @@ class Setting(_Part):
     def fill(self, text: str, parameter: Parameter, value: ParameterValue) -> str:
         """`text` with its placeholders filled for a canonical value. ValueError as in `own`."""
         fields: dict[str, object] = {"value": self.own(parameter, value)}
-        number = parameter.number(value)
         if parameter.kind == "size":
             fields["bytes"] = Size.parse(str(value)).bytes
-        elif parameter.kind == "duration" and number is not None:
-            fields |= {"ms": f"{number * 1e3:g}", "s": f"{number:g}"}
+        elif parameter.kind == "duration":
+            # Plainly, whatever the size: programs read no 1e+06.
+            ns = Decimal(Duration.parse(str(value)).value)
+            fields |= {"ms": f"{ns.scaleb(-6).normalize():f}", "s": f"{ns.scaleb(-9).normalize():f}"}
         return text.format(**fields)
 
 

@@ -328,6 +328,7 @@ TRIALS: Mapping[str, Trial] = {
     "ack_ratio": Trial("check/short", (4, 10), _agreeing("ack_ratio")),
     "max_ack_delay": Trial("check/short", ("10 ms", "60 ms"), _agreeing("max_ack_delay")),
     "ack_delay_exponent": Trial("check/short", (5, 8), _agreeing("ack_delay_exponent")),
+    "idle_timeout": Trial("check/short", ("20 s", "45 s"), _agreeing("idle_timeout")),
     "max_udp_payload": Trial("check/short", ("1200 B", "1300 B"), _datagrams, beside=_AMPLE),
     "path_mtu_discovery": Trial("check/short", (), _mtu_discovery, beside=_AMPLE),
     "connection_window": Trial("check/short", ("4 MiB", "8 MiB"), _agreeing("connection_window")),

@@ -26,7 +26,7 @@ class Tried:
     """Of each factor, its number."""
 
     def times(self, metric: str) -> dict[int, tuple[float, bool]]:
-        """Repetition → seconds of the first transfer, and whether its time was over before.
+        """Repetition → seconds of the first transfer, and whether it failed before.
 
         Then the scenario's timeout stands for it, which is less than it would have taken. Repetitions that failed
         otherwise are left out.
@@ -34,13 +34,13 @@ class Tried:
         name = MetricName(metric, 0, "first")
         found: dict[int, tuple[float, bool]] = {}
         for run, measured in self.result.runs:
-            status = proven_outcome(run, measured).status
-            if measured is None or status not in ("completed", "timed_out"):
+            outcome = proven_outcome(run, measured)
+            if measured is None or not (outcome.status == "completed" or outcome.failed_transfer):
                 continue
             value = measured.value(*name)
             if value is not None:
                 found[run.repetition] = value, False
-            elif status == "timed_out":
+            elif outcome.failed_transfer:
                 found[run.repetition] = run.cell.scenario.timeout.seconds, True
         return found
 

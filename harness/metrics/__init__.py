@@ -9,6 +9,8 @@ from pathlib import Path
 
 import polars as pl
 
+from harness.analysis.endings import endings
+from harness.analysis.unfinished import unfinished
 from harness.analysis.view import RunView
 from harness.attribution import attributed
 from harness.interop import checked
@@ -69,6 +71,11 @@ def measure_with_series(folder: Path, run: Run) -> tuple[MeasuredRun, pl.DataFra
     except Exception as error:
         checks = ()
         warnings.append(f"the checks cannot be made: {type(error).__name__}: {error}")
+    try:
+        ends, failed = endings(view), unfinished(view)
+    except Exception as error:
+        ends, failed = (), ()
+        warnings.append(f"the ends of connections cannot be told: {type(error).__name__}: {error}")
     observed = observe(view)
     try:
         contradictions = contradicted(view, observed)
@@ -86,6 +93,8 @@ def measure_with_series(folder: Path, run: Run) -> tuple[MeasuredRun, pl.DataFra
         observed=observed,
         link=link,
         attributed=where,
+        endings=ends,
+        unfinished=failed,
         starved=waits.starved,
         contradicted=contradictions,
         warnings=tuple(dict.fromkeys([*view.problems, *warnings, *cautions, *waits.cautions])),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from harness.errors import UnfitError
 from harness.model.move import ClientMove
@@ -22,6 +23,19 @@ _OF_FILES = _OVER_QUIC | {"h2"}
 Marker = Literal[
     "circle", "square", "cross", "diamond", "triangle-up", "triangle-down", "triangle-left", "triangle-right",
 ]  # fmt: skip
+
+
+#: What a log may tell of: this endpoint's own timers, and what came from its peer or went to it.
+EndingWord = Literal["idle_timeout", "handshake_timeout", "ack_timeout", "stateless_reset", "peer_closed", "closed"]
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        hint = "escape what it is to find as it stands"
+        raise UnfitError(f"'{text}' is no regular expression: {error}", hint) from error
+    return text
 
 
 class Implementation(Part):
@@ -71,6 +85,9 @@ class Implementation(Part):
     refuses: tuple[Refusal, ...] = ()
     """Test cases of the interop runner that it ends with 127 for, beside those over a protocol that it does not speak;
     an image that is built here names all."""
+    endings: dict[EndingWord, Annotated[str, AfterValidator(_pattern)]] = {}
+    """How its log tells that a connection ended: a regular expression for each way, looked for line by line. Of closed
+    (by this endpoint, with an error) and peer_closed, groups named code and words give the code and the reason."""
     extensions: tuple[Literal["ack_frequency"], ...] = ()
     """Extensions it negotiates; ack_frequency lets a peer set its ACK ratio (draft-ietf-quic-ack-frequency)."""
     notes: str = ""

@@ -7,6 +7,7 @@ Only completed runs are judged, and a failure of the ground is never an implemen
 from harness.outcome.attributed import STATES, Attributed, Attribution, NotAttributed, Part, State
 from harness.outcome.cell import Cell, Contestant, Cpu, EngineName, Image, SimKernel
 from harness.outcome.checked import Checked
+from harness.outcome.ending import Ending, EndingKind, deciding
 from harness.outcome.fact import Fact
 from harness.outcome.handover import Handover, RttReaction, WindowReaction
 from harness.outcome.measured import (
@@ -20,10 +21,12 @@ from harness.outcome.measured import (
     Observation,
     proven_outcome,
 )
-from harness.outcome.run import RUN_SCHEMA, Outcome, RandomBytes, Run, Status, Transfer
+from harness.outcome.run import FAILED_TRANSFER, RUN_SCHEMA, Outcome, RandomBytes, Run, Status, Transfer
+from harness.outcome.unfinished import Unfinished, Voice
 from harness.outcome.verdict import Interval, ObjectiveVerdict, Verdict, VerdictStatus
 
 __all__ = [
+    "FAILED_TRANSFER",
     "MEASURED_SCHEMA",
     "RUN_SCHEMA",
     "STATES",
@@ -36,6 +39,8 @@ __all__ = [
     "Contestant",
     "Cpu",
     "DirectionProof",
+    "Ending",
+    "EndingKind",
     "EngineName",
     "Fact",
     "Handover",
@@ -56,8 +61,11 @@ __all__ = [
     "State",
     "Status",
     "Transfer",
+    "Unfinished",
     "Verdict",
     "VerdictStatus",
+    "Voice",
     "WindowReaction",
+    "deciding",
     "proven_outcome",
 ]

@@ -9,13 +9,20 @@ from pydantic import Field
 from harness.metric_names import MetricName, TransferName
 from harness.outcome.attributed import Attributed
 from harness.outcome.checked import Checked
+from harness.outcome.ending import Ending, deciding
 from harness.outcome.fact import Fact, Finite, Number
 from harness.outcome.handover import Handover
 from harness.outcome.run import Outcome, Run
+from harness.outcome.unfinished import Unfinished
 from harness.parameters import Role
 
 #: Version of the format of what was measured of a run. Other versions are not read.
 MEASURED_SCHEMA = 2
+
+#: How a client's log ends that waited in vain for the simulator's word that the path is up (images/endpoint).
+_GATE = "wait-for-sim: "
+#: Exit codes from here on are of a process that a signal ended (128 and its number): it broke, whatever it said before.
+SIGNALLED = 128
 
 Better = Literal["higher", "lower", "neutral"]
 
@@ -138,6 +145,10 @@ class MeasuredRun(Fact):
     link: LinkProof | None = None
     attributed: Attributed | None = None
     """Where the time of its transfers went; None where nobody has looked."""
+    endings: tuple[Ending, ...] = ()
+    """How the connections of transfers that did not come to their end are known to have ended, each by each witness."""
+    unfinished: tuple[Unfinished, ...] = ()
+    """What is known of each transfer that did not come to its end."""
     starved: tuple[str, ...] = ()
     """Who got so little of the processor that the run shows the machine, not the protocol; in a sentence each."""
     contradicted: tuple[str, ...] = ()
@@ -159,14 +170,17 @@ class MeasuredRun(Fact):
 
 
 def proven_outcome(run: Run, measured: MeasuredRun | None) -> Outcome:
-    """The outcome of a run with its ground taken into account: infrastructure when the link was not the one asked for,
-    when somebody was starved of the processor, when an endpoint's own record says that it did something else than the
-    cell is called by, or when nothing was measured of it.
+    """The outcome of a run with all that its artefacts show taken into account.
+
+    It is infrastructure when the link was not the one asked for, when somebody was starved of the processor, when an
+    endpoint's own record says that it did something else than the cell is called by, or when nothing was measured of
+    it. A client that failed because its connection ended did not crash: the outcome says how the connection ended.
 
     Drawn anew each time, so that better measuring can rehabilitate a stored run.
     """
-    if run.outcome.status not in ("completed", "timed_out"):
-        return run.outcome
+    outcome = _of_gate(run.outcome) or _of_ending(run, measured) or run.outcome
+    if outcome.status != "completed" and not outcome.failed_transfer:
+        return outcome
     if measured is None or measured.link is None:
         detail = "the run has not been measured"
         return Outcome(status="infrastructure", role="harness", reason="not_measured", detail=detail)
@@ -178,6 +192,38 @@ def proven_outcome(run: Run, measured: MeasuredRun | None) -> Outcome:
         detail = "; ".join([*measured.starved, *measured.link.problems])
         return Outcome(status="infrastructure", role="harness", reason="starved", detail=detail)
     if measured.link.valid:
-        return run.outcome
+        return outcome
     detail = "; ".join(measured.link.problems)
     return Outcome(status="infrastructure", role="sim", reason="link_invalid", detail=detail)
+
+
+def _of_gate(outcome: Outcome) -> Outcome | None:
+    """What a client that never came past the simulator's gate is: nobody's fault in the lab. None of any other."""
+    words = next(iter(outcome.log_tail[-1:]), "")
+    if outcome.status != "crashed" or outcome.role != "client" or not words.startswith(_GATE):
+        return None
+    return Outcome(
+        status="infrastructure", role="sim", exit_code=outcome.exit_code, reason="gate_closed",
+        detail=f"the client was not let go: {words.removeprefix(_GATE)}", log_tail=outcome.log_tail,
+    )  # fmt: skip
+
+
+def _of_ending(run: Run, measured: MeasuredRun | None) -> Outcome | None:
+    """How the connection of a client that failed ended; None where nobody failed, or nobody tells of an end."""
+    outcome = run.outcome
+    broke = outcome.status == "crashed" and outcome.exit_code is not None and 0 < outcome.exit_code < SIGNALLED
+    short = outcome.status == "wrong_file" and outcome.reason == "short_file"
+    if measured is None or outcome.role != "client" or not (broke or short):
+        return None
+    unfinished = (one for one in run.transfers if not one.cut_off and (one.exit_code or not one.intact))
+    for one in unfinished:
+        ending = deciding(measured.endings, one.flow, "repeat" if one.index else "first")
+        if ending is not None:
+            code = one.exit_code or 0
+            left = "" if code else f" and {one.received} of {one.size} bytes"
+            return Outcome(
+                status=ending.kind, role=ending.by, exit_code=code, reason=ending.kind,
+                detail=f"{ending.sentence}; the client ended with exit code {code}{left}",
+                log_tail=outcome.log_tail,
+            )  # fmt: skip
+    return None

@@ -10,8 +10,19 @@ from harness.outcome.cell import Cell, Cpu
 from harness.outcome.fact import Fact, Finite
 from harness.parameters import ParameterValue, Role
 
-Status = Literal["completed", "unsupported", "timed_out", "crashed", "wrong_file", "log_overflow", "infrastructure"]
+Status = Literal[
+    "completed", "unsupported", "timed_out", "idle_timeout", "handshake_timeout", "ack_timeout", "stateless_reset",
+    "connection_closed", "connection_reset", "crashed", "wrong_file", "log_overflow", "infrastructure",
+]  # fmt: skip
 
+#: A transfer that failed: its time was over, or its connection ended first (`harness.outcome.ending`). Nobody broke,
+#: and nothing is missing that could be measured.
+FAILED_TRANSFER: frozenset[Status] = frozenset(
+    {
+        "timed_out", "idle_timeout", "handshake_timeout", "ack_timeout", "stateless_reset", "connection_closed",
+        "connection_reset",
+    }
+)  # fmt: skip
 
 #: Reasons of the ground's that come and go: the same run, made again, may well not meet them.
 PASSING = frozenset({"link_invalid", "starved", "killed", "out_of_memory", "paused"})
@@ -30,6 +41,11 @@ class Outcome(Fact):
     """One sentence for people, with figures."""
     log_tail: tuple[str, ...] = ()
     """Last lines of the log of whoever failed."""
+
+    @property
+    def failed_transfer(self) -> bool:
+        """Whether the transfer did not come to its end, and no program failed."""
+        return self.status in FAILED_TRANSFER
 
     @property
     def passing(self) -> bool:

@@ -7,7 +7,16 @@ from collections.abc import Sequence
 from harness.model import MTU, DropTail, Link, LinkChange, Path
 from harness.path.arithmetic import Server, burst_bytes, queue_bytes
 from harness.path.bottleneck import bottleneck, cold_starts, redirect, serial, tbf
-from harness.path.egress import Access, egress_of, egress_room, is_serial, netem, netem_places, phase_seed
+from harness.path.egress import (
+    Access,
+    egress_of,
+    egress_room,
+    is_serial,
+    netem,
+    netem_places,
+    phase_seed,
+    spares_gate,
+)
 from harness.path.faults import fault_setup, faults_of
 from harness.path.nat import nat_commands, nat_setup
 from harness.path.outage import PRIORITIES, outage_commands
@@ -71,6 +80,7 @@ def _changed(
     server: Server,
     *,
     transmits: bool,
+    gate: bool,
 ) -> list[Command]:
     """The commands of a change.
 
@@ -86,7 +96,7 @@ def _changed(
         commands.extend(
             # What is under way by then came at the former rate and delay.
             netem("change", after, egress, place, more, seed + 2 * band, room)
-            for band, (place, more) in enumerate(netem_places(access, transmits))
+            for band, (place, more) in enumerate(netem_places(access, transmits, gate))
         )
     return commands
 
@@ -130,6 +140,7 @@ def compile_path(
     seeds = {"to_client": seed, "to_server": seed + 1}
     states = {name: _states(path, name) for name in links}
     rooms = {name: egress_room(states[name], access) for name in links}
+    gates = {name: spares_gate(states[name], egress, access) for name, _, egress in _DIRECTIONS}
     setup: list[Command] = []
     if path.mtu != MTU:
         setup.extend(("ip", "link", "set", "dev", side, "mtu", str(path.mtu)) for side in ("left", "right"))
@@ -146,7 +157,16 @@ def compile_path(
         )  # fmt: skip
         varies = len(set(states[name])) > 1
         ways_out = [
-            egress_of(link, egress, access, phase_seed(seeds[name], phase), rooms[name], transmits[name], varies=varies)
+            egress_of(
+                link,
+                egress,
+                access,
+                phase_seed(seeds[name], phase),
+                rooms[name],
+                transmits[name],
+                gates[name],
+                varies=varies,
+            )
             for phase in range(len(outages) + 1)
         ]
         setup.extend(ways_out[0])
@@ -161,7 +181,7 @@ def compile_path(
             before, after = states[name][index : index + 2]
             commands = _changed(
                 before, after, name, egress, limits[name], rooms[name], access, phase_seed(seeds[name], index + 1),
-                server, transmits=transmits[name],
+                server, transmits=transmits[name], gate=gates[name],
             )  # fmt: skip
             timed.extend((change.at.value, command) for command in commands)
             new[name] = _state(before, after, server)

@@ -8,11 +8,28 @@ from ipaddress import ip_address
 
 from harness.model import GilbertElliott, Link
 from harness.path.arithmetic import Server, burst_bytes, netem_limit
+from harness.path.bottleneck import READY_PORT
 from harness.path.program import Command, Side
 from harness.units import Duration, Percentage
 
 Access = Mapping[str, Duration]
 """Addresses of endpoints with an access delay of their own → the delay."""
+
+#: How long the answer of the simulator's gate may take, and what loss it may meet, before it is spared both. A client
+#: gives each attempt to reach the gate 10 s, and the gate itself 60 s (images/endpoint/wait-for-sim).
+_GATE_DELAY, _GATE_LOSS = Duration.parse("8 s"), 0.5
+
+
+def spares_gate(states: Sequence[Link], side: Side, access: Access) -> bool:
+    """Whether an egress lets the answers of the simulator's gate past its delay and loss: that of any state, and the
+    loss that it begins with.
+
+    These are no packets of the emulated path: a client asks the gate whether the path is up. On most paths they are
+    delayed all the same, and a program says what it always said.
+    """
+    more = max([Duration(0), *access.values()])
+    slow = max(link.delay + link.jitter + more for link in states) > _GATE_DELAY
+    return side == "left" and (slow or states[0].mean_loss >= _GATE_LOSS)
 
 
 def _percent(fraction: float) -> str:
@@ -69,11 +86,14 @@ def _top(serial: bool) -> tuple[Command, str]:
     return (("parent", "1:", "handle", "2:"), "2:") if serial else (("root", "handle", "1:"), "1:")
 
 
-def netem_places(access: Access, serial: bool) -> list[tuple[Command, Duration]]:
-    """Where the netems of an egress are, and their access delays: the top alone, or the classes of a prio."""
+def netem_places(access: Access, serial: bool, gate: bool = False) -> list[tuple[Command, Duration]]:
+    """Where the netems of an egress are, and their access delays: the top alone, or the classes of a prio.
+
+    `gate`: whether the prio has one class more, without a netem, for the answers of the simulator's gate.
+    """
     delays = sorted(set(access.values()))
     place, top = _top(serial)
-    if not delays:
+    if not delays and not gate:
         return [(place, Duration(0))]
     return [
         (("parent", f"{top}{band:x}", "handle", f"{band + 0x10:x}:"), delay)
@@ -101,24 +121,32 @@ def egress_room(states: Sequence[Link], access: Access) -> int:
 
 
 def egress_of(
-    link: Link, side: Side, access: Access, seed: int, room: int, serial: bool, *, varies: bool
+    link: Link, side: Side, access: Access, seed: int, room: int, serial: bool, gate: bool = False, *, varies: bool
 ) -> tuple[Command, ...]:
     """A serial server's transmission; then delay, jitter and loss of one direction, with its flows' access delays.
 
-    `room`: packets that it may hold in any state of the path. `varies`: there are several.
+    `room`: packets that it may hold in any state of the path. `varies`: there are several. `gate`: whether the answers
+    of the simulator's gate meet nothing of that but the transmission.
     """
     ahead = (transmission("add", link, side, room),) if serial else ()
-    places = netem_places(access, serial)
+    places = netem_places(access, serial, gate)
     netems = tuple(
         netem("add", link, side, place, more, seed + 2 * band, room if varies else 0)
         for band, (place, more) in enumerate(places)
     )
-    if len(places) == 1:
+    if len(places) == 1 and not gate:
         return (*ahead, *netems)
     bands = {delay: band for band, (_, delay) in enumerate(places, 1)}
     place, top = _top(serial)
-    prio = ("tc", "qdisc", "add", "dev", side, *place, "prio", "bands", str(len(places)), "priomap", *["0"] * 16)
-    filters = []
+    classes = ("prio", "bands", str(len(places) + gate), "priomap", *["0"] * 16)
+    prio = ("tc", "qdisc", "add", "dev", side, *place, *classes)
+    filters: list[Command] = []
+    if gate:
+        filters.append(
+            ("tc", "filter", "add", "dev", side, "parent", top, "protocol", "ip", "prio", "1", "u32",
+             "match", "ip", "protocol", "6", "0xff", "match", "ip", "sport", str(READY_PORT), "0xffff",
+             "flowid", f"{top}{len(places) + 1:x}")
+        )  # fmt: skip
     for address, delay in access.items():
         version = ip_address(address).version
         protocol, order, match, bits = ("ip", "1", "ip", "32") if version == 4 else ("ipv6", "2", "ip6", "128")

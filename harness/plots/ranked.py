@@ -22,6 +22,8 @@ from harness.text import counted
 
 #: Cells of a figure at most; of more, the first.
 MOST = 60
+#: What is said beside the edge of runs whose transfers failed.
+_LATE = {"timed out": "not in time", "did not finish": "did not finish"}
 #: Height of a cell's row, pixels.
 _ROW = 22
 #: Values so far apart that only a logarithmic axis shows both ends.
@@ -44,7 +46,7 @@ def chart(ranking: Ranking) -> Chart | None:
         if math.isfinite(one.span.low) or math.isfinite(one.span.high)
     ]
     late = [
-        (one.label, edge, f"{one.timed_out} of {len(one.values)} not in time") for one in cells if one.timed_out
+        (one.label, edge, f"{one.unfinished} of {len(one.values)} {_LATE[one.how]}") for one in cells if one.unfinished
     ]  # fmt: skip
     far = min(values) > 0 and max(values) / min(values) > _FAR
     scale = alt.Scale(type="log", nice=True) if far else alt.Scale(zero=False, nice=True, padding=8)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from harness.outcome import STATES, Attribution, Part, State, proven_outcome
+from harness.reports.unfinished import short as unfinished
 from harness.results import CellResult
 from harness.text import in_cell
 from harness.units import Size
@@ -114,6 +115,8 @@ def _failure(result: CellResult) -> str:
     end = next((one for one in ends if one.status not in ("completed", "unsupported")), None)
     if end is None or attributions(result):
         return ""
+    if end.failed_transfer and (said := unfinished(result)):
+        return f"{end.status.replace('_', ' ')} {end.role or ''}".rstrip() + f": {said}"
     said = f": “{end.log_tail[-1].strip()}”" if end.log_tail else f": {end.detail}" if end.detail else ""
     return f"{end.status.replace('_', ' ')} {end.role or ''}".rstrip() + said
 

@@ -10,7 +10,7 @@ from typing import Literal
 from harness.metric_names import MetricName
 from harness.metrics.registry import find, unit_of
 from harness.outcome import Better, EngineName, Interval, MeasuredRun, Run, Transfer, proven_outcome
-from harness.results import CellResult, unreached
+from harness.results import CellResult, counts, unreached
 from harness.stats import interval
 
 CpuRole = Literal["client", "server", "sim"]
@@ -27,9 +27,9 @@ class Side:
     outcomes: Mapping[str, int]
     """How often each outcome happened."""
     counted: int
-    """Runs that were measured and completed or timed out; the others do not count."""
+    """Runs that were measured and completed, or whose transfers failed; the others do not count."""
     interval: Interval | None
-    """Of the metric; a time that a timed-out run never reached is infinite. None where it was not measured."""
+    """Of the metric; a time that a failed transfer never reached is infinite. None where it was not measured."""
     receive_drops: float | None
     """Median of the datagrams dropped at full socket buffers of both endpoints."""
     simulator: str
@@ -51,7 +51,7 @@ class CpuUse:
 def _counted(result: CellResult) -> Iterator[tuple[Run, MeasuredRun]]:
     """The runs that count, as in `CellResult.measurements`."""
     for run, measured in result.runs:
-        if measured is not None and proven_outcome(run, measured).status in ("completed", "timed_out"):
+        if measured is not None and counts(run, measured):
             yield run, measured
 
 
@@ -69,7 +69,9 @@ def _transfer(run: Run, metric: str) -> Transfer | None:
 
 def _value(run: Run, measured: MeasuredRun, metric: str) -> float | None:
     found = measured.written(metric, len(run.cell.scenario.flows))
-    return unreached(run, MetricName.parse(metric)) if found is None else found.value
+    if found is not None:
+        return found.value
+    return unreached(run, MetricName.parse(metric), failed=proven_outcome(run, measured).failed_transfer)
 
 
 def side_of(result: CellResult | None, metric: str) -> Side | None:

@@ -14,7 +14,7 @@ from harness.model import Scenario
 from harness.outcome import LinkProof
 from harness.plan import PlannedRun, SharedOut
 from harness.ranking import rankings
-from harness.reports import because, by_scenario
+from harness.reports import because, by_scenario, unfinished
 from harness.reports.chosen import compared
 from harness.reports.listing import Entry
 from harness.reports.ranking import plain
@@ -83,6 +83,7 @@ def _cell(result: CellResult) -> dict[str, Any]:
         **({"checks": checks} if (checks := _checks(result)) else {}),
         "measurements": measurements,
         "because": because.report(result),
+        **({"unfinished": failed} if (failed := unfinished.report(result)) else {}),
         "link": _link(result),
         "warnings": warnings(result.runs, flows_too=True),
         "evidence": list(result.verdict.evidence),

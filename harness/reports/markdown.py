@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from harness.lab import flow_label
 from harness.metric_names import MetricName
 from harness.metrics.registry import declared
+from harness.outcome import FAILED_TRANSFER
 from harness.ranking import rankings
 from harness.reports import by_scenario, effort, effort_of
 from harness.reports.chosen import columns, compared, flow_columns, shows_goodput
@@ -54,7 +55,7 @@ def scenario_markdown(results: Sequence[CellResult], asked_for: Sequence[MetricN
         cells = [*told, f"*{name}*", "", "", *shown, *([""] if goodput else [])]
         lines += [line(cells)] if any(one.texts) or not asked_for else []
     lines += _flows(results, parameters, asked_for)
-    short = [f"{result.name}: {result.shortfall}." for result in results if "timed_out" in result.outcomes]
+    short = [f"{result.name}: {result.shortfall}." for result in results if FAILED_TRANSFER & result.outcomes.keys()]
     for text in (*short, *footnotes(results), note(results)):
         lines += ["", text] if text else []
     below = [

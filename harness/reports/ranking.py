@@ -68,12 +68,12 @@ def _common(labels: Sequence[Sequence[str]]) -> Sequence[str]:
 
 
 def _figure(one: Ranked, unit: str) -> str:
-    """Median and interval, and how many runs were not in time."""
+    """Median and interval, and how many runs did not finish."""
     suffix = f" {shown_unit(unit)}" if shown_unit(unit) else ""
     found = f"{number(one.span.median)}{suffix if math.isfinite(one.span.median) else ''}"
     if one.span.n > 1 and math.isfinite(one.span.low):
         found += f" [{number(one.span.low)}, {number(one.span.high)}]"
-    return found + (f", {one.timed_out} of {len(one.values)} timed out" if one.timed_out else "")
+    return found + (f", {one.unfinished} of {len(one.values)} {one.how}" if one.unfinished else "")
 
 
 def distance(one: Ranked, ranking: Ranking) -> str:
@@ -148,7 +148,7 @@ def report(ranking: Ranking) -> dict[str, Any]:
 def _cell(one: Ranked) -> dict[str, Any]:
     beside = one.beside
     content: dict[str, Any] = {
-        "key": one.result.cell.key, "label": one.label, "timed_out": one.timed_out,
+        "key": one.result.cell.key, "label": one.label, "timed_out": one.unfinished,
         "interval": json.loads(one.span.model_dump_json()), "factor": None, "p": None, "differs": one.differs,
     }  # fmt: skip
     if beside is not None:

@@ -19,7 +19,7 @@ from harness.moves import course
 from harness.outcome import Cell, Interval
 from harness.path import ack_limited_time, ideal_time, slow_start_time
 from harness.ranking import rankings
-from harness.reports import because, by_scenario, effort
+from harness.reports import because, by_scenario, effort, unfinished
 from harness.reports.chosen import Headed, columns, compared, flow_columns, shows_goodput
 from harness.reports.layout import SENTENCE, Column, Entry, Fitted, Row
 from harness.reports.numbers import text as figure
@@ -49,7 +49,7 @@ def verdict_text(status: str) -> Text:
 
 
 def interval_text(span: Interval | None) -> str:
-    """Median and, with more than one value, the interval: '19.31 [19.28, 19.40]'. What timed out before is 'never'."""
+    """Median and, with more than one value, the interval: '19.31 [19.28, 19.40]'. What failed before is 'never'."""
     if span is None:
         return "–"
     median, low, high = (
@@ -164,9 +164,9 @@ def _row(
 
 
 def _because(result: CellResult) -> str:
-    """Where the time of the cell's first transfer went."""
+    """Where the time of the cell's first transfer went, or why it came no further."""
     told = because.attributions(result)
-    return because.short(told[0]) if told else ""
+    return because.short(told[0]) if told else unfinished.short(result)
 
 
 def scenario_table(results: Sequence[CellResult], asked_for: Sequence[MetricName] = ()) -> Fitted:
@@ -174,7 +174,7 @@ def scenario_table(results: Sequence[CellResult], asked_for: Sequence[MetricName
     scenario, made = results[0].cell.scenario, columns(results[0].cell.scenario, asked_for)
     parameters = asked([result.cell for result in results])
     goodput = shows_goodput(scenario, asked_for)
-    why = not asked_for and any(because.attributions(result) for result in results)
+    why = not asked_for and any(_because(result) for result in results)
     shown = [
         *_identifying(parameters), Column("verdict"), Column("n"),
         *(Column(heading, right=True) for _, heading in made),
@@ -234,6 +234,8 @@ def _notes(results: Sequence[CellResult]) -> list[RenderableType]:
     lines: list[RenderableType] = [Text(f"  {line}") for line in footnotes(results)]
     if reasons := because.lines(results):
         lines += [Text("  where the time went:"), *(Text(f"    {line}") for line in reasons)]
+    if reasons := unfinished.lines(results):
+        lines += [Text("  what did not finish:"), *(Text(f"    {line}") for line in reasons)]
     if alone := sum(_rests_on_one_run(result) for result in results):
         said = f"{counted(alone, 'verdict')} of {len(results)} on n = 1: one run decides, with no interval around it"
         lines.append(Text(f"  {said} (--repeat auto goes on until intervals decide)"))

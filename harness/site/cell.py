@@ -24,6 +24,7 @@ from harness.outcome import (
 from harness.parameters import ROLES
 from harness.reports.numbers import number, shown_unit, text
 from harness.reports.table import SYMBOLS
+from harness.reports.unfinished import sentence, unfinished
 from harness.results import CellResult, same_again
 from harness.site.because import Band, Because, bands, because
 from harness.site.pictures import Received, Scale, received, scale
@@ -133,6 +134,8 @@ class CellPage:
     received: Received | None
     because: tuple[Because, ...]
     """Where the time went."""
+    unfinished: tuple[str, ...]
+    """A sentence for each transfer that failed."""
     bands: tuple[Band, ...]
     """The same over time, beneath what was received."""
     checks: tuple[CheckLine, ...]
@@ -160,6 +163,7 @@ def cell_page(result: CellResult) -> CellPage:
         tuple(scale(result, one) for one in result.verdict.objectives),
         picture,
         because(result),
+        tuple(sentence(*one) for one in unfinished(result)),
         bands(result, picture),
         tuple(_checks(result)),
         tuple(f"{index} {flow_label(cell, index)}" for index in range(len(cell.scenario.flows))),

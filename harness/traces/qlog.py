@@ -184,6 +184,20 @@ def first_event_ns(path: Path) -> int | None:
     return start if first_ms > _EPOCH_LIKE else start + round(first_ms * 1e6)
 
 
+def clock(data: bytes) -> tuple[int | None, float]:
+    """(the moment that a trace's times count from, ns since the epoch, None where it is not known; their unit, ms)."""
+    return (None if counts_from_previous(data) else _start_ns(data)), time_unit(data)
+
+
+def epoch_ns(time: float, start_ns: int | None, unit: float) -> int | None:
+    """An event's time as ns since the epoch, by its trace's `clock`; None where that is not known."""
+    if start_ns is None:
+        return None
+    t_ms = time * unit
+    # The time is since the reference, or since the epoch itself.
+    return round(t_ms * 1e6) if t_ms > _EPOCH_LIKE else start_ns + round(t_ms * 1e6)
+
+
 def _number(text: bytes) -> float:
     try:
         return float(text)
@@ -202,7 +216,7 @@ def read_recovery(path: Path, rtt_ms: float | None = None) -> pl.DataFrame:
     data = read_bytes(path)
     if counts_from_previous(data):
         return pl.DataFrame(schema=_SCHEMA)
-    unit, lines = time_unit(data), _lines(data, _METRICS)
+    unit, lines = time_unit(data), lines_with(data, _METRICS)
     frame = _decoded(data) if lines is None else _scanned(lines)
     frame = frame.with_columns(pl.col("t_ms", *_RTTS) * unit)
     first = first_time(data)
@@ -211,7 +225,7 @@ def read_recovery(path: Path, rtt_ms: float | None = None) -> pl.DataFrame:
     return _in_ms(frame, rtt_ms)
 
 
-def _lines(data: bytes, word: bytes) -> list[bytes] | None:
+def lines_with(data: bytes, word: bytes) -> list[bytes] | None:
     """The lines with `word`, where each is an event; None of other traces, and of those cut short in one."""
     found, position = [], data.find(word)
     while position >= 0:

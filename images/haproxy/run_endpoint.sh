@@ -34,6 +34,8 @@ for word in ${SERVER_PARAMS:-}; do
     tune+=("tune.quic.frontend.conn-tx-buffers.limit $(((value + 16383) / 16384))")
   elif [[ $word =~ ^--hystart=(on|off)$ ]]; then
     tune+=("tune.quic.cc-hystart $value")
+  elif [[ $word =~ ^--idle-timeout=[0-9]+$ ]]; then
+    tune+=("tune.quic.frontend.max-idle-timeout ${value}ms")
   else
     echo "not an option of this server: $word" >&2
     exit 1

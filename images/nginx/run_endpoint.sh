@@ -28,6 +28,9 @@ for word in ${SERVER_PARAMS:-}; do
     settings+=" quic_gso $value;"
   elif [[ $word =~ ^--stream-window=[0-9]+$ ]]; then
     settings+=" http3_stream_buffer_size $value;"
+  elif [[ $word =~ ^--idle-timeout=[0-9]+$ ]]; then
+    # Which is QUIC's idle timeout, too (ngx_http_v3_init_session).
+    settings+=" keepalive_timeout ${value}ms;"
   else
     echo "not an option of this server: $word" >&2
     exit 1

@@ -16,7 +16,7 @@ case ${TESTCASE:-}:${ROLE:-} in
     ;;
 esac
 
-# Longer than any outage under test; the tools count in ms, whatever their help says.
+# Unless another idle timeout is asked for, longer than any outage under test; the tools count in ms, whatever their help says.
 options=(--log-level=WARN --idle-timeout=60000)
 if [ -n "${QLOGDIR:-}" ]; then
   options+=("--qlog-dir=$QLOGDIR")
@@ -34,6 +34,8 @@ translate() {
     case $word in
       --congestion-control=*) options+=("--congestion-control-algor=$value") ;;
       --initial-cwnd=*) options+=("--initial-congestion-window=$value") ;;
+      # In place of the one that stands there.
+      --idle-timeout=*) options[1]=$word ;;
       --initial-rtt=*) options+=("--initial-rtt=$value") ;;
       --max-udp-payload=*)
         # The tools take 1200 for "as large as can be found", and less for 1200.

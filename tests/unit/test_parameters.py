@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from harness.arguments import endpoint_arguments
+from harness.arguments import endpoint_arguments, refusal
 from harness.catalogue import Catalogue
 from harness.errors import InputError, UnfitError
 from harness.lab import build_lab
 from harness.parameters import PARAMETERS, canonical_value, parse_parameter_name
 from harness.setting import Setting
-from tests.examples import cell, implementation
+from tests.examples import catalogue, cell, implementation
 
 
 def test_names() -> None:
@@ -136,3 +136,43 @@ def test_bad_manifests_give_the_place(tmp_path_factory: pytest.TempPathFactory) 
         assert str(file) in caught.value.message
         if place:
             assert any(f"{file}:{one}" in caught.value.message for one in place.split("|")), caught.value.message
+
+
+#: What can be told its idle timeout. Who is not here is refused by name: nothing in Caddy or curl sets it, and TCP has
+#: no such timeout.
+IDLE = {
+    "aioquic": "--idle-timeout=1500", "go-x-net": "--idle-timeout=1500ms", "haproxy": "--idle-timeout=1500",
+    "msquic": "--idle-timeout=1500", "nginx": "--idle-timeout=1500", "ngtcp2": "--timeout=1500ms",
+    "picoquic": "--idle-timeout=1500", "quic-go": "--idle-timeout=1500ms", "quiche": "--idle-timeout=1500",
+    "quinn": "--idle-timeout=1500", "s2n-quic": "--idle-timeout=1500", "tquic": "--idle-timeout=1500",
+}  # fmt: skip
+
+
+def test_every_stack_that_can_be_told_takes_an_idle_timeout() -> None:
+    every = [one for one, _ in catalogue().implementations().values()]
+    known = {one.name: one for one in every if one.build is not None and one.transfers_files}
+    for name, one in known.items():
+        for role in one.roles:
+            setting = one.setting(role, "idle_timeout")
+            if name not in IDLE:
+                assert setting is None or not setting.settable
+                continue
+            assert setting is not None and setting.flag is not None
+            assert setting.fill(setting.flag, PARAMETERS["idle_timeout"], "1500 ms") == IDLE[name]
+            assert setting.default is not None
+    assert known.keys() >= IDLE.keys()
+
+
+def test_who_cannot_be_told_its_idle_timeout_is_unsupported_by_name() -> None:
+    known = {name: one for name, (one, _) in catalogue().implementations().items()}
+    said = refusal(known["curl"], known["quic-go"], "client.idle_timeout", "5 s")
+    assert said == "curl cannot set idle_timeout as a client; it is 30 s"
+    assert refusal(known["curl"], known["quic-go"], "client.idle_timeout", "30 s") == ""
+    assert "https cannot set idle_timeout" in refusal(known["https"], known["https"], "server.idle_timeout", "5 s")
+
+
+def test_a_long_duration_is_written_plainly() -> None:
+    setting = Setting(flag="--t={ms}ms --s={s}")
+    filled = setting.fill(setting.flag or "", PARAMETERS["idle_timeout"], "1234567.5 ms")
+    assert filled == "--t=1234567.5ms --s=1234.5675"
+    assert setting.fill("{ms}", PARAMETERS["idle_timeout"], "8 h") == "28800000"

@@ -111,5 +111,5 @@ def test_comparisons_rest_on_the_same_values() -> None:
     ],
 )
 def test_what_a_transfer_did_not_come_to(name: MetricName, received: int, value: float | None) -> None:
-    assert unreached(ended(0, None, received)[0], name) == value
-    assert unreached(ended(0, 4.0, received)[0], name) is None
+    assert unreached(ended(0, None, received)[0], name, failed=True) == value
+    assert unreached(ended(0, 4.0, received)[0], name, failed=False) is None

@@ -6,20 +6,8 @@ from dataclasses import dataclass
 
 from harness.analysis.handover.moved import Moved
 from harness.parameters import ROLES, Role
+from harness.traces.close_codes import error_name, in_order, is_known
 from harness.traces.frames import CloseFrame
-
-#: Codes of the transport (RFC 9000 §20.1).
-_NAMES = {
-    0x01: "INTERNAL_ERROR", 0x02: "CONNECTION_REFUSED", 0x03: "FLOW_CONTROL_ERROR", 0x04: "STREAM_LIMIT_ERROR",
-    0x05: "STREAM_STATE_ERROR", 0x06: "FINAL_SIZE_ERROR", 0x07: "FRAME_ENCODING_ERROR",
-    0x08: "TRANSPORT_PARAMETER_ERROR", 0x09: "CONNECTION_ID_LIMIT_ERROR", 0x0A: "PROTOCOL_VIOLATION",
-    0x0B: "INVALID_TOKEN", 0x0C: "APPLICATION_ERROR", 0x0D: "CRYPTO_BUFFER_EXCEEDED", 0x0E: "KEY_UPDATE_ERROR",
-    0x0F: "AEAD_LIMIT_REACHED", 0x10: "NO_VIABLE_PATH",
-}  # fmt: skip
-#: TLS's alerts (RFC 9001 §4.8), and the codes of HTTP/3 and QPACK (RFC 9114 §8.1, RFC 9204 §6) and small ones.
-_ALERTS, _APPLICATION = range(0x100, 0x200), {*range(0x100, 0x111), *range(0x200, 0x203), *range(0x20)}
-#: What ends a connection in order: NO_ERROR (RFC 9000 §20.1), H3_NO_ERROR (RFC 9114 §8.1), and HTTP/0.9's 0.
-_IN_ORDER = {True: {0}, False: {0, 0x100}}
 
 
 @dataclass(frozen=True)
@@ -49,17 +37,10 @@ def closing(moved: Moved) -> Closing | None:
 
 
 def _is_error(close: CloseFrame) -> bool:
-    """Whether it is one. Of a datagram's first bytes alone nobody can tell that it was decrypted: a stateless reset
-    (RFC 9000 §10.3) may look like a close with any code and any words.
-    """
-    words = close.reason.decode(errors="replace")
-    known = close.code in _NAMES or close.code in _ALERTS if close.by_transport else close.code in _APPLICATION
-    return known and words.isprintable() and close.code not in _IN_ORDER[close.by_transport]
+    return is_known(close) and not in_order(close)
 
 
 def _words(close: CloseFrame) -> str:
-    name = f"application error {close.code:#x}"
-    if close.by_transport:
-        name = _NAMES.get(close.code, f"CRYPTO_ERROR {close.code:#x}")
+    name = error_name(close.code, by_transport=close.by_transport)
     reason = close.reason.decode(errors="replace").strip()
     return f"{name}: {reason}" if reason else name

@@ -34,6 +34,7 @@ def _readers(role: Role) -> dict[str, tuple[str, _Reader]]:
     """Parameter → its unit and where it stands."""
     return {
         "max_ack_delay": ("s", lambda parameters: _per(parameters.max_ack_delay_ms, 1e3)),
+        "idle_timeout": ("s", lambda parameters: _per(parameters.max_idle_timeout_ms or None, 1e3)),
         "ack_delay_exponent": ("1", lambda parameters: parameters.ack_delay_exponent),
         "min_ack_delay": ("s", lambda parameters: _per(parameters.min_ack_delay_us, 1e6)),
         "connection_window": ("bytes", lambda parameters: parameters.initial_max_data),

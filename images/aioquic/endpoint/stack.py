@@ -59,6 +59,8 @@ def configuration(options: Options, logs: Logs) -> QuicConfiguration:
         made.max_data = options.connection_window
     if options.stream_window is not None:
         made.max_stream_data = options.stream_window
+    if options.idle_timeout is not None:
+        made.idle_timeout = options.idle_timeout
     if options.role == "server":
         made.load_cert_chain(options.certificate, options.private_key)
     return made

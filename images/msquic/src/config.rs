@@ -23,7 +23,7 @@ const DEFAULT_MINIMUM_MTU: u16 = 1240 + 40 + 8;
 const REQUESTS: u16 = 100;
 /// HTTP/3's control and QPACK streams, and some to spare.
 const UNIDIRECTIONAL: u16 = 16;
-/// Longer than any outage under test, also during the handshake.
+/// Longer than any outage under test, also during the handshake; of a connection, unless another is asked for.
 const IDLE_TIMEOUT_MS: u64 = 60_000;
 /// QUIC_CONGESTION_CONTROL_ALGORITHM of msquic.h, whose second word is behind a preview switch.
 const CUBIC: u16 = 0;
@@ -50,10 +50,14 @@ pub fn configuration(registration: &Registration, options: &Options) -> Result<C
 
 fn settings(options: &Options) -> Result<Settings> {
     let parameters = &options.parameters;
+    let idle_timeout = match parameters.idle_timeout {
+        Some(time) => whole_milliseconds("idle-timeout", time, 1)?.into(),
+        None => IDLE_TIMEOUT_MS,
+    };
     let mut settings = Settings::new()
         .set_PeerBidiStreamCount(REQUESTS)
         .set_PeerUnidiStreamCount(UNIDIRECTIONAL)
-        .set_IdleTimeoutMs(IDLE_TIMEOUT_MS)
+        .set_IdleTimeoutMs(idle_timeout)
         .set_HandshakeIdleTimeoutMs(IDLE_TIMEOUT_MS);
     if options.role == Role::Server {
         settings = settings.set_ServerResumptionLevel(ServerResumptionLevel::ResumeAndZerortt);

@@ -23,6 +23,7 @@ const STACK: Stack = Stack {
         "connection-window",
         "ecn",
         "hystart",
+        "idle-timeout",
         "initial-cwnd",
         "initial-rtt",
         "max-ack-delay",

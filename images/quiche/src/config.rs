@@ -20,7 +20,7 @@ const LARGEST_PAYLOAD: u16 = 1472;
 const MAX_STREAMS: u64 = 100;
 /// One that no server has (RFC 9000 §15), which quiche's client goes on from to a version of the server's.
 const RESERVED_VERSION: u32 = 0xbaba_baba;
-/// Long enough for any path under test to come back.
+/// Unless another is asked for: long enough for any path under test to come back.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub fn transport(options: &Options) -> Result<Config> {
@@ -53,7 +53,7 @@ pub fn transport(options: &Options) -> Result<Config> {
     config.set_max_send_udp_payload_size(payload);
     config.set_max_recv_udp_payload_size(payload.max(1500));
     config.discover_pmtu(parameters.path_mtu_discovery == Some(true));
-    config.set_max_idle_timeout(IDLE_TIMEOUT.as_millis().try_into()?);
+    config.set_max_idle_timeout(parameters.idle_timeout.unwrap_or(IDLE_TIMEOUT).as_millis().try_into()?);
     config.set_active_connection_id_limit(4);
     config.verify_peer(false);
     if options.early_data() {

@@ -21,6 +21,7 @@ const STACK: Stack = Stack {
         "congestion-control",
         "connection-window",
         "hystart",
+        "idle-timeout",
         "initial-cwnd",
         "initial-rtt",
         "max-ack-delay",

@@ -28,7 +28,7 @@ pub const MIGRATION_CWND: &str = "migration-cwnd";
 pub const BDP_SEED: &str = "bdp-seed";
 /// Of UDP payloads, before discovery has found more (RFC 9000 §14.1).
 const SMALLEST_PAYLOAD: u16 = 1200;
-/// Long enough for any path under test to come back.
+/// Unless another is asked for: long enough for any path under test to come back.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// For one connection, since a qlog goes with its configuration.
@@ -41,7 +41,7 @@ pub fn transport(
 ) -> Result<Arc<TransportConfig>> {
     let parameters = &options.parameters;
     let mut transport = TransportConfig::default();
-    transport.max_idle_timeout(Some(IDLE_TIMEOUT.try_into()?));
+    transport.max_idle_timeout(Some(parameters.idle_timeout.unwrap_or(IDLE_TIMEOUT).try_into()?));
     if let Some(rtt) = parameters.initial_rtt {
         transport.initial_rtt(rtt);
     }

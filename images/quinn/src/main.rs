@@ -25,6 +25,7 @@ const STACK: Stack = Stack {
         "congestion-control",
         "connection-window",
         "gso",
+        "idle-timeout",
         "initial-cwnd",
         "initial-rtt",
         "max-udp-payload",

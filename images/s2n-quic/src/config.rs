@@ -12,7 +12,7 @@ use crate::handover::{Controllers, INITIAL_PACKETS, Newest};
 use crate::paths::Watch;
 use crate::rule::Rule;
 
-/// Longer than the stack's 30 s, so that a path may be dead for a while.
+/// Unless another is asked for: longer than the stack's 30 s, so that a path may be dead for a while.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Longer than the stack's 10 s: a handshake with losses on a satellite path takes its time.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(20);
@@ -32,8 +32,9 @@ pub const MIGRATION_CWND: &str = "migration-cwnd";
 
 pub fn limits(options: &Options) -> Result<limits::Limits> {
     let parameters = &options.parameters;
-    let mut limits =
-        limits::Limits::new().with_max_idle_timeout(IDLE_TIMEOUT)?.with_max_handshake_duration(HANDSHAKE_TIMEOUT)?;
+    let mut limits = limits::Limits::new()
+        .with_max_idle_timeout(parameters.idle_timeout.unwrap_or(IDLE_TIMEOUT))?
+        .with_max_handshake_duration(HANDSHAKE_TIMEOUT)?;
     if let Some(rtt) = parameters.initial_rtt {
         limits = limits.with_initial_round_trip_time(rtt)?;
     }

@@ -21,6 +21,7 @@ pub const STACK: Stack = Stack {
     name: "s2n-quic",
     both: &[
         "congestion-control",
+        "idle-timeout",
         "initial-cwnd",
         "initial-rtt",
         "max-ack-delay",
