@@ -33,6 +33,15 @@ class Sent:
     arrived: Flags
     lost: Flags
     """It never came, and was not just under way when the capture ended."""
+    bare: Flags | None = None
+    """It is known to acknowledge alone, so that it counts towards no congestion window (RFC 9002 §2); None where no
+    packets can be decrypted."""
+
+    @property
+    def counted(self) -> Flags:
+        """Which packets count towards the congestion window, as far as is known."""
+        found: Flags = self.size > 0
+        return found if self.bare is None else found & ~self.bare
 
     def __len__(self) -> int:
         return len(self.t_ns)
@@ -49,13 +58,13 @@ class Acknowledged:
 
 @dataclass(frozen=True)
 class Credit:
-    """A limit of flow control (RFC 9000 §4.1), and what of it was used."""
+    """A limit of flow control (RFC 9000 §4.1; of TCP the receive window, RFC 9293 §3.8.6), and what of it was used."""
 
     name: str
     granted_ns: Ints
     """When each limit came to the sender, shape (g,)."""
     limit: Ints
-    """Bytes of the stream, or of all streams, that may be sent from then on, shape (g,)."""
+    """Bytes of the stream, or of all streams, that may be sent in all from then on, shape (g,)."""
     used_ns: Ints
     """When more of it had been used, shape (u,)."""
     used: Ints
@@ -90,12 +99,24 @@ class Steps:
 
 
 @dataclass(frozen=True)
+class Mistaken:
+    """s packets that the sender took for lost though they came, in the order in which it did; arrays of shape (s,)."""
+
+    t_ns: Ints
+    """When it took each for lost."""
+    left_ns: Ints
+    """When each had left."""
+
+
+@dataclass(frozen=True)
 class Rounds:
     """Round trips of the answer; arrays of shape (r,)."""
 
     begin_ns: Ints
     size: Ints
     """Bytes that left in each."""
+    packets: Ints
+    """Packets that left in each and count towards the congestion window."""
     late_ns: Ints
     """By how much each was longer for its acknowledgement: held by the client, or queued on the return path."""
 
@@ -119,11 +140,11 @@ class Conversation:
     others: Ints = field(default_factory=lambda: NONE)
     """When the bottleneck served other flows: spans."""
     credits: tuple[Credit, ...] | None = None
-    """None where packets cannot be decrypted: then nobody knows of it."""
-    advertised: Window | None = None
-    """TCP's receive window as its sender tells it (tcp_info's tcpi_snd_wnd); None of QUIC, and where nobody tells."""
+    """None where packets cannot be decrypted, or TCP's opening was not captured: then nobody knows of it."""
     window: Window | None = None
     """The congestion window; None where the sender does not tell it."""
+    mistaken: Mistaken = field(default_factory=lambda: Mistaken(_NOTHING, _NOTHING))
+    """Nothing where nobody can know of it, too."""
 
     @cached_property
     def payload(self) -> int:
@@ -221,7 +242,10 @@ class Conversation:
             late.append(max(moment - self.rtt_at(heard) - heard, 0))
             place = max(int(np.searchsorted(sent.t_ns, moment)), place + 1)
         ends = np.array([*places, len(sent)], np.int64)
-        return Rounds(np.array(begins, np.int64), np.diff(self.totals[ends]), np.array(late, np.int64))
+        counted = np.concatenate([[0], np.cumsum(sent.counted)]).astype(np.int64)
+        return Rounds(
+            np.array(begins, np.int64), np.diff(self.totals[ends]), np.diff(counted[ends]), np.array(late, np.int64)
+        )
 
     @cached_property
     def spent_ns(self) -> int:

@@ -1,4 +1,4 @@
-"""Flow control's credit over time, of decrypted packets (RFC 9000 §4.1)."""
+"""Flow control's credit over time: QUIC's of decrypted packets (RFC 9000 §4.1), TCP's of every segment's header."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ from collections.abc import Callable
 
 import numpy as np
 
+from harness.analysis.byte_stream import offsets
 from harness.analysis.connection import Connection
 from harness.analysis.view import RunView
 from harness.artefacts.window import Window
 from harness.attribution.conversation import Credit
 from harness.attribution.spans import Ints
+from harness.traces.capture import ACK, NO_SHIFT, SYN
 from harness.traces.connections import Opened
 from harness.traces.matching import Passage
 from harness.traces.streams import largest_stream
 
+#: What TCP's credit is called.
+RECEIVE_WINDOW = "receive window"
 #: A sender that goes on so soon after the first credit of a connection had waited for it, ns.
 _AT_ONCE = 5_000_000
 
@@ -58,6 +62,29 @@ def credits_of(
         )  # fmt: skip
         made.append(_with_initial(credit, told[name]))
     return tuple(made)
+
+
+def receive_window(down: Passage, up: Passage, at_sender: Callable[[Ints], Ints]) -> Credit | None:
+    """TCP's: each segment of the client says up to which byte it takes more (RFC 9293 §3.8.6, RFC 7323 §2).
+
+    `down`, `up`: the packets of one connection through the link. None where its opening was not captured. Shapes:
+    g segments of the client that came, u segments of the server.
+    """
+    sent, told = down.entered, up.entered
+    opened, asked = np.flatnonzero(sent.flags & SYN), np.flatnonzero(told.flags & SYN)
+    if not len(opened) or not len(asked):
+        return None
+    initial = int(sent.sequence[opened[0]])
+    shifts = sent.shift[opened[0]], told.shift[asked[0]]
+    # Either end scales only where both said so, and no SYN's own window is scaled (RFC 7323 §2.2).
+    shift = 0 if NO_SHIFT in shifts else int(shifts[1])
+    rows = np.flatnonzero(up.arrived & (told.flags & ACK != 0) & (told.flags & SYN == 0))
+    heard = up.out_ns[rows] + _access(up)[rows]
+    limit = offsets(told.acknowledgement[rows], initial) + (told.window[rows].astype(np.int64) << shift)
+    order = np.argsort(heard, kind="stable")
+    data = np.flatnonzero(sent.payload > 0)
+    used = offsets(sent.sequence[data], initial) + sent.payload[data]
+    return Credit(RECEIVE_WINDOW, at_sender(heard[order]), limit[order], at_sender(sent.t_ns[data]), used)
 
 
 def _access(up: Passage) -> Ints:

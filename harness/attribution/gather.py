@@ -15,13 +15,15 @@ from harness.analysis.segments import Segments
 from harness.analysis.series.lifetimes import client_port, data_port
 from harness.analysis.series.sender import usual_payload
 from harness.analysis.shared_flow import flows_of
+from harness.analysis.spurious import Spurious, spurious_losses
 from harness.analysis.unknown import Unknown
 from harness.analysis.view import RunView
 from harness.artefacts.window import Window as OneTransfer
-from harness.attribution.conversation import Acknowledged, Conversation, Sent, Steps, Window
-from harness.attribution.credits import credits_of
+from harness.attribution.conversation import Acknowledged, Conversation, Credit, Mistaken, Sent, Steps, Window
+from harness.attribution.credits import credits_of, receive_window
 from harness.attribution.spans import NONE, Flags, Ints, merged
-from harness.traces.capture import SYN, Capture
+from harness.traces.capture import SYN, Capture, Keys
+from harness.traces.frames import NOT_ELICITING
 from harness.traces.matching import Passage
 from harness.traces.quic import Form
 from harness.traces.streams import largest_stream
@@ -94,8 +96,9 @@ def conversation_of(view: RunView, window: OneTransfer) -> Conversation | Unknow
         mine &= client_port(down.passage.entered, True) == port
     starts, ends = _service(down)
     delivered = np.where(down.passage.arrived, down.passage.out_ns + access, -1)
-    sent = _sent(down, mine, starts, ends, clock)
-    known = _acknowledged(up, _of(up.passage, window, port), clock, delivered[mine], access)
+    sent = _sent(down, mine, starts, ends, clock, None if window.over_tcp else _bare(view, window))
+    theirs = _of(up.passage, window, port)
+    known = _acknowledged(up, theirs, clock, delivered[mine], access)
     first = _first(view, window, zero_ns, down.passage.entered.where(mine), delivered[mine], up)
     if first is None or not len(sent):
         return Unknown("no answer was captured")
@@ -115,9 +118,9 @@ def conversation_of(view: RunView, window: OneTransfer) -> Conversation | Unknow
         others=merged(np.stack([clock.at_sender(starts[others]), clock.at_sender(ends[others])], axis=1))
         if others.any()
         else NONE,
-        credits=None if window.over_tcp else credits_of(view, window, up.passage, clock.at_sender, zero_ns),
+        credits=_credits(view, window, down.passage.where(mine), up.passage.where(theirs), clock),
         window=_window(view, window, clock),
-        advertised=None if window.has_file or not window.over_tcp else _advertised(view, window, clock),
+        mistaken=_mistaken(view, window, clock),
     )
 
 
@@ -184,7 +187,8 @@ def _service(down: Direction) -> tuple[Ints, Ints]:
     return starts, ends
 
 
-def _sent(down: Direction, mine: Flags, starts: Ints, ends: Ints, clock: Clock) -> Sent:
+def _sent(down: Direction, mine: Flags, starts: Ints, ends: Ints, clock: Clock, bare: Keys | None) -> Sent:
+    """What the server sent; `bare`: the keys of packets that acknowledge alone."""
     passage = down.passage
     t_ns = passage.entered.t_ns[mine]
     served = starts[mine] >= 0
@@ -195,7 +199,20 @@ def _sent(down: Direction, mine: Flags, starts: Ints, ends: Ints, clock: Clock) 
         end_ns=np.where(served, clock.at_sender(ends[mine]), -1),
         arrived=passage.arrived[mine],
         lost=~passage.arrived[mine] & (down.replayed.fate[mine] != Fate.IN_FLIGHT),
+        bare=None if bare is None else np.isin(passage.entered.key[mine], bare),
     )
+
+
+def _bare(view: RunView, window: OneTransfer) -> Keys | None:
+    """The keys of the server's packets that are not ack-eliciting (RFC 9002 §2); None where none can be decrypted."""
+    opened = view.opened(window, "server")
+    keys = [
+        one.key[
+            np.array([not frames.hidden and NOT_ELICITING.issuperset(frames.types) for frames in one.frames], np.bool_)
+        ]
+        for one in opened
+    ]
+    return np.concatenate(keys) if keys else None
 
 
 def _acknowledged(up: Direction, mine: Flags, clock: Clock, delivered_ns: Ints, access_ns: int) -> Acknowledged:
@@ -277,10 +294,17 @@ def _window(view: RunView, window: OneTransfer, clock: Clock) -> Window | None:
     return Window(clock.at_sender(t_ns[inside][order]), cwnd[inside][order])
 
 
-def _advertised(view: RunView, window: OneTransfer, clock: Clock) -> Window | None:
-    """TCP's receive window, as its sender's kernel tells it."""
-    rows = view.tcp(window.transfer.flow)
-    rows = None if rows is None else rows.drop_nulls("snd_wnd")
-    if rows is None or not len(rows):
-        return None
-    return Window(clock.at_sender(rows["t_ns"].to_numpy()), rows["snd_wnd"].to_numpy().astype(np.float64))
+def _credits(view: RunView, window: OneTransfer, down: Passage, up: Passage, clock: Clock) -> tuple[Credit, ...] | None:
+    """Flow control's, of a transfer's packets in both directions; None where nobody can know of it."""
+    if not window.over_tcp:
+        return credits_of(view, window, up, clock.at_sender, clock.zero_ns)
+    credit = receive_window(down, up, clock.at_sender)
+    return None if credit is None else (credit,)
+
+
+def _mistaken(view: RunView, window: OneTransfer, clock: Clock) -> Mistaken:
+    """Packets that the sender took for lost and that came."""
+    found = spurious_losses(view, window)
+    if not isinstance(found, Spurious):
+        return Mistaken(np.zeros(0, np.int64), np.zeros(0, np.int64))
+    return Mistaken(clock.at_sender(found.taken_ns), clock.at_sender(found.left_ns))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from harness.attribution import rules
-from harness.attribution.conversation import Conversation
-from harness.attribution.spans import inside
+from harness.attribution.conversation import Conversation, Credit
+from harness.attribution.credits import RECEIVE_WINDOW
+from harness.attribution.spans import Ints, inside
 from harness.outcome.attributed import State
 from harness.text import counted
 
@@ -14,29 +17,38 @@ from harness.text import counted
 def notes_of(talk: Conversation) -> dict[State, str]:
     """State → what goes with it; of some there is nothing to say."""
     found: dict[State, str] = {}
-    sizes, late = talk.rounds.size, talk.rounds.late_ns
-    if len(sizes) and talk.payload:
-        found["slow_start"] = f"from {counted(max(1, round(int(sizes[0]) / talk.payload)), 'packet')}"
+    late = talk.rounds.late_ns
+    if len(late):
+        size, packets = int(talk.rounds.size[0]), int(talk.rounds.packets[0])
+        found["slow_start"] = f"from {size / 1e3:.1f} kB in {counted(packets, 'packet')}"
     lost = int(talk.sent.lost.sum())
     if lost:
         found["recovery"] = f"{counted(lost, 'packet')} lost{_overshoot(talk)}"
+    if len(talk.mistaken.t_ns):
+        found["spurious_recovery"] = f"{counted(len(talk.mistaken.t_ns), 'packet')} taken for lost that came"
     blocked = [one for one in talk.credits or () if len(rules.exhausted(one, talk))]
     if blocked:
-        names = " and ".join(one.name for one in blocked)
-        found["flow_control"] = f"credit of the {names}"
-    elif talk.advertised is not None:
-        found["flow_control"] = "the receive window"
-    steady = rules.sender_idle(talk)
-    if len(steady):
-        moments = talk.sent.t_ns[inside(talk.sent.t_ns, steady)]
+        found["flow_control"] = _blocked(blocked, talk)
+    waits: dict[State, Ints] = {"buffer_limited": rules.buffer_limited(talk), "sender_idle": rules.sender_idle(talk)}
+    for state, spans in waits.items():
+        moments = talk.sent.t_ns[inside(talk.sent.t_ns, spans)]
         if len(moments):
-            found["sender_idle"] = f"with {np.median(talk.in_flight(moments)) / 1e3:.0f} kB in flight"
+            found[state] = f"with {np.median(talk.in_flight(moments)) / 1e3:.0f} kB in flight"
     if len(late):
         found["acknowledgements"] = f"up to {late.max() / 1e6:.0f} ms late"
     timeouts = len(rules.probe_timeouts(talk))
     if timeouts:
         found["probe_timeouts"] = counted(timeouts, "silence")
     return found
+
+
+def _blocked(credits: Sequence[Credit], talk: Conversation) -> str:
+    """Whose credit was used up; of TCP's receive window also how large it was at most meanwhile."""
+    (first, *_) = credits
+    if first.name != RECEIVE_WINDOW:
+        return f"credit of the {' and '.join(one.name for one in credits)}"
+    ends = rules.exhausted(first, talk)[:, 1]
+    return f"receive window of {talk.in_flight(ends - 1).max() / 1e3:.0f} kB"
 
 
 def _overshoot(talk: Conversation) -> str:

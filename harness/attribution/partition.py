@@ -20,13 +20,15 @@ PRECEDENCE: dict[State, Rule] = {
     "probe_timeouts": rules.probe_timeouts,
     "flow_control": rules.flow_control,
     "shared": rules.shared,
+    "buffer_limited": rules.buffer_limited,
     "sender_idle": rules.sender_idle,
     "recovery": rules.recovery,
+    "spurious_recovery": rules.spurious_recovery,
     "slow_start": rules.slow_start,
     "window_limited": rules.window_limited,
 }
 #: The sender waits for acknowledgements in these.
-_WAITING: tuple[State, ...] = ("recovery", "slow_start", "window_limited")
+_WAITING: tuple[State, ...] = ("recovery", "spurious_recovery", "slow_start", "window_limited")
 _ORDER: tuple[State, ...] = tuple(STATES)
 #: Of `Attribution.bands`.
 BANDS = 100

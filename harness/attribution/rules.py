@@ -5,6 +5,8 @@ Which state a moment belongs to that several rules claim is `partition.PRECEDENC
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 
 from harness.attribution.conversation import NO_GAP, Conversation, Credit, Window
@@ -21,6 +23,9 @@ STEADY = 4
 SILENCE = 1.25
 #: A bottleneck that is busy for this part of a round trip is full.
 FULL = 0.95
+#: A packet leaves upon an acknowledgement where it leaves within this part of the mean time between two of them, and a
+#: sender sends upon acknowledgements where this part of its bytes leaves so.
+CLOCKED, MOSTLY = 0.25, 0.9
 #: Of the congestion window: less room than this, or than two packets, is none.
 ROOM = 0.05
 
@@ -73,17 +78,54 @@ def recovery(talk: Conversation) -> Ints:
     packets that were lost behind it is in it, and so is the end, where nothing is left to send but what was lost.
     """
     when, which = talk.detected
+    return merged([*_periods(talk, when, talk.sent.t_ns[which]), *talk.wasted.tolist(), *repair(talk)])
+
+
+def _periods(talk: Conversation, taken_ns: Ints, left_ns: Ints) -> list[tuple[int, int]]:
+    """Recovery periods that n packets begin: when each was taken for lost, in order, and when it left, shape (n,)."""
     reached = np.maximum.accumulate(talk.acknowledged.upto) if len(talk.acknowledged.upto) else talk.acknowledged.upto
     periods: list[tuple[int, int]] = []
-    since = -1
-    for moment, place in zip(when.tolist(), which.tolist(), strict=True):
-        if int(talk.sent.t_ns[place]) < since:
+    since = -_UNLIMITED
+    for moment, left in zip(taken_ns.tolist(), left_ns.tolist(), strict=True):
+        if left < since:
             continue
         since = moment
         after = int(np.searchsorted(talk.sent.t_ns, moment, side="right"))
         at = int(np.searchsorted(reached, after + 1))
         periods.append((moment, int(talk.acknowledged.t_ns[at]) if at < len(reached) else talk.end_ns))
-    return merged([*periods, *talk.wasted.tolist(), *repair(talk)])
+    return periods
+
+
+def spurious_recovery(talk: Conversation) -> Ints:
+    """Recovery periods that packets begin which were taken for lost and came (RFC 9002 §6.1: reordering beyond the
+    thresholds), and then the time in which the congestion window limits and is still smaller than it was before: a
+    sender that finds out sets it back (RFC 4015 §3.2). It ends where a packet is lost, for which it would be cut.
+    """
+    taken = talk.mistaken
+    periods = merged(_periods(talk, taken.t_ns, taken.left_ns))
+    return merged(np.concatenate([periods, both(_reduced(talk, periods), window_limited(talk))]))
+
+
+def _reduced(talk: Conversation, periods: Ints) -> Ints:
+    """From the beginning of each period until the window, or where the sender does not tell it what a round trip sends,
+    is what it was before: spans.
+    """
+    when, _ = talk.detected
+    if talk.window is None:
+        moments, values = talk.rounds.begin_ns, talk.rounds.size.astype(np.float64)
+    else:
+        moments, values = talk.window.t_ns, talk.window.bytes
+    found: list[tuple[int, int]] = []
+    for begin in periods[:, 0].tolist():
+        if found and begin < found[-1][1]:
+            continue
+        # The window may be told anew just before the loss is.
+        before = values[(moments >= begin - 2 * talk.rtt_ns) & (moments < begin)]
+        after = np.flatnonzero((moments > begin + talk.rtt_ns) & (values >= before.max(initial=0)))
+        lost = when[when > begin]
+        ends = [talk.end_ns, *moments[after[:1]].tolist(), *lost[:1].tolist()]
+        found.append((begin, min(ends)))
+    return merged(found)
 
 
 def repair(talk: Conversation) -> list[tuple[int, int]]:
@@ -121,15 +163,10 @@ def _later(talk: Conversation) -> Ints:
 def flow_control(talk: Conversation) -> Ints:
     """The sender has used the peer's credit, of a stream or of the connection, up to less than a packet, and no new
     one has come (RFC 9000 §4.1: blocked; tcp_info's tcpi_rwnd_limited, which counts the same of a receive window;
-    T-RAT §4.1: receiver-window-limited). MAX_DATA and MAX_STREAM_DATA are those of the decrypted packets; TCP's receive
-    window is what its sender tells.
+    T-RAT §4.1: receiver-window-limited). MAX_DATA and MAX_STREAM_DATA are those of the decrypted packets, TCP's receive
+    window is that of every segment's header.
     """
-    spans = [exhausted(credit, talk) for credit in talk.credits or ()]
-    if talk.advertised is not None:
-        edges = _edges(talk, talk.advertised)
-        left = talk.advertised.at(edges[:-1]) - talk.in_flight(edges[:-1])
-        spans.append(flagged(edges, left < talk.payload))
-    return merged(np.concatenate([NONE, *spans]))
+    return merged(np.concatenate([NONE, *(exhausted(credit, talk) for credit in talk.credits or ())]))
 
 
 def exhausted(credit: Credit, talk: Conversation) -> Ints:
@@ -142,39 +179,86 @@ def exhausted(credit: Credit, talk: Conversation) -> Ints:
     return flagged(edges, granted - spent < talk.payload)
 
 
+def buffer_limited(talk: Conversation) -> Ints:
+    """The sender keeps to a buffer: credit and window have room, and what is in flight comes back to the same bytes in
+    each round trip, four at least, since a packet leaves only when an acknowledgement has made place for it (tcp_info's
+    tcpi_sndbuf_limited; T-RAT §4.1: sender-window-limited).
+    """
+    return both(_idle(talk), _level(talk))
+
+
 def sender_idle(talk: Conversation) -> Ints:
     """Data and window are there, and for a round trip at least the window is never full: nothing is sent, since the
-    server has nothing ready, keeps to a buffer, or paces below the path's rate (RFC 9002 §7.8: underutilised;
-    tcp_info's tcpi_busy_time without the limits, and tcpi_sndbuf_limited; T-RAT §4.1: sender-window-limited,
-    application-limited). Of a sender that does not tell its window: the same bytes round trip after round trip. Nothing
-    where nobody knows whether credit was there, and nothing once every byte has left: then no data are there.
+    server has nothing ready, or paces below the path's rate (RFC 9002 §7.8: underutilised; tcp_info's tcpi_busy_time
+    without the limits; T-RAT §4.1: application-limited). Of a sender that does not tell its window: the same bytes
+    round trip after round trip. Nothing where nobody knows whether credit was there, and nothing once every byte has
+    left: then no data are there.
     """
-    if talk.credits is None and talk.advertised is None:
+    return without(_idle(talk), buffer_limited(talk))
+
+
+def _idle(talk: Conversation) -> Ints:
+    """Nothing that the peer or the path allows keeps the sender from sending more: spans."""
+    if talk.credits is None:
         return NONE
     idle = both(_later(talk), steady(talk) if talk.window is None else _room(talk))
     return both(idle, merged([(0, talk.spent_ns)]))
 
 
+def _level(talk: Conversation) -> Ints:
+    """Round trips in a row, `STEADY` at least, in which the most in flight is the same to within two packets, and in
+    which packets leave upon acknowledgements: spans.
+    """
+    begins, sent = talk.rounds.begin_ns, talk.sent
+    edges = np.append(begins, talk.end_ns)
+    places = np.searchsorted(sent.t_ns, begins)
+    # The last moments of the last round trip have less to send.
+    most = [int(part.max(initial=0)) for part in np.split(talk.in_flight(sent.t_ns), places[1:])] if len(places) else []
+    found: list[tuple[int, int]] = []
+    for start, number in runs(most, 2 * talk.payload):
+        if number - start >= STEADY and _clocked(talk, int(edges[start]), int(edges[number])):
+            found.append((int(edges[start]), talk.end_ns if number >= len(most) - 1 else int(edges[number])))
+    return merged(found)
+
+
+def _clocked(talk: Conversation, start_ns: int, end_ns: int) -> bool:
+    """Whether what leaves between two moments leaves as soon as an acknowledgement comes, which it does of a sender
+    that waits for one; one that paces leaves its packets at times of its own.
+    """
+    known = talk.acknowledged.t_ns
+    known = known[(known >= start_ns) & (known < end_ns)]
+    left = (talk.sent.t_ns >= start_ns) & (talk.sent.t_ns < end_ns) & (talk.sent.size > 0)
+    if not len(known) or not left.any():
+        return False
+    since = talk.sent.t_ns[left]
+    since = since - np.concatenate([[-_UNLIMITED], known])[np.searchsorted(known, since, side="right")]
+    at_once = since <= CLOCKED * (end_ns - start_ns) / len(known)
+    return bool(talk.sent.size[left][at_once].sum() >= MOSTLY * talk.sent.size[left].sum())
+
+
+def runs(values: Sequence[int], within: int) -> Iterator[tuple[int, int]]:
+    """Runs of values that differ by no more than `within` from each other: where each begins, and the next one does."""
+    start = 0
+    for number in range(1, len(values) + 1):
+        run = values[start : number + 1]
+        if number == len(values) or max(run) - min(run) > within:
+            yield start, number
+            start = number
+
+
 def steady(talk: Conversation) -> Ints:
-    """Round trips in a row, `STEADY` at least, in which bytes sent differ by no more than two packets, and which lose
-    nothing: spans.
+    """Round trips in a row, `STEADY` at least, in which bytes sent differ by no more than two packets, and in which
+    nothing is lost or taken for lost: spans.
     """
     begins, sizes = talk.rounds.begin_ns, talk.rounds.size
     edges = np.append(begins, talk.end_ns)
-    when, _ = talk.detected
+    when = np.concatenate([talk.detected[0], talk.mistaken.t_ns])
     found: list[tuple[int, int]] = []
-    every = [*sizes.tolist(), -_UNLIMITED]
-    start, low, high = 0, every[0], every[0]
-    for number, size in enumerate(every[1:], 1):
-        low, high = min(low, size), max(high, size)
-        if high - low <= 2 * talk.payload:
-            continue
-        # The last one may have less to send.
+    for start, number in runs(sizes.tolist(), 2 * talk.payload):
         calm = not ((when >= edges[start]) & (when < edges[number])).any()
         if number - start >= STEADY and calm:
-            until = talk.end_ns if number >= len(sizes) - 1 else int(edges[number])
-            found.append((int(edges[start]), until))
-        start, low, high = number, size, size
+            # The last one may have less to send.
+            found.append((int(edges[start]), talk.end_ns if number >= len(sizes) - 1 else int(edges[number])))
     return merged(found)
 
 

@@ -6,7 +6,7 @@ statistics they are compared by. Times are ns, sizes layer-2 bytes, rates layer-
 
 from harness.fidelity.bottleneck import ceiling_ns, first_other_gap, tail_drop
 from harness.fidelity.losses import gilbert_elliott, loss_runs, netem_losses, run_length_probabilities
-from harness.fidelity.path import Crossing, crossing
+from harness.fidelity.path import Crossing, changes_ns, crossing
 from harness.fidelity.prediction import Prediction
 from harness.fidelity.red import RedParameters, red, red_parameters
 
@@ -15,6 +15,7 @@ __all__ = [
     "Prediction",
     "RedParameters",
     "ceiling_ns",
+    "changes_ns",
     "crossing",
     "first_other_gap",
     "gilbert_elliott",

@@ -41,6 +41,13 @@ class _Air:
     """For its seed."""
 
 
+def changes_ns(path: Path) -> list[int]:
+    """When the changes of a path are due, or the beginnings and ends of its holes, ns after the first packet."""
+    if path.blackhole is not None:
+        return [moment.value for hole in path.blackhole.times for moment in hole]
+    return [change.at.value for change in path.changes]
+
+
 def crossing(
     path: Path, to_client: bool, sent_ns: Floats, frame_bytes: Integers, seed: int, times_ns: Sequence[float] = ()
 ) -> Crossing:
@@ -50,10 +57,7 @@ def crossing(
     its changes, or the beginnings and ends of its holes, took effect; by default when they are due.
     """
     link = path.to_client if to_client else path.to_server
-    due = [change.at.value for change in path.changes]
-    if path.blackhole is not None:
-        due = [moment.value for hole in path.blackhole.times for moment in hole]
-    times = [float(moment) for moment in (times_ns or due)]
+    times = [float(moment) for moment in (times_ns or changes_ns(path))]
     holes = list(zip(times[::2], times[1::2], strict=True)) if path.blackhole is not None else []
     rates, airs = _states(path, to_client, times)
     if to_client:

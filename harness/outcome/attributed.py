@@ -10,14 +10,14 @@ from harness.metric_names import TransferName
 from harness.outcome.fact import Fact, Finite
 
 State = Literal[
-    "handshake", "request", "slow_start", "line_rate", "recovery", "window_limited", "flow_control", "sender_idle",
-    "acknowledgements", "probe_timeouts", "shared", "unexplained",
+    "handshake", "request", "slow_start", "line_rate", "recovery", "spurious_recovery", "window_limited",
+    "flow_control", "buffer_limited", "sender_idle", "acknowledgements", "probe_timeouts", "shared", "unexplained",
 ]  # fmt: skip
 #: In the order in which they are shown; the letter of each in `Attribution.bands`.
 STATES: dict[State, str] = {
-    "handshake": "h", "request": "q", "slow_start": "s", "recovery": "r", "window_limited": "w", "flow_control": "f",
-    "sender_idle": "i", "acknowledgements": "a", "probe_timeouts": "p", "shared": "o", "unexplained": "u",
-    "line_rate": "l",
+    "handshake": "h", "request": "q", "slow_start": "s", "recovery": "r", "spurious_recovery": "e",
+    "window_limited": "w", "flow_control": "f", "buffer_limited": "b", "sender_idle": "i", "acknowledgements": "a",
+    "probe_timeouts": "p", "shared": "o", "unexplained": "u", "line_rate": "l",
 }  # fmt: skip
 
 

@@ -18,8 +18,10 @@ NAMES: dict[State, str] = {
     "slow_start": "slow start",
     "line_rate": "line rate",
     "recovery": "recovery",
+    "spurious_recovery": "spurious recovery",
     "window_limited": "window-limited after slow start",
     "flow_control": "flow control",
+    "buffer_limited": "buffer-limited",
     "sender_idle": "sender idle",
     "acknowledgements": "late acknowledgements",
     "probe_timeouts": "probe timeouts",
@@ -133,7 +135,7 @@ def _noted(part: Part) -> str:
 
 def _in(state: State) -> str:
     words = {"sender_idle": "with the sender idle", "shared": "in which others had the link"}
-    bare = state in ("window_limited", "unexplained")
+    bare = state in ("window_limited", "buffer_limited", "unexplained")
     return words.get(state, NAMES[state] if bare else f"in {NAMES[state]}")
 
 

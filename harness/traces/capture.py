@@ -19,6 +19,8 @@ Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 Keys = npt.NDArray[np.uint64]
+Windows = npt.NDArray[np.uint16]
+Shifts = npt.NDArray[np.int8]
 
 #: IP protocol numbers.
 TCP, UDP = 6, 17
@@ -26,10 +28,14 @@ TCP, UDP = 6, 17
 NOT_ECT, CE = 0b00, 0b11
 #: Of a segment's flags (RFC 9293 §3.1).
 FIN, SYN, RST, ACK = 0x01, 0x02, 0x04, 0x10
+#: Window scale of a segment that has no such option, and the largest that counts (RFC 7323 §2.3).
+NO_SHIFT, MOST_SHIFT = -1, 14
 #: Offset of the header of UDP or TCP behind an Ethernet header and an IPv4 header without options, or an IPv6 header.
 _TRANSPORT_AT = {4: 34, 6: 54}
 #: Bytes of a TCP header without options, and how many of what follows are told apart by.
 _TCP_HEADER, _TCP_OPTIONS = 20, 40
+#: Kinds of TCP's options (RFC 9293 §3.2, RFC 7323 §2.2).
+_END_OF_OPTIONS, _NO_OPERATION, _WINDOW_SCALE = 0, 1, 3
 #: Where the source address starts, and the length of an address.
 _ADDRESS_AT = {4: (26, 4), 6: (22, 16)}
 #: Payload bytes visible of an IPv4 datagram.
@@ -67,6 +73,10 @@ class Capture:
     """Acknowledgement number of a segment, 0 for a datagram."""
     flags: Bytes
     """Control bits of a segment (`SYN`, `ACK` …), 0 for a datagram."""
+    window: Windows
+    """Window field of a segment, not scaled (RFC 9293 §3.1), 0 for a datagram."""
+    shift: Shifts
+    """Window scale option of a segment (RFC 7323 §2.2), which only a SYN has; `NO_SHIFT` without."""
     form: Bytes
     """`quic.Form` of the datagram's first packet; NONE outside flows over QUIC."""
     one_rtt: Flags
@@ -149,9 +159,9 @@ def read_capture(path: Path, flows: Sequence[FlowAddresses]) -> Capture:
         protocol=protocol,
         traffic_class=_traffic_class(heads, ip), source_port=udp[:, 0], destination_port=udp[:, 1],
         length=records.length[chosen], payload=payload, sequence=segments.sequence,
-        acknowledgement=segments.acknowledgement, flags=segments.flags, form=form, one_rtt=one_rtt,
-        after_initial=after_initial, key=key, visible=visible,
-        seen=seen, truncated=records.truncated,
+        acknowledgement=segments.acknowledgement, flags=segments.flags, window=segments.window, shift=segments.shift,
+        form=form, one_rtt=one_rtt, after_initial=after_initial, key=key, visible=visible, seen=seen,
+        truncated=records.truncated,
     )  # fmt: skip
 
 
@@ -252,6 +262,8 @@ class _Segments:
     sequence: Ints
     acknowledgement: Ints
     flags: Bytes
+    window: Windows
+    shift: Shifts
     rows: Ints
     """Which of the packets are segments, shape (m,)."""
     identity: Bytes
@@ -262,6 +274,7 @@ def _segments(heads: Bytes, ip: Ints, protocol: Bytes) -> _Segments:
     """Header fields of TCP (RFC 9293 §3.1); the payload's length is that of the IP packet less both headers."""
     numbers = np.zeros((3, len(heads)), np.int64)
     flags = np.zeros(len(heads), np.uint8)
+    window, shift = np.zeros(len(heads), np.uint16), np.full(len(heads), NO_SHIFT, np.int8)
     segment = protocol == TCP
     rows = np.flatnonzero(segment)
     identity = np.zeros((len(heads), 20 + _TCP_OPTIONS), np.uint8)
@@ -272,6 +285,9 @@ def _segments(heads: Bytes, ip: Ints, protocol: Bytes) -> _Segments:
         numbers[0, mine] = np.maximum(total - (header[:, 12] >> 4).astype(np.int64) * 4, 0)
         numbers[1, mine], numbers[2, mine] = _field(header, 4, 4), _field(header, 8, 4)
         flags[mine] = header[:, 13]
+        window[mine] = _field(header, 14, 2)
+        opening = header[:, 13] & SYN != 0
+        shift[mine[opening]] = [_window_scale(row.tobytes()) for row in header[opening]]
         # Ports, numbers, flags and window; the checksum may be finished only on the way. Then the options, of which
         # a timestamp (RFC 7323 §3) differs in a retransmission, as the identification of IPv4 does.
         identity[mine, :16] = header[:, :16]
@@ -279,7 +295,23 @@ def _segments(heads: Bytes, ip: Ints, protocol: Bytes) -> _Segments:
         identity[mine, 18:20] = heads[mine, 18:20] if version == 4 else 0
         options = header[:, _TCP_HEADER:]
         identity[mine, 20 : 20 + options.shape[1]] = options
-    return _Segments(numbers[0], numbers[1], numbers[2], flags, rows, identity[rows])
+    return _Segments(numbers[0], numbers[1], numbers[2], flags, window, shift, rows, identity[rows])
+
+
+def _window_scale(header: bytes) -> int:
+    """The window scale option of one header (RFC 7323 §2.2), as far as it was captured; `NO_SHIFT` where none is."""
+    at, end = _TCP_HEADER, min((header[12] >> 4) * 4, len(header))
+    while at < end and header[at] != _END_OF_OPTIONS:
+        if header[at] == _NO_OPERATION:
+            at += 1
+            continue
+        length = header[at + 1] if at + 1 < end else 0
+        if length < 2 or at + length > end:
+            break
+        if header[at] == _WINDOW_SCALE and length == 3:
+            return min(header[at + 2], MOST_SHIFT)
+        at += length
+    return NO_SHIFT
 
 
 def _field(bytes_: Bytes, at: int, size: int) -> Ints:

@@ -38,6 +38,11 @@ _LONGEST = 65_536
 
 #: How an event begins in contained JSON, by its first key.
 _EVENT_STARTS = (b'"time"', b'"name"', b'"data"', b'"category"')
+#: What traces call 1-RTT packets, and the space of their numbers, without hyphens and underscores.
+_ONE_RTT = ("1rtt", "onertt", "applicationdata", "application")
+_BARE = str.maketrans("", "", "-_ ")
+#: The time of the first event that is an array.
+_ARRAY_TIME = re.compile(rb"\[\s*(-?[0-9.]+)\s*,")
 #: How one begins that is an array: with its time.
 _ARRAY_START = re.compile(r"\[\s*-?[0-9]")
 #: A line that is one such event, with nothing inside its data (picoquic's, with a path ID or without; the last of a
@@ -106,6 +111,40 @@ def read_head(path: Path, size: int) -> bytes:
     """The first `size` bytes of a trace, decompressed (less where it is shorter or damaged). Raises OSError."""
     with open_file(path) as file:
         return file.read(size)
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A 1-RTT packet that was declared lost."""
+
+    t_ms: float
+    """When, since the trace's first event."""
+    number: int
+    """Its packet number."""
+
+
+def read_lost(path: Path) -> list[Lost]:
+    """The 1-RTT packets that a trace declares lost (recovery:packet_lost, quic:packet_lost), in its order.
+
+    Empty of a trace whose times are differences, and of one that names no losses, as quiche's. Raises OSError.
+    """
+    data = read_bytes(path)
+    if counts_from_previous(data):
+        return []
+    unit = time_unit(data)
+    first = first_time(data)
+    if first is None:
+        opening = _ARRAY_TIME.search(data)
+        first = _number(opening[1]) if opening is not None else 0.0
+    found = []
+    for event in events(data, b'packet_lost"'):
+        header = event.data.get("header")
+        fields = {**event.data, **header} if isinstance(header, dict) else event.data
+        number = fields.get("packet_number")
+        kind = str(fields.get("packet_type") or fields.get("packet_number_space") or "1rtt").lower()
+        if isinstance(number, int | str) and str(number).isdecimal() and kind.translate(_BARE) in _ONE_RTT:
+            found.append(Lost((event.time - first) * unit, int(number)))
+    return found
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from harness.attribution.conversation import Acknowledged, Conversation, Credit, Sent, Steps, Window
+from harness.attribution.conversation import Acknowledged, Conversation, Credit, Mistaken, Sent, Steps, Window
 from harness.attribution.spans import NONE, merged
 
 MS = 1_000_000
@@ -43,6 +43,9 @@ class Case:
     """What an acknowledgement takes on the return path."""
     lost: frozenset[int] = frozenset()
     """By the order in which they leave."""
+    late: frozenset[int] = frozenset()
+    """Which come `lateness` behind those that left with them, by the order in which they leave."""
+    lateness: int = 10 * MS
     dark: tuple[int, int] = (0, 0)
     """When nothing passes."""
     rival: tuple[int, int] = (0, 0)
@@ -69,6 +72,10 @@ class Talk:
     grants: list[tuple[int, int]] = field(default_factory=list)
     others: list[tuple[int, int]] = field(default_factory=list)
     had: set[int] = field(default_factory=set)
+    heard: set[int] = field(default_factory=set)
+    """Packets that are acknowledged."""
+    mistaken: list[tuple[int, int]] = field(default_factory=list)
+    """(taken for lost, left)."""
 
     def run(self) -> Conversation:
         case = self.case
@@ -140,14 +147,17 @@ class Talk:
             self.back = leaves + case.ack_own
             if not case.dark[0] <= self.back < case.dark[1]:
                 self.count += 1
-                heapq.heappush(self.events, (self.back + case.rtt, 0, self.count, place))
+                back = self.back + case.rtt + (case.lateness if place in case.late else 0)
+                heapq.heappush(self.events, (back, 0, self.count, place))
 
     def _acknowledged(self, now: int, place: int) -> None:
         case = self.case
         self.acks.append((now, place + 1))
+        self.heard.add(place)
         if place + 1 <= self.reached:
             return
-        gone = [one for one in range(self.known, place - 2) if not self.sent[one][3]]
+        gone = [one for one in range(self.known, place - 2) if one not in self.heard and self._is_gone(one)]
+        self.mistaken += [(now, self.sent[one][0]) for one in gone if self.sent[one][3]]
         self.known = max(self.known, place - 2)
         new = place + 1 - self.reached
         self.reached = place + 1
@@ -160,6 +170,10 @@ class Talk:
         self.windows.append((now, self.window))
         self.granted = self.reached + case.credit
         self.grants.append((now, self.granted))
+
+    def _is_gone(self, place: int) -> bool:
+        """Whether it is lost, or looks so."""
+        return not self.sent[place][3] or place in self.case.late
 
     def _lost(self, now: int) -> None:
         self.recovering = now
@@ -188,6 +202,7 @@ class Talk:
             window=Window(np.array([t for t, _ in windows], np.int64), np.array([w * SIZE for _, w in windows]))
             if case.told
             else None,
+            mistaken=Mistaken(*np.array(self.mistaken, np.int64).reshape(-1, 2).T),
         )
 
 

@@ -29,6 +29,7 @@ class Segment(Packet):
     flags: int = 0x10
     identification: int = 0
     options: bytes = b""
+    window: int = 512
     port: int = 5202
     """The client's."""
 
@@ -45,7 +46,15 @@ def segment_frame(segment: Segment, ttl: int = 64) -> bytes:
     ports = (5201, segment.port) if segment.to_client else (segment.port, 5201)
     offset = (20 + len(segment.options)) // 4
     tcp = struct.pack(
-        ">HHIIBBHHH", *ports, segment.sequence, segment.acknowledgement, offset << 4, segment.flags, 512, ttl, 0
+        ">HHIIBBHHH",
+        *ports,
+        segment.sequence,
+        segment.acknowledgement,
+        offset << 4,
+        segment.flags,
+        segment.window,
+        ttl,
+        0,
     )
     size = 20 + len(segment.options) + segment.size
     if segment.ipv6:

@@ -56,14 +56,16 @@ def test_a_conversation_without_fault_is_slow_start_and_line_rate() -> None:
         ("window_limited", {"most": 40}),
         ("flow_control", {"credit": 40}),
         ("flow_control", {"credit": 40, "told": False}),
-        ("sender_idle", {"buffer": 40}),
-        ("sender_idle", {"buffer": 40, "told": False}),
+        ("buffer_limited", {"buffer": 40}),
+        ("buffer_limited", {"buffer": 40, "told": False}),
         ("sender_idle", {"pace": 2 * MS}),
         ("sender_idle", {"pace": 2 * MS, "told": False}),
         ("acknowledgements", {"hold": 100 * MS}),
         ("acknowledgements", {"ack_own": 5 * MS}),
         ("probe_timeouts", {"dark": (1_000 * MS, 7_000 * MS), "threshold": 100}),
         ("shared", {"rival": (0, 10**12)}),
+        ("spurious_recovery", {"late": LOSSES}),
+        ("spurious_recovery", {"late": LOSSES, "told": False}),
     ],
 )
 def test_what_is_forced_has_the_excess(state: State, asked: dict[str, Any]) -> None:
@@ -92,6 +94,14 @@ def test_losses_are_recovery_and_a_window_that_has_to_grow_again() -> None:
         ("probe_timeouts", {"lost": LOSSES}),
         ("probe_timeouts", {"pace": 2 * MS}),
         ("shared", {"lost": LOSSES}),
+        ("recovery", {"late": LOSSES}),
+        ("window_limited", {"late": LOSSES}),
+        ("spurious_recovery", {"lost": LOSSES}),
+        ("spurious_recovery", {"most": 40}),
+        ("sender_idle", {"buffer": 40}),
+        ("buffer_limited", {"pace": 2 * MS}),
+        ("buffer_limited", {"pace": 2 * MS, "told": False}),
+        ("buffer_limited", {"threshold": 50}),
         ("slow_start", {"rival": (0, 10**12)}),
         ("unexplained", {"pace": 2 * MS}),
     ],
@@ -168,11 +178,24 @@ def test_rounds_begin_when_the_first_packet_of_the_one_before_is_acknowledged() 
     assert (conversation(hold=7 * MS).rounds.late_ns[:-1] == 7 * MS).all()
 
 
+def test_what_the_first_round_trip_sends_is_counted_as_a_window_counts_it() -> None:
+    """Short packets are packets (TCP counts segments), and what only acknowledges is none (RFC 9002 §2, §7.2): ten
+    segments of which four are short were said to be seven packets, and ten of 1,200 B eight of 1,452 B.
+    """
+    sent = FREE.sent
+    size, bare = sent.size.copy(), np.zeros(len(sent), bool)
+    size[:4] = 100
+    assert notes_of(replace(FREE, sent=replace(sent, size=size)))["slow_start"] == "from 7.9 kB in 10 packets"
+    bare[:2] = True
+    assert notes_of(replace(FREE, sent=replace(sent, size=size, bare=bare)))["slow_start"] == "from 7.9 kB in 8 packets"
+
+
 def test_notes_have_the_figures_behind_the_parts() -> None:
-    assert notes_of(conversation(window=2))["slow_start"] == "from 2 packets"
+    assert notes_of(conversation(window=2))["slow_start"] == "from 2.5 kB in 2 packets"
     assert notes_of(conversation(credit=40))["flow_control"] == "credit of the stream"
     assert notes_of(conversation(lost=LOSSES))["recovery"].startswith("14 packets lost, ")
-    assert notes_of(conversation(buffer=40))["sender_idle"] == "with 50 kB in flight"
+    assert notes_of(conversation(buffer=40))["buffer_limited"] == "with 50 kB in flight"
+    assert notes_of(conversation(late=LOSSES))["spurious_recovery"].endswith(" packets taken for lost that came")
     assert notes_of(conversation(hold=100 * MS))["acknowledgements"] == "up to 100 ms late"
     assert "probe_timeouts" in notes_of(conversation(dark=(1_000 * MS, 3_000 * MS)))
 
@@ -189,6 +212,7 @@ CASES = st.fixed_dictionaries(
         "hold": st.integers(0, 50 * MS),
         "ack_own": st.integers(0, 2 * MS),
         "lost": st.frozensets(st.integers(0, 300), max_size=20),
+        "late": st.frozensets(st.integers(0, 300), max_size=20),
         "dark": st.just((300 * MS, 600 * MS)),
         "rival": st.just((250 * MS, 400 * MS)),
         "told": st.booleans(),

@@ -11,8 +11,10 @@ from harness.arguments import endpoint_arguments, refusal
 from harness.catalogue import Catalogue
 from harness.errors import InputError, UnfitError
 from harness.lab import build_lab
+from harness.model import Flow
 from harness.parameters import PARAMETERS, canonical_value, parse_parameter_name
 from harness.setting import Setting
+from harness.units import Size
 from tests.examples import catalogue, cell, implementation
 
 
@@ -165,10 +167,15 @@ def test_every_stack_that_can_be_told_takes_an_idle_timeout() -> None:
 
 def test_who_cannot_be_told_its_idle_timeout_is_unsupported_by_name() -> None:
     known = {name: one for name, (one, _) in catalogue().implementations().items()}
-    said = refusal(known["curl"], known["quic-go"], "client.idle_timeout", "5 s")
-    assert said == "curl cannot set idle_timeout as a client; it is 30 s"
-    assert refusal(known["curl"], known["quic-go"], "client.idle_timeout", "30 s") == ""
-    assert "https cannot set idle_timeout" in refusal(known["https"], known["https"], "server.idle_timeout", "5 s")
+
+    def said(client: str, server: str, name: str, value: str) -> str:
+        return refusal(Flow(download=Size.parse("1 MB")), known[client], known[server], name, {name: value})
+
+    assert (
+        said("curl", "quic-go", "client.idle_timeout", "5 s") == "curl cannot set idle_timeout as a client; it is 30 s"
+    )
+    assert said("curl", "quic-go", "client.idle_timeout", "30 s") == ""
+    assert "https cannot set idle_timeout" in said("https", "https", "server.idle_timeout", "5 s")
 
 
 def test_a_long_duration_is_written_plainly() -> None:

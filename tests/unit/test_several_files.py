@@ -96,7 +96,7 @@ def test_tables_show_their_times_and_rank_by_them() -> None:
     assert all(find(name.metric) is not None for name, _ in columns(one))
     assert headline(one) == (columns(one)[1][0],)
     run = Run(cell=cell(one), repetition=0, outcome=Outcome(status="timed_out"), started_at="")
-    assert unreached(run, columns(one)[1][0]) == float("inf")
+    assert unreached(run, columns(one)[1][0], failed=True) == float("inf")
     measured = MeasuredRun(version=1, link=LinkProof(valid=True))
     pairs = ((run, measured),)
     assert CellResult(run.cell, pairs, judge(one, pairs), (Path(),)).values("completion", 0, "first") == [float("inf")]

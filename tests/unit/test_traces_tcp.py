@@ -55,6 +55,29 @@ def test_columns_of_segments(tmp_path: Path, ipv6: bool, options: bytes) -> None
     assert not capture.one_rtt.any() and not capture.visible[:2].any()
 
 
+@pytest.mark.parametrize("ipv6", [False, True])
+@pytest.mark.parametrize(
+    ("options", "shift"),
+    [
+        (bytes.fromhex("020405b40402080a0000000000000000 01030307"), 7),  # as Linux has them
+        (bytes.fromhex("0303ff00"), 14),  # RFC 7323 §2.3: more counts as 14
+        (bytes.fromhex("020405b4"), -1),
+        (bytes.fromhex("0003030700000000"), -1),  # behind the end of the options
+        (bytes.fromhex("08000303 07000000"), -1),  # an option of no length
+        (b"", -1),
+    ],
+)
+def test_the_window_of_a_segment_and_the_scale_of_a_syn(tmp_path: Path, ipv6: bool, options: bytes, shift: int) -> None:
+    packets: list[Packet] = [
+        Segment(0, False, b"", 0, ipv6=ipv6, flags=SYN, options=options, window=64_240),
+        Segment(0, False, b"", 0, ipv6=ipv6, options=options, window=501),
+        Packet(0, True, b"\x40abc", 500, flow=1, ipv6=ipv6),
+    ]
+    capture = read(tmp_path / "a.pcap", packets)
+    assert capture.window.tolist() == [64_240, 501, 0]
+    assert capture.shift.tolist() == [shift, -1, -1]
+
+
 def test_a_flow_has_the_packets_of_its_own_transport(tmp_path: Path) -> None:
     strangers = [
         Packet(0, True, b"", 100),  # a datagram beside a TCP flow: a probe of readiness

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
 
 from harness.analysis.connection import FULL
 from harness.analysis.handover.moved import Moved
+from harness.analysis.held import Held
 from harness.analysis.unknown import Unknown
 from harness.traces.capture import Ints
 from harness.traces.frames import StreamFrame
@@ -50,31 +50,10 @@ def spurious(moved: Moved) -> int | Unknown:
 
 
 def _repeated(t_ns: Ints, told: Sequence[Sequence[StreamFrame]], since_ns: int) -> int:
-    had: dict[int, _Held] = {}
+    had: dict[int, Held] = {}
     count = 0
     for when, streams in zip(t_ns.tolist(), told, strict=True):
-        news = [had.setdefault(frame.stream, _Held()).add(frame.offset, frame.end) for frame in streams if frame.length]
+        news = [had.setdefault(frame.stream, Held()).add(frame.offset, frame.end) for frame in streams if frame.length]
         if news and not any(news) and since_ns <= when < since_ns + AFTER_NS:
             count += 1
     return count
-
-
-class _Held:
-    """The parts of a stream that are there: [start, end) each, apart from each other and in order."""
-
-    def __init__(self) -> None:
-        self._starts: list[int] = []
-        self._ends: list[int] = []
-
-    def add(self, start: int, end: int) -> bool:
-        """Whether some of a part was not there before."""
-        first = bisect_left(self._ends, start)
-        last = first
-        while last < len(self._starts) and self._starts[last] <= end:
-            last += 1
-        if last - first == 1 and self._starts[first] <= start and end <= self._ends[first]:
-            return False
-        if last > first:
-            start, end = min(start, self._starts[first]), max(end, self._ends[last - 1])
-        self._starts[first:last], self._ends[first:last] = [start], [end]
-        return True

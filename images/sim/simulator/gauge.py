@@ -23,7 +23,7 @@ from typing import Any
 from simulator.container import mount_host
 from simulator.init import then_off
 from simulator.ports import SIM, connect, inside, mac
-from simulator.shell import CommandError, run, run_program
+from simulator.shell import CommandError, Prepared, run, run_program
 from simulator.wire import sniffer, udp_destination, write_sysctl
 from simulator.world import LAB, furnish, say
 
@@ -230,9 +230,11 @@ def start_changes(changes: list[dict[str, Any]], zero: int) -> tuple[int, int]:
         timer = os.timerfd_create(time.CLOCK_REALTIME)
         with inside(SIM):
             for change in changes:
+                # Its tools wait, as the agent's do.
+                commands = Prepared(change["commands"])
                 os.timerfd_settime_ns(timer, flags=os.TFD_TIMER_ABSTIME, initial=zero + change["at_ns"])
                 os.read(timer, 8)
-                run_program(change["commands"])
+                commands.run()
                 os.write(writer, f"{time.time_ns() - zero}\n".encode())
         code = 0
     except BaseException as error:
