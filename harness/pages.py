@@ -32,6 +32,7 @@ from harness.reports.readme import (
     with_verdicts,
 )
 from harness.reports.scenario_page import scenario_page
+from harness.reports.validation import read_session, with_validation
 from harness.results import CellResult
 from harness.studies.registry import claims, figures, study_pages
 from harness.studies.registry import drawings as study_drawings
@@ -94,7 +95,14 @@ def result_pages(app: App) -> dict[Path, str]:
         ),
         **{root / "docs" / name: text for name, text in study_pages(results, drawn).items()},
         **_changed(app, results),
+        **_validation(root),
     }
+
+
+def _validation(root: Path) -> dict[Path, str]:
+    """What links are held against, where a session of that is kept."""
+    session, page = read_session(root / "results"), root / "docs" / "validation.md"
+    return {} if session is None else {page: with_validation(page.read_text(encoding="utf-8"), session)}
 
 
 def _changed(app: App, results: Sequence[CellResult]) -> dict[Path, str]:

@@ -105,17 +105,17 @@ class SerialServer(Bottleneck):
     def _sent(self, length: int, start: float) -> tuple[float, int]:
         """(when, in which phase) the last of so many bytes has been sent, begun at `start`."""
         number, left, moment = self.serving, float(length), start
-        while True:
+        while math.isfinite(start):
             until, per_byte = self._ends(number), _per_byte(self.phases[number].rate_bps)
-            end = moment + left * per_byte if moment < until else moment
-            if end <= until:
-                return end, number
-            if math.isinf(until):
-                return math.inf, number
             if moment < until:
+                end = moment + left * per_byte
+                if end <= until:
+                    return end, number
                 left -= (until - moment) / per_byte
                 moment = until
             number += 1
+        # Behind a packet that never ends.
+        return math.inf, number
 
 
 class TokenBucket(Bottleneck):

@@ -18,10 +18,12 @@ from harness.bench.cluster import Cluster
 from harness.bench.entries import ENTERED, Entries
 from harness.bench.real import RealTime
 from harness.bench.session import Line, Session
+from harness.bench.validation import LinkValidation
 from harness.bench.virtual import VirtualTime
 
 PARTS: dict[str, type[Session]] = {
     "virtual": VirtualTime,
+    "links": LinkValidation,
     "kernel": Entries,
     "real": RealTime,
     "cluster": Cluster,

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 def bench(
-    parts: Annotated[list[str] | None, typer.Argument(help="virtual, kernel, real, cluster; all without.")] = None,
+    parts: Annotated[
+        list[str] | None, typer.Argument(help="virtual, links, kernel, real, cluster; all without.")
+    ] = None,
     kernels: Annotated[
         tuple[str, str] | None,
         typer.Option(
@@ -39,6 +41,7 @@ def bench(
     as_json: AsJson = False,
 ) -> None:
     """Measure the harness itself: overhead, rates and delays in real time; repeatability and speed in virtual time;
+    its links, packet for packet, beside a model of random paths and beside ns-3;
     what entering programs costs in the lab kernel; what a run costs the driver of a cluster.
 
     With --kernels the exit code is 1 when the two do not give the same bytes.

@@ -98,8 +98,8 @@ def test_the_serial_server_carries_what_its_rates_allow(data: st.DataObject) -> 
 def test_the_replay_s_server_and_the_model_of_a_path_agree(seed: int, rates: list[int]) -> None:
     """Two implementations: one of the link proof, one that knows the scenario alone."""
     generator = np.random.default_rng(seed)
-    arrivals = np.cumsum(generator.integers(1, 2 * MS, 200))
-    sizes = generator.integers(60, 1500, 200)
+    arrivals = np.cumsum(generator.integers(1, 2 * MS, 80))
+    sizes = generator.integers(60, 1500, 80)
     changes = [
         {"at": f"{20 * (n + 1)} ms", "forward": {"rate": f"{rate} bit/s"}} for n, rate in enumerate([*rates, 10**7])
     ]
