@@ -37,7 +37,9 @@ class Arrivals:
         events = [(max(since - zero, 0), 0, f"rate {max(since - zero, 0)} {rate}") for since, rate in self.rates]
         packets = zip((self.t_ns - zero).tolist(), self.frame_bytes.tolist(), strict=True)
         events += [(t_ns, 1, f"packet {t_ns} {size}") for t_ns, size in packets]
-        return "\n".join([f"queue {self.limit_bytes}", *(line for _, _, line in sorted(events))]) + "\n"
+        # Packets of one moment stay in their order.
+        events.sort(key=lambda event: event[:2])
+        return "\n".join([f"queue {self.limit_bytes}", *(line for _, _, line in events)]) + "\n"
 
 
 def departures(image: str, arrivals: Arrivals) -> Ints:

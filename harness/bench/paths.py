@@ -7,7 +7,7 @@ came out of the lab kernel must be what `harness.fidelity.crossing` says.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path as FilePath
@@ -46,10 +46,15 @@ class Drawn:
         """Its direction."""
         return self.stream.direction == "to_client"
 
-    def expected(self, sent_ns: Floats | None = None, times_ns: Sequence[float] = ()) -> Crossing:
-        """What must come of it. `sent_ns`: when packets really left; `times_ns`: when changes took effect."""
+    def expected(
+        self, sent_ns: Floats | None = None, times_ns: Sequence[float] = (), air_times_ns: Sequence[float] = ()
+    ) -> Crossing:
+        """What must come of it.
+
+        `sent_ns`: when packets really left; `times_ns`, `air_times_ns`: when changes took effect.
+        """
         sent = self.stream.departures_ns.astype(np.float64) if sent_ns is None else sent_ns
-        return crossing(self.path, self.to_client, sent, self.stream.frame_bytes, self.number, times_ns)
+        return crossing(self.path, self.to_client, sent, self.stream.frame_bytes, self.number, times_ns, air_times_ns)
 
     @property
     def trial(self) -> Trial:
@@ -142,25 +147,33 @@ class Difference:
 def difference(drawn: Drawn, passage: Passage) -> Difference:
     """A passage beside what must come of it.
 
-    A change takes effect while its commands run, at the same place of that time for all changes of one direction, and a
-    packet is at the queue a few looks at the clock after it left. Both are what fits best of `PLACES` and `WAYS`.
+    A change takes effect while its commands run, a rate's at one place of that time and a delay's or a loss's at
+    another, the same ones for all changes. A packet is at the queue a few looks at the clock after it left. All three
+    are what fits best of `PLACES` and `WAYS`: both places alike, and only where that does not fit each by itself.
     """
     ends = dict(zip((change.at_ns for change in drawn.program.changes), passage.changed_ns, strict=True))
     due = changes_ns(drawn.path)
     late = max((end - at for at, end in ends.items()), default=0)
-    found = []
-    for place, way in product(PLACES if ends else (0.0,), WAYS):
+
+    def beside(place: float, air: float, way: float) -> Difference:
         # A change to what it was already has no commands.
-        times = [at + place * (ends.get(at, at) - at) for at in due]
-        model = drawn.expected(passage.sent_ns + way, times)
+        times, airs = ([at + part * (ends.get(at, at) - at) for at in due] for part in (place, air))
+        model = drawn.expected(passage.sent_ns + way, times, airs)
         arrives, came = ~np.isnan(model.received_ns), ~passage.lost
         apart = np.abs(passage.received_ns - model.received_ns)[arrives & came]
-        found.append(
-            Difference(
-                drawn.number, int((arrives != came).sum()), float(apart.max(initial=0)), float(late),
-                int(model.dropped.sum()), int((~arrives & ~model.dropped).sum()),
-            )
+        return Difference(
+            drawn.number, int((arrives != came).sum()), float(apart.max(initial=0)), float(late),
+            int(model.dropped.sum()), int((~arrives & ~model.dropped).sum()),
         )  # fmt: skip
+
+    places = PLACES if ends else (0.0,)
+    alike = _best(beside(place, place, way) for place, way in product(places, WAYS))
+    if alike.holds:
+        return alike
+    return _best(beside(*each) for each in product(places, places, WAYS))
+
+
+def _best(found: Iterable[Difference]) -> Difference:
     return min(found, key=lambda one: (one.fates, one.worst_ns))
 
 

@@ -49,17 +49,24 @@ def changes_ns(path: Path) -> list[int]:
 
 
 def crossing(
-    path: Path, to_client: bool, sent_ns: Floats, frame_bytes: Integers, seed: int, times_ns: Sequence[float] = ()
+    path: Path,
+    to_client: bool,
+    sent_ns: Floats,
+    frame_bytes: Integers,
+    seed: int,
+    times_ns: Sequence[float] = (),
+    air_times_ns: Sequence[float] = (),
 ) -> Crossing:
     """Packets of one direction through a path with a drop-tail queue of bytes and a serial server, without jitter.
 
     `sent_ns`: when each is sent, in order, ns after the first; `seed`: what the path is compiled with. `times_ns`: when
-    its changes, or the beginnings and ends of its holes, took effect; by default when they are due.
+    its changes, or the beginnings and ends of its holes, took effect; by default when they are due. `air_times_ns`: the
+    same of delays and losses, where they changed a little later than rates.
     """
     link = path.to_client if to_client else path.to_server
     times = [float(moment) for moment in (times_ns or changes_ns(path))]
     holes = list(zip(times[::2], times[1::2], strict=True)) if path.blackhole is not None else []
-    rates, airs = _states(path, to_client, times)
+    rates, airs = _states(path, to_client, times, [float(moment) for moment in (air_times_ns or times)])
     if to_client:
         airs += [_Air(end, airs[0].delay_ns, airs[0].loss, number) for number, (_, end) in enumerate(holes, 1)]
     limit, side = queue_bytes(link, path.rtt), seed if to_client else seed + 1
@@ -91,7 +98,9 @@ def crossing(
     return Crossing(received, dropped)
 
 
-def _states(path: Path, to_client: bool, times: Sequence[float]) -> tuple[list[tuple[float, float]], list[_Air]]:
+def _states(
+    path: Path, to_client: bool, times: Sequence[float], air_times: Sequence[float]
+) -> tuple[list[tuple[float, float]], list[_Air]]:
     """(since, bit/s), and what lies behind the server, over time."""
     link = path.to_client if to_client else path.to_server
     rate, delay, loss = link.rate, link.delay, link.loss
@@ -106,7 +115,7 @@ def _states(path: Path, to_client: bool, times: Sequence[float]) -> tuple[list[t
         after = (delay if new.delay is None else new.delay, loss if new.loss is None else new.loss)
         if after != (delay, loss):
             delay, loss = after
-            airs.append(_Air(times[number - 1], float(delay.value), loss, number))
+            airs.append(_Air(air_times[number - 1], float(delay.value), loss, number))
     return rates, airs
 
 
