@@ -37,6 +37,14 @@ class Sent:
     """It is known to acknowledge alone, so that it counts towards no congestion window (RFC 9002 §2); None where no
     packets can be decrypted."""
 
+    needless: Flags | None = None
+    """It brought nothing but data that had come, as far as is known."""
+
+    @cached_property
+    def used(self) -> Flags:
+        """It arrived, and was not needless."""
+        return self.arrived if self.needless is None else self.arrived & ~self.needless
+
     @property
     def counted(self) -> Flags:
         """Which packets count towards the congestion window, as far as is known."""
@@ -145,14 +153,21 @@ class Conversation:
 
     @cached_property
     def served(self) -> Ints:
-        """When the bottleneck served what then arrived: spans."""
-        sent, done = self.sent, self.sent.arrived & (self.sent.start_ns >= 0)
-        return merged(np.stack([sent.start_ns[done], sent.end_ns[done]], axis=1), NO_GAP)
+        """When the bottleneck served what then arrived, and was of use: spans."""
+        return self._service(self.sent.used)
 
     @cached_property
     def wasted(self) -> Ints:
         """When it served what was lost behind it: spans."""
-        sent, done = self.sent, ~self.sent.arrived & (self.sent.start_ns >= 0)
+        return self._service(~self.sent.arrived)
+
+    @cached_property
+    def needless(self) -> Ints:
+        """When it served what brought nothing but data that had come: spans."""
+        return self._service(self.sent.arrived & ~self.sent.used)
+
+    def _service(self, chosen: Flags) -> Ints:
+        sent, done = self.sent, chosen & (self.sent.start_ns >= 0)
         return merged(np.stack([sent.start_ns[done], sent.end_ns[done]], axis=1), NO_GAP)
 
     @cached_property
