@@ -17,6 +17,8 @@ from harness.attribution.spans import NONE, Flags, Floats, Ints, merged
 _NOTHING: Ints = np.zeros(0, np.int64)
 #: The bottleneck serves one packet after the other: what is closer to each other than this has no gap, ns.
 NO_GAP = 2_000
+#: What TCP's credit is called.
+RECEIVE_WINDOW = "receive window"
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,11 @@ class Conversation:
     """The congestion window; None where the sender does not tell it."""
     mistaken: Mistaken = field(default_factory=lambda: Mistaken(_NOTHING, _NOTHING))
     """Nothing where nobody can know of it, too."""
+
+    @property
+    def over_tcp(self) -> bool:
+        """Whether its credit is TCP's."""
+        return any(one.name == RECEIVE_WINDOW for one in self.credits or ())
 
     @cached_property
     def payload(self) -> int:

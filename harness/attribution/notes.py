@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from harness.attribution import rules
-from harness.attribution.conversation import Conversation, Credit
-from harness.attribution.credits import RECEIVE_WINDOW
+from harness.attribution.conversation import RECEIVE_WINDOW, Conversation, Credit
 from harness.attribution.spans import inside
 from harness.outcome.attributed import State
 from harness.text import counted

@@ -191,10 +191,22 @@ def buffer_limited(talk: Conversation) -> Ints:
     """The sender keeps to a buffer: credit and window have room, and what is in flight comes back to the same bytes in
     each round trip, since packets leave only when acknowledgements have made place for them (tcp_info's
     tcpi_sndbuf_limited; T-RAT §4.1: sender-window-limited). Of a sender that does not tell its window, bytes that grow
-    by much less than congestion avoidance adds.
+    by much less than congestion avoidance adds. TCP's send buffer wakes its program when a third is free, and lets it
+    write more than there is room for, so that of TCP which tells its window any silence with room in it will do.
     """
-    level = _level(talk) if talk.window is None else both(_room(talk), _level(talk))
-    return both(level, _open(talk))
+    if talk.window is None:
+        return both(_level(talk), _open(talk))
+    room = both(_room(talk), _open(talk))
+    return (
+        both(room, _level(talk))
+        if not talk.over_tcp
+        else merged([span for span in room.tolist() if _waits(talk, *span)])
+    )
+
+
+def _waits(talk: Conversation, start_ns: int, end_ns: int) -> bool:
+    """Whether packets leave upon acknowledgements alone for so long, a round trip at least."""
+    return _clocked(talk, start_ns, end_ns, max(2, (end_ns - start_ns) // talk.rtt_ns))
 
 
 def sender_idle(talk: Conversation) -> Ints:
