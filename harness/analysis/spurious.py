@@ -6,7 +6,7 @@ A sender that is told so by its own trace is believed; one without a trace of lo
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,6 +26,9 @@ from harness.traces.matching import Passage
 from harness.traces.streams import SMALLEST_FRAME
 
 Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+#: Parts of a stream: a sender with so many in flight has 100 MB of them.
+_KEPT = 1 << 17
 #: Of the least round trip: data that leave twice within less were not taken for lost in between.
 _SOONEST = 0.9
 _QLOG = "the sender's qlog and the left capture"
@@ -56,6 +59,13 @@ def _every(view: RunView) -> dict[tuple[int, int], Spurious | Unknown | None]:
 
 
 def _of(view: RunView, window: Window) -> Spurious | Unknown | None:
+    try:
+        return _looked_for(view, window)
+    except Exception as error:  # where time went is to be had though a trace is damaged
+        return Unknown(f"{type(error).__name__}: {error}")
+
+
+def _looked_for(view: RunView, window: Window) -> Spurious | Unknown | None:
     facts = next((one for one in view.lab.flows if one.flow == window.transfer.flow), None) if view.lab else None
     if view.lab is None or facts is None or facts.kind == "udp":
         return None
@@ -85,6 +95,8 @@ def segments(passage: Passage, down: bool, rtt_ns: int) -> Spurious:
         rows = np.flatnonzero((ports == port) & (sent.payload > 0))
         begins = offsets(sent.sequence[rows], int(sent.sequence[rows[0]]))
         ends = begins + sent.payload[rows]
+        chosen = _meeting(begins, ends, again[rows])
+        rows, begins, ends = rows[chosen], begins[chosen], ends[chosen]
         came, carriers = Held(), _Carriers()
         for begin, end, t_ns, copy, arrived, key in zip(
             begins.tolist(), ends.tolist(), sent.t_ns[rows].tolist(), again[rows].tolist(),
@@ -99,57 +111,75 @@ def segments(passage: Passage, down: bool, rtt_ns: int) -> Spurious:
     return found.made(_SEGMENTS)
 
 
+def _meeting(begins: Ints, ends: Ints, of: Flags) -> Flags:
+    """Which of n parts of a stream have a byte of those that are flagged, shape (n,)."""
+    order = np.argsort(begins[of], kind="stable")
+    starts, furthest = begins[of][order], np.maximum.accumulate(ends[of][order])
+    at = np.searchsorted(starts, ends) - 1
+    return np.asarray((at >= 0) & (furthest[np.maximum(at, 0)] > begins), np.bool_)
+
+
 def _packets(view: RunView, window: Window, passage: Passage, rtt_ns: int) -> Spurious | Unknown:
     """Of QUIC: those that its trace names, else those whose data it sent again."""
     opened = view.opened(window, "server")
     if not opened:
         return Unknown("there are no keys to read packets with")
-    rows = dict(zip(passage.entered.key.tolist(), passage.entered.t_ns.tolist(), strict=True))
+    left = [_left(passage, one.key) for one in opened]
     trace = next(iter(traces_of(view, window, "server")), None)
     lost = [] if trace is None else qlog.read_lost(trace)
     lifetime = None if view.series is None else view.series.lifetimes.get(window.transfer.flow)
-    again = copies(opened, rows, rtt_ns)
+    again = copies(opened, left, rtt_ns)
     if not lost or trace is None or lifetime is None:
         return again
     first_ns = first_event_ns(view, trace, lifetime, window)
     # A trace is of one connection; the one that came with most packets is the transfer's.
-    one = max(opened, key=lambda each: len(each.t_ns))
-    came = {
-        number: rows[key]
-        for number, key in zip(one.packets.number.tolist(), one.key.tolist(), strict=True)
-        if key in rows
-    }
+    one, left_ns = max(zip(opened, left, strict=True), key=lambda pair: len(pair[1]))
+    mine = np.isin(one.packets.number, [loss.number for loss in lost]) & (left_ns >= 0)
+    came = dict(zip(one.packets.number[mine].tolist(), left_ns[mine].tolist(), strict=True))
     known = sorted((first_ns + round(loss.t_ms * 1e6), came[loss.number]) for loss in lost if loss.number in came)
     found = np.array(known, np.int64).reshape(-1, 2)
     return replace(again, taken_ns=found[:, 0], left_ns=found[:, 1], vantage=_QLOG)
 
 
-def copies(opened: Sequence[Opened], left_ns: Mapping[int, int], rtt_ns: int) -> Spurious:
-    """Of QUIC: frames that brought the client stream data it had. `left_ns`: when each packet had left, by its key.
+def _left(passage: Passage, keys: Keys) -> Ints:
+    """When the packets with these n keys had left, ns since the epoch, shape (n,); -1 of one that nobody saw leave."""
+    order = np.argsort(passage.entered.key, kind="stable")
+    ordered = passage.entered.key[order]
+    if not len(ordered):
+        return np.full(len(keys), -1, np.int64)
+    at = np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)
+    return np.where(ordered[at] == keys, passage.entered.t_ns[order[at]], -1)
+
+
+def copies(opened: Sequence[Opened], left_ns: Sequence[Ints], rtt_ns: int) -> Spurious:
+    """Of QUIC: frames that brought the client stream data it had. `left_ns`: when the packets of each connection had
+    left, -1 of one of which that is not known.
 
     A frame goes again when its packet is taken for lost, or as a probe (RFC 9002 §6.2.4).
     """
     found = _Found(rtt_ns)
-    for one in opened:
+    for one, moments in zip(opened, left_ns, strict=True):
         had, carried = dict[int, Held](), dict[int, _Carriers]()
-        for key, frames in zip(one.key.tolist(), one.frames, strict=True):
-            since = left_ns.get(key)
+        for since, frames, key in zip(moments, one.frames, one.key, strict=True):
             data = [frame for frame in frames.streams if frame.length]
             new = [had.setdefault(frame.stream, Held()).add(frame.offset, frame.end) for frame in data]
-            if since is None:
+            if since < 0:
                 continue
             if data and not any(new) and frames.hidden < SMALLEST_FRAME:
-                found.needless.append(key)
+                found.needless.append(int(key))
             for frame, is_new in zip(data, new, strict=True):
                 carriers = carried.setdefault(frame.stream, _Carriers())
                 if not is_new:
-                    found.add(since, carriers.of(frame.offset, since))
-                carriers.add(frame.offset, since)
+                    found.add(int(since), carriers.of(frame.offset, int(since)))
+                carriers.add(frame.offset, int(since))
     return found.made(_COPIES)
 
 
 class _Carriers:
-    """When the packets left that brought the parts of a stream, each part by its beginning."""
+    """When the packets left that brought the parts of a stream, each part by its beginning.
+
+    Of the last `_KEPT` parts at least: no sender has more in flight.
+    """
 
     def __init__(self) -> None:
         self._begins: list[int] = []
@@ -160,6 +190,10 @@ class _Carriers:
         if begin not in self._left:
             insort(self._begins, begin)
         self._left[begin] = left_ns
+        if len(self._begins) >= 2 * _KEPT:
+            for old in self._begins[:_KEPT]:
+                del self._left[old]
+            del self._begins[:_KEPT]
 
     def of(self, begin: int, default_ns: int) -> int:
         """When the packet left that brought a byte, by the nearest part that begins there or before it."""
