@@ -17,6 +17,8 @@ from harness.attribution.spans import NONE, Flags, Floats, Ints, merged
 _NOTHING: Ints = np.zeros(0, np.int64)
 #: The bottleneck serves one packet after the other: what is closer to each other than this has no gap, ns.
 NO_GAP = 2_000
+#: What TCP's credit is called.
+RECEIVE_WINDOW = "receive window"
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,14 @@ class Sent:
     bare: Flags | None = None
     """It is known to acknowledge alone, so that it counts towards no congestion window (RFC 9002 §2); None where no
     packets can be decrypted."""
+
+    needless: Flags | None = None
+    """It brought nothing but data that had come, as far as is known."""
+
+    @cached_property
+    def used(self) -> Flags:
+        """It arrived, and was not needless."""
+        return self.arrived if self.needless is None else self.arrived & ~self.needless
 
     @property
     def counted(self) -> Flags:
@@ -146,6 +156,11 @@ class Conversation:
     mistaken: Mistaken = field(default_factory=lambda: Mistaken(_NOTHING, _NOTHING))
     """Nothing where nobody can know of it, too."""
 
+    @property
+    def over_tcp(self) -> bool:
+        """Whether its credit is TCP's."""
+        return any(one.name == RECEIVE_WINDOW for one in self.credits or ())
+
     @cached_property
     def payload(self) -> int:
         """Payload of the packets in which most bytes went."""
@@ -167,14 +182,21 @@ class Conversation:
 
     @cached_property
     def served(self) -> Ints:
-        """When the bottleneck served what then arrived: spans."""
-        sent, done = self.sent, self.sent.arrived & (self.sent.start_ns >= 0)
-        return merged(np.stack([sent.start_ns[done], sent.end_ns[done]], axis=1), NO_GAP)
+        """When the bottleneck served what then arrived, and was of use: spans."""
+        return self._service(self.sent.used)
 
     @cached_property
     def wasted(self) -> Ints:
         """When it served what was lost behind it: spans."""
-        sent, done = self.sent, ~self.sent.arrived & (self.sent.start_ns >= 0)
+        return self._service(~self.sent.arrived)
+
+    @cached_property
+    def needless(self) -> Ints:
+        """When it served what brought nothing but data that had come: spans."""
+        return self._service(self.sent.arrived & ~self.sent.used)
+
+    def _service(self, chosen: Flags) -> Ints:
+        sent, done = self.sent, chosen & (self.sent.start_ns >= 0)
         return merged(np.stack([sent.start_ns[done], sent.end_ns[done]], axis=1), NO_GAP)
 
     @cached_property

@@ -10,15 +10,13 @@ from harness.analysis.byte_stream import offsets
 from harness.analysis.connection import Connection
 from harness.analysis.view import RunView
 from harness.artefacts.window import Window
-from harness.attribution.conversation import Credit
+from harness.attribution.conversation import RECEIVE_WINDOW, Credit
 from harness.attribution.spans import Ints
 from harness.traces.capture import ACK, NO_SHIFT, SYN
 from harness.traces.connections import Opened
 from harness.traces.matching import Passage
 from harness.traces.streams import largest_stream
 
-#: What TCP's credit is called.
-RECEIVE_WINDOW = "receive window"
 #: A sender that goes on so soon after the first credit of a connection had waited for it, ns.
 _AT_ONCE = 5_000_000
 

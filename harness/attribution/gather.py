@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -96,7 +96,9 @@ def conversation_of(view: RunView, window: OneTransfer) -> Conversation | Unknow
         mine &= client_port(down.passage.entered, True) == port
     starts, ends = _service(down)
     delivered = np.where(down.passage.arrived, down.passage.out_ns + access, -1)
-    sent = _sent(down, mine, starts, ends, clock, None if window.over_tcp else _bare(view, window))
+    sent = _sent(down, mine, starts, ends, clock)
+    bare, needless = _seen_inside(view, window, down.passage.entered.key[mine])
+    sent = replace(sent, bare=bare, needless=needless)
     theirs = _of(up.passage, window, port)
     known = _acknowledged(up, theirs, clock, delivered[mine], access)
     first = _first(view, window, zero_ns, down.passage.entered.where(mine), delivered[mine], up)
@@ -187,8 +189,7 @@ def _service(down: Direction) -> tuple[Ints, Ints]:
     return starts, ends
 
 
-def _sent(down: Direction, mine: Flags, starts: Ints, ends: Ints, clock: Clock, bare: Keys | None) -> Sent:
-    """What the server sent; `bare`: the keys of packets that acknowledge alone."""
+def _sent(down: Direction, mine: Flags, starts: Ints, ends: Ints, clock: Clock) -> Sent:
     passage = down.passage
     t_ns = passage.entered.t_ns[mine]
     served = starts[mine] >= 0
@@ -199,20 +200,23 @@ def _sent(down: Direction, mine: Flags, starts: Ints, ends: Ints, clock: Clock, 
         end_ns=np.where(served, clock.at_sender(ends[mine]), -1),
         arrived=passage.arrived[mine],
         lost=~passage.arrived[mine] & (down.replayed.fate[mine] != Fate.IN_FLIGHT),
-        bare=None if bare is None else np.isin(passage.entered.key[mine], bare),
     )
 
 
-def _bare(view: RunView, window: OneTransfer) -> Keys | None:
-    """The keys of the server's packets that are not ack-eliciting (RFC 9002 §2); None where none can be decrypted."""
-    opened = view.opened(window, "server")
-    keys = [
-        one.key[
-            np.array([not frames.hidden and NOT_ELICITING.issuperset(frames.types) for frames in one.frames], np.bool_)
-        ]
+def _seen_inside(view: RunView, window: OneTransfer, keys: Keys) -> tuple[Flags | None, Flags | None]:
+    """`bare` and `needless` of the sender's packets with these keys in the capture, by what is in them, shape (n,)."""
+    opened = () if window.over_tcp else view.opened(window, "server")
+    bare = [
+        key
         for one in opened
+        for key, frames in zip(one.key.tolist(), one.frames, strict=True)
+        if not frames.hidden and NOT_ELICITING.issuperset(frames.types)
     ]
-    return np.concatenate(keys) if keys else None
+    spurious = spurious_losses(view, window)
+    return (
+        np.isin(keys, np.array(bare, np.uint64)) if opened else None,
+        np.isin(keys, spurious.needless) if isinstance(spurious, Spurious) else None,
+    )
 
 
 def _acknowledged(up: Direction, mine: Flags, clock: Clock, delivered_ns: Ints, access_ns: int) -> Acknowledged:

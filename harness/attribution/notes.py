@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from harness.attribution import rules
-from harness.attribution.conversation import Conversation, Credit
-from harness.attribution.credits import RECEIVE_WINDOW
-from harness.attribution.spans import Ints, inside
+from harness.attribution.conversation import RECEIVE_WINDOW, Conversation, Credit
+from harness.attribution.spans import inside
 from harness.outcome.attributed import State
 from harness.text import counted
 
@@ -29,11 +28,12 @@ def notes_of(talk: Conversation) -> dict[State, str]:
     blocked = [one for one in talk.credits or () if len(rules.exhausted(one, talk))]
     if blocked:
         found["flow_control"] = _blocked(blocked, talk)
-    waits: dict[State, Ints] = {"buffer_limited": rules.buffer_limited(talk), "sender_idle": rules.sender_idle(talk)}
-    for state, spans in waits.items():
-        moments = talk.sent.t_ns[inside(talk.sent.t_ns, spans)]
-        if len(moments):
-            found[state] = f"with {np.median(talk.in_flight(moments)) / 1e3:.0f} kB in flight"
+    kept = talk.sent.t_ns[inside(talk.sent.t_ns, rules.buffer_limited(talk))]
+    if len(kept):
+        found["buffer_limited"] = f"with up to {talk.in_flight(kept).max() / 1e3:.0f} kB in flight"
+    idle = talk.sent.t_ns[inside(talk.sent.t_ns, rules.sender_idle(talk))]
+    if len(idle):
+        found["sender_idle"] = f"with {np.median(talk.in_flight(idle)) / 1e3:.0f} kB in flight"
     if len(late):
         found["acknowledgements"] = f"up to {late.max() / 1e6:.0f} ms late"
     timeouts = len(rules.probe_timeouts(talk))

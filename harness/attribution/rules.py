@@ -23,9 +23,14 @@ STEADY = 4
 SILENCE = 1.25
 #: A bottleneck that is busy for this part of a round trip is full.
 FULL = 0.95
+#: Bytes in flight that differ by less than this part of them, or by two packets, are the same: TCP's send buffer lets
+#: go of a third at once (sk_stream_min_wspace, include/net/sock.h), which shifts their peaks by some packets.
+LEVEL = 0.02
 #: A packet leaves upon an acknowledgement where it leaves within this part of the mean time between two of them, and a
 #: sender sends upon acknowledgements where this part of its bytes leaves so.
-CLOCKED, MOSTLY = 0.25, 0.9
+CLOCKED, MOSTLY = 1 / 3, 0.9
+#: So many times the mean time between two packets without one are a silence.
+SILENT = 3
 #: Of the congestion window: less room than this, or than two packets, is none.
 ROOM = 0.05
 
@@ -99,18 +104,20 @@ def _periods(talk: Conversation, taken_ns: Ints, left_ns: Ints) -> list[tuple[in
 def spurious_recovery(talk: Conversation) -> Ints:
     """Recovery periods that packets begin which were taken for lost and came (RFC 9002 §6.1: reordering beyond the
     thresholds), and then the time in which the congestion window limits and is still smaller than it was before: a
-    sender that finds out sets it back (RFC 4015 §3.2). It ends where a packet is lost, for which it would be cut.
+    sender that finds out sets it back (RFC 4015 §3.2). It ends where a packet is lost, for which it would be cut. What
+    the bottleneck served of packets that brought nothing but data that had come is in it, too.
     """
     taken = talk.mistaken
     periods = merged(_periods(talk, taken.t_ns, taken.left_ns))
-    return merged(np.concatenate([periods, both(_reduced(talk, periods), window_limited(talk))]))
+    return merged(np.concatenate([periods, talk.needless, both(_reduced(talk, periods), window_limited(talk))]))
 
 
 def _reduced(talk: Conversation, periods: Ints) -> Ints:
     """From the beginning of each period until the window, or where the sender does not tell it what a round trip sends,
-    is what it was before: spans.
+    is what it was before: spans. One that ends slow start lasts: set back, the window would double once more.
     """
     when, _ = talk.detected
+    doubling = slow_start_end(talk) + talk.rtt_ns
     if talk.window is None:
         moments, values = talk.rounds.begin_ns, talk.rounds.size.astype(np.float64)
     else:
@@ -121,7 +128,8 @@ def _reduced(talk: Conversation, periods: Ints) -> Ints:
             continue
         # The window may be told anew just before the loss is.
         before = values[(moments >= begin - 2 * talk.rtt_ns) & (moments < begin)]
-        after = np.flatnonzero((moments > begin + talk.rtt_ns) & (values >= before.max(initial=0)))
+        least = np.inf if begin <= doubling else before.max(initial=0)
+        after = np.flatnonzero((moments > begin + talk.rtt_ns) & (values >= least))
         lost = when[when > begin]
         ends = [talk.end_ns, *moments[after[:1]].tolist(), *lost[:1].tolist()]
         found.append((begin, min(ends)))
@@ -181,10 +189,24 @@ def exhausted(credit: Credit, talk: Conversation) -> Ints:
 
 def buffer_limited(talk: Conversation) -> Ints:
     """The sender keeps to a buffer: credit and window have room, and what is in flight comes back to the same bytes in
-    each round trip, four at least, since a packet leaves only when an acknowledgement has made place for it (tcp_info's
-    tcpi_sndbuf_limited; T-RAT §4.1: sender-window-limited).
+    each round trip, since packets leave only when acknowledgements have made place for them (tcp_info's
+    tcpi_sndbuf_limited; T-RAT §4.1: sender-window-limited). Of a sender that does not tell its window, bytes that grow
+    by much less than congestion avoidance adds. TCP's send buffer wakes its program when a third is free, and lets it
+    write more than there is room for, so that of TCP which tells its window any silence with room in it will do.
     """
-    return both(_idle(talk), _level(talk))
+    if talk.window is None:
+        return both(_level(talk), _open(talk))
+    room = both(_room(talk), _open(talk))
+    return (
+        both(room, _level(talk))
+        if not talk.over_tcp
+        else merged([span for span in room.tolist() if _waits(talk, *span)])
+    )
+
+
+def _waits(talk: Conversation, start_ns: int, end_ns: int) -> bool:
+    """Whether packets leave upon acknowledgements alone for so long, a round trip at least."""
+    return _clocked(talk, start_ns, end_ns, max(2, (end_ns - start_ns) // talk.rtt_ns))
 
 
 def sender_idle(talk: Conversation) -> Ints:
@@ -194,46 +216,60 @@ def sender_idle(talk: Conversation) -> Ints:
     round trip after round trip. Nothing where nobody knows whether credit was there, and nothing once every byte has
     left: then no data are there.
     """
-    return without(_idle(talk), buffer_limited(talk))
+    idle = steady(talk) if talk.window is None else _room(talk)
+    return without(both(idle, _open(talk)), buffer_limited(talk))
 
 
-def _idle(talk: Conversation) -> Ints:
-    """Nothing that the peer or the path allows keeps the sender from sending more: spans."""
-    if talk.credits is None:
-        return NONE
-    idle = both(_later(talk), steady(talk) if talk.window is None else _room(talk))
-    return both(idle, merged([(0, talk.spent_ns)]))
+def _open(talk: Conversation) -> Ints:
+    """After slow start, while there are data, and somebody knows of credit: spans."""
+    return NONE if talk.credits is None else both(_later(talk), merged([(0, talk.spent_ns)]))
 
 
 def _level(talk: Conversation) -> Ints:
-    """Round trips in a row, `STEADY` at least, in which the most in flight is the same to within two packets, and in
-    which packets leave upon acknowledgements: spans.
+    """Round trips in a row, `STEADY` at least, in which the most in flight is the same to within `LEVEL`, and in which
+    packets leave upon acknowledgements: spans.
     """
     begins, sent = talk.rounds.begin_ns, talk.sent
+    if len(begins) < STEADY:
+        return NONE
     edges = np.append(begins, talk.end_ns)
-    places = np.searchsorted(sent.t_ns, begins)
-    # The last moments of the last round trip have less to send.
-    most = [int(part.max(initial=0)) for part in np.split(talk.in_flight(sent.t_ns), places[1:])] if len(places) else []
+    parts = np.split(talk.in_flight(sent.t_ns), np.searchsorted(sent.t_ns, begins[1:]))
+    most = [int(part.max(initial=0)) for part in parts]
+    lost = np.concatenate([talk.detected[0], talk.mistaken.t_ns])
     found: list[tuple[int, int]] = []
-    for start, number in runs(most, 2 * talk.payload):
-        if number - start >= STEADY and _clocked(talk, int(edges[start]), int(edges[number])):
-            found.append((int(edges[start]), talk.end_ns if number >= len(most) - 1 else int(edges[number])))
+    for start, number in runs(most, max(2 * talk.payload, round(LEVEL * max(most)))):
+        since, until = int(edges[start]), int(edges[number])
+        same = talk.window is not None or not (
+            _grows(most[start:number], talk.payload) or ((lost >= since) & (lost < until)).any()
+        )
+        if number - start >= STEADY and same and _clocked(talk, since, until, number - start):
+            # The last round trip may have less to send.
+            found.append((since, talk.end_ns if number >= len(most) - 1 else until))
     return merged(found)
 
 
-def _clocked(talk: Conversation, start_ns: int, end_ns: int) -> bool:
-    """Whether what leaves between two moments leaves as soon as an acknowledgement comes, which it does of a sender
-    that waits for one; one that paces leaves its packets at times of its own.
+def _grows(most: Sequence[int], payload: int) -> bool:
+    """Whether k round trips carry more and more: by an eighth of a packet each from half to half. Congestion avoidance
+    adds half a packet a round trip at least (RFC 9438 §4.3), so a quarter of one from half to half.
+    """
+    half = len(most) // 2
+    return half > 0 and max(most[half:]) - max(most[:half]) > len(most) / 8 * payload
+
+
+def _clocked(talk: Conversation, start_ns: int, end_ns: int, rounds: int) -> bool:
+    """Whether what leaves between two moments leaves as soon as an acknowledgement comes, with a silence in each round
+    trip until one does. A sender that paces leaves its packets at times of its own, and evenly.
     """
     known = talk.acknowledged.t_ns
     known = known[(known >= start_ns) & (known < end_ns)]
     left = (talk.sent.t_ns >= start_ns) & (talk.sent.t_ns < end_ns) & (talk.sent.size > 0)
     if not len(known) or not left.any():
         return False
-    since = talk.sent.t_ns[left]
-    since = since - np.concatenate([[-_UNLIMITED], known])[np.searchsorted(known, since, side="right")]
+    t_ns, size = talk.sent.t_ns[left], talk.sent.size[left]
+    silences = int((np.diff(t_ns, append=end_ns) >= SILENT * (end_ns - start_ns) / len(t_ns)).sum())
+    since = t_ns - np.concatenate([[-_UNLIMITED], known])[np.searchsorted(known, t_ns, side="right")]
     at_once = since <= CLOCKED * (end_ns - start_ns) / len(known)
-    return bool(talk.sent.size[left][at_once].sum() >= MOSTLY * talk.sent.size[left].sum())
+    return silences >= rounds - 1 and bool(size[at_once].sum() >= MOSTLY * size.sum())
 
 
 def runs(values: Sequence[int], within: int) -> Iterator[tuple[int, int]]:

@@ -20,7 +20,7 @@ Flags = npt.NDArray[np.bool_]
 Told = tuple[StreamFrame, ...]
 
 #: Bytes of the smallest STREAM frame with data (RFC 9000 §19.8): type, stream, one byte.
-_SMALLEST_FRAME = 3
+SMALLEST_FRAME = 3
 #: Of a stream's ID (RFC 9000 §2.1): whether the server began it, whether it has one direction.
 _BY_SERVER, _ONE_WAY = 0x01, 0x02
 
@@ -173,7 +173,7 @@ def _arrival(stream: int, found: Sequence[tuple[int, StreamFrame]], latest_ns: i
 
 def hidden_packets(opened: Opened) -> Flags:
     """Which packets may hold a STREAM frame of which nothing was captured, shape (n,)."""
-    return np.array([frames.hidden >= _SMALLEST_FRAME for frames in opened.frames], np.bool_)
+    return np.array([frames.hidden >= SMALLEST_FRAME for frames in opened.frames], np.bool_)
 
 
 def _completed(opened: Opened, told: Mapping[int, Told]) -> tuple[Flags, list[Told]]:

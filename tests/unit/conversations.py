@@ -35,6 +35,8 @@ class Case:
     """Packets beyond those that were read."""
     buffer: int = 10**6
     """Packets that the server keeps until they are acknowledged."""
+    wake: int = 1
+    """So many places of a full buffer have to be free before it goes on."""
     pace: int = 0
     """Least time between two packets."""
     hold: int = 0
@@ -82,6 +84,7 @@ class Talk:
         self.window, self.reached, self.known, self.next, self.free, self.back = case.window, 0, 0, 0, 0, 0
         self.again: list[int] = []
         self.recovering, self.paced, self.wakes, self.granted = -1, 0, -1, case.credit
+        self.asleep = False
         self.events: list[tuple[int, int, int, int]] = []
         self.count = 0
         self._go(self.start)
@@ -114,7 +117,9 @@ class Talk:
         case = self.case
         while True:
             flight = len(self.sent) - self.reached
-            fresh = self.next < min(case.packets, self.granted, self.reached + case.buffer)
+            room = self.reached + case.buffer - self.next
+            self.asleep = room < case.wake if self.asleep else room <= 0
+            fresh = not self.asleep and self.next < min(case.packets, self.granted)
             if flight >= min(self.window, case.most) or not (self.again or fresh):
                 return
             if case.pace and now < self.paced:

@@ -58,6 +58,8 @@ def test_a_conversation_without_fault_is_slow_start_and_line_rate() -> None:
         ("flow_control", {"credit": 40, "told": False}),
         ("buffer_limited", {"buffer": 40}),
         ("buffer_limited", {"buffer": 40, "told": False}),
+        ("buffer_limited", {"buffer": 60, "wake": 20}),
+        ("buffer_limited", {"buffer": 60, "wake": 20, "told": False}),
         ("sender_idle", {"pace": 2 * MS}),
         ("sender_idle", {"pace": 2 * MS, "told": False}),
         ("acknowledgements", {"hold": 100 * MS}),
@@ -194,7 +196,7 @@ def test_notes_have_the_figures_behind_the_parts() -> None:
     assert notes_of(conversation(window=2))["slow_start"] == "from 2.5 kB in 2 packets"
     assert notes_of(conversation(credit=40))["flow_control"] == "credit of the stream"
     assert notes_of(conversation(lost=LOSSES))["recovery"].startswith("14 packets lost, ")
-    assert notes_of(conversation(buffer=40))["buffer_limited"] == "with 50 kB in flight"
+    assert notes_of(conversation(buffer=40))["buffer_limited"] == "with up to 50 kB in flight"
     assert notes_of(conversation(late=LOSSES))["spurious_recovery"].endswith(" packets taken for lost that came")
     assert notes_of(conversation(hold=100 * MS))["acknowledgements"] == "up to 100 ms late"
     assert "probe_timeouts" in notes_of(conversation(dark=(1_000 * MS, 3_000 * MS)))

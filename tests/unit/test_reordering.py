@@ -13,9 +13,14 @@ from hypothesis import strategies as st
 from harness.analysis.held import Held
 from harness.analysis.reordering import reordering
 from harness.analysis.spurious import copies, segments
+from harness.analysis.view import RunView
+from harness.artefacts.window import Window
+from harness.metrics import measure
+from harness.records import read_run
 from harness.traces import qlog
 from harness.traces.capture import SYN, read_capture
 from harness.traces.matching import match
+from tests.examples import ROOT
 from tests.unit.captures import T0, pcap
 from tests.unit.shared_flows import Segment, segment_frame
 from tests.unit.test_traces_streams import opened, part
@@ -68,7 +73,7 @@ def _segments(folder: Path, *moves: tuple[int, int, int | None]) -> tuple[list[i
         (folder / side).write_bytes(pcap((T0 + t * MS, segment_frame(segment), segment.length) for t, segment in seen))
         captures.append(read_capture(folder / side, FLOWS))
     right, left = captures
-    found = segments(match(right, left, True), down=True)
+    found = segments(match(right, left, True), True, 50 * MS)
     return ((found.taken_ns - T0) // MS).tolist(), ((found.left_ns - T0) // MS).tolist()
 
 
@@ -76,10 +81,10 @@ def test_a_segment_sent_again_though_it_came_is_a_spurious_loss(tmp_path: Path) 
     first, late, third = (100, 0, 150), (101, 1000, 158), (102, 2000, 152)
     again = (205, 1000, 255)
     assert _segments(tmp_path, first, late, third, again) == ([205], [101])
-    # It is none where the first one was lost, and once more where the second one came and a third is sent.
+    # It is none where the first one was lost; where the second one came and a third is sent, the second is meant.
     lost = (101, 1000, None)
     assert _segments(tmp_path, first, lost, third, again) == ([], [])
-    assert _segments(tmp_path, first, lost, third, again, (300, 1000, 350)) == ([300], [101])
+    assert _segments(tmp_path, first, lost, third, again, (300, 1000, 350)) == ([300], [205])
 
 
 def test_data_that_come_twice_were_taken_for_lost() -> None:
@@ -88,10 +93,13 @@ def test_data_that_come_twice_were_taken_for_lost() -> None:
         (60, part(0, 100)), (62, part(200, 100)), (65, part(100, 100)), (80, part(100, 100)),
         (90, part(200, 100) + part(300, 100)), (91, b"\x01"),
     )  # fmt: skip
-    left = dict(zip(packets.key.tolist(), [10, 12, 11, 30, 40, 41], strict=True))
-    found = copies((packets,), left)
-    assert found.taken_ns.tolist() == [30, 40]
-    assert found.left_ns.tolist() == [11, 12]
+    left = np.array([10, 12, 11, 30, 40, 41]) * MS
+    found = copies((packets,), [left], 15 * MS)
+    assert (found.taken_ns // MS).tolist() == [30, 40]
+    assert (found.left_ns // MS).tolist() == [11, 12]
+    # What goes twice within a round trip is sent without need, but not because it was taken for lost.
+    assert not len(copies((packets,), [left], 40 * MS).taken_ns)
+    assert copies((packets,), [left], 40 * MS).needless.tolist() == [3]
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 12)), max_size=20), st.integers(0, 50), st.integers(1, 9))
@@ -124,3 +132,15 @@ def test_lost_packets_are_read_in_every_spelling(tmp_path: Path) -> None:
         '  "header": {"packet_type": "1RTT", "packet_number": 3, "packet_size": 1440}}]]}]}'
     )
     assert [(one.t_ms, one.number) for one in qlog.read_lost(file)] == [(2, 3)]
+
+
+def test_a_trace_that_cannot_be_read_costs_this_metric_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def damaged(view: RunView, window: Window) -> None:
+        raise OSError("the trace is damaged")
+
+    monkeypatch.setattr("harness.analysis.spurious._looked_for", damaged)
+    folder = ROOT / "tests/replay/data/https"
+    measured = measure(folder, read_run((folder / "run.json").read_bytes()))
+    (absent,) = (one for one in measured.absent if one.metric == "spurious_losses")
+    assert absent.why == "OSError: the trace is damaged"
+    assert measured.attributed is not None and len(measured.attributed.transfers) == 1
