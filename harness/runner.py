@@ -32,7 +32,7 @@ from harness.text import counted, size_of
 from harness.traces import pcap, qlog
 from harness.traces.files import capture_file, capture_names
 from harness.traces.thinning import HEAD, STEP_MS, thin
-from harness.traces.trail import trail
+from harness.traces.trail import trail, trail_of
 
 
 def cpu_times() -> dict[str, int]:
@@ -196,9 +196,12 @@ def thin_logs(folder: Path, flows: int) -> list[str]:
 
 def _trail(folder: Path) -> str:
     try:
-        lefts = [name for name in capture_names(folder) if name.endswith("left")]
-        return trail(pcap.together([pcap.parse(capture_file(folder, name).read_bytes()) for name in lefts]))
-    except (OSError, ValueError):
+        lefts = [capture_file(folder, name) for name in capture_names(folder) if name.endswith("left")]
+        if len(lefts) > 1:
+            return trail(pcap.together([pcap.parse(file.read_bytes()) for file in lefts]))
+        with lefts[0].open("rb") as capture:
+            return trail_of(pcap.parts(capture))
+    except (OSError, ValueError, IndexError):
         # Measuring says what the capture lacks.
         return ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 
 import numpy as np
@@ -35,19 +36,22 @@ def credits_of(
     client = [one for one in view.opened(window, "client") if one.connection.client_id == opened.connection.client_id]
     if not client:
         return None
-    heard = {
-        (t_ns, key): out_ns
-        for t_ns, key, out_ns in zip(
-            up.entered.t_ns.tolist(), up.entered.key.tolist(), (up.out_ns + (_access(up))).tolist(), strict=True
-        )
-    }
+    given = [
+        (int(one.t_ns[index]), int(one.key[index]), whose, limit)
+        for one in client
+        for index, frames in enumerate(one.frames)
+        for whose, limit in frames.granted
+    ]
+    # Of the many packets that grant nothing it is not asked when they came.
+    granting = np.isin(up.entered.key, np.array([key for _, key, _, _ in given], np.uint64))
+    came = up.out_ns[granting] + _access(up)[granting]
+    entered = zip(up.entered.t_ns[granting].tolist(), up.entered.key[granting].tolist(), strict=True)
+    heard = dict(zip(entered, came.tolist(), strict=True))
     grants: dict[int | None, list[tuple[int, int]]] = {stream: [], None: []}
-    for one in client:
-        for t_ns, key, frames in zip(one.t_ns.tolist(), one.key.tolist(), one.frames, strict=True):
-            for whose, limit in frames.granted:
-                moment = heard.get((t_ns, key), -1)
-                if whose in grants and moment >= 0:
-                    grants[whose].append((moment, limit))
+    for sent_ns, key, whose, limit in given:
+        moment = heard.get((sent_ns, key), -1)
+        if whose in grants and moment >= 0:
+            grants[whose].append((moment, limit))
     told = _initial(view, window)
     used = _used(opened, stream)
     made = []
@@ -92,7 +96,7 @@ def _access(up: Passage) -> Ints:
 def _used(opened: Opened, stream: int) -> dict[int | None, Ints]:
     """Bytes that each packet shows to be used of one stream's credit, and of the connection's (None), shape (n,)."""
     furthest: dict[int, int] = {}
-    ofstream, whole = [], []
+    ofstream, whole = array("q"), array("q")
     total = 0
     for frames in opened.frames:
         for frame in frames.streams:

@@ -12,8 +12,9 @@ import numpy.typing as npt
 import polars as pl
 
 from harness.traces import pcap, quic
-from harness.traces.files import read_bytes
+from harness.traces.files import open_file
 from harness.traces.lab import Endpoint, FlowAddresses
+from harness.traces.spilled import joined, taken
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
@@ -40,6 +41,8 @@ _END_OF_OPTIONS, _NO_OPERATION, _WINDOW_SCALE = 0, 1, 3
 _ADDRESS_AT = {4: (26, 4), 6: (22, 16)}
 #: Payload bytes visible of an IPv4 datagram.
 _VISIBLE = pcap.HEAD - 42
+#: Parts of a capture, of a quarter of a million packets each, that are in memory before they are joined.
+_TOGETHER = 4
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ class Capture:
 
     def where(self, chosen: npt.NDArray[np.generic]) -> Capture:
         """The packets chosen by a mask or by indices."""
-        columns = {f.name: getattr(self, f.name)[chosen] for f in fields(self) if f.name != "truncated"}
+        columns = {name: taken(getattr(self, name), chosen) for name in _COLUMNS}
         return Capture(**columns, truncated=self.truncated)
 
     def between(self, start_ns: int, end_ns: int, flow: int, to_client: bool) -> Capture:
@@ -122,6 +125,10 @@ class Capture:
         return head[6 : 6 + head[5]]
 
 
+#: The fields of a capture that have a row a packet.
+_COLUMNS = tuple(f.name for f in fields(Capture) if f.name != "truncated")
+
+
 def together(captures: Sequence[Capture]) -> Capture:
     """Captures of one side of several paths, in order of time."""
     order = np.argsort(np.concatenate([one.t_ns for one in captures]), kind="stable")
@@ -139,11 +146,28 @@ def read_capture(path: Path, flows: Sequence[FlowAddresses]) -> Capture:
     IPv4 headers with options, IPv6 extension headers, fragments and VLAN tags do not occur between the
     endpoints and are left out.
     """
-    records = pcap.parse(read_bytes(path))
+    with open_file(path) as file:
+        parts: list[Capture] = []
+        for records in pcap.parts(file):
+            parts.append(_packets(records, flows))
+            if len(parts) == _TOGETHER:
+                parts = [_joined(parts)]
+    capture = _joined(parts)
+    in_order = not len(capture) or bool((np.diff(capture.t_ns) >= 0).all())
+    return capture if in_order else capture.where(np.argsort(capture.t_ns, kind="stable"))
+
+
+def _joined(parts: Sequence[Capture]) -> Capture:
+    """Packets of one capture, one part after the other."""
+    columns = {name: joined([getattr(one, name) for one in parts]) for name in _COLUMNS}
+    return Capture(**columns, truncated=parts[-1].truncated)
+
+
+def _packets(records: pcap.Records, flows: Sequence[FlowAddresses]) -> Capture:
+    """The packets of flows among some frames, in the order of these."""
     ip, protocol = _transport(records.heads)
     flow, to_client, client_address = _flows(records.heads, ip, protocol, flows)
     chosen = np.flatnonzero(flow >= 0)
-    chosen = chosen[np.argsort(records.t_ns[chosen], kind="stable")]
     heads, ip, protocol = records.heads[chosen], ip[chosen], protocol[chosen]
     flow, to_client, client_address = flow[chosen], to_client[chosen], client_address[chosen]
     udp, visible = _udp(heads, ip, protocol)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import overload
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from harness.traces.key_log import Secret, Sender
 from harness.traces.one_rtt import Heads, Packets, Protection, decrypt
 from harness.traces.protection import Aead, candidates
 from harness.traces.quic import LONG_HEADERS, Form
+from harness.traces.spilled import taken
 
 #: Packets with which a secret is tried, the share that it must open, and the fewest that tell.
 _TRIED, _SHARE, _LEAST = 64, 0.9, 3
@@ -22,6 +24,8 @@ _TRIED, _SHARE, _LEAST = 64, 0.9, 3
 _ACKNOWLEDGEMENTS = 3
 #: No stream reaches further than this multiple of the bytes that came: more would have to be lost than arrives.
 _BEYOND = 8
+#: Packets whose frames are kept, some 700 B each; of more they are read anew, so many together.
+_MANY, _PART = 1 << 19, 1 << 16
 #: The packet number before the first, where numbers count from 0 (RFC 9000 §12.3).
 _BEFORE_FIRST = -1
 
@@ -58,8 +62,8 @@ class Opened:
     """The capture's keys, equal at both interfaces, shape (n,)."""
     packets: Packets
     """Their numbers, key phases and payloads."""
-    frames: tuple[Frames, ...]
-    """What could be read of each."""
+    frames: Sequence[Frames]
+    """What could be read of each. Of many it is read anew each time: go through it in order, and few times."""
     closed: int
     """Packets in its direction that it could not open, or had no frames: another connection's, or resets."""
     coalesced_ns: Ints
@@ -126,7 +130,7 @@ def _open(
     capture: Capture, connection: Connection, sender: Sender, secrets: Sequence[Secret], rows: Ints, largest: int
 ) -> Opened | None:
     """The same, where the packets before the first had numbers up to `largest`."""
-    heads = Heads(capture.visible[rows], capture.seen[rows], capture.payload[rows])
+    heads = Heads(taken(capture.visible, rows), capture.seen[rows], capture.payload[rows])
     first = heads.where(np.arange(min(_TRIED, len(heads))))
     for secret in secrets:
         for aead in candidates(secret.secret) if secret.sender == sender else ():
@@ -143,27 +147,61 @@ def _open(
     return None
 
 
-def _readable(packets: Packets) -> tuple[Packets, tuple[Frames, ...]]:
+def _readable(packets: Packets) -> tuple[Packets, Sequence[Frames]]:
     """The packets that hold frames, and these.
 
     What is not of the connection, such as a stateless reset, may look like a STREAM frame by chance. Then it is one far
     beyond all that was carried.
     """
     kept, read = [], []
+    few = len(packets) <= _MANY
     furthest = _BEYOND * int(packets.size.sum())
-    seen, sizes = packets.seen.tolist(), packets.size.tolist()
-    for index, common in enumerate(read_common(packets.plain, packets.seen, packets.size)):
-        try:
-            frames = common or read_frames(packets.plain[index, : seen[index]].tobytes(), sizes[index])
-        except FrameError:
+    for index, frames in enumerate(_read(packets)):
+        if frames is None or any(frame.offset + frame.length > furthest for frame in frames.streams):
             continue
-        for frame in frames.streams:
-            if frame.offset + frame.length > furthest:
-                break
-        else:
+        kept.append(index)
+        if few:
             read.append(frames)
-            kept.append(index)
-    return packets.where(np.array(kept, np.int64)), tuple(read)
+    readable = packets.where(np.array(kept, np.int64))
+    return readable, tuple(read) if few else _ReadAnew(readable)
+
+
+def _read(packets: Packets) -> Iterator[Frames | None]:
+    """The frames of each packet, read in parts; None for one that has none."""
+    for start in range(0, len(packets), _PART):
+        rows = slice(start, start + _PART)
+        plain, known, sizes = packets.plain[rows], packets.seen[rows], packets.size[rows]
+        every = zip(read_common(plain, known, sizes), known.tolist(), sizes.tolist(), strict=True)
+        for index, (common, seen, size) in enumerate(every):
+            try:
+                yield common or read_frames(plain[index, :seen].tobytes(), size)
+            except FrameError:
+                yield None
+
+
+class _ReadAnew(Sequence[Frames]):
+    """Frames of packets that all have some, too many to be kept: 10 GB are eight million packets."""
+
+    def __init__(self, packets: Packets) -> None:
+        self._packets = packets
+
+    def __len__(self) -> int:
+        return len(self._packets)
+
+    def __iter__(self) -> Iterator[Frames]:
+        for frames in _read(self._packets):
+            assert frames is not None
+            yield frames
+
+    @overload
+    def __getitem__(self, index: int) -> Frames: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Frames]: ...
+    def __getitem__(self, index: int | slice) -> Frames | Sequence[Frames]:
+        rows = np.arange(len(self))[index]
+        if isinstance(index, slice):
+            return _ReadAnew(self._packets.where(rows))
+        return next(iter(_ReadAnew(self._packets.where(np.array([rows])))))
 
 
 def _rows(capture: Capture, connection: Connection, sender: Sender, alone: bool) -> Ints:

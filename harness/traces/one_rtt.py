@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
 
 from harness.traces.protection import MASK, SAMPLE, TAG, Aead, derive, header_masks, keystream, next_secret
+from harness.traces.spilled import empty, taken
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
@@ -19,6 +21,8 @@ _PROTECTED = 0x1F
 #: Largest step from one packet number to a later one. No sender has that many packets under way, and a number that was
 #: not decrypted with the right key is as a rule further away.
 _LARGEST_STEP = 1 << 20
+#: Packets that are decrypted together.
+_PART = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ class Heads:
 
     def where(self, chosen: npt.NDArray[np.generic]) -> Heads:
         """The packets chosen by a mask or by indices."""
-        return Heads(self.data[chosen], self.seen[chosen], self.size[chosen])
+        return Heads(taken(self.data, chosen), self.seen[chosen], self.size[chosen])
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ class Packets:
 
     def where(self, chosen: Ints) -> Packets:
         """The packets chosen by indices."""
-        return Packets(**{field.name: getattr(self, field.name)[chosen] for field in fields(self)})
+        return Packets(**{field.name: taken(getattr(self, field.name), chosen) for field in fields(self)})
 
 
 def decrypt(heads: Heads, protection: Protection) -> Packets:
@@ -91,27 +95,48 @@ def decrypt(heads: Heads, protection: Protection) -> Packets:
     at = 1 + protection.id_length
     whole = (heads.seen >= at + 4 + SAMPLE) & (heads.size >= at + 4 + TAG)
     rows = np.flatnonzero(whole)
-    data = heads.data[rows]
     secret, aead, version = protection.secret, protection.aead, protection.version
-    masks = header_masks(derive(secret, aead, version), data[:, at + 4 : at + 4 + SAMPLE])
-    first = data[:, 0] ^ (masks[:, 0] & _PROTECTED)
+    keys = derive(secret, aead, version)
+    first, protected = np.zeros(len(rows), np.uint8), np.zeros((len(rows), 4), np.uint8)
+    for part in _in_parts(len(rows)):
+        data = heads.data[rows[part]]
+        masks = header_masks(keys, data[:, at + 4 : at + 4 + SAMPLE])
+        first[part] = data[:, 0] ^ (masks[:, 0] & _PROTECTED)
+        protected[part] = data[:, at : at + 4] ^ masks[:, 1:MASK]
     length = (first & _LENGTH).astype(np.int64) + 1
-    truncated = _truncated(data[:, at : at + 4] ^ masks[:, 1:MASK], length)
+    truncated = _truncated(protected, length)
     number = numbers(np.where(first & _RESERVED == 0, truncated, -1), length, protection.largest)
     chosen = np.flatnonzero(number >= 0)
-    rows, data, number, length = rows[chosen], data[chosen], number[chosen], length[chosen]
+    rows, number, length = rows[chosen], number[chosen], length[chosen]
     phase = _phases(number, (first[chosen] & _PHASE) != 0)
+    secrets = [secret]
+    while len(secrets) <= phase.max(initial=0):
+        secrets.append(next_secret(secrets[-1], version))
+    width = heads.data.shape[1] - at - 1
+    plain = empty((len(rows), width), np.uint8)
+    for part in _in_parts(len(rows)):
+        plain[part] = _payloads(heads.data[rows[part]], at, length[part])
+        for turn in np.unique(phase[part]).tolist():
+            mine = part.start + np.flatnonzero(phase[part] == turn)
+            plain[mine] ^= keystream(derive(secrets[turn], aead, version), number[mine], width)
+    seen, total = heads.seen[rows] - at - length, heads.size[rows] - at - length - TAG
+    return Packets(rows, number, phase, plain, np.minimum(seen, total), total)
+
+
+def _in_parts(count: int) -> Iterator[slice]:
+    """So many rows, a part at a time: what is computed of a packet takes many times as much as is kept of it."""
+    for start in range(0, count, _PART):
+        yield slice(start, min(start + _PART, count))
+
+
+def _payloads(data: Bytes, at: int, length: Ints) -> Bytes:
+    """What is behind the packet number of each head, zero beyond it. `at`: where the number starts."""
     width = data.shape[1] - at - 1
-    plain = np.zeros((len(rows), width), np.uint8)
+    plain = np.zeros((len(data), width), np.uint8)
     for size in range(1, 5):  # bytes of the packet number, behind which the payload starts
         some = length == size
         plain[some, : width + 1 - size] = data[some, at + size :]
-    for turn in range(int(phase.max(initial=-1)) + 1):
-        mine = phase == turn
-        plain[mine] ^= keystream(derive(secret, aead, version), number[mine], width)
-        secret = next_secret(secret, version)
-    seen, total = heads.seen[rows] - at - length, heads.size[rows] - at - length - TAG
-    return Packets(rows, number, phase, plain, np.minimum(seen, total), total)
+    return plain
 
 
 def _truncated(protected: Bytes, length: Ints) -> Ints:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -58,16 +59,38 @@ def parse(data: bytes) -> Records:
     """Frames of an Ethernet capture. Raises ValueError where it is no classic Ethernet pcap."""
     order, unit = _form(data)
     offsets, end = _offsets(data, order)
+    return _frames(data, offsets, order, unit, truncated=end != len(data))
+
+
+def parts(file: BinaryIO, size: int = 1 << 25) -> Iterator[Records]:
+    """The same in parts of about `size` bytes of the file, one at least. `truncated` is of the last one."""
+    data = file.read(_FILE_HEADER)
+    order, unit = _form(data)
+    rest = b""
+    while True:
+        more = file.read(size)
+        data = rest + more
+        offsets, end = _offsets(data, order, 0)
+        rest = data[end:]
+        last = not more or len(rest) > _LONGEST + _RECORD_HEADER
+        if offsets or last:
+            yield _frames(data, offsets, order, unit, truncated=last and bool(rest))
+        if last:
+            return
+
+
+def _frames(data: bytes, offsets: list[int], order: str, unit: int, *, truncated: bool) -> Records:
+    """The frames whose records start there."""
     if not offsets:
         nothing = np.zeros(0, np.int64)
-        return Records(nothing, np.zeros((0, HEAD), np.uint8), nothing, nothing, end != len(data))
+        return Records(nothing, np.zeros((0, HEAD), np.uint8), nothing, nothing, truncated)
     rows = _rows(data, offsets)
     fields = rows[:, :_RECORD_HEADER].copy().view(order + "u4").astype(np.int64)
     captured = fields[:, 2]
     heads = np.ascontiguousarray(rows[:, _RECORD_HEADER:])
     short = np.flatnonzero(captured < HEAD)
     heads[short] *= np.arange(HEAD) < captured[short, None]
-    return Records(fields[:, 0] * 1_000_000_000 + fields[:, 1] * unit, heads, captured, fields[:, 3], end != len(data))
+    return Records(fields[:, 0] * 1_000_000_000 + fields[:, 1] * unit, heads, captured, fields[:, 3], truncated)
 
 
 def _form(data: bytes) -> tuple[str, int]:
@@ -93,11 +116,11 @@ def records(data: bytes) -> Iterator[tuple[int, bytes]]:
         yield seconds * 1_000_000_000 + fraction * unit, data[start : start + captured]
 
 
-def _offsets(data: bytes, order: str) -> tuple[list[int], int]:
-    """Where each whole record starts, and where the last one ends."""
+def _offsets(data: bytes, order: str, position: int = _FILE_HEADER) -> tuple[list[int], int]:
+    """Where each whole record starts, from a position on, and where the last one ends."""
     unpack = struct.Struct(order + "I").unpack_from
     offsets = []
-    position, end = _FILE_HEADER, len(data)
+    end = len(data)
     while position + _RECORD_HEADER <= end:
         (captured,) = unpack(data, position + 8)
         following = position + _RECORD_HEADER + captured

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from heapq import heappop, heappush
 
@@ -19,6 +20,8 @@ Flags = npt.NDArray[np.bool_]
 #: The STREAM frames of one packet.
 Told = tuple[StreamFrame, ...]
 
+#: Numbers that are made Python's at a time.
+_PART = 1 << 16
 #: Bytes of the smallest STREAM frame with data (RFC 9000 §19.8): type, stream, one byte.
 SMALLEST_FRAME = 3
 #: Of a stream's ID (RFC 9000 §2.1): whether the server began it, whether it has one direction.
@@ -123,47 +126,59 @@ def stream_arrival(opened: Opened, stream: int, whole: bool, told: Mapping[int, 
     `whole`: all of it did, as the application had it in the end; else what was not visible may never have come.
     `told`: what the sender says of packets, by number; it counts where it agrees with what was visible of the packet.
     """
-    hidden, complete = _completed(opened, told or {})
-    found = [
-        (t_ns, frame)
-        for t_ns, streams in zip(opened.t_ns.tolist(), complete, strict=True)
-        for frame in streams
-        if frame.stream == stream
-    ]
-    return _arrival(stream, found, _last_hidden(opened, hidden) if whole else None)
+    return _arrivals(opened, whole, told, {stream: _Frames()}, lambda number: number == stream)[stream]
 
 
 def stream_arrivals(opened: Opened, whole: bool, told: Mapping[int, Told] | None = None) -> dict[int, StreamArrival]:
     """The same of every stream on which the server answers a request, by its ID."""
-    hidden, complete = _completed(opened, told or {})
-    found: dict[int, list[tuple[int, StreamFrame]]] = {}
-    for t_ns, streams in zip(opened.t_ns.tolist(), complete, strict=True):
-        for frame in streams:
-            if is_answer(frame.stream):
-                found.setdefault(frame.stream, []).append((t_ns, frame))
-    latest_ns = _last_hidden(opened, hidden) if whole else None
+    return _arrivals(opened, whole, told, {}, is_answer)
+
+
+@dataclass
+class _Frames:
+    """STREAM frames of one stream, in order of arrival; long transfers have millions."""
+
+    times: array[int] = field(default_factory=lambda: array("q"))
+    offsets: array[int] = field(default_factory=lambda: array("q"))
+    ends: array[int] = field(default_factory=lambda: array("q"))
+    final: int | None = None
+    head: bytes = b""
+
+    def add(self, t_ns: int, frame: StreamFrame) -> None:
+        """A frame that came."""
+        self.times.append(t_ns)
+        self.offsets.append(frame.offset)
+        self.ends.append(frame.end)
+        if frame.fin:
+            self.final = frame.end if self.final is None else max(self.final, frame.end)
+        if frame.offset == 0 and not self.head:
+            self.head = frame.head
+
+
+def _arrivals(
+    opened: Opened, whole: bool, told: Mapping[int, Told] | None, found: dict[int, _Frames],
+    wanted: Callable[[int], bool],
+) -> dict[int, StreamArrival]:  # fmt: skip
+    """How the streams came that are wanted, by ID, and those that are in `found` already."""
+    hidden, further = _completed(opened, told or {})
+    for index, (t_ns, frames) in enumerate(zip(_each(opened.t_ns), opened.frames, strict=True)):
+        for frame in frames.streams if index not in further else (*frames.streams, *further[index]):
+            if wanted(frame.stream):
+                found.setdefault(frame.stream, _Frames()).add(t_ns, frame)
+    may_hold = [*opened.t_ns[hidden].tolist(), *opened.coalesced_ns.tolist()]
+    latest_ns = max(may_hold, default=None) if whole else None
     return {stream: _arrival(stream, frames, latest_ns) for stream, frames in found.items()}
 
 
-def _last_hidden(opened: Opened, hidden: Flags) -> int | None:
-    """When the last packet came that may hold what was not visible; None without any."""
-    return max([*opened.t_ns[hidden].tolist(), *opened.coalesced_ns.tolist()], default=None)
-
-
-def _arrival(stream: int, found: Sequence[tuple[int, StreamFrame]], latest_ns: int | None) -> StreamArrival:
-    """A stream of its frames with the times at which they came; `latest_ns`: of the last packet that may hold more."""
-    known = _Parts(
-        np.array([t for t, _ in found], np.int64),
-        np.array([frame.offset for _, frame in found], np.int64),
-        np.array([frame.end for _, frame in found], np.int64),
-    )
-    heads = (frame.head for _, frame in found if frame.offset == 0 and frame.head)
+def _arrival(stream: int, frames: _Frames, latest_ns: int | None) -> StreamArrival:
+    """A stream of its frames; `latest_ns`: of the last packet that may hold more."""
+    known = _Parts(*(np.array(one, np.int64) for one in (frames.times, frames.offsets, frames.ends)))
     missing = gaps(known.offset, known.end)
     return StreamArrival(
         stream=stream,
-        final_size=max((frame.end for _, frame in found if frame.fin), default=None),
+        final_size=frames.final,
         size=int(known.end.max(initial=0)),
-        head=next(heads, b""),
+        head=frames.head,
         unseen=int((missing[:, 1] - missing[:, 0]).sum()),
         _known=known,
         _missing=missing,
@@ -173,31 +188,40 @@ def _arrival(stream: int, found: Sequence[tuple[int, StreamFrame]], latest_ns: i
 
 def hidden_packets(opened: Opened) -> Flags:
     """Which packets may hold a STREAM frame of which nothing was captured, shape (n,)."""
-    return np.array([frames.hidden >= SMALLEST_FRAME for frames in opened.frames], np.bool_)
+    found = (frames.hidden >= SMALLEST_FRAME for frames in opened.frames)
+    return np.fromiter(found, np.bool_, len(opened.frames))
 
 
-def _completed(opened: Opened, told: Mapping[int, Told]) -> tuple[Flags, list[Told]]:
-    """Which packets still hide something, and the STREAM frames of each, completed by what the sender tells."""
+def _completed(opened: Opened, told: Mapping[int, Told]) -> tuple[Flags, dict[int, Told]]:
+    """Which packets still hide something, and by index further STREAM frames of those that the sender tells of."""
     hidden = hidden_packets(opened)
-    complete = [frames.streams for frames in opened.frames]
-    for index in np.flatnonzero(hidden):
-        streams = told.get(int(opened.packets.number[index]))
+    further: dict[int, Told] = {}
+    numbers = opened.packets.number
+    for index, frames in enumerate(opened.frames if told else ()):
+        streams = told.get(int(numbers[index])) if hidden[index] else None
         if streams is None:
             continue
         places = {(frame.stream, frame.offset, frame.length) for frame in streams}
-        if all((frame.stream, frame.offset, frame.length) in places for frame in complete[index]):
+        if all((frame.stream, frame.offset, frame.length) in places for frame in frames.streams):
             hidden[index] = False
-            seen = {(frame.stream, frame.offset) for frame in complete[index]}
-            complete[index] += tuple(frame for frame in streams if (frame.stream, frame.offset) not in seen)
-    return hidden, complete
+            seen = {(frame.stream, frame.offset) for frame in frames.streams}
+            further[index] = tuple(frame for frame in streams if (frame.stream, frame.offset) not in seen)
+    return hidden, further
+
+
+def _each(numbers: Ints) -> Iterator[int]:
+    """Numbers one by one, without a list of all of them."""
+    for start in range(0, len(numbers), _PART):
+        yield from numbers[start : start + _PART].tolist()
 
 
 def contiguous(offset: Ints | Sequence[int], end: Ints | Sequence[int]) -> Ints:
     """Bytes from 0 on without a gap after each of n parts [offset, end), in their order; shape (n,)."""
     frontier = 0
     waiting: list[tuple[int, int]] = []
-    reached = []
-    for start, stop in zip(np.asarray(offset).tolist(), np.asarray(end).tolist(), strict=True):
+    starts, stops = np.asarray(offset, np.int64), np.asarray(end, np.int64)
+    reached = array("q")
+    for start, stop in zip(_each(starts), _each(stops), strict=True):
         if start <= frontier:
             frontier = max(frontier, stop)
             while waiting and waiting[0][0] <= frontier:

@@ -9,6 +9,7 @@ with two chances in 256 that a byte agrees by luck, and the place is found one s
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,14 +32,29 @@ class Parting:
 
 def trail(records: pcap.Records) -> str:
     """The trail of a capture's records, as hexadecimal digits: two a byte, the number of packets before them."""
-    chain = hashlib.blake2b(digest_size=16)
-    heads, fields = records.heads, np.stack([records.t_ns, records.captured, records.length], axis=1)
-    kept = bytearray()
-    for start, end in _steps(len(records.t_ns)):
-        chain.update(fields[start:end].tobytes())
-        chain.update(heads[start:end].tobytes())
-        kept += chain.digest()[:1]
-    return f"{len(records.t_ns)}:{kept.hex()}"
+    return trail_of([records])
+
+
+def trail_of(parts: Iterable[pcap.Records]) -> str:
+    """The same of a capture that comes in parts."""
+    chain, kept, count = hashlib.blake2b(digest_size=16), bytearray(), 0
+    fields, heads = np.zeros((0, 3), np.int64), np.zeros((0, pcap.HEAD), np.uint8)
+
+    def add(size: int) -> None:
+        nonlocal fields, heads, count
+        chain.update(fields[:size].tobytes())
+        chain.update(heads[:size].tobytes())
+        kept.extend(chain.digest()[:1])
+        fields, heads, count = fields[size:], heads[size:], count + size
+
+    for part in parts:
+        fields = np.concatenate([fields, np.stack([part.t_ns, part.captured, part.length], axis=1)])
+        heads = np.concatenate([heads, part.heads])
+        while len(fields) >= (step := 1 if count < DENSE else STRIDE):
+            add(step)
+    if len(fields):
+        add(len(fields))
+    return f"{count}:{kept.hex()}"
 
 
 def parting(one: str, other: str) -> Parting | None:

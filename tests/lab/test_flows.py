@@ -78,6 +78,18 @@ def test_quic_tcp_and_udp_share_in_real_time(warm: Harness, harness: Harness) ->
     assert not left_overs()
 
 
+@pytest.mark.parametrize("asked", ["cubic", "bbr"])
+def test_tcp_does_what_is_asked_of_its_role(warm: Harness, harness: Harness, asked: str) -> None:
+    """By iperf3's own report, which asks its socket."""
+    lossy = {**DUMBBELL, "forward": {**DUMBBELL["forward"], "loss": "2 %"}}
+    file = harness.scenario("asked", path=lossy, flows=[{"kind": "tcp", "download": "500 kB"}], milestones=[])
+    cell = harness.cell(file, *VIRTUAL, "--set", f"server.congestion_control={asked}")
+    assert cell["outcomes"] == {"completed": 1}, cell["sentence"]
+    seen = {(one["role"], one["parameter"]): one["value"] for one in cell["observed"]}
+    assert seen["server", "congestion_control"] == asked
+    assert cell["effective_parameters"] == {"flow0.server.congestion_control": asked}
+
+
 SIZED = [
     {**QUIC, "download": "2 MB"},
     {"kind": "tcp", "download": "2 MB", "start": "1 s"},

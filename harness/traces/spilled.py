@@ -1,0 +1,61 @@
+"""Arrays that are too large for memory: on the disk, and the kernel takes their pages back as it needs them.
+
+They are numpy arrays like others. A file without a name holds each, and goes with it.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+#: Bytes from which on an array is on the disk: a column of a million packets.
+LARGE = 8 << 20
+#: Rows that are copied together.
+_PART = 1 << 18
+#: Files that may be large (FHS 3.0 §5.15): /tmp is memory on many machines.
+_FOLDER = Path("/var/tmp")
+
+Array = npt.NDArray[Any]
+
+
+def empty(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Array:
+    """An array that is to be filled; on the disk where it is large. OSError where the disk has no room."""
+    kind = np.dtype(dtype)
+    size = math.prod(shape) * kind.itemsize
+    if size < LARGE:
+        return np.empty(shape, kind)
+    folder = os.environ.get("TMPDIR") or (str(_FOLDER) if os.access(_FOLDER, os.W_OK) else None)
+    with tempfile.TemporaryFile(dir=folder) as file:
+        # A hole that finds no room when it is written to would end this process.
+        os.posix_fallocate(file.fileno(), 0, size)
+        return np.frombuffer(mmap.mmap(file.fileno(), size), kind).reshape(shape)
+
+
+def joined(parts: Sequence[Array]) -> Array:
+    """Parts one after the other."""
+    made = empty((sum(map(len, parts)), *parts[0].shape[1:]), parts[0].dtype)
+    at = 0
+    for part in parts:
+        made[at : at + len(part)] = part
+        at += len(part)
+    return made
+
+
+def taken(array: Array, chosen: Array) -> Array:
+    """The rows chosen by a mask or by indices: `array[chosen]`."""
+    if array.nbytes < LARGE:
+        return array[chosen]
+    rows = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
+    made = empty((len(rows), *array.shape[1:]), array.dtype)
+    for start in range(0, len(rows), _PART):
+        part = slice(start, start + _PART)
+        made[part] = array[rows[part]]
+    return made
