@@ -99,6 +99,8 @@ def _of_traces(view: RunView, window: Window, role: Role, timer: float | None) -
     for path in traces_of(view, window, role):
         # An end that a timer brought about may be told to the peer by a CONNECTION_CLOSE of any code.
         for one in sorted(closings(path), key=lambda one: one.trigger is None):
+            if _told_to_end(window, one.t_ns):
+                continue
             if not (one.in_order and (one.own or role == "server")):
                 yield _traced(view, window, role, one, timer)
 
@@ -137,7 +139,7 @@ def _frames(view: RunView, window: Window) -> Iterator[Ending]:
         key=lambda one: one[0],
     )
     for t_ns, role, close in found:
-        if role == "client" and in_order(close):
+        if (role == "client" and in_order(close)) or _told_to_end(window, t_ns):
             continue
         yield Ending(
             flow=window.transfer.flow, transfer=window.name, kind="connection_closed", witness="client", by=role,
@@ -231,7 +233,8 @@ def _of_log(view: RunView, window: Window, role: Role, lines: list[str], timer: 
     at = _seconds(window, window.transfer.ended_ns) if exits else None
     for word, pattern in patterns.items():
         line = next((line for line in reversed(lines) if re.search(pattern, line)), None)
-        if line is None:
+        # Who is told to end when the time is over closes the connection itself.
+        if line is None or (word == "closed" and window.transfer.exit_code is None):
             continue
         match = re.search(pattern, line)
         assert match is not None
@@ -253,6 +256,11 @@ def _established(view: RunView, window: Window) -> bool:
         return True
     sent = view.left.between(window.start_ns, window.end_ns, window.transfer.flow, to_client=False)
     return bool(sent.one_rtt.any())
+
+
+def _told_to_end(window: Window, t_ns: int | None) -> bool:
+    """Whether something happened once the time of a transfer was over, and both ends were told to end."""
+    return window.transfer.exit_code is None and t_ns is not None and t_ns >= window.transfer.ended_ns
 
 
 def _seconds(window: Window, t_ns: int) -> float | None:

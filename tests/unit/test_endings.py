@@ -252,6 +252,15 @@ def test_silence_for_as_long_as_the_timer_is_an_idle_timeout(tmp_path: Path) -> 
     assert silent(tmp_path, 20) == [] == silent(tmp_path, 60)
 
 
+def test_what_follows_the_end_of_the_time_is_no_end_of_its_own(tmp_path: Path) -> None:
+    run = broken(tmp_path, "end: /f: H3_REQUEST_CANCELLED (local)\n", {"closed": r"(?P<code>\w+) \(local\)"}, code=None)
+    over_ms = (run.transfers[0].ended_ns - T0) / 1e6
+    close = {"frame_type": "connection_close", "error_space": "application", "error_code": 0x10C}
+    for ms, kinds in ((over_ms + 1, []), (over_ms - 1, ["connection_closed"])):
+        write_qlog(tmp_path / "flow0/client/qlog/a.sqlog", event(ms, "transport:packet_sent", frames=[close]))
+        assert [one[0] for one in told(tmp_path, run)] == kinds
+
+
 def test_the_timer_is_what_was_asked_for_where_no_qlog_tells(tmp_path: Path) -> None:
     run = broken(tmp_path, "no recent network activity\n", IDLE_WORDS)
     run = run.model_copy(update={"effective": {"client.idle_timeout": "20 s", "server.idle_timeout": "5 s"}})
