@@ -17,7 +17,7 @@ from harness.artefacts.window import Window
 from harness.model import Implementation
 from harness.model.implementation import EndingWord
 from harness.outcome import Ending, EndingKind
-from harness.parameters import ROLES, Role, other
+from harness.parameters import PARAMETERS, ROLES, Role, other
 from harness.traces.capture import RST
 from harness.traces.close_codes import error_name, in_order, is_known
 from harness.traces.closings import Closing, closings
@@ -37,6 +37,9 @@ _END, _READ = 1 << 16, 1 << 20
 _BROKE = re.compile(r"^(?:panic: |fatal error: |goroutine \d+ \[|thread '.*' panicked at |.*: Assertion `)")
 #: Of its timer: how long a client that ended by it had heard nothing, at least and at most.
 _ON_TIME, _LATE = 0.99, 1.5
+#: A handshake in which nothing came for so long was given up, s: by then three probes had gone out from the largest
+#: initial RTT of any stack here (RFC 9002 §6.2.2: 333 ms; probes after 1, 3 and 7 s).
+_GIVEN_UP = 7.0
 #: The longest words of a log that are quoted.
 _QUOTED = 200
 
@@ -74,7 +77,9 @@ def _of(view: RunView, window: Window) -> Iterator[Ending]:
 
 
 def idle_timer(view: RunView, window: Window) -> float | None:
-    """The idle timeout of a transfer's connection, s: the least that either end announced (RFC 9000 §10.1)."""
+    """The idle timeout of a transfer's connection, s: the least that either end announced, or was asked to announce
+    (RFC 9000 §10.1).
+    """
     told = [
         parameters.max_idle_timeout_ms
         for role in ROLES
@@ -83,7 +88,10 @@ def idle_timer(view: RunView, window: Window) -> float | None:
         for parameters in (settings.local, settings.remote)
         if parameters is not None and parameters.max_idle_timeout_ms
     ]
-    return min(told) / 1e3 if told else None
+    asked = [view.run.effective.get(f"{role}.idle_timeout") for role in ROLES]
+    parameter = PARAMETERS["idle_timeout"]
+    seconds = [parameter.number(value) for value in asked if value is not None]
+    return min((ms / 1e3 for ms in told), default=min((one for one in seconds if one is not None), default=None))
 
 
 def _of_traces(view: RunView, window: Window, role: Role, timer: float | None) -> Iterator[Ending]:
@@ -91,6 +99,8 @@ def _of_traces(view: RunView, window: Window, role: Role, timer: float | None) -
     for path in traces_of(view, window, role):
         # An end that a timer brought about may be told to the peer by a CONNECTION_CLOSE of any code.
         for one in sorted(closings(path), key=lambda one: one.trigger is None):
+            if _told_to_end(window, one.t_ns):
+                continue
             if not (one.in_order and (one.own or role == "server")):
                 yield _traced(view, window, role, one, timer)
 
@@ -129,7 +139,7 @@ def _frames(view: RunView, window: Window) -> Iterator[Ending]:
         key=lambda one: one[0],
     )
     for t_ns, role, close in found:
-        if role == "client" and in_order(close):
+        if (role == "client" and in_order(close)) or _told_to_end(window, t_ns):
             continue
         yield Ending(
             flow=window.transfer.flow, transfer=window.name, kind="connection_closed", witness="client", by=role,
@@ -158,9 +168,14 @@ def _silence(view: RunView, window: Window, timer: float | None) -> Iterator[End
 
     The timer starts again with the first packet that is sent after one came (RFC 9000 §10.1), so it runs out later.
     """
-    if view.left is None or timer is None or not window.transfer.exit_code or not _established(view, window):
+    if view.left is None or not window.transfer.exit_code or window.over_tcp or window.zero_ns is None:
         return
     sent = view.left.between(window.start_ns, window.end_ns, window.transfer.flow, to_client=False)
+    if not sent.one_rtt.any():
+        yield from _unanswered(view, window, window.zero_ns)
+        return
+    if timer is None:
+        return
     again = sent.t_ns[(sent.form == Form.INITIAL) & (sent.t_ns > sent.t_ns[sent.one_rtt][0] + timer * _ON_TIME * 1e9)]
     end_ns = int(again[0]) if len(again) else window.transfer.ended_ns
     came = view.left.between(window.start_ns, end_ns, window.transfer.flow, to_client=True)
@@ -169,7 +184,24 @@ def _silence(view: RunView, window: Window, timer: float | None) -> Iterator[End
         yield Ending(
             flow=window.transfer.flow, transfer=window.name, kind="idle_timeout", witness="client", by="client",
             at=_seconds(window, end_ns), timer=timer,
-            source=f"nothing came in the {silent:.1f} s before, by the client's side capture",
+            source=_heard_nothing(silent),
+        )  # fmt: skip
+
+
+def _heard_nothing(seconds: float) -> str:
+    return f"nothing came in the {seconds:.1f} s before, by the client's side capture"
+
+
+def _unanswered(view: RunView, window: Window, zero_ns: int) -> Iterator[Ending]:
+    """A handshake that was given up without a word, after a silence in which probes would have been answered."""
+    assert view.left is not None
+    end_ns = window.transfer.ended_ns
+    came = view.left.between(window.start_ns, end_ns, window.transfer.flow, to_client=True)
+    silent = (end_ns - (int(came.t_ns[-1]) if len(came) else zero_ns)) / 1e9
+    if silent >= _GIVEN_UP:
+        yield Ending(
+            flow=window.transfer.flow, transfer=window.name, kind="handshake_timeout", witness="client", by="client",
+            at=_seconds(window, end_ns), source=_heard_nothing(silent),
         )  # fmt: skip
 
 
@@ -201,7 +233,8 @@ def _of_log(view: RunView, window: Window, role: Role, lines: list[str], timer: 
     at = _seconds(window, window.transfer.ended_ns) if exits else None
     for word, pattern in patterns.items():
         line = next((line for line in reversed(lines) if re.search(pattern, line)), None)
-        if line is None:
+        # Who is told to end when the time is over closes the connection itself.
+        if line is None or (word == "closed" and window.transfer.exit_code is None):
             continue
         match = re.search(pattern, line)
         assert match is not None
@@ -223,6 +256,11 @@ def _established(view: RunView, window: Window) -> bool:
         return True
     sent = view.left.between(window.start_ns, window.end_ns, window.transfer.flow, to_client=False)
     return bool(sent.one_rtt.any())
+
+
+def _told_to_end(window: Window, t_ns: int | None) -> bool:
+    """Whether something happened once the time of a transfer was over, and both ends were told to end."""
+    return window.transfer.exit_code is None and t_ns is not None and t_ns >= window.transfer.ended_ns
 
 
 def _seconds(window: Window, t_ns: int) -> float | None:

@@ -113,9 +113,10 @@ class Unfinished(Fact):
         role, speaker = silent[0], other(silent[0])
         voice, loud = self.voice(role), self.voice(speaker)
         came = f"while {loud.since_progress_arrived} of {loud.since_progress} datagrams of the {speaker} reached it"
+        came += "" if self.progress is None else " after the last progress"
         if voice.last is None:
             return f"the {role} sent nothing at all, {came}"
-        return f"the {role} was silent for the last {self.lasted - voice.last:.1f} s, {came} after the last progress"
+        return f"the {role} was silent for the last {self.lasted - voice.last:.1f} s, {came}"
 
     @property
     def _last(self) -> list[str]:

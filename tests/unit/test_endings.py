@@ -20,7 +20,7 @@ from harness.outcome import Ending, LinkProof, MeasuredRun, Outcome, Run, Transf
 from harness.reports.unfinished import lines
 from harness.results import CellResult, unreached
 from harness.traces.closings import closings
-from tests.unit.captures import SCENARIO, T0, Link, Recipe, carry, make_run, replace, write_run
+from tests.unit.captures import SCENARIO, T0, Link, Recipe, Traffic, carry, make_run, replace, write_run
 from tests.unit.test_judge import THREE
 
 #: A client that failed, as an engine sees it.
@@ -252,6 +252,39 @@ def test_silence_for_as_long_as_the_timer_is_an_idle_timeout(tmp_path: Path) -> 
     assert silent(tmp_path, 20) == [] == silent(tmp_path, 60)
 
 
+def test_what_follows_the_end_of_the_time_is_no_end_of_its_own(tmp_path: Path) -> None:
+    run = broken(tmp_path, "end: /f: H3_REQUEST_CANCELLED (local)\n", {"closed": r"(?P<code>\w+) \(local\)"}, code=None)
+    over_ms = (run.transfers[0].ended_ns - T0) / 1e6
+    close = {"frame_type": "connection_close", "error_space": "application", "error_code": 0x10C}
+    for ms, kinds in ((over_ms + 1, []), (over_ms - 1, ["connection_closed"])):
+        write_qlog(tmp_path / "flow0/client/qlog/a.sqlog", event(ms, "transport:packet_sent", frames=[close]))
+        assert [one[0] for one in told(tmp_path, run)] == kinds
+
+
+def test_the_timer_is_what_was_asked_for_where_no_qlog_tells(tmp_path: Path) -> None:
+    run = broken(tmp_path, "no recent network activity\n", IDLE_WORDS)
+    run = run.model_copy(update={"effective": {"client.idle_timeout": "20 s", "server.idle_timeout": "5 s"}})
+    (one,) = endings(RunView(tmp_path, run))
+    assert one.timer == 5.0
+
+
+@pytest.mark.parametrize(("seconds", "kinds"), [(3, []), (20, ["handshake_timeout"])])
+def test_a_handshake_that_nobody_answers_was_given_up(tmp_path: Path, seconds: int, kinds: list[str]) -> None:
+    run = broken(tmp_path)
+    write_run(tmp_path, Recipe(packets=200, fill=_unanswered))
+    (transfer,) = run.transfers
+    late = transfer.model_copy(update={"ended_ns": T0 + seconds * 10**9})
+    assert [one[0] for one in told(tmp_path, run.model_copy(update={"transfers": (late,)}))] == kinds
+
+
+def _unanswered(traffic: Traffic) -> Traffic:
+    """The client's first packet alone, and one that comes at once."""
+    first = traffic.up[:1]
+    out_ns = [None, None, T0 + 100_000_000, *[None] * (len(traffic.down) - 3)]
+    nothing = replace(traffic.down_carried, out_ns=out_ns)
+    return replace(traffic, up=first, up_carried=carry(Link(), first), down_carried=nothing)
+
+
 def test_a_timer_comes_before_the_close_that_it_sends(tmp_path: Path) -> None:
     run = broken(tmp_path)
     write_qlog(
@@ -345,7 +378,7 @@ def test_silence_is_told_by_whose_it_is() -> None:
     server = base.model_copy(update={"server": voice(0.2), "client": voice(58.0, 7, 5)})
     assert server.short == (
         "nothing of 1 MB came; the server was silent for the last 59.8 s, while 5 of 7 datagrams of the client "
-        "reached it after the last progress"
+        "reached it"
     )
     mute = base.model_copy(update={"client": voice(58.0, 7, 5)})
     assert mute.short.endswith("the server sent nothing at all, while 5 of 7 datagrams of the client reached it")
