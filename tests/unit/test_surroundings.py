@@ -130,11 +130,11 @@ def test_folders_stand_for_the_files_below(tmp_path: Path) -> None:
 def _checkout(folder: Path) -> Path:
     """A checkout with two scenarios, one of which is wrong, and two implementations."""
     for name, text in {
-        "scenarios/good.yaml": "path: {forward: {rate: 9 Mbit/s, delay: 9 ms}, return: {rate: 9 Mbit/s, delay: 9 ms}}",
-        "scenarios/bad.yaml": "path: {forward: {rate: 1, delay: 1 ms}}",
+        "good": "path: {forward: {rate: 9 Mbit/s, delay: 9 ms}, return: {rate: 9 Mbit/s, delay: 9 ms}}",
+        "bad": "path: {forward: {rate: 1, delay: 1 ms}}",
     }.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(
+        (folder / "scenarios").mkdir(exist_ok=True)
+        (folder / "scenarios" / f"{name}.yaml").write_text(
             f"schema: 1\ntitle: The {name}\nflows: [{{download: 10 kB}}]\nmilestones: []\n{text}\n"
         )
     for name in ("one", "two"):
@@ -151,16 +151,16 @@ def test_one_bad_file_hides_none_of_the_others(
     monkeypatch.setattr("sys.argv", ["harness", "list"])
     for bad in (False, True):
         if bad:
-            (tmp_path / "images/two/image.yaml").write_text("schema: 1\nname: two\n")
+            (tmp_path / "images" / "two" / "image.yaml").write_text("schema: 1\nname: two\n")
         with pytest.raises(SystemExit) as ended:
             main()
         assert ended.value.code == USAGE
         said = capsys.readouterr()
         assert "one" in said.out and ("two" in said.out) is not bad
         if bad:
-            assert said.err.count("images/two/image.yaml") == 1
+            assert said.err.count("two/image.yaml") == 1
         else:
-            assert "The scenarios/good.yaml" in said.out and "scenarios/bad.yaml:" in said.err
+            assert "The good" in said.out and "/bad.yaml:" in said.err
 
 
 def test_what_checks_can_demand_is_printed(
