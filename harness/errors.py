@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import difflib
 import errno
+import os
+import re
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -50,6 +53,8 @@ class UnfitError(ValueError):
 
 def disk_error(error: OSError, place: Path) -> EngineError:
     """The error for a disk that does not take what is written; `place`: where, if the system does not say."""
+    if isinstance(error, shutil.Error):
+        return _copy_error(error, place)
     where = error.filename or place
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return EngineError(f"the disk is full: {where}", "free space (results/, 'docker system df') and run again")
@@ -58,6 +63,18 @@ def disk_error(error: OSError, place: Path) -> EngineError:
     denied = error.errno in (errno.EACCES, errno.EPERM)
     hint = "check the folder's permissions" if denied else "is this the place you meant?"
     return EngineError(f"{where}: {error.strerror or error}", hint)
+
+
+def _copy_error(error: shutil.Error, place: Path) -> EngineError:
+    """The same for many files at once, of which the system's words are all that is left: by the first of them."""
+    entries = error.args[0] if error.args else None
+    if not isinstance(entries, list) or not entries:
+        return EngineError(f"{place}: {error}", "is this the place you meant?")
+    _, where, why = entries[0]
+    number = re.match(r"\[Errno (\d+)\] ", str(why))
+    if number is not None:
+        return disk_error(OSError(int(number[1]), os.strerror(int(number[1])), str(where)), place)
+    return EngineError(f"{where}: {why}", "is this the place you meant?")
 
 
 def reason(error: BaseException) -> str:

@@ -35,6 +35,10 @@ def mistakes(scenario: Scenario) -> Iterator[Mistake]:
         text = f"{shown(scenario.name)} is no place below scenarios/"
         yield Mistake(("name",), text, "leave it out: it is the file's")
     yield from one_line(("title",), scenario.title)
+    yield from not_blank(("title",), scenario.title or " ", "say in a line what the case is")
+    for index, reference in enumerate(scenario.references):
+        yield from not_blank(("references", index), reference or " ", "leave it out, or fill it in")
+    yield from _unheard(scenario)
     yield from _twice(("clients",), scenario.clients)
     yield from _twice(("servers",), scenario.servers)
     yield from _twice(("milestones",), scenario.milestones)
@@ -50,6 +54,7 @@ def mistakes(scenario: Scenario) -> Iterator[Mistake]:
     for name, path in scenario.every_path.items():
         for index, change in enumerate(path.changes):
             yield from _long((*of_path(scenario, name), "changes", index, "at"), change.at)
+        yield from _blackhole((*of_path(scenario, name), "blackhole"), path, scenario)
     yield from _sequence(scenario)
     for index, flow in enumerate(scenario.flows):
         yield from _flow(("flows", index), flow, scenario)
@@ -83,6 +88,52 @@ def _sequence(scenario: Scenario) -> Iterator[Mistake]:
             yield Mistake(("flows", index, "access_delay"), text, "give a segment a longer delay", named=False)
 
 
+def _unheard(scenario: Scenario) -> Iterator[Mistake]:
+    """What is asked of nobody in the scenario."""
+    if scenario.study is not None and scenario.combine == "zip":
+        yield Mistake(("combine",), "a study's design says what goes with what", "leave out combine")
+    if all(flow.kind != "quic" for flow in scenario.flows):
+        for name, given in (("testcase", scenario.testcase is not None), ("protocol", scenario.protocol != "auto")):
+            if given:
+                text = f"{name} is for downloads, and every flow is a generator's"
+                yield Mistake((name,), text, f"leave out {name}, or give a flow kind: quic")
+
+
+def _blackhole(where: Location, path: Path, scenario: Scenario) -> Iterator[Mistake]:
+    if path.blackhole is None:
+        return
+    for name in ("after", "lasts"):
+        yield from _long((*where, name), getattr(path.blackhole, name))
+    if max(path.blackhole.after, path.blackhole.lasts) > LONGEST:
+        return
+    _, end = path.blackhole.times[-1]
+    if end > LONGEST:
+        text = f"the last of {path.blackhole.repeat} times ends at {end}, and a run lasts {LONGEST} at most"
+        yield Mistake((*where, "repeat"), text, "write fewer, or shorter ones")
+    yield from _late((*where, "after"), path.blackhole.after, scenario)
+
+
+def _end(flow: Flow, scenario: Scenario) -> Duration:
+    """When a flow ends at the latest, counted as its start is."""
+    if flow.stop is not None:
+        return flow.stop
+    once = flow.start + scenario.timeout
+    return once if flow.repeat_after is None else once + flow.repeat_after + scenario.timeout
+
+
+def _late(where: Location, time: Duration, scenario: Scenario) -> Iterator[Mistake]:
+    """What comes when all is over."""
+    end = max(_end(flow, scenario) for flow in scenario.flows)
+    if time >= end:
+        yield Mistake(where, f"it comes at {time}, and by {end} every flow has ended", "write an earlier time")
+
+
+def not_blank(where: Location, text: str, hint: str) -> Iterator[Mistake]:
+    """What is given says something."""
+    if text and not text.strip():
+        yield Mistake(where, "it is blank", hint)
+
+
 def one_line(where: Location, text: str) -> Iterator[Mistake]:
     """What tables have one line for is one line."""
     if "\n" in text:
@@ -97,9 +148,16 @@ def _flow(where: Location, flow: Flow, scenario: Scenario) -> Iterator[Mistake]:
         for name in ("at", "gap", "overlap", "every"):
             if (time := getattr(move, name)) is not None:
                 yield from _long((*where, "moves", number, name), time)
+        if LONGEST > move.at >= (end := _end(flow, scenario)):
+            text = f"it moves at {move.at}, and by {end} the flow has ended"
+            yield Mistake((*where, "moves", number, "at"), text, "write an earlier time")
+    path = _whole(scenario).get(scenario.start(flow), scenario.path)
+    trip = path.rtt + flow.access_delay + flow.access_delay
+    if LONGEST >= flow.access_delay > Duration(0) and trip > scenario.timeout:
+        text = f"a round trip takes {trip} with it, longer than the timeout of {scenario.timeout}"
+        yield Mistake((*where, "access_delay"), text, "is the unit the one you meant?")
     yield from _starts((*where, "start"), flow, scenario)
-    if flow.carried is not None:
-        yield from _carried(where, flow, scenario)
+    yield from _carried(where, flow, scenario)
 
 
 def _starts(where: Location, flow: Flow, scenario: Scenario) -> Iterator[Mistake]:
@@ -113,7 +171,8 @@ def _starts(where: Location, flow: Flow, scenario: Scenario) -> Iterator[Mistake
 
 def _carried(where: Location, flow: Flow, scenario: Scenario) -> Iterator[Mistake]:
     """What a flow cannot carry."""
-    assert flow.carried is not None
+    if flow.carried is None:
+        return
     key = (*where, "files" if flow.files else "download")
     if not flow.carried.bytes:
         yield Mistake(key, "a flow with a size transfers something", "write '1 MB', say")

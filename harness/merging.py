@@ -7,8 +7,10 @@ ground had spoilt.
 from __future__ import annotations
 
 import shutil
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from harness.errors import disk_error
 from harness.outcome import MeasuredRun, Run
@@ -74,13 +76,21 @@ def _take(own: Store, other: StoreReader, run: Run, done: Merged) -> None:
         folder = other.folder(key, number)
         if folder.is_dir():
             # A run in columns has no folder: its figures are all there is.
-            shutil.copytree(folder, partial, symlinks=True, dirs_exist_ok=True)
+            shutil.copytree(folder, partial, symlinks=True, ignore=_others, dirs_exist_ok=True)
     except OSError as error:
         own.abandon(partial)
         raise disk_error(error, partial) from error
     own.keep_contents(one for digest in run.contents.values() if (one := other.contents(digest)) is not None)
     own.finish(partial, run, measured, other.series(key, number))
     done.taken += 1
+
+
+def _others(place: str, names: list[str]) -> list[str]:
+    """What of a folder is neither file nor folder: nobody copies a pipe."""
+    modes = {name: Path(place, name).lstat().st_mode for name in names}
+    return [
+        name for name, mode in modes.items() if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode))
+    ]
 
 
 def parted(one: Run, of_one: MeasuredRun | None, other: Run, of_other: MeasuredRun | None) -> str:

@@ -29,6 +29,8 @@ class Bad(NamedTuple):
         return marked.replace(MARK, ""), marked.count("\n", 0, at) + 1, at - marked.rfind("\n", 0, at)
 
 
+#: What the good scenario has of changes.
+_CHANGES = "  changes:\n    - {at: 5 s, forward: {rate: 20 Mbit/s}}\n"
 SCENARIO = """\
 schema: 1
 title: A case
@@ -427,6 +429,7 @@ SCENARIOS = [
             ("{download: ▸10 mb}", "'mb' is not a unit of a size", "MB"),
             ("{download: ▸0 B}", "a flow with a size transfers something", "1 MB"),
             ("{download: ▸1000000 GB}", "at the rate of the line", "smaller"),
+            ("{download: 10 MB, access_delay: ▸100 s}", "a round trip takes 200.625 s with it", "unit"),
             ("{files: ▸[{count: 5000, size: 1000 GB}]}", "files of 5000000 GB in all take", "fewer"),
             ("{files: ▸[{count: 3, size: 100 GB}], start: 0 s}", "at the rate of the line", "smaller"),
             ("{files: ▸[{count: 5000, size: 1 kB}]}", "the addresses of its files are", "fewer"),
@@ -519,6 +522,49 @@ SCENARIOS = [
     Bad("ip_version: 4", "ip_version: ▸5", "expected 4, 6 or 46, not 5", "4, 6 or 46"),
     Bad("ip_version: 4", "ip_version: ▸ipv6", "expected 4, 6 or 46, not 'ipv6'", ""),
     Bad("timeout: 120 s", "timeout: ▸120", "120 has no unit", "300 ms"),
+    Bad("title: A case", "title: ▸''", "it is blank", "say in a line"),
+    Bad("title: A case", "title: ▸'  '", "it is blank", "say in a line"),
+    Bad("references: [somebody]", "references: [▸' ']", "it is blank", "leave it out"),
+    Bad(
+        "server.initial_cwnd: [10, 32]",
+        "▸flow0.access_delay: [10 ms, 100 s]",
+        "with flow0.access_delay 100 s: a round trip takes",
+        "unit",
+    ),
+    Bad(
+        "vary:\n  server.initial_cwnd: [10, 32]\ncombine: product",
+        "study: {design: full, factors: {server.initial_cwnd: [10, 32]}}\ncombine: ▸zip",
+        "a study's design says what goes with what",
+        "leave out combine",
+    ),
+    *(
+        Bad(_CHANGES, f"  blackhole: {words}\n", says, hint)
+        for words, says, hint in [
+            ("{after: ▸9 h, lasts: 1 s}", "longer than any run may last", "unit"),
+            ("{after: 1 s, lasts: ▸9 h}", "longer than any run may last", "unit"),
+            ("{after: 100 s, lasts: 2 h, repeat: ▸5}", "the last of 5 times ends at ", "fewer"),
+            ("{after: ▸3 min, lasts: 1 s}", "every flow has ended", "earlier"),
+        ]
+    ),
+    Bad(
+        "flows:\n  - {download: 10 MB, start: 0 s}",
+        "testcase: ▸transfer\nflows:\n  - {kind: tcp, download: 10 MB, start: 0 s}",
+        "testcase is for downloads",
+        "leave out testcase",
+    ),
+    Bad(
+        "flows:\n  - {download: 10 MB, start: 0 s}\nclients: [ngtcp2]\nservers: [quiche]\nprotocol: auto",
+        "flows:\n  - {kind: tcp, download: 10 MB, start: 0 s}\nprotocol: ▸h3",
+        "protocol is for downloads",
+        "leave out",
+    ),
+    Bad("at_most: 9 s", "at_most: ▸0 s", "completion is never that little", "greater"),
+    Bad(
+        "{metric: completion, at_most: 9 s}",
+        "{metric: completion, at_least: ▸0 s}",
+        "completion is never less than that",
+        "greater",
+    ),
     Bad("timeout: 120 s", "timeout: ▸0 s", "no transfer ends in no time", "120 s"),
     Bad("timeout: 120 s", "timeout: ▸1000 h", "longer than any run may last", "unit"),
     Bad("combine: product", "combine: ▸cross", "expected 'product' or 'zip', not 'cross'", ""),
@@ -862,6 +908,25 @@ notes: What a reader should know.
 """
 
 MANIFESTS = [
+    Bad("title: Mine", "title: ▸'  '", "it is blank", "leave it out"),
+    Bad("notes: What", "refuses: [{testcases: [retry], why: ▸' '}]\nnotes: What", "it is blank", "lacks"),
+    *(
+        Bad(
+            'environment: "NO_GSO={value}"',
+            f'environment: ▸"{name}={{value}}"',
+            f"{name} is what every endpoint has",
+            "variable of its own",
+        )
+        for name in ("ROLE", "PATH", "REQUESTS", "CLIENT_PARAMS", "LD_PRELOAD")
+    ),
+    Bad("notes: What", "virtual_environment: {▸HOME: /tmp/x}\nnotes: What", "HOME is what every endpoint has", ""),
+    Bad('flag: "--cc={value}"', 'flag: ▸"--cc\\n={value}"', "has the character U+000A", "one line"),
+    Bad('flag: "--cc={value}"', 'flag: ▸"--cc\\t{value}"', "has the character U+0009", "without tabs"),
+    Bad("values: {reno: newreno, cubic: cubic}", 'values: ▸{reno: "new\\nreno", cubic: cubic}', "U+000A", "one line"),
+    Bad(
+        "default: 1 MiB, minimum: 1 kB", "default: ▸1 B, minimum: 1 kB", "the default 1 B is below the minimum 1 kB", ""
+    ),
+    Bad("default: 1 MiB, minimum", "default: ▸2 GB, minimum", "the default 2 GB is above the maximum 1 GB", "a note"),
     Bad("name: mine", "▸nmae: mine", "unknown key 'nmae'", "'name'"),
     Bad("schema: 1\nname: mine", "▸schema: 1", "'name' is missing", "name"),
     Bad("name: mine", "name: ▸Mine", "is not a name of lowercase letters", "quic-go"),

@@ -55,6 +55,7 @@ MOVES = [
         _MARKED + "      - " + _SECOND + "\n      - " + _FIRST,
         "moves must be in order of time", "the earlier one first"),
     Bad(_THIRD, "{at: 7 s, to: cellular, how: interface, gap: ▸9 h}", "longer than any run may last", "unit"),
+    Bad("at: 7 s", "at: ▸120 s", "it moves at 120 s, and by 120 s the flow has ended", "earlier"),
     Bad("at: 7 s", "at: ▸9 h", "longer than any run may last", "unit"),
     Bad("every: 1 s", "every: ▸1 ms", "makes 2000 moves, and a flow has room for 1000", "longer time"),
     Bad(_SECOND, "▸{at: 5 s, how: nat-port, every: 0 s}", "no time to send in", "every: 5 s"),

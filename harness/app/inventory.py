@@ -61,11 +61,14 @@ class Inventory:
         except EngineError as error:
             return f"it has not been used yet, and the Docker daemon does not answer: {error.message}"
 
-    def has(self, implementation: Implementation) -> bool:
-        """Whether the image is on this machine; without the Docker daemon only what was exported is."""
+    def has(self, implementation: Implementation, folder: Path | None = None) -> bool:
+        """Whether the image is on this machine; without the Docker daemon only what was exported is.
+
+        `folder`: of its manifest; that which the catalogue knows without, which takes every manifest to be right.
+        """
         reference = implementation.image
         try:
-            image = self._images.image_of(implementation, self._known[implementation.name][1])
+            image = self._images.image_of(implementation, folder or self._known[implementation.name][1])
             if image is not None:
                 reference = image.reference
                 # A published image is found only if it is present; of one that is built the name is known before.

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from harness import design, draw, feasible, moves
 from harness.catalogue import seeds, splits
+from harness.catalogue import settings as manifest_settings
 from harness.catalogue.document import Positions, read_yaml
 from harness.catalogue.honoured import Honoured
 from harness.catalogue.load import error_of, modelled
@@ -95,6 +96,8 @@ class Catalogue:
             where: Location = ("vary", error.dimension, *at[:1]) if error.dimension else ("vary",)
             yield Mistake(where, error.reason, error.hint, of_key=not at)
             return
+        if not any(feasible.mistakes(scenario)):
+            yield from _impossible_points(swept)
         yield from splits.mistakes(scenario, (point.scenario for point in swept), self._honoured.known)
         for name, words in scenario.vary.items():
             yield from self._honoured.values(("vary", name), name, words, scenario)
@@ -118,7 +121,8 @@ class Catalogue:
     ) -> None:
         """InputError for what is asked of scenarios beyond what they say, and nobody here honours or can have."""
         for scenario in scenarios:
-            points(scenario, fixed, vary, combine)
+            for wrong in _impossible_points(points(scenario, fixed, vary, combine)):
+                raise InputError(f"{scenario.name}: {wrong.text}", wrong.hint)
             for name, words in {**{name: [value] for name, value in fixed.items()}, **vary}.items():
                 if is_of_path(name):
                     continue
@@ -253,6 +257,16 @@ class Catalogue:
         return list(found.values())
 
 
+def _impossible_points(swept: Iterable[Point]) -> Iterator[Mistake]:
+    """The first point of a sweep that no lab can do anything for, though the scenario itself could be run."""
+    for point in swept:
+        for found in feasible.mistakes(point.scenario):
+            own = point.scenario.parameters
+            asked = ", ".join(f"{name} {value}" for name, value in point.parameters.items() if own.get(name) != value)
+            yield Mistake(("vary",), f"with {asked}: {found.text}", found.hint)
+            return
+
+
 def _exists(path: Path) -> bool:
     """Whether there is such a path; none is too long to ask for."""
     try:
@@ -265,6 +279,10 @@ def _wrong_manifest(implementation: Implementation, folder: Path) -> Iterator[Mi
     """What is wrong with a manifest beyond its form; `folder`: where it lies."""
     for name in ("title", "licence", "version", "project"):
         yield from feasible.one_line((name,), getattr(implementation, name))
+        yield from feasible.not_blank((name,), getattr(implementation, name), "leave it out, or fill it in")
+    for index, refusal in enumerate(implementation.refuses):
+        yield from feasible.not_blank(("refuses", index, "why"), refusal.why, "say what it lacks")
+    yield from manifest_settings.mistakes(implementation)
     for name in ("roles", "protocols", "moves"):
         entries = getattr(implementation, name)
         for index, entry in enumerate(entries):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -19,9 +20,16 @@ Made = TypeVar("Made")
 _WIDE = 180
 
 
+class _Console(Console):
+    """Rich's, which would end the process with a code of its own where a pipe is closed."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError(errno.EPIPE, "nobody reads on")
+
+
 def _plain(**options: Any) -> Console:
     """A console that prints what people wrote as they wrote it: brackets are no markup, colons no emoji."""
-    return Console(highlight=False, markup=False, emoji=False, **options)
+    return _Console(highlight=False, markup=False, emoji=False, **options)
 
 
 def console() -> Console:
@@ -38,7 +46,9 @@ def paper() -> Console:
 
 def print_json(content: dict[str, Any]) -> None:
     """Print data on stdout."""
-    sys.stdout.write(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    # Whoever reads an encoding of few letters as JSON finds all of them, escaped.
+    whole = (sys.stdout.encoding or "").lower().startswith("utf")
+    sys.stdout.write(json.dumps(content, indent=1, ensure_ascii=not whole, allow_nan=False) + "\n")
 
 
 @contextmanager

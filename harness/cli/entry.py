@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import itertools
 import os
 import re
 import sys
@@ -27,7 +28,7 @@ from harness.cli.digests import digests
 from harness.cli.divergence import divergence
 from harness.cli.environment import version
 from harness.cli.equivalent import equivalent
-from harness.cli.exits import FAULT, INTERRUPTED, MET
+from harness.cli.exits import FAULT, INTERRUPTED, MET, UNREAD
 from harness.cli.explain import explain
 from harness.cli.faults import fault
 from harness.cli.figures import figures
@@ -49,6 +50,7 @@ from harness.cli.report import reports
 from harness.cli.run import run
 from harness.cli.schema import schema
 from harness.cli.signals import ends_in_order
+from harness.cli.surroundings import UnreadError, fall_silent, is_broken_pipe, require_folder, settle
 from harness.cli.validate import validate
 from harness.cli.verify import verify
 from harness.errors import HarnessError, InputError, did_you_mean, disk_error
@@ -72,6 +74,14 @@ class _InOrder(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         return [*COMMANDS, *HIDDEN]
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        for word, after in itertools.pairwise([*args, "-"]):
+            if re.fullmatch(r"--[\w-]+", word) and after == "":
+                raise _empty(word)
+            if re.fullmatch(r"--[\w-]+=", word):
+                raise _empty(word[:-1])
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
@@ -79,6 +89,16 @@ class _InOrder(TyperGroup):
             if error.__cause__ is None:
                 raise
             raise _unfit(error) from error
+        except OSError as error:
+            if not is_broken_pipe(error):
+                raise
+            # Click would end with 1, which is the code of a verdict.
+            raise UnreadError from error
+
+
+def _empty(option: str) -> HarnessError:
+    """An option with nothing in it, as of a script whose variable is not set: it would mean something else."""
+    return InputError(f"{option}: its value is empty", "give it one, or leave the option out")
 
 
 def _unfit(error: typer.BadParameter) -> HarnessError:
@@ -148,9 +168,18 @@ def main() -> None:
     """Entry point: errors become one message, a hint and an exit code."""
     # What was read of captures lives until a run is measured: looking through it again and again is a tenth of it.
     gc.set_threshold(*_GARBAGE)
+    settle()
     try:
-        with ends_in_order(), whole_words():
-            program()(prog_name="harness")
+        require_folder()
+        try:
+            with ends_in_order(), whole_words():
+                program()(prog_name="harness")
+        finally:
+            # While what the disk or the reader says to it can still be told.
+            sys.stdout.flush()
+    except UnreadError:
+        fall_silent()
+        sys.exit(UNREAD)
     except HarnessError as error:
         if os.environ.get("HARNESS_DEBUG"):
             raise
@@ -161,7 +190,10 @@ def main() -> None:
     except OSError as error:
         if os.environ.get("HARNESS_DEBUG"):
             raise
-        refused = disk_error(error, Path.cwd())
+        if is_broken_pipe(error):
+            fall_silent()
+            sys.exit(UNREAD)
+        refused = disk_error(error, Path("standard output"))
         complain(refused)
         sys.exit(refused.exit_code)
     except Exception as error:

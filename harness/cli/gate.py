@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from harness.app import App
+    from harness.gate.allowed import Names
     from harness.reports.gate import Passage
     from harness.results import CellResult
 
@@ -140,12 +141,12 @@ def passage_of(
     from harness.reports.gate import Passage, Told
 
     tolerance = tolerance_of("--within", within)
-    allowances = () if allow is None else read_allowances(allow)
     app, older = open_app(store), open_app(baseline)
     if not baseline.is_dir():
         raise InputError(f"{baseline}: no such folder, so there is no baseline", "'harness run --store' makes one")
     # What is not in both stands in one of them: that nothing is there now is an answer, too.
     now, base = (_cells(one, scenarios, clients, servers) for one in (app, older))
+    allowances = () if allow is None else read_allowances(allow, _names(app, [*now, *base]))
     if not now and not base:
         stored_cells(app, scenarios, clients, servers)
     times = 1 if until is None else 1 + len(looks(until))
@@ -157,6 +158,17 @@ def passage_of(
         for one in applied.cells
     )
     return Passage(told, applied, tolerance)
+
+
+def _names(app: App, cells: list[CellResult]) -> Names:
+    """What a file of accepted changes may name: what is in this checkout, or in what is compared."""
+    from harness.gate.allowed import Names
+
+    scenarios = {app.catalogue.scenario_name(file) for file in app.catalogue.scenario_files()}
+    players = {name for one in cells for name in (one.cell.client.name, one.cell.server.name)}
+    return Names(
+        scenarios | {one.cell.scenario.name for one in cells}, players | app.catalogue.implementations().keys()
+    )
 
 
 def _repeat(store: Path | None, decided: Callable[[], Passage], most: int, jobs: int | None) -> None:

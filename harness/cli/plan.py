@@ -28,6 +28,8 @@ def plan(asking: AskingForShards) -> None:
     from harness.text import size_of
 
     app = asking.open()
+    # What would be refused by 'harness run' is refused here.
+    asking.options()
     request = asking.request(app)
     matrix = app.matrix(request, lambda event: None, pull=False)
     studies = designs(request, {name: app.inventory.named(name) for name in named(points_of(request))})

@@ -15,7 +15,7 @@ from harness.cli.options import AsJson, AsMarkdown, Clients, Every, Servers, Sto
 from harness.cli.sites import open_site, write_site
 from harness.cli.stored import stored_cells
 from harness.cli.subcommands import WithSubcommands
-from harness.errors import InputError, did_you_mean
+from harness.errors import AbsentError, InputError, did_you_mean
 
 reports = typer.Typer(cls=WithSubcommands, invoke_without_command=True)
 
@@ -130,17 +130,28 @@ def interop(
     as_result: Annotated[
         bool, typer.Option("--result-json", help="Print what the interop runner writes (its result.json).")
     ] = False,
+    list_checks: Annotated[
+        bool, typer.Option("--checks", help="Print what the checks of a scenario can demand, and no results.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print which of the interop runner's test cases succeed, pair by pair, and the first wrong packet of failures."""
+    from harness.interop import declared
     from harness.interop.cases import FOLDER
     from harness.interop.published import read
     from harness.reports import interop as view
 
+    if list_checks:
+        from harness.reports import checks
+
+        print_view(checks, list(declared().values()), markdown=markdown, as_json=as_json)
+        return
     theirs = read(_document(published), str(published)) if published is not None else None
     app = open_app(store)
     with json_all_the_same(as_json, lambda: view.report(view.matrix_of([]))):
         results = stored_cells(app, scenarios or [FOLDER.rstrip("/")], clients, servers, every=every)
+        if why := view.why_none(results):
+            raise AbsentError(why, f"test cases are below {FOLDER}; 'harness report' shows other cells")
     matrix = view.matrix_of(results)
     if as_result:
         titles = {one.cell.scenario.name.removeprefix(FOLDER): one.cell.scenario.title for one in results}

@@ -13,16 +13,20 @@ from harness.cli.exits import USAGE
 
 
 def validate(
-    files: Annotated[list[Path] | None, typer.Argument(help="Files; all of the repository's without.")] = None,
+    files: Annotated[
+        list[Path] | None, typer.Argument(help="Files, and folders with all below; all of the repository's without.")
+    ] = None,
 ) -> None:
     """Check scenario and image files without running anything."""
+    from harness.validation import files_of
     from harness.validation import validate as check
 
     app = open_app()
-    problems = check(app.catalogue, files or [])
+    found = files_of(files or [])
+    problems = check(app.catalogue, found)
     for problem in problems:
         complain(problem)
     if problems:
         raise typer.Exit(USAGE)
-    count = len(files or [*app.catalogue.scenario_files(), *app.catalogue.implementation_files()])
+    count = len(found or [*app.catalogue.scenario_files(), *app.catalogue.implementation_files()])
     console().print(f"{count} files are valid")

@@ -58,6 +58,9 @@ def request_of(
     parameters = _once("--set", settings)
     swept = {name: _values("--vary", name, values, once=not zipped) for name, values in _once("--vary", vary).items()}
     combine: Combine | None = "zip" if zipped else None
+    for one in found if zipped and not swept else ():
+        if not one.vary:
+            raise InputError(f"--zip: nothing of {one.name} is varied", "it pairs the values of several --vary")
     app.catalogue.require_honoured(found, parameters, swept, combine)
     return Request(
         scenarios=found,

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,8 @@ from harness.text import shown
 
 #: Seconds that a scheduler of our own has to come up.
 START = 300.0
+#: Workers that are started here at most: each is a process of its own.
+MOST_LOCAL = 256
 #: prctl(2): the signal that a process gets when the one that started it has ended.
 _PR_SET_PDEATHSIG = 1
 # Loaded now: between fork and exec a process with threads may do next to nothing.
@@ -53,8 +56,16 @@ def place_of(text: str, folder: Path | None = None, files: str = "", verify: str
         return None
     share = _share(verify)
     if (local := re.fullmatch(r"local:([0-9]{1,4})", text)) and int(local[1]):
+        if int(local[1]) > MOST_LOCAL:
+            raise InputError(
+                f"--cluster {text}: {MOST_LOCAL} workers are the most that one machine starts",
+                "a worker a core does; more machines take an address",
+            )
         return Place("", int(local[1]), folder, files, share)
-    if not re.fullmatch(r"(tcp|tls)://[^/\s]+:[0-9]{1,5}", text):
+    address = re.fullmatch(r"(tcp|tls)://[^/\s]+:([0-9]{1,5})", text)
+    if address is not None and not 0 < int(address[2]) < 1 << 16:
+        raise InputError(f"--cluster {text}: there is no port {int(address[2])}", "ports are 1 to 65535")
+    if address is None:
         raise InputError(
             f"--cluster {shown(text)}: expected tcp://HOST:PORT, tls://HOST:PORT or local:N",
             "for example --cluster tls://10.0.0.1:8786, or --cluster local:4",
@@ -84,6 +95,7 @@ def started(place: Place, environment: Mapping[str, str], threads: int = 1) -> I
     `environment`: of the workers, beside this process's; `threads`: of each, a run at a time each. Raises EngineError.
     """
     if place.address:
+        _require_host(place.address)
         yield place.address
         return
     with tempfile.TemporaryDirectory(prefix="quic-lab-cluster-") as folder, contextlib.ExitStack() as held:
@@ -98,6 +110,15 @@ def started(place: Place, environment: Mapping[str, str], threads: int = 1) -> I
         ]  # fmt: skip
         held.enter_context(_process(workers, log, environment))
         yield address
+
+
+def _require_host(address: str) -> None:
+    """EngineError for an address whose host nobody knows: to wait for it would help nobody."""
+    host, _, port = address.partition("://")[2].rpartition(":")
+    try:
+        socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+    except (socket.gaierror, UnicodeError) as error:
+        raise EngineError(f"--cluster {address}: nobody knows the host {host}: {error}", "check its name") from error
 
 
 def scheduler_command(folder: Path | None, port: int, *, everywhere: bool = True) -> list[str]:

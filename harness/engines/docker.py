@@ -121,13 +121,15 @@ def remove_orphans(needed: Callable[[str], bool] = lives) -> list[str]:
 
 
 @functools.cache
-def ending_with_us() -> tuple[str, ...]:
+def ending_with_us(signal: str = "KILL") -> tuple[str, ...]:
     """What is put before a command so that it ends with this process, whatever ends that; nothing where that cannot be.
+
+    `signal`: that it is sent then. `docker buildx build` ends what the daemon runs for it where it is told to (TERM).
 
     setpriv(1) of util-linux tells the kernel (PR_SET_PDEATHSIG, prctl(2)); BusyBox's knows no such option. A cluster's
     processes tell it themselves, between fork and exec (harness/cluster/place.py); here other threads are at work.
     """
-    words = ("setpriv", "--pdeathsig", "KILL")
+    words = ("setpriv", "--pdeathsig", signal)
     try:
         done = subprocess.run([*words, "true"], capture_output=True, check=False)
     except OSError:

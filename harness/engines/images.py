@@ -20,7 +20,16 @@ from pathlib import Path
 from typing import BinaryIO
 
 from harness.engines.context import folder_hash, fresh
-from harness.engines.docker import OWNER_LABEL, PREFIX, docker, failure, hint_for, inspect_image, tail
+from harness.engines.docker import (
+    OWNER_LABEL,
+    PREFIX,
+    docker,
+    ending_with_us,
+    failure,
+    hint_for,
+    inspect_image,
+    tail,
+)
 from harness.engines.registry import Registry
 from harness.errors import EngineError
 from harness.model import Implementation
@@ -277,7 +286,10 @@ class Images:
         with self._lock:
             if self._cancelled:
                 return -1
-            process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
+            # A harness that is killed leaves no build behind, which would go on for minutes and hold the cores.
+            process = subprocess.Popen(
+                [*ending_with_us("TERM"), *command], stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+            )
             self._processes.add(process)
         try:
             return process.wait()

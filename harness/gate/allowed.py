@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from harness.catalogue import load
-from harness.gate.decide import ALARMS, Decided
+from harness.catalogue import read_yaml
+from harness.catalogue.load import error_of, modelled
+from harness.errors import UnfitError, did_you_mean
+from harness.gate.decide import ALARMS, OUTCOME, Decided
+from harness.metric_names import MetricName
+from harness.metrics.registry import declared, find
+from harness.mistakes import Location, Mistake
 from harness.model import Part
 from harness.outcome import EngineName
+from harness.parameters import ROLES
+from harness.text import shown
 
 
 class Allowance(Part):
@@ -33,6 +40,13 @@ class Allowance(Part):
     """Why it is accepted."""
     until: datetime.date
     """The last day on which it is."""
+
+    @field_validator("reason")
+    @classmethod
+    def _some(cls, value: str) -> str:
+        if not value.strip():
+            raise UnfitError("a blank reason is none", "say why the change is accepted")
+        return value
 
 
 class Allowances(Part):
@@ -67,9 +81,37 @@ class Applied:
     """Those that still hold, and nothing needs."""
 
 
-def read_allowances(file: Path) -> tuple[Allowance, ...]:
-    """Those of a file. Raises InputError with its place."""
-    return load(file, Allowances).allow
+@dataclass(frozen=True)
+class Names:
+    """What an allowance may name."""
+
+    scenarios: Collection[str]
+    implementations: Collection[str]
+
+
+def read_allowances(file: Path, known: Names) -> tuple[Allowance, ...]:
+    """Those of a file. Raises InputError with its place, also for a name that nobody has: it would accept nothing."""
+    data, positions = read_yaml(file)
+    found = modelled(data, positions, Allowances).allow
+    if wrong := [one for index, allowance in enumerate(found) for one in _unknown(("allow", index), allowance, known)]:
+        raise error_of(wrong, positions)
+    return found
+
+
+def _unknown(where: Location, allowance: Allowance, known: Names) -> Iterator[Mistake]:
+    families = {str(above) for name in known.scenarios for above in PurePosixPath(name).parents} - {"."}
+    if allowance.scenario.rstrip("/") not in {*known.scenarios, *families}:
+        text = f"no scenario is called {shown(allowance.scenario)}"
+        yield Mistake((*where, "scenario"), text, did_you_mean(allowance.scenario, {*known.scenarios, *families}))
+    for role in ROLES:
+        name = allowance.client if role == "client" else allowance.server
+        if name not in {"all", *known.implementations}:
+            text = f"nobody is called {shown(name)}"
+            yield Mistake((*where, role), text, did_you_mean(name, {"all", *known.implementations}))
+    if allowance.metric is not None and allowance.metric != OUTCOME:
+        metric = MetricName.parse(allowance.metric).metric
+        if find(metric) is None:
+            yield Mistake((*where, "metric"), f"there is no metric {shown(metric)}", did_you_mean(metric, declared()))
 
 
 def apply(decided: Sequence[Decided], allowances: Sequence[Allowance], today: datetime.date) -> Applied:

@@ -14,6 +14,10 @@ from harness.moves import rebounds, told
 
 #: Units of one dimension: (from, to) → what one of the first is in the second.
 _SCALES = {("ms", "s"): 1e-3, ("s", "ms"): 1e3}
+#: Units in which nothing is below 0.
+_NEVER_NEGATIVE = frozenset({"s", "ms", "Mbit/s", "packets", "B"})
+#: Of these, those in which 0 is a figure that there may be: packets lost, time without anything.
+_MAY_BE_NONE = frozenset({"packets", "B", "ms", "Mbit/s"})
 #: How a bound is written in the units that have a dimension an objective can be written in.
 _WRITTEN = {"s": "3 s", "ms": "50 ms", "Mbit/s": "20 Mbit/s"}
 
@@ -39,9 +43,14 @@ def mistakes(scenario: Scenario) -> Iterator[Mistake]:
             continue
         if wrong := _whose(name, metric, len(scenario.flows)) or _which_move(name, metric, scenario):
             yield Mistake((*at, "metric"), *wrong)
+        bound = "at_most" if objective.at_most is not None else "at_least"
         if converted(0.0, metric.unit, objective.unit) is None:
-            bound = "at_most" if objective.at_most is not None else "at_least"
             yield Mistake((*at, bound), *_unit(objective, metric))
+        elif not objective.bound and metric.unit in _NEVER_NEGATIVE:
+            if bound == "at_least":
+                yield Mistake((*at, bound), f"{objective.metric} is never less than that", "write a greater bound")
+            elif metric.unit not in _MAY_BE_NONE:
+                yield Mistake((*at, bound), f"{objective.metric} is never that little", "write a greater bound")
 
 
 def _sizes(scenario: Scenario, metric: Metric) -> list[str]:

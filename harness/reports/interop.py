@@ -35,6 +35,19 @@ def chosen(results: Sequence[CellResult]) -> list[CellResult]:
     return [one for one in results if one.cell.scenario.name in names and not one.cell.parameters]
 
 
+def why_none(results: Sequence[CellResult]) -> str:
+    """Why cells make no matrix; empty where they make one."""
+    if chosen(results):
+        return ""
+    names = {f"{FOLDER}{name}" for name in (*CASES, *MEASUREMENTS)}
+    others = sorted({one.cell.scenario.name for one in results} - names)
+    if len(others) == 1:
+        return f"{others[0]} is none of the interop runner's test cases"
+    if others:
+        return f"none of {len(others)} scenarios, {others[0]} among them, is one of the interop runner's test cases"
+    return "all stored cells of these test cases have parameters of their own, and the runner asks for none"
+
+
 def matrix_of(results: Sequence[CellResult]) -> Matrix:
     """What the cells amount to, each implementation's failures with everybody called unsupported."""
     cells = chosen(results)

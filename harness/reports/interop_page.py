@@ -8,7 +8,7 @@ from harness.interop import declared
 from harness.interop.cases import CASES, DISABLED, FOLDER, MEASUREMENTS, case_of
 from harness.model import ONE_SIDED, TESTCASES, Implementation, Scenario, TestcaseName
 from harness.parameters import ROLES, Role
-from harness.reports import effort, interop
+from harness.reports import checks, effort, interop
 from harness.reports.markdown import line
 from harness.results import CellResult
 
@@ -31,6 +31,7 @@ harness run interop/retry --clients quic-go --servers quinn --engine virtual
 harness report interop                                           # the grid, and what failed and why
 harness report interop --from result.json                        # beside a published one, with where the two disagree
 harness report interop --result-json > result.json               # as the runner writes it
+harness report interop --checks                                  # what checks of a scenario can demand
 ```
 
 An implementation that fails a case with everybody counts as unsupported there, as the runner has it, and the table
@@ -79,12 +80,8 @@ def interop_page(
         "",
         "## Checks",
         "",
-        line(["check", "takes", "what it demands", "source", "needs secrets"]),
-        line(["---"] * 5),
+        *checks.markdown(list(declared().values())).splitlines(),
     ]
-    for check in declared().values():
-        takes = " or ".join(f"`{word}`" for word in check.words) or check.takes
-        lines.append(line([f"`{check.name}`", takes, check.title, check.source, "yes" if check.needs_keys else ""]))
     lines.append(_IMAGES)
     lines += _images([one for one in implementations if one.build is not None and one.tested and one.speaks_quic])
     lines.append(_DIFFERENCES)

@@ -13,6 +13,7 @@ from harness.outcome import FAILED_TRANSFER
 from harness.ranking import rankings
 from harness.reports import by_scenario, effort, effort_of
 from harness.reports.chosen import columns, compared, flow_columns, shows_goodput
+from harness.reports.numbers import rate
 from harness.reports.numbers import text as figure
 from harness.reports.parameters import Asked, asked
 from harness.reports.ranking import lines as sentences
@@ -81,7 +82,7 @@ def _row(result: CellResult, parameters: Asked, metrics: Sequence[MetricName], a
     ]
     if shows_goodput(result.cell.scenario, asked_for):
         goodput = result.interval("goodput", 0, "first")
-        cells.append("–" if goodput is None else f"{goodput.median:.1f}")
+        cells.append("–" if goodput is None else rate(goodput.median))
     return line(cells)
 
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from harness.outcome import Interval
+
+#: Mbit/s from which on a decimal says enough.
+_SHOWS: Final = 0.1
 
 
 def number(value: float) -> str:
@@ -12,6 +16,11 @@ def number(value: float) -> str:
     if math.isinf(value):
         return "never"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def rate(value: float) -> str:
+    """A rate in Mbit/s with a decimal; of one that is less than that shows, its first three digits."""
+    return f"{value:.1f}" if not value or value >= _SHOWS else f"{value:.3g}"
 
 
 def shown_unit(unit: str) -> str:

@@ -22,6 +22,7 @@ from harness.ranking import rankings
 from harness.reports import because, by_scenario, effort, unfinished
 from harness.reports.chosen import Headed, columns, compared, flow_columns, shows_goodput
 from harness.reports.layout import SENTENCE, Column, Entry, Fitted, Row
+from harness.reports.numbers import rate
 from harness.reports.numbers import text as figure
 from harness.reports.parameters import Asked, asked
 from harness.reports.ranking import lines
@@ -149,7 +150,7 @@ def _row(
     ]
     if shows_goodput(result.cell.scenario, asked_for):
         goodput = result.interval("goodput", 0, "first")
-        figures.append("–" if goodput is None else f"{goodput.median:.1f}")
+        figures.append("–" if goodput is None else rate(goodput.median))
     done = result.outcomes.get("completed", 0)
     return [
         *asked_and_seen(result, parameters),

@@ -104,14 +104,14 @@ def test_what_is_in_images_is_not_known_from_what_is_no_file(tmp_path: Path, dam
     store = Store(tmp_path)
     store.keep_contents([Contents("d1", {"openssl": "3.5.1"}, {})])
     assert store.contents("d1") == Contents("d1", {"openssl": "3.5.1"}, {})
-    damage(tmp_path / "images/d1.json")
+    damage(tmp_path / "images" / "d1.json")
     assert store.contents("d1") is None
 
 
 @pytest.mark.parametrize("text", ['{"digest": "d1", "packages": {"a": 1}, "programs": {}}', "[]", '{"digest": 1}'])
 def test_contents_of_other_things_are_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "images").mkdir()
-    (tmp_path / "images/d1.json").write_text(text)
+    (tmp_path / "images" / "d1.json").write_text(text)
     assert Store(tmp_path).contents("d1") is None
 
 

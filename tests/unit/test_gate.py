@@ -17,7 +17,7 @@ from harness.cli.entry import cli
 from harness.columns import Columns
 from harness.engines.contents import Contents
 from harness.errors import InputError
-from harness.gate.allowed import Allowance, apply, read_allowances
+from harness.gate.allowed import Allowance, Names, apply, read_allowances
 from harness.gate.chance import plays
 from harness.gate.decide import OUTCOME, Decided, decide, gated
 from harness.gate.pairs import Pair, causes, pairs
@@ -322,11 +322,33 @@ def test_an_accepted_change_opens_the_gate_until_its_day() -> None:
 def test_a_file_of_accepted_changes_names_its_mistakes(tmp_path: Path) -> None:
     file = tmp_path / "allow.yaml"
     file.write_text("schema: 1\nallow:\n  - {scenario: satellite/medium, reason: slower pacing, until: 2026-12-31}\n")
-    (one,) = read_allowances(file)
+    known = Names({"satellite/medium", "satellite/low/one"}, {"ngtcp2", "quiche"})
+    (one,) = read_allowances(file, known)
     assert (one.scenario, one.client, one.until) == ("satellite/medium", "all", datetime.date(2026, 12, 31))
     file.write_text("schema: 1\nallow:\n  - {scenario: satellite/medium, until: soon}\n")
     with pytest.raises(InputError, match=r"allow\.yaml:3:\d+"):
-        read_allowances(file)
+        read_allowances(file, known)
+    for words, says, hint in [
+        (
+            "scenario: satellite/mediun, reason: r",
+            "allow.0.scenario: no scenario is called 'satellite/mediun'",
+            "medium",
+        ),
+        ("scenario: satellite/low, reason: r, client: ngtcp", "allow.0.client: nobody is called 'ngtcp'", "'ngtcp2'"),
+        ("scenario: satellite, reason: r, server: nobody", "allow.0.server: nobody is called 'nobody'", "quiche"),
+        ("scenario: satellite, reason: r, metric: complition", "there is no metric 'complition'", "'completion'"),
+        ("scenario: satellite, reason: '  '", "a blank reason is none", "say why"),
+    ]:
+        file.write_text(f"schema: 1\nallow:\n  - {{{words}, until: 2026-12-31}}\n")
+        with pytest.raises(InputError, match=r"allow\.yaml:3:\d+") as wrong:
+            read_allowances(file, known)
+        assert says in wrong.value.message and hint in wrong.value.hint
+    for words in (
+        "scenario: satellite/, reason: r, metric: outcome",
+        "scenario: satellite/low, reason: r, client: all",
+    ):
+        file.write_text(f"schema: 1\nallow:\n  - {{{words}, until: 2026-12-31}}\n")
+        assert len(read_allowances(file, known)) == 1
 
 
 # --- what is printed
