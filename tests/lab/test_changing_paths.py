@@ -12,7 +12,7 @@ import pytest
 
 from harness.bench.ns3 import Arrivals, departures
 from harness.bench.paths import NEAR, compare, draw
-from harness.engines.gauge import Passage, Trial, gauge
+from harness.engines.gauge import Trial, gauge
 from harness.engines.images import Images
 from harness.model import Path as EmulatedPath
 from harness.path import compile_path
@@ -48,27 +48,25 @@ def judge() -> str:
     return images.ns3.reference
 
 
-def passages(rootfs: Path, folder: Path, trials: list[Trial]) -> tuple[Passage, ...]:
-    return gauge(trials, rootfs, folder, core=CORE)
+def steady(path: EmulatedPath) -> EmulatedPath:
+    """A path's link as it is at first, without loss."""
+    links = (("forward", path.forward), ("return", path.return_))
+    return EmulatedPath.model_validate(
+        {
+            name: {"rate": f"{one.rate.value} bit/s", "delay": str(one.delay), "queue": str(one.held)}
+            for name, one in links
+        }
+    )
 
 
 def test_ns3_drops_and_lets_go_the_same_packets(rootfs: Path, judge: str, tmp_path: Path) -> None:
-    """A stream of the random paths over a link that stays as it is, of half to one and a half of its rate."""
-    streams = [draw(number).stream for number in (1, 2, 4)]
-    paths = [draw(number).path for number in (1, 2, 4)]
-    steady = [path.model_copy(update={"changes": (), "blackhole": None}) for path in paths]
-    plain = [
-        EmulatedPath.model_validate(
-            {
-                name: {"rate": f"{one.rate.value} bit/s", "delay": str(one.delay), "queue": str(one.held)}
-                for name, one in (("forward", path.forward), ("return", path.return_))
-            }
-        )
-        for path in steady
+    """The streams of the random paths over links that stay as they are, of half to one and a half of their rates."""
+    paths = [steady(draw(number).path) for number in NUMBERS]
+    trials = [
+        Trial(compile_path(path, "serial"), draw(number).stream) for number, path in zip(NUMBERS, paths, strict=True)
     ]
-    trials = [Trial(compile_path(path, "serial"), stream) for path, stream in zip(plain, streams, strict=True)]
     drops = 0
-    for trial, path, passage in zip(trials, plain, passages(rootfs, tmp_path, trials), strict=True):
+    for trial, path, passage in zip(trials, paths, gauge(trials, rootfs, tmp_path, core=CORE), strict=True):
         link = path.to_client if trial.stream.direction == "to_client" else path.to_server
         sent = passage.sent_ns.astype(np.int64)
         left = departures(
