@@ -15,4 +15,4 @@ case $ASKED in
     fi
     ;;
 esac
-exec /run_program.sh picoquic-endpoint
+exec /run_program.sh "picoquic-endpoint${IDLE_TIMEOUT:+-idle}"

@@ -143,9 +143,9 @@ def test_bad_manifests_give_the_place(tmp_path_factory: pytest.TempPathFactory) 
 #: What can be told its idle timeout. Who is not here is refused by name: nothing in Caddy or curl sets it, and TCP has
 #: no such timeout.
 IDLE = {
-    "aioquic": "--idle-timeout=1500", "go-x-net": "--idle-timeout=1500ms", "haproxy": "--idle-timeout=1500",
+    "aioquic": "IDLE_TIMEOUT=1.5", "go-x-net": "--idle-timeout=1500ms", "haproxy": "--idle-timeout=1500",
     "msquic": "--idle-timeout=1500", "nginx": "--idle-timeout=1500", "ngtcp2": "--timeout=1500ms",
-    "picoquic": "--idle-timeout=1500", "quic-go": "--idle-timeout=1500ms", "quiche": "--idle-timeout=1500",
+    "picoquic": "IDLE_TIMEOUT=1500", "quic-go": "--idle-timeout=1500ms", "quiche": "--idle-timeout=1500",
     "quinn": "--idle-timeout=1500", "s2n-quic": "--idle-timeout=1500", "tquic": "--idle-timeout=1500",
 }  # fmt: skip
 
@@ -159,8 +159,8 @@ def test_every_stack_that_can_be_told_takes_an_idle_timeout() -> None:
             if name not in IDLE:
                 assert setting is None or not setting.settable
                 continue
-            assert setting is not None and setting.flag is not None
-            assert setting.fill(setting.flag, PARAMETERS["idle_timeout"], "1500 ms") == IDLE[name]
+            assert setting is not None and (told := setting.flag or setting.environment) is not None
+            assert setting.fill(told, PARAMETERS["idle_timeout"], "1500 ms") == IDLE[name]
             assert setting.default is not None
     assert known.keys() >= IDLE.keys()
 

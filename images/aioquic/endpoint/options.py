@@ -21,7 +21,6 @@ class Options:
     max_udp_payload: int
     connection_window: int | None
     stream_window: int | None
-    idle_timeout: float | None
     plan: str = "single"
     downloads: Path = Path("/downloads")
     session_dir: Path | None = None
@@ -52,14 +51,6 @@ def _milliseconds(text: str) -> float:
     return value
 
 
-def _duration(text: str) -> float:
-    """Of milliseconds, in seconds."""
-    value = float(text) / 1000
-    if not 0 < value < 2**31:
-        raise argparse.ArgumentTypeError("must be above 0")
-    return value
-
-
 def _switch(text: str) -> bool:
     if text not in ("on", "off"):
         raise argparse.ArgumentTypeError(f"must be on or off, not {text}")
@@ -84,7 +75,6 @@ def parse(arguments: Sequence[str]) -> Options:
     common.add_argument("--max-udp-payload", type=_between(1200, 1452), default=1200, metavar="BYTES")
     common.add_argument("--connection-window", type=window, metavar="BYTES")
     common.add_argument("--stream-window", type=window, metavar="BYTES")
-    common.add_argument("--idle-timeout", type=_duration, metavar="MS")
 
     parser = argparse.ArgumentParser("aioquic-endpoint", allow_abbrev=False)
     roles = parser.add_subparsers(dest="role", required=True)

@@ -26,6 +26,8 @@ Http = H0Connection | H3Connection
 
 #: A test case beyond those that all programs share (run_endpoint.sh).
 ASKED = os.environ.get("ASKED", "")
+#: Silence after which a connection ends, seconds; aioquic's own where nothing else is asked for.
+_IDLE_TIMEOUT = float(os.environ.get("IDLE_TIMEOUT", "60"))
 #: A version that nobody speaks (RFC 9000 §15).
 _RESERVED_VERSION = 0x1A2A3A4A
 
@@ -41,6 +43,7 @@ def configuration(options: Options, logs: Logs) -> QuicConfiguration:
         is_client=options.role == "client",
         alpn_protocols=[options.protocol],
         congestion_control_algorithm=options.congestion_control,
+        idle_timeout=_IDLE_TIMEOUT,
         max_datagram_size=options.max_udp_payload,
         quic_logger=logs.qlog,
         secrets_log_file=logs.keys,
@@ -59,8 +62,6 @@ def configuration(options: Options, logs: Logs) -> QuicConfiguration:
         made.max_data = options.connection_window
     if options.stream_window is not None:
         made.max_stream_data = options.stream_window
-    if options.idle_timeout is not None:
-        made.idle_timeout = options.idle_timeout
     if options.role == "server":
         made.load_cert_chain(options.certificate, options.private_key)
     return made

@@ -10,7 +10,7 @@ use msquic::{
     Api, BufferRef, CertificateFile, Configuration, Credential, CredentialConfig, CredentialFlags, Registration,
     ServerResumptionLevel, Settings,
 };
-use quic_endpoint::options::on_or_off;
+use quic_endpoint::options::{milliseconds, on_or_off};
 use quic_endpoint::{Options, Parameters, Result, Role};
 
 /// What IPv4 and UDP add to a payload: MsQuic counts whole packets.
@@ -50,8 +50,8 @@ pub fn configuration(registration: &Registration, options: &Options) -> Result<C
 
 fn settings(options: &Options) -> Result<Settings> {
     let parameters = &options.parameters;
-    let idle_timeout = match parameters.idle_timeout {
-        Some(time) => whole_milliseconds("idle-timeout", time, 1)?.into(),
+    let idle_timeout = match options.own.get("idle-timeout") {
+        Some(value) => whole_milliseconds("idle-timeout", milliseconds("idle-timeout", value)?, 1)?.into(),
         None => IDLE_TIMEOUT_MS,
     };
     let mut settings = Settings::new()

@@ -87,7 +87,7 @@ int main(int count, char **words)
     struct st_picoquic_quic_config_t config;
     picoquic_config_init(&config);
     config.nb_connections = 256;
-    config.idle_timeout = (int)options.idle_timeout;
+    config.idle_timeout = IDLE_TIMEOUT;
     config.cc_algo_id = options.congestion_control;
     config.do_not_use_gso = !options.gso;
     /* A client that can keep a server's figures does no harm to one that sends none. */

@@ -102,7 +102,6 @@ static bool set(struct options *o, const char *name, const char *word, const cha
         {"port", &o->port, 1, 1},
         {"initial-cwnd", &o->initial_cwnd, 1, 1},
         {"initial-rtt", &o->initial_rtt, 1000, 1000},
-        {"idle-timeout", &o->idle_timeout, 1, 1},
         {"ack-ratio", &o->ack_ratio, 1, 1},
         {"max-ack-delay", &o->max_ack_delay, 1000, 1000},
         {"ack-delay-exponent", &o->ack_delay_exponent, 1, 0},
@@ -141,8 +140,8 @@ struct options parse_options(int count, char **words)
 {
     struct options o = {
         .downloads = "/downloads", .root = "/www", .certificate = "/certs/cert.pem", .private_key = "/certs/priv.key",
-        .port = 443, .initial_cwnd = -1, .initial_rtt = -1, .idle_timeout = IDLE_TIMEOUT, .ack_ratio = -1,
-        .max_ack_delay = -1, .ack_delay_exponent = -1, .connection_window = -1, .stream_window = -1, .max_udp_payload = -1,
+        .port = 443, .initial_cwnd = -1, .initial_rtt = -1, .ack_ratio = -1, .max_ack_delay = -1,
+        .ack_delay_exponent = -1, .connection_window = -1, .stream_window = -1, .max_udp_payload = -1,
         .path_mtu_discovery = true, .gso = true, .ecn = true, .zero_rtt = true, .ack_frequency = true,
     };
     if (count < 2 || (strcmp(words[1], "client") && strcmp(words[1], "server")))

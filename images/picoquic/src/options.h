@@ -34,7 +34,6 @@ struct options {
     const char *congestion_control; /* picoquic's name */
     int64_t initial_cwnd;           /* packets */
     int64_t initial_rtt;            /* µs */
-    int64_t idle_timeout;           /* ms */
     int64_t ack_ratio;              /* ack-eliciting packets per ACK */
     int64_t max_ack_delay;          /* µs */
     int64_t ack_delay_exponent;

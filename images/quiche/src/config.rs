@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::io::BufWriter;
 use std::time::Duration;
 
-use quic_endpoint::options::on_or_off;
+use quic_endpoint::options::{milliseconds, on_or_off};
 use quic_endpoint::{Options, Parameters, Result, Role, logs};
 use quiche::{Config, Connection, ConnectionId, PROTOCOL_VERSION};
 
@@ -53,7 +53,8 @@ pub fn transport(options: &Options) -> Result<Config> {
     config.set_max_send_udp_payload_size(payload);
     config.set_max_recv_udp_payload_size(payload.max(1500));
     config.discover_pmtu(parameters.path_mtu_discovery == Some(true));
-    config.set_max_idle_timeout(parameters.idle_timeout.unwrap_or(IDLE_TIMEOUT).as_millis().try_into()?);
+    let idle_timeout = options.own.get("idle-timeout").map(|value| milliseconds("idle-timeout", value)).transpose()?;
+    config.set_max_idle_timeout(idle_timeout.unwrap_or(IDLE_TIMEOUT).as_millis().try_into()?);
     config.set_active_connection_id_limit(4);
     config.verify_peer(false);
     if options.early_data() {

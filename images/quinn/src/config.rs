@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use quic_endpoint::{Options, Parameters, Result, logs};
+use quic_endpoint::{Options, Parameters, Result, logs, options};
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::congestion::{BbrConfig, ControllerFactory, CubicConfig, NewRenoConfig};
 use quinn::{AckFrequencyConfig, ConnectionId, MtuDiscoveryConfig, QlogConfig, QlogStream, TransportConfig, VarInt};
@@ -41,7 +41,7 @@ pub fn transport(
 ) -> Result<Arc<TransportConfig>> {
     let parameters = &options.parameters;
     let mut transport = TransportConfig::default();
-    transport.max_idle_timeout(Some(parameters.idle_timeout.unwrap_or(IDLE_TIMEOUT).try_into()?));
+    transport.max_idle_timeout(Some(idle_timeout(options)?.try_into()?));
     if let Some(rtt) = parameters.initial_rtt {
         transport.initial_rtt(rtt);
     }
@@ -75,6 +75,11 @@ pub fn transport(
     });
     transport.qlog_stream(trace.and_then(|trace| qlog(options, trace)));
     Ok(Arc::new(transport))
+}
+
+fn idle_timeout(options: &Options) -> Result<Duration> {
+    let asked = options.own.get("idle-timeout").map(|value| options::milliseconds("idle-timeout", value));
+    Ok(asked.transpose()?.unwrap_or(IDLE_TIMEOUT))
 }
 
 /// Sets the size of datagrams and returns the one in force at the start. A size that is asked for is fixed, unless

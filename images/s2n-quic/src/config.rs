@@ -32,8 +32,9 @@ pub const MIGRATION_CWND: &str = "migration-cwnd";
 
 pub fn limits(options: &Options) -> Result<limits::Limits> {
     let parameters = &options.parameters;
+    let idle_timeout = options.own.get("idle-timeout").map(|value| options::milliseconds("idle-timeout", value));
     let mut limits = limits::Limits::new()
-        .with_max_idle_timeout(parameters.idle_timeout.unwrap_or(IDLE_TIMEOUT))?
+        .with_max_idle_timeout(idle_timeout.transpose()?.unwrap_or(IDLE_TIMEOUT))?
         .with_max_handshake_duration(HANDSHAKE_TIMEOUT)?;
     if let Some(rtt) = parameters.initial_rtt {
         limits = limits.with_initial_round_trip_time(rtt)?;

@@ -102,8 +102,6 @@ pub struct Parameters {
     pub ask_ack_ratio: Option<u32>,
     pub max_ack_delay: Option<Duration>,
     pub ack_delay_exponent: Option<u8>,
-    /// Silence after which a connection ends (RFC 9000 §10.1).
-    pub idle_timeout: Option<Duration>,
     /// Bytes.
     pub max_udp_payload: Option<u16>,
     pub path_mtu_discovery: Option<bool>,
@@ -127,7 +125,6 @@ impl Parameters {
             "ack-ratio" => self.ack_ratio = Some(number(name, value)?),
             "ask-ack-ratio" => self.ask_ack_ratio = Some(number(name, value)?),
             "max-ack-delay" => self.max_ack_delay = Some(milliseconds(name, value)?),
-            "idle-timeout" => self.idle_timeout = Some(milliseconds(name, value)?),
             "ack-delay-exponent" => self.ack_delay_exponent = Some(number(name, value)?),
             "max-udp-payload" => self.max_udp_payload = Some(number(name, value)?),
             "path-mtu-discovery" => self.path_mtu_discovery = Some(on_or_off(name, value)?),
