@@ -558,6 +558,12 @@ SCENARIOS = [
         "protocol is for downloads",
         "leave out",
     ),
+    Bad(
+        "clients: [ngtcp2]\nservers: [quiche]\nprotocol: auto",
+        "clients: ▸[https]\nservers: [quiche]\ntestcase: transfer",
+        "told to endpoints of QUIC",
+        "leave out testcase",
+    ),
     Bad("at_most: 9 s", "at_most: ▸0 s", "completion is never that little", "greater"),
     Bad(
         "{metric: completion, at_most: 9 s}",

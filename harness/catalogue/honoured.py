@@ -24,6 +24,10 @@ class Honoured:
             names = scenario.clients if role == "client" else scenario.servers
             for index, name in enumerate(names):
                 yield from self._name((f"{role}s", index), name)
+            players = [self.known[name] for name in names if name in self.known]
+            if scenario.testcase is not None and players and not any(one.speaks_quic for one in players):
+                text = "a testcase is told to endpoints of QUIC, and none of these speaks it"
+                yield Mistake((f"{role}s",), text, "leave out testcase, or name somebody who does")
         yield from self._values(("parameters",), scenario.parameters, _kinds(scenario))
         for number, flow in enumerate(scenario.flows):
             for role in ROLES:
