@@ -152,8 +152,13 @@ def numbers(truncated: Ints, length: Ints, largest: int = -1) -> Ints:
     `largest`: the largest number before the first. Where that is nothing, -1, the first is taken as it stands: a sender
     without an acknowledgement writes all of it, up to four bytes.
     """
-    guessed = _near_to_the_one_before(truncated, length, largest)
-    return _one_by_one(truncated, length, largest) if guessed is None else guessed
+    made = np.empty(len(truncated), np.int64)
+    for part in _in_parts(len(truncated)):
+        guessed = _near_to_the_one_before(truncated[part], length[part], largest)
+        made[part] = _one_by_one(truncated[part], length[part], largest) if guessed is None else guessed
+        # All that a number depends on of those before it.
+        largest = max(largest, int(made[part].max()))
+    return made
 
 
 def _near_to_the_one_before(truncated: Ints, length: Ints, largest: int) -> Ints | None:
