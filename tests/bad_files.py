@@ -925,7 +925,7 @@ MANIFESTS = [
         )
         for name in ("ROLE", "PATH", "REQUESTS", "CLIENT_PARAMS", "LD_PRELOAD")
     ),
-    Bad("notes: What", "virtual_environment: {▸HOME: /tmp/x}\nnotes: What", "HOME is what every endpoint has", ""),
+    Bad("notes: What", "virtual_environment: {▸HOME: elsewhere}\nnotes: What", "HOME is what every endpoint has", ""),
     Bad('flag: "--cc={value}"', 'flag: ▸"--cc\\n={value}"', "has the character U+000A", "one line"),
     Bad('flag: "--cc={value}"', 'flag: ▸"--cc\\t{value}"', "has the character U+0009", "without tabs"),
     Bad("values: {reno: newreno, cubic: cubic}", 'values: ▸{reno: "new\\nreno", cubic: cubic}', "U+000A", "one line"),
