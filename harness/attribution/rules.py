@@ -257,8 +257,9 @@ def _grows(most: Sequence[int], payload: int) -> bool:
 
 
 def _clocked(talk: Conversation, start_ns: int, end_ns: int, rounds: int) -> bool:
-    """Whether what leaves between two moments leaves as soon as an acknowledgement comes, with a silence in each round
-    trip until one does. A sender that paces leaves its packets at times of its own, and evenly.
+    """Whether there is a silence in each round trip between two moments, and what leaves, leaves as soon as an
+    acknowledgement comes, or, of a sender that paces what its buffer holds, stops with as much in flight as ever.
+    A sender that only paces leaves its packets evenly.
     """
     known = talk.acknowledged.t_ns
     known = known[(known >= start_ns) & (known < end_ns)]
@@ -266,10 +267,15 @@ def _clocked(talk: Conversation, start_ns: int, end_ns: int, rounds: int) -> boo
     if not len(known) or not left.any():
         return False
     t_ns, size = talk.sent.t_ns[left], talk.sent.size[left]
-    silences = int((np.diff(t_ns, append=end_ns) >= SILENT * (end_ns - start_ns) / len(t_ns)).sum())
+    silent = np.diff(t_ns, append=end_ns) >= SILENT * (end_ns - start_ns) / len(t_ns)
+    if int(silent.sum()) < rounds - 1:
+        return False
     since = t_ns - np.concatenate([[-_UNLIMITED], known])[np.searchsorted(known, t_ns, side="right")]
     at_once = since <= CLOCKED * (end_ns - start_ns) / len(known)
-    return silences >= rounds - 1 and bool(size[at_once].sum() >= MOSTLY * size.sum())
+    if size[at_once].sum() >= MOSTLY * size.sum():
+        return True
+    flight = talk.in_flight(t_ns)
+    return int((flight[silent] >= (1 - LEVEL) * flight.max()).sum()) >= rounds - 1
 
 
 def runs(values: Sequence[int], within: int) -> Iterator[tuple[int, int]]:

@@ -58,6 +58,7 @@ def test_a_conversation_without_fault_is_slow_start_and_line_rate() -> None:
         ("flow_control", {"credit": 40, "told": False}),
         ("buffer_limited", {"buffer": 40}),
         ("buffer_limited", {"buffer": 40, "told": False}),
+        ("buffer_limited", {"buffer": 40, "pace": 3 * MS // 2, "told": False}),
         ("buffer_limited", {"buffer": 60, "wake": 20}),
         ("buffer_limited", {"buffer": 60, "wake": 20, "told": False}),
         ("sender_idle", {"pace": 2 * MS}),
