@@ -33,7 +33,9 @@ def test_an_idle_timeout_has_its_own_word(warm: Harness, stack: str) -> None:
     assert found["outcomes"] == {"idle_timeout": 1}, found["sentence"]
     assert (found["verdict"], found["reason"]) == ("fail", "idle_timeout_client")
     (told,) = found["unfinished"]
-    assert told["dark"] == [[3, 93]] and 2.9 < told["progress"] < 3.2
+    assert told["dark"] == [[3, 93]]
+    # tquic's client begins anew, again and again, until the path is back.
+    assert stack == "tquic" or 2.9 < told["progress"] < 3.2
     ending = next(one for one in told["endings"] if one["witness"] == "client")
     assert ending["at"] is None or 7.5 < ending["at"] < 20
 
