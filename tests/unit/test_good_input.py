@@ -111,6 +111,9 @@ _VALUES: dict[str, list[object]] = {
 }  # fmt: skip
 
 
+_OF_TCP = frozenset({"server.congestion_control", "server.initial_cwnd"})
+
+
 @st.composite
 def flows(draw: st.DrawFn) -> dict[str, object]:
     """A flow as people write it."""
@@ -155,6 +158,10 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
     names = draw(st.sets(st.sampled_from(sorted(_VALUES)), max_size=2))
     if served or "burst" in path["forward"] or "burst" in path["return"]:
         names = {name for name in names if not name.startswith("path.")}
+    # Of what nobody in a scenario has it is no sweep: TCP has a window and an algorithm, and UDP nothing.
+    kinds = {flow["kind"] for flow in made["flows"]}
+    taken = _VALUES.keys() if "quic" in kinds else _OF_TCP if "tcp" in kinds else frozenset[str]()
+    names = {name for name in names if name in taken or name.startswith(("path.", "flow0."))}
     if names:
         made["vary"] = {name: _VALUES[name] for name in sorted(names)}
     return made
