@@ -331,8 +331,8 @@ RUNS = st.builds(
 FIGURES = st.floats(allow_nan=False)
 TRANSFERS = st.none() | st.sampled_from(get_args(TransferName))
 DIRECTIONS = st.builds(
-    DirectionProof, packets=COUNTS, min_delay_ms=st.none() | FIGURES, burst_bytes=st.none() | COUNTS,
-    rate_mbps=st.none() | FIGURES, lateness_p99_ms=st.none() | FIGURES,
+    DirectionProof, packets=COUNTS, min_delay_ms=st.none() | NUMBERS, burst_bytes=st.none() | COUNTS,
+    rate_mbps=st.none() | NUMBERS, lateness_p99_ms=st.none() | NUMBERS,
 )  # fmt: skip
 MEASURED = st.builds(
     MeasuredRun, version=st.integers(0, 99),

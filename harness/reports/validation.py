@@ -9,20 +9,14 @@ from typing import Any
 from harness.reports.markdown import line
 from harness.reports.readme import between
 
-#: The stored session: what `harness bench virtual links --json` prints.
+#: The stored session: what `harness bench links --json` prints.
 SESSION = "validation.json"
-#: In names of benchmarks that have no judge: they say how fast something is, or how far it repeats.
-_UNJUDGED = (
-    "wall", "seconds", "cells on", "start and stop", "share of a run", "where the time", "every core busy", "(max",
-    "during the transfer", " MB, 1 % loss (", "pairs that are the same",
-)  # fmt: skip
 
 
 def with_validation(text: str, session: dict[str, Any]) -> str:
     """The text of docs/validation.md with its table made anew. InputError where it has no place for that."""
-    judged = [one for one in session["benchmarks"] if not any(word in one["name"] for word in _UNJUDGED)]
     rows = [line(["what was compared", "median", "least", "most", "unit", "n", "aim"]), line(["---"] * 7)]
-    rows += [_row(one) for one in judged]
+    rows += [_row(one) for one in session["benchmarks"]]
     return between(text, "validation", "\n".join(rows) + "\n", "docs/validation.md")
 
 

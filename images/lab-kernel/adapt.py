@@ -287,8 +287,8 @@ change(
 # would fill the sender's socket buffer, and hold it back (SO_SNDBUF; TCP small queues) where a wire would not.
 put(Path("drivers/net/veth.c"), r"^\tskb_tx_timestamp\(skb\);\n", behind="\tskb_orphan(skb);\n")
 
-# A serial link whose rate changes, and may be 0: no queueing discipline of the kernel's own is one. It is made known with
-# tbf: a function of its own that is called at boot would be a look at the clock, and all times after it later by that.
+# A serial link whose rate changes, and may be 0: no queueing discipline of the kernel's own is one. tbf makes it known:
+# a function of its own that is called at boot would be a look at the clock, and all times after it later by that.
 add("sch_serial.c", Path("net/sched/sch_serial.c"))
 add("sch_serial.h", Path("net/sched/sch_serial.h"))
 put(Path("net/sched/Makefile"), r"^obj-\$\(CONFIG_NET_SCH_TBF\)\t\+= sch_tbf\.o\n", behind="obj-y += sch_serial.o\n")
@@ -315,4 +315,8 @@ change(
         "\tif (now)\n\t\tqdisc_watchdog_schedule_ns(&q->watchdog, now);\n",
     ),
 )
-put(Path("net/sched/sch_tbf.c"), r"#include <linux/module\.h>\n", behind="#include <linux/math64.h>\n\nint serial_register(void);\n")
+put(
+    Path("net/sched/sch_tbf.c"),
+    r"#include <linux/module\.h>\n",
+    behind="#include <linux/math64.h>\n\nint serial_register(void);\n",
+)

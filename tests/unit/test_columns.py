@@ -31,7 +31,7 @@ from tests.examples import cell, images, implementation
 
 ROOT = Path(__file__).resolve().parents[2]
 _WORDS = st.text(st.characters(codec="utf-8"), max_size=12)
-_NUMBERS = st.floats(allow_nan=False, width=64)
+_NUMBERS = st.floats(allow_nan=False, allow_infinity=False, width=64)
 
 
 @st.composite
