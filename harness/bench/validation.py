@@ -59,12 +59,10 @@ class LinkValidation(Session):
                 found += compare(range(first, first + AT_ONCE), rootfs, self.folder / f"paths-{first}", core=core)
         held = [one for one in found if one.holds]
         self.say(line("random paths that do what the model says, packet for packet", [len(held)], f"of {PATHS}", "all"))
-        self.say(
-            line("  their queues' drops, and losses", [sum(one.drops + one.losses for one in found)], "packets", "")
-        )
-        self.say(
-            line("  any packet's time, from the model", [one.worst_ns / 1e3 for one in held], "µs", f"≤ {NEAR / 1e3:g}")
-        )
+        gone = sum(one.drops + one.losses for one in found)
+        self.say(line("  packets that their queues dropped, or that were lost", [gone], "packets", ""))
+        apart = [one.worst_ns / 1e3 for one in held]
+        self.say(line("  any packet's time, from the model", apart, "µs", f"≤ {NEAR / 1e3:g}"))
         for one in found:
             if not one.holds:
                 self.console.print(f"{one}", markup=False)
