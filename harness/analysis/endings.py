@@ -138,8 +138,12 @@ def _frames(view: RunView, window: Window) -> Iterator[Ending]:
         ),
         key=lambda one: one[0],
     )
+    ended = False
     for t_ns, role, close in found:
-        if (role == "client" and in_order(close)) or _told_to_end(window, t_ns):
+        if role == "client" and in_order(close):
+            # What the server answers to that ends nothing (RFC 9000 §10.2.2).
+            ended = True
+        if ended or _told_to_end(window, t_ns):
             continue
         yield Ending(
             flow=window.transfer.flow, transfer=window.name, kind="connection_closed", witness="client", by=role,

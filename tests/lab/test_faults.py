@@ -50,7 +50,7 @@ def check_fault(
     broken, sound = (
         next(cell for cell in cells if (name in (cell["client"], cell["server"])) is value) for value in (True, False)
     )
-    assert broken["outcomes"] == {status: 1}
+    assert broken["outcomes"] == {status: 1}, broken["sentence"]
     assert sound["outcomes"] == {"completed": 1}
     run = json.loads((Path(broken["evidence"][0]) / "run.json").read_text())
     assert run["outcome"]["role"] == role

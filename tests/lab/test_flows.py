@@ -13,7 +13,8 @@ from harness.outcome import MeasuredRun
 from harness.traces.capture import read_capture
 from harness.traces.files import read_bytes
 from harness.traces.lab import read_lab
-from tests.lab.conftest import Harness, left_overs
+from tests.lab.conftest import Harness, Manifest, left_overs
+from tests.lab.test_faults import faulty_image
 
 #: 10 Mbit/s, 10 ms, a queue of one bandwidth-delay product.
 DUMBBELL = {
@@ -206,13 +207,15 @@ def test_sixteen_flows_in_real_time_begin_when_they_should(warm: Harness, harnes
     assert not left_overs()
 
 
-def test_a_flow_that_dies_in_mid_run_ends_it_and_the_others_data_stays(warm: Harness, harness: Harness) -> None:
-    # The generator takes no words for the role that does not send.
-    broken = {"kind": "tcp", "stop": "4 s", "parameters": {"client.congestion_control": "reno"}}
-    flows = [{**QUIC, "stop": "4 s"}, {**broken, "start": "1 s"}]
-    cell = harness.cell(harness.scenario("dying", path=DUMBBELL, flows=flows, milestones=[]), *VIRTUAL)
+def test_a_flow_that_dies_in_mid_run_ends_it_and_the_others_data_stays(
+    warm: Harness, harness: Harness, manifest: Manifest
+) -> None:
+    file = manifest("dying", faulty_image("client-crash"), protocols=["h3"])
+    flows = [{**QUIC, "stop": "4 s"}, {**QUIC, "client": "dying", "start": "1 s", "stop": "4 s"}]
+    case = harness.scenario("dying", path=DUMBBELL, flows=flows, milestones=[])
+    cell = harness.cell(case, *VIRTUAL, "--manifest", str(file))
     assert cell["outcomes"] == {"crashed": 1}, cell["sentence"]
-    assert "traffic:" in cell["sentence"] or "exit code 1" in cell["sentence"]
+    assert "exit code 7" in cell["sentence"]
     (folder,) = [file.parent for file in harness.store.glob("runs/*/0/run.json")]
     assert len(read_bytes(folder / "sim" / "trace_node_left.pcap")) > 100_000, "a second of the first flow"
     assert list((folder / "flow0" / "server" / "qlog").iterdir())
