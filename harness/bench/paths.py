@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from pathlib import Path as FilePath
 from typing import Literal
@@ -63,7 +64,7 @@ class Drawn:
         rest = max(0, round(last - self.stream.departures_ns[-1]))
         return Trial(self.program, self.stream, rest + 1_000_000_000)
 
-    @property
+    @cached_property
     def program(self) -> PathProgram:
         """It as tc has it."""
         holes = self.path.blackhole.times if self.path.blackhole is not None else ()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -70,7 +71,7 @@ def crossing(
     if to_client:
         airs += [_Air(end, airs[0].delay_ns, airs[0].loss, number) for number, (_, end) in enumerate(holes, 1)]
     limit, side = queue_bytes(link, path.rtt), seed if to_client else seed + 1
-    draws = [netem_losses(air.loss, phase_seed(side, air.phase), len(sent_ns)) for air in airs]
+    draws = [_losses(air.loss, phase_seed(side, air.phase), len(sent_ns)) for air in airs]
     drawn = [0] * len(airs)
     received, dropped = np.full(len(sent_ns), math.nan), np.zeros(len(sent_ns), np.bool_)
     waiting: list[tuple[float, int]] = []  # when each packet of the queue leaves it, and its length
@@ -96,6 +97,12 @@ def crossing(
         if not lost:
             received[index] = out
     return Crossing(received, dropped)
+
+
+@lru_cache(maxsize=64)
+def _losses(loss: Percentage | GilbertElliott, seed: int, packets: int) -> Booleans:
+    """Which packets are lost; the same path is often held against several moments of its changes."""
+    return netem_losses(loss, seed, packets)
 
 
 def _states(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.model import Path
 
@@ -78,7 +78,7 @@ class Timeline:
         """The states between two moments; the first begins at `since`."""
         first = self.at(since)
         later = (state for state in self.states if since < state.since < until)
-        return (State(since, first.rate_bps, first.to_client, first.to_server, first.up), *later)
+        return (replace(first, since=since), *later)
 
     def cut(self, holes: Iterable[tuple[float, float]]) -> Timeline:
         """The same with times in which nothing passes: (from, until), s."""
@@ -86,8 +86,7 @@ class Timeline:
         for begin, end in holes:
             whole = Timeline(tuple(states))
             before = [state for state in states if state.since < begin]
-            inside = [State(one.since, one.rate_bps, one.to_client, one.to_server, False)
-                      for one in whole.during(begin, end)]  # fmt: skip
+            inside = [replace(state, up=False) for state in whole.during(begin, end)]
             after = [] if math.isinf(end) else whole.during(end, math.inf)
             states = [*before, *inside, *after]
         return Timeline(tuple(states))
@@ -105,8 +104,6 @@ def timeline(path: Path) -> Timeline:
         if other is not None and other.delay is not None:
             up = other.delay
         states.append(State(change.at.seconds, float(rate.value), down.seconds, up.seconds))
-    if not states[1:] and path.blackhole is None:
-        return Timeline(tuple(states))
     # A change at the very beginning leaves nothing of the first state.
     states = [state for state, later in zip(states, [*states[1:], None], strict=True)
               if later is None or later.since > state.since]  # fmt: skip
