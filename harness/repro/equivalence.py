@@ -187,9 +187,16 @@ class Prover:
         return digest in stored.get(component, {}) or (component, digest) in self.app.ledger.by_digest
 
     def _head(self, component: Component, stored: Mapping[str, str]) -> str:
-        """The digest that was proven last; where none was, that of the newest stored runs."""
-        entries = [entry for entry in self.app.ledger.entries.equivalences if entry.component == component]
-        return entries[-1].digest if entries else max(stored, key=lambda digest: stored[digest])
+        """The digest that was proven last to be that of the newest stored runs; theirs, where none was."""
+        newest = max(stored, key=lambda digest: stored[digest])
+        ledger = self.app.ledger
+        same = [
+            entry.digest
+            for entry in ledger.entries.equivalences
+            if entry.component == component
+            and ledger.identity(component, entry.digest, frozenset) == ledger.identity(component, newest, frozenset)
+        ]
+        return same[-1] if same else newest
 
     def entry(
         self, item: ChangedComponent, cells: int = 1, lab_kernel: str = "", *, scoped: bool = True
