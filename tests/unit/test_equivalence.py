@@ -251,6 +251,14 @@ def test_a_later_change_is_held_against_the_one_before(prover: Any, tmp_path: Pa
     assert [item.stored.cell.scenario.name for item in tried.compared] == ["test/plain"]
 
 
+def test_entries_of_digests_that_nothing_is_stored_with_are_no_base(prover: Any, tmp_path: Path) -> None:
+    """Runs may have been stored by code whose digest nobody has proven."""
+    known = ledger(entry("digest-8", "digest-9"))
+    made = prover([stored(virtual(PLAIN))], known)
+    assert made.changed() == [ChangedComponent(ENGINE, "digest-0", "digest-1")]
+    assert prove(made, tmp_path).proven
+
+
 def test_entries_are_tried_again_by_the_runs_that_rest_on_them(prover: Any, tmp_path: Path) -> None:
     known = ledger(entry("digest-1", "digest-0"), entry("sim-digest-1", "sim-digest-0", kind="simulator", name="sim"))
     runs = [stored(virtual(PLAIN)), stored(virtual(CHANGING))]
