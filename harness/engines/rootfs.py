@@ -2,7 +2,8 @@
 
 Layout: `<cache>/rootfs/<image ID>.<number>/` with the files in `rootfs/`, what each of them was in `files.json`, and
 `export.json`, which is written last. Nothing in there is ever written to: guests mount it read-only below a private
-layer. Files are shared with other exports (`harness.engines.shared_files`).
+layer. Files are shared with other exports (`harness.engines.shared_files`). An image may have several names:
+`names.json` has those under which an export was used and that `export.json` does not say.
 
 An export that has come to harm says nothing about an implementation. At every use it is looked at as one looks at a
 parcel; where a run did not complete, its contents are counted. A damaged one is exported anew, under the next number:
@@ -20,7 +21,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,8 @@ from harness.errors import EngineError
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 #: In the folder of an export: its files; what they were; and what EXPORT is called once they are no more.
 ROOT, FILES, DAMAGED = "rootfs", "files.json", "damaged.json"
+#: In the folder of an export: its further names, and since when each is its own, in seconds since the epoch.
+NAMES = "names.json"
 #: Seconds after which a process looks again at an export that it uses: to look takes 25 ms.
 LOOK_AGAIN = 60.0
 #: So many of a damaged export's differences are named.
@@ -84,14 +87,23 @@ class RootFileSystems:
         """Folders whose files were counted by this process, and were all there."""
         self._looked: dict[Path, float] = {}
         """Export → when it was looked at last, on the monotonic clock, and nothing showed."""
+        self._named: dict[str, Path] = {}
+        """Name of an image → the export that is known by it."""
         self._damage: dict[str, str] = {}
         """Name of an image → what is wrong with its export, until there is a new one."""
 
     def known(self, reference: str) -> RootFs | None:
-        """What was exported last under a name, without asking Docker."""
-        found = {file: _read(file) for file in self._cache.roots.glob(f"*/{EXPORT}")}
-        named = [file for file, one in found.items() if one is not None and one.reference == reference]
-        return found[max(named, key=lambda file: file.stat().st_mtime)] if named else None
+        """The image that had a name last, as it was exported, without asking Docker."""
+        newest: tuple[float, RootFs] | None = None
+        for file in self._cache.roots.glob(f"*/{EXPORT}"):
+            root, since = _read(file), _names(file.parent).get(reference)
+            if root is None:
+                continue
+            if since is None and root.reference == reference:
+                since = file.stat().st_mtime
+            if since is not None and (newest is None or since > newest[0]):
+                newest = since, replace(root, reference=reference)
+        return newest and newest[1]
 
     @contextlib.contextmanager
     def use(self, references: Iterable[str]) -> Iterator[Exported]:
@@ -150,15 +162,25 @@ class RootFileSystems:
         if folder is not None and made is not None:
             found = self._look_at(folder)
             if not found:
-                if image is None or made.reference == reference:
-                    return made
-                # The same bits under another name.
-                return _described(reference, image, folder / ROOT)
+                if image is None:
+                    return replace(made, reference=reference)
+                self._note_name(reference, folder)
+                # The same bits may have been exported under another name.
+                return made if made.reference == reference else _described(reference, image, folder / ROOT)
             self._damage[reference] = _damage(reference, folder, found)
             _discard(folder)
         if image is None:
             raise self._with_damage(reference, EngineError("Docker does not have it"))
         return self._export(reference, image)
+
+    def _note_name(self, reference: str, folder: Path) -> None:
+        """Keep for `known` that an image goes by a name now."""
+        if self._named.get(reference) == folder:
+            return
+        known = self.known(reference)
+        if known is None or Path(known.rootfs).parent != folder:
+            _add_name(folder, reference)
+        self._named[reference] = folder
 
     def _look_at(self, folder: Path) -> list[str]:
         """What shows of an export's damage; nothing if a look was taken a moment ago."""
@@ -236,6 +258,24 @@ def _read(file: Path) -> RootFs | None:
         return RootFs(**json.loads(file.read_bytes())["image"], rootfs=str(file.parent / ROOT))
     except (OSError, ValueError, TypeError, KeyError):
         return None
+
+
+def _names(folder: Path) -> dict[str, float]:
+    """An export's further names; none where it has none, or they cannot be read."""
+    try:
+        names = json.loads((folder / NAMES).read_bytes())
+        return {str(name): float(since) for name, since in names.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def _add_name(folder: Path, reference: str) -> None:
+    """Note another name of an export. A cache that cannot be written keeps the names it has."""
+    names = _names(folder)
+    unfinished = folder / f"{UNFINISHED}{NAMES}.{owner()}.{threading.get_ident()}"
+    with contextlib.suppress(OSError):
+        unfinished.write_text(json.dumps({**names, reference: time.time()}, indent=1))
+        unfinished.replace(folder / NAMES)
 
 
 def _look(folder: Path) -> list[str]:

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -234,6 +235,28 @@ def test_without_docker_an_export_is_used_and_a_damaged_one_is_named(docker: Fak
         assert "start Docker" in caught.value.hint
     # It is built again next time, since nothing is known of it.
     assert exported.known("alpha:1") is None
+
+
+def test_without_docker_an_export_is_known_by_every_name_that_its_image_had(docker: FakeDocker, cache: Cache) -> None:
+    docker.images["another:1"] = docker.images["alpha:1"]
+    exported = RootFileSystems(cache)
+    made = exported.of("alpha:1")
+    assert exported.of("another:1").rootfs == made.rootfs and docker.exports == ["alpha:1"]
+    docker.answers = False
+    assert RootFileSystems(cache).of("another:1") == replace(made, reference="another:1")
+    assert RootFileSystems(cache).of("alpha:1") == made
+    # A name that went to another image is that image's.
+    docker.answers = True
+    docker.images["another:1"] = docker.images["beta:1"]
+    other = exported.of("another:1")
+    docker.answers = False
+    assert other.rootfs != made.rootfs and RootFileSystems(cache).of("another:1") == other
+    # And back.
+    docker.answers = True
+    docker.images["another:1"] = docker.images["alpha:1"]
+    RootFileSystems(cache).of("another:1")
+    docker.answers = False
+    assert RootFileSystems(cache).of("another:1").rootfs == made.rootfs
 
 
 def test_a_cache_that_does_not_do_is_named(docker: FakeDocker, tmp_path: Path) -> None:
