@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.analysis.view import RunView
-from harness.bench.ns3 import Agreement, agreements
+from harness.bench.ns3 import Agreement, agreements, red_experiment
 from harness.bench.paths import NEAR, Difference, compare
 from harness.bench.session import Session, line, scenario
+from harness.engines.gauge import gauge
 from harness.engines.virtual import VirtualEngine
 from harness.model import Scenario
 from harness.plan import PlannedRun
@@ -78,6 +79,18 @@ class LinkValidation(Session):
                 run, _ = run_once(PlannedRun(cell, 0), engine, store, Provenance(), lambda phase: None)
                 views.append((f"{name}, {who}", RunView(store.folder(cell.key, 0), run)))
             self._say_agreements(name, list(agreements(views, self.app.images.ns3.reference)))
+        self._red()
+
+    def _red(self) -> None:
+        """What RED does to one stream over many runs, beside ns-3's."""
+        experiment = red_experiment(self.app.images.ns3.reference)
+        with self.app.exported.use([self.app.images.sim_build("lab").reference]) as exported:
+            (root,) = exported.roots.values()
+            core = min(os.sched_getaffinity(0))
+            passages = gauge(experiment.trials, Path(root.rootfs), self.folder / "red", core=core)
+        for row in experiment.read(passages):
+            aim = f"{row.expected:.3f} ± {row.tolerance:.3f}"
+            self.say(line(f"ns-3, {row.name}", [row.measured], row.unit, aim))
 
     def _say_agreements(self, name: str, found: list[Agreement]) -> None:
         packets, drops = sum(one.packets for one in found), sum(one.drops for one in found)

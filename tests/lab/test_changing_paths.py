@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.bench.ns3 import Arrivals, departures
+from harness.bench.links import RED, symmetric
+from harness.bench.ns3 import Arrivals, departures, red_experiment
 from harness.bench.paths import NEAR, compare, draw
 from harness.engines.gauge import Trial, gauge
 from harness.engines.images import Images
@@ -77,6 +78,15 @@ def test_ns3_drops_and_lets_go_the_same_packets(rootfs: Path, judge: str, tmp_pa
         assert apart.max() <= NEAR
         drops += int(passage.lost.sum())
     assert drops > 100
+
+
+def test_red_drops_as_much_as_ns3s_and_keeps_its_queue(rootfs: Path, judge: str, tmp_path: Path) -> None:
+    """A few runs of RED; one of another probability is told apart."""
+    other = red_experiment(judge, symmetric(queue={**RED, "probability": "2.4 %"}), runs=4)
+    experiment = red_experiment(judge, runs=4)
+    passages = gauge([*experiment.trials, *other.trials], rootfs, tmp_path, core=CORE)
+    assert [row for row in experiment.read(passages[:4]) if not row.holds] == []
+    assert [row.name for row in other.read(passages[4:]) if not row.holds] == ["RED's mean wait, mean of 4 runs"]
 
 
 # --- as a user meets them
