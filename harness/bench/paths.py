@@ -138,6 +138,8 @@ class Difference:
     """How long the commands of a change took at most."""
     drops: int
     losses: int
+    agrees: int
+    """How many packets have the model's fate and time, before the first that does not."""
 
     @property
     def holds(self) -> bool:
@@ -149,29 +151,40 @@ def difference(drawn: Drawn, passage: Passage) -> Difference:
     """A passage beside what must come of it.
 
     A change takes effect while its commands run, a rate's at one place of that time and a delay's or a loss's at
-    another, the same ones for all changes. A packet is at the queue a few looks at the clock after it left. All three
-    are what fits best of `PLACES` and `WAYS`: both places alike, and only where that does not fit each by itself.
+    another. A packet is at the queue a few looks at the clock after it left. All three are what fits best of `PLACES`
+    and `WAYS`: first one place for everything, and only where that does not fit, two for each change.
     """
     ends = dict(zip((change.at_ns for change in drawn.program.changes), passage.changed_ns, strict=True))
     due = changes_ns(drawn.path)
     late = max((end - at for at, end in ends.items()), default=0)
 
-    def beside(place: float, air: float, way: float) -> Difference:
+    def beside(parts: Sequence[tuple[float, float]], way: float) -> Difference:
         # A change to what it was already has no commands.
-        times, airs = ([at + part * (ends.get(at, at) - at) for at in due] for part in (place, air))
+        spans = [(at, ends.get(at, at) - at) for at in due]
+        times = [at + part * span for (at, span), (part, _) in zip(spans, parts, strict=True)]
+        airs = [at + part * span for (at, span), (_, part) in zip(spans, parts, strict=True)]
         model = drawn.expected(passage.sent_ns + way, times, airs)
         arrives, came = ~np.isnan(model.received_ns), ~passage.lost
-        apart = np.abs(passage.received_ns - model.received_ns)[arrives & came]
+        apart = np.where(arrives & came, np.abs(passage.received_ns - model.received_ns), 0)
+        other = np.flatnonzero((arrives != came) | (apart > NEAR))
         return Difference(
             drawn.number, int((arrives != came).sum()), float(apart.max(initial=0)), float(late),
-            int(model.dropped.sum()), int((~arrives & ~model.dropped).sum()),
+            int(model.dropped.sum()), int((~arrives & ~model.dropped).sum()), int(other[0]) if other.size else PACKETS,
         )  # fmt: skip
 
     places = PLACES if ends else (0.0,)
-    alike = _best(beside(place, place, way) for place, way in product(places, WAYS))
-    if alike.holds:
-        return alike
-    return _best(beside(*each) for each in product(places, places, WAYS))
+    best = _best(beside([(place, place)] * len(due), way) for place, way in product(places, WAYS))
+    for way in WAYS:
+        # In order of time: of a change the places are those that agree with the lab for longest.
+        parts = [(places[0], places[0])] * len(due)
+        for index in range(len(due)):
+            if best.holds:
+                return best
+            tried = [[*parts[:index], pair, *parts[index + 1 :]] for pair in product(places[::2], places[::2])]
+            differences = [beside(each, way) for each in tried]
+            parts = tried[int(np.argmax([each.agrees for each in differences]))]
+            best = _best([best, *differences])
+    return best
 
 
 def _best(found: Iterable[Difference]) -> Difference:
@@ -180,7 +193,7 @@ def _best(found: Iterable[Difference]) -> Difference:
     for one in found:
         if one.holds:
             return one
-        if least is None or (one.fates, one.worst_ns) < (least.fates, least.worst_ns):
+        if least is None or one.agrees > least.agrees:
             least = one
     assert least is not None
     return least
