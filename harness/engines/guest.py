@@ -217,7 +217,7 @@ class Guest:
         sandbox = SANDBOXES.of(program, self._kernel, places) if wanted() else None
         if sandbox is not None and sandbox.own_memory:
             require_memory(needed)
-            folder = Path(tempfile.gettempdir())
+            folder = _memory_folder()
         else:
             folder = ram_folder(needed)
         with tempfile.TemporaryDirectory(prefix=f"{SCRATCH}.{owner()}.", dir=folder) as scratch:
