@@ -353,7 +353,11 @@ static int landlock(int kernel)
 /* What a lab kernel does without on a host that has it, too. */
 static const struct {
 	int call, error;
-} refused[] = { { SYS_clone3, ENOSYS }, { SYS_socket, EPERM }, { SYS_ioctl, ENOTTY }, { SYS_ptrace, EPERM } };
+} refused[] = {
+	{ SYS_clone3, ENOSYS }, { SYS_socket, EPERM }, { SYS_ioctl, ENOTTY }, { SYS_ptrace, EPERM },
+	/* It stays in the group that is ended as one. */
+	{ SYS_setsid, EPERM },
+};
 /* What it calls: strace(1) of every way to enter programs, from start to end. */
 static const int called[] = {
 	/* memory */
