@@ -13,9 +13,11 @@ import os
 from dataclasses import dataclass
 
 #: Numbers of the host's system calls (arch/x86/entry/syscalls/syscall_64.tbl).
-_OPEN, _MMAP, _SOCKET, _FORK, _EXECVE, _KILL, _PTRACE, _SETUID = 2, 9, 41, 57, 59, 62, 101, 105
+_SOCKET, _FORK, _EXECVE, _KILL, _PTRACE, _SETUID = 41, 57, 59, 62, 101, 105
 _MOUNT, _REBOOT, _INIT_MODULE, _SCHED_SETAFFINITY, _KEYCTL, _UNSHARE, _PERF = 165, 169, 175, 203, 250, 272, 298
-_SETNS, _PROCESS_VM_READV, _BPF, _USERFAULTFD, _IO_URING, _CLONE, _PRLIMIT = 308, 310, 321, 323, 425, 56, 302
+_SETNS, _PROCESS_VM_READV, _BPF, _USERFAULTFD, _IO_URING, _CLONE, OPENAT = 308, 310, 321, 323, 425, 56, 257
+#: openat(2): paths that are not absolute begin in the working directory.
+AT_CWD = -100
 _NEW_USER = 0x10000000
 #: What ends who makes it.
 ENDED = "ended"
@@ -42,16 +44,16 @@ class Attempt:
 
 _AWAY = (errno.EACCES, errno.EROFS)
 ATTEMPTS = (
-    Attempt("makes a file in the host's /tmp", _OPEN, ("/tmp/escaped", os.O_CREAT | os.O_WRONLY, 0o666), errno.ENOENT, _AWAY),
-    Attempt("makes a file in the host's /", _OPEN, ("/escaped", os.O_CREAT | os.O_WRONLY, 0o666), errno.EROFS, _AWAY),
-    Attempt("reads /etc/shadow", _OPEN, ("/etc/shadow", os.O_RDONLY, 0), errno.ENOENT, _AWAY),
-    Attempt("reads another run's folder", _OPEN, ("@neighbour", os.O_RDONLY, 0), errno.ENOENT, _AWAY),
-    Attempt("writes to an image in the cache", _OPEN, ("/proc/self/cwd/rootfs/escaped", os.O_CREAT | os.O_WRONLY, 0o666),
+    Attempt("makes a file in the host's /tmp", OPENAT, (AT_CWD, "/tmp/escaped", os.O_CREAT | os.O_WRONLY, 0o666), errno.ENOENT, _AWAY),
+    Attempt("makes a file in the host's /", OPENAT, (AT_CWD, "/escaped", os.O_CREAT | os.O_WRONLY, 0o666), errno.EROFS, _AWAY),
+    Attempt("reads /etc/shadow", OPENAT, (AT_CWD, "/etc/shadow", os.O_RDONLY, 0), errno.ENOENT, _AWAY),
+    Attempt("reads another run's folder", OPENAT, (AT_CWD, "@neighbour", os.O_RDONLY, 0), errno.ENOENT, _AWAY),
+    Attempt("writes to an image in the cache", OPENAT, (AT_CWD, "/proc/self/cwd/rootfs/escaped", os.O_CREAT | os.O_WRONLY, 0o666),
             errno.EROFS, _AWAY),
-    Attempt("writes to the cache by its path", _OPEN, ("@cache", os.O_CREAT | os.O_WRONLY, 0o666), errno.ENOENT, _AWAY),
-    Attempt("writes to its own memory file by /proc/self/mem", _OPEN, ("/proc/self/mem", os.O_RDWR, 0), errno.EROFS, _AWAY),
-    Attempt("reads the memory of the first process", _OPEN, ("/proc/1/mem", os.O_RDONLY, 0), errno.EACCES, _AWAY),
-    Attempt("opens a device", _OPEN, ("/dev/mem", os.O_RDONLY, 0), errno.ENOENT, _AWAY),
+    Attempt("writes to the cache by its path", OPENAT, (AT_CWD, "@cache", os.O_CREAT | os.O_WRONLY, 0o666), errno.ENOENT, _AWAY),
+    Attempt("writes to its kernel by /proc/self/mem", OPENAT, (AT_CWD, "/proc/self/mem", os.O_RDWR, 0), errno.EROFS, _AWAY),
+    Attempt("reads the memory of the first process", OPENAT, (AT_CWD, "/proc/1/mem", os.O_RDONLY, 0), errno.EACCES, _AWAY),
+    Attempt("opens a device", OPENAT, (AT_CWD, "/dev/mem", os.O_RDONLY, 0), errno.ENOENT, _AWAY),
     Attempt("opens an Internet socket", _SOCKET, (2, 1, 0), errno.EPERM),
     Attempt("opens a Unix socket, for abstract addresses", _SOCKET, (1, 1, 0), errno.EPERM),
     Attempt("opens a packet socket", _SOCKET, (17, 3, 0), errno.EPERM),

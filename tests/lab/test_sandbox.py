@@ -12,7 +12,7 @@ import pytest
 from harness.bench.entries import python_init
 from harness.engines.guest import Guest, GuestEnd
 from harness.engines.sandbox import VARIABLE
-from tests.escapes import ATTEMPTS, ENDED, Attempt, init
+from tests.escapes import AT_CWD, ATTEMPTS, ENDED, OPENAT, Attempt, init
 from tests.lab.conftest import CACHE
 from tests.lab.test_kernels import BEGIN
 from tests.lab.test_virtual_links import simulator_rootfs
@@ -81,7 +81,7 @@ def test_without_the_sandbox_it_gets_at_the_host(rootfs: Path, tmp_path: Path, m
     """The door that is tried is one: nothing else keeps a program from the host."""
     monkeypatch.setenv(VARIABLE, "off")
     place = tmp_path / "escaped"
-    attempt = Attempt("makes a file", 2, (str(place), os.O_CREAT | os.O_WRONLY, 0o666), errno.ENOENT)
+    attempt = Attempt("makes a file", OPENAT, (AT_CWD, str(place), os.O_CREAT | os.O_WRONLY, 0o666), errno.ENOENT)
     end, (result,) = escape(rootfs, tmp_path / "guest", (attempt,), "inproc")
     assert isinstance(result, int) and result > 0 and place.exists()
     assert end.sandbox == "off"
