@@ -174,7 +174,8 @@ def _execute(
         commit=provenance.commit,
         host=host_facts(before, cpu_times(), dict(provenance.versions))
         | provenance.origins(references)
-        | ({"entered": result.entered} if result.entered else {}),
+        | ({"entered": result.entered} if result.entered else {})
+        | ({"sandbox": result.sandbox} if result.sandbox else {}),
         warnings=(*result.warnings, *thinned),
     )
     return run, *measure_with_series(folder, run), contents.values()

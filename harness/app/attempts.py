@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from harness.app.options import Options
 from harness.app.stored import StoredResults
@@ -36,6 +36,8 @@ class Attempts:
     """Shared by all of them."""
     provenance: Provenance
     listen: Listener
+    _confined: set[str] = field(default_factory=set)
+    """What was said of how guests are confined."""
 
     def run(self, item: PlannedRun) -> float:
         """Run and store it, and do so again, a few times at most, where something that may pass spoilt it.
@@ -53,7 +55,7 @@ class Attempts:
             took = time.monotonic() - begun
             outcome = proven_outcome(run, measured)
             verdict = self.results.of(item.cell, item.repetition + 1).verdict
-            self.listen(RunFinished(item.cell, run, outcome, verdict))
+            self.say(RunFinished(item.cell, run, outcome, verdict))
             if not self.may_pass(outcome):
                 break
             if attempt < attempts:
@@ -64,6 +66,14 @@ class Attempts:
                     self.listen(Warned(f"this machine is held up again and again, for {GAP * 1e3:.0f} ms and more"))
         # What the record has as its wall time is without measuring.
         return max(took, run.wall)
+
+    def say(self, event: RunFinished) -> None:
+        """Say that a run ended; and once, where its machine could not confine its guest by all layers."""
+        self.listen(event)
+        confined = str(event.run.host.get("sandbox", "on"))
+        if confined != "on" and confined not in self._confined:
+            self._confined.add(confined)
+            self.listen(Warned(f"guests are confined in part only (docs/untrusted.md): the sandbox is {confined}"))
 
     def _keeps(self, run: Run, measured: MeasuredRun | None) -> bool:
         """Whether the artefacts of a run are kept."""

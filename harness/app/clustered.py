@@ -120,7 +120,7 @@ class ClusterGround:
         verdict = judge(
             item.cell.scenario, pairs, [str(store.folder(item.cell.key, one.repetition)) for one, _ in pairs]
         )
-        attempts.listen(RunFinished(item.cell, run, outcome, verdict))
+        attempts.say(RunFinished(item.cell, run, outcome, verdict))
         again = attempts.may_pass(outcome) and attempt < (attempts.options.attempts if attempts.options.patience else 1)
         if again:
             said = f"the run was disturbed on {answer.worker}: running once more (the run is kept as replaced)"

@@ -35,6 +35,8 @@ class EngineResult:
     """SHA-256 of the lab kernel's file, in virtual time."""
     entered: str = ""
     """How that kernel entered the programs of its guest, and in which pages its memory was."""
+    sandbox: str = ""
+    """What kept that kernel to its folders, in virtual time."""
     random: dict[str, RandomBytes] = field(default_factory=dict)
     """What endpoints drew from their kernel's random number generator, in virtual time."""
 

@@ -14,9 +14,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import IO
 
+from harness.engines.cache import size_of as size_on_disk
 from harness.engines.owner import lives, owner
+from harness.engines.sandbox import PROGRAM, SANDBOXES, Place, sandbox_command, wanted
 from harness.errors import EngineError
+from harness.reading import read_regular
+from harness.text import size_of
 
 #: In the environment of a guest's process: who started it.
 OWNER_VARIABLE = "QUIC_LAB_OWNER"
@@ -40,6 +45,16 @@ ABOVE_PROGRAMS = 0x7F8000000000
 _SLEEPING = frozenset("SZ")
 #: Room that is left where the guest's memory file is, bytes.
 _SLACK = 16 << 20
+#: Seconds between two looks at what a guest takes of this machine.
+LOOK = 1.0
+#: Bytes of memory that all processes of a guest may have beside its memory file. Lab kernels have some tens of MB.
+PRIVATE = 1 << 30
+#: Bytes that a guest may write, unless its lab needs more.
+DISK = 16 << 30
+#: What a lab kernel says that is refused a socket to be commanded by.
+NO_CONSOLE = "Failed to initialize management console"
+#: Bytes of what a kernel says of itself, at most.
+_SAID = 4096
 
 
 @dataclass(frozen=True)
@@ -60,6 +75,10 @@ class GuestEnd:
     """What the lab kernel's process died of; 0 where it ended by itself, or was ended here."""
     entered: str = ""
     """How it entered its programs, and in which pages its memory was; empty where it did not come so far."""
+    sandbox: str = ""
+    """What kept it to its folders: 'on', and what this host lacks for that; 'off'."""
+    exceeded: str = ""
+    """What it took more of than any guest needs, and was ended for; empty where it did not."""
 
 
 def seen(name: str) -> str:
@@ -89,10 +108,41 @@ def ram_folder(needed: int) -> Path:
     return folder
 
 
-def _entered(scratch: Path) -> str:
-    """What a lab kernel says of itself in its TMPDIR (images/lab-kernel/lab_inproc.c)."""
-    file = scratch / "entered"
-    return file.read_text().strip() if file.exists() else ""
+@dataclass(frozen=True)
+class _Start:
+    """How a lab kernel is started."""
+
+    command: list[str]
+    scratch: str
+    """Where the process begins."""
+    sandbox: str
+    """For the run's record."""
+    report: IO[bytes] | None = None
+    """What the sandbox writes: how the kernel entered its programs."""
+
+    def entered(self) -> str:
+        """What the kernel said of itself (images/lab-kernel/lab_inproc.c)."""
+        if self.report is not None:
+            self.report.seek(0)
+            return self.report.read(_SAID).decode(errors="replace").strip()
+        try:
+            return read_regular(Path(self.scratch) / "entered", _SAID).decode(errors="replace").strip()
+        except OSError:
+            return ""
+
+
+def require_memory(needed: int) -> None:
+    """EngineError where this machine has less memory left than a guest may need, bytes."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                free = int(line.split()[1]) << 10
+                if free < needed + _SLACK:
+                    raise EngineError(
+                        f"this machine has {free / 2**20:.0f} MiB of memory left, and a lab of this size may need "
+                        f"{needed / 2**20:.0f} MiB",
+                        "free memory, or run fewer cells side by side (--jobs)",
+                    )
 
 
 class Guest:
@@ -115,16 +165,16 @@ class Guest:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process_id, signal.SIGKILL)
 
-    def command(self, scratch: Path, init: list[str]) -> list[str]:
-        """The command line.
+    def command(self, init: list[str]) -> list[str]:
+        """The kernel's command line.
 
-        The kernel mixes its command line into its random numbers, so it names no folder: those are links in the
-        working directory, and the same seed gives the same numbers wherever they lead.
+        The kernel mixes it into its random numbers, so it names no folder: those are in the working directory, and the
+        same seed gives the same numbers wherever they are.
         """
         return [
-            "taskset", "--cpu-list", str(self._core), str(self._kernel), f"mem={self._memory}M", "seccomp=on",
-            "time-travel=inf-cpu", f"time-travel-start={self._start_ns}", f"uml_dir={scratch}/", "root=/dev/root",
-            "rootfstype=hostfs", f"rootflags={HERE}/rootfs", "ro", "con=null", "con0=null,fd:1", "quiet",
+            str(self._kernel), f"mem={self._memory}M", "seccomp=on", "time-travel=inf-cpu",
+            f"time-travel-start={self._start_ns}", f"uml_dir={HERE}/", "root=/dev/root", "rootfstype=hostfs",
+            f"rootflags={HERE}/rootfs", "ro", "con=null", "con0=null,fd:1", "quiet",
             "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONPATH=/opt/lab", "PYTHONDONTWRITEBYTECODE=1",
             "PYTHONHASHSEED=0", f"init={init[0]}", "--", *init[1:],
         ]  # fmt: skip
@@ -139,39 +189,61 @@ class Guest:
         *,
         folders: Mapping[str, Path] | None = None,
         settings: Mapping[str, str] | None = None,
+        disk: int = DISK,
     ) -> GuestEnd:
         """Run until it ends by itself or its clock stands still for `stall` seconds of CPU time.
 
-        Its init finds the folder `lab` of this machine as LAB, and each of `folders` by what `seen` says. What it
-        prints goes to `console`, but for the clock. `settings` are variables that the kernel itself reads (LAB_CPU,
-        LAB_TRACE). EngineError when it cannot be started.
+        Its init finds the folder `lab` of this machine as LAB, and each of `folders` by what `seen` says; it may write
+        to `lab` alone. What it prints goes to `console`, but for the clock. `settings` are variables that the kernel
+        itself reads (LAB_CPU, LAB_TRACE). It is ended once there are more than `disk` bytes in `lab`. EngineError when
+        it cannot be started.
         """
-        folder = ram_folder(self._memory << 20)
-        with (
-            tempfile.TemporaryDirectory(prefix=f"{SCRATCH}.{owner()}.", dir=folder) as scratch,
-            console.open("w") as out,
-        ):
-            self._link(Path(scratch), {"lab": lab, "rootfs": self._rootfs, **(folders or {})})
-            with self._started(self.command(Path(scratch), init), scratch, settings or {}) as process:
-                end = self._watch(process, out.write, stall, phase)
-            return replace(end, entered=_entered(Path(scratch)))
-
-    def _link(self, scratch: Path, folders: Mapping[str, Path]) -> None:
-        for name, folder in folders.items():
-            (scratch / name).symlink_to(folder.resolve())
+        places = {name: Place(folder) for name, folder in {"rootfs": self._rootfs, **(folders or {})}.items()}
+        places["lab"] = Place(lab, writable=True)
+        settings = dict(settings or {})
+        if "LAB_TRACE" in settings:
+            trace = Path(settings["LAB_TRACE"]).absolute()
+            places["trace"] = Place(trace.parent, writable=True)
+            settings["LAB_TRACE"] = seen(f"trace/{trace.name}")
+        with self._confined(init, places) as start, console.open("w") as out:
+            with self._started(start, settings) as process:
+                end = self._watch(process, out.write, stall, phase, _Bounds(process.pid, lab, disk))
+            return replace(end, entered=start.entered(), sandbox=start.sandbox)
 
     @contextlib.contextmanager
-    def _started(
-        self, command: list[str], scratch: str, settings: Mapping[str, str]
-    ) -> Iterator[subprocess.Popen[str]]:
-        if shutil.which("taskset") is None:
-            raise EngineError("there is no 'taskset' command", "install util-linux")
-        environment = {"PATH": os.environ.get("PATH", os.defpath), "HOME": scratch, "TMPDIR": scratch,
+    def _confined(self, init: list[str], places: Mapping[str, Place]) -> Iterator[_Start]:
+        """How the kernel is started, confined as far as this host can and nobody asked otherwise. EngineError."""
+        needed, program, kernel = self._memory << 20, self._rootfs / PROGRAM, self.command(init)
+        sandbox = SANDBOXES.of(program, self._kernel, places) if wanted() else None
+        if sandbox is not None and sandbox.own_memory:
+            require_memory(needed)
+            folder = _memory_folder()
+        else:
+            folder = ram_folder(needed)
+        with tempfile.TemporaryDirectory(prefix=f"{SCRATCH}.{owner()}.", dir=folder) as scratch:
+            if sandbox is not None:
+                with tempfile.TemporaryFile() as report:
+                    words = sandbox_command(
+                        program, sandbox, kernel, places, needed, self._core, report.fileno()
+                    )  # fmt: skip
+                    yield _Start(words, scratch, sandbox.text, report)
+                return
+            if shutil.which("taskset") is None:
+                raise EngineError("there is no 'taskset' command", "install util-linux")
+            for name, place in places.items():
+                (Path(scratch) / name).symlink_to(place.folder.resolve())
+            yield _Start(["taskset", "--cpu-list", str(self._core), *kernel], scratch, "off")
+
+    @contextlib.contextmanager
+    def _started(self, start: _Start, settings: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
+        # Where it keeps its memory, and what it says of itself: in its working directory.
+        environment = {"PATH": os.environ.get("PATH", os.defpath), "HOME": HERE, "TMPDIR": HERE,
                        "LAB_SEED": str(self._seed), **settings, OWNER_VARIABLE: owner()}  # fmt: skip
         try:
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                errors="replace", env=environment, start_new_session=True, cwd=scratch,
+                start.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                errors="replace", env=environment, start_new_session=True, cwd=start.scratch,
+                pass_fds=[] if start.report is None else [start.report.fileno()],
                 # The modes of what a guest writes here are what its own processes say, whoever runs it.
                 umask=0,
             )  # fmt: skip
@@ -199,6 +271,7 @@ class Guest:
         keep: Callable[[str], object],
         stall: float,
         phase: Callable[[str], None],
+        bounds: _Bounds,
     ) -> GuestEnd:
         begun = time.monotonic()
         clock, over, current = 0.0, False, "create"
@@ -210,14 +283,18 @@ class Guest:
                 return GuestEnd(False, clock, phases, spinner(process.pid) or "the lab kernel")
             if stillness.asleep():
                 return GuestEnd(False, clock, phases, asleep=True)
+            exceeded = bounds.exceeded()
+            if exceeded:
+                return GuestEnd(False, clock, phases, exceeded=exceeded)
             try:
-                line = self._lines.get(timeout=stall / 8)
+                line = self._lines.get(timeout=min(stall / 8, LOOK))
             except queue.Empty:
                 continue
             if line is None:
                 break
             if not line.startswith("@"):
-                keep(line)
+                if NO_CONSOLE not in line:
+                    keep(line)
                 continue
             stillness.moved()
             moved = time.monotonic()
@@ -269,6 +346,36 @@ class _Stillness:
     def asleep(self) -> bool:
         """Whether it has slept for too long, as seen by `too_long`."""
         return bool(self._last) and time.monotonic() - self._slept_since >= ASLEEP
+
+
+class _Bounds:
+    """Tells a guest that takes what no guest needs: what has left it has the whole machine's memory and disk else."""
+
+    def __init__(self, group: int, folder: Path, disk: int) -> None:
+        self._group = group
+        self._folder = folder
+        self._disk = disk
+        self._looked = time.monotonic()
+
+    def exceeded(self) -> str:
+        """What a guest has taken too much of, in words; looked at every LOOK seconds."""
+        if time.monotonic() - self._looked < LOOK:
+            return ""
+        self._looked = time.monotonic()
+        private = sum(_private_bytes(process) for process in _used(self._group))
+        if private > PRIVATE:
+            return f"{size_of(private)} of memory beside its guest's"
+        written = size_on_disk(self._folder)
+        return f"{size_of(written)} of the disk" if written > self._disk else ""
+
+
+def _private_bytes(process: int) -> int:
+    """A process's memory that is no file's; 0 where it has ended."""
+    try:
+        _, resident, shared, *_ = Path(f"/proc/{process}/statm").read_text().split()
+    except (OSError, ValueError):
+        return 0
+    return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _memory_folder() -> Path:
@@ -323,13 +430,17 @@ def spinner(guest: int, seconds: float = 0.5) -> str:
     """
     before = _used(guest)
     time.sleep(seconds)
-    spent = {process: one.user - before.get(process, one).user for process, one in _used(guest).items()}
+    spent = {process: now.user - before.get(process, now).user for process, now in _used(guest).items()}
     if not spent:
         return ""
+    # The sandbox is the parent of the kernel, and that of all programs.
+    kernel = next((process for process, now in before.items() if now.parent == guest), guest)
+    if len(spent) == 1:
+        kernel = guest
     # A loop of system calls keeps the kernel busier than the program that makes them.
-    programs = {process: used for process, used in spent.items() if process != guest and used}
+    programs = {process: used for process, used in spent.items() if process not in (guest, kernel) and used}
     if not programs:
-        return "the lab kernel" if spent.get(guest) else ""
+        return "the lab kernel" if spent.get(kernel) else ""
     return _program(max(programs, key=lambda process: programs[process]))
 
 
@@ -338,6 +449,7 @@ class _Used:
     """What proc_pid_stat(5) says of a process."""
 
     state: str
+    parent: int
     user: int
     """Ticks of CPU time, and in kernel mode."""
     system: int
@@ -353,7 +465,7 @@ def _used(group: int) -> dict[int, _Used]:
             except OSError:
                 continue
             if int(fields[2]) == group:
-                found[int(folder.name)] = _Used(fields[0], int(fields[11]), int(fields[12]))
+                found[int(folder.name)] = _Used(fields[0], int(fields[1]), int(fields[11]), int(fields[12]))
     return found
 
 

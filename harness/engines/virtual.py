@@ -11,6 +11,7 @@ import functools
 import json
 import platform
 import queue
+import re
 import shutil
 import signal
 import threading
@@ -24,7 +25,7 @@ from harness.engines.cache import Cache
 from harness.engines.certificates import VIRTUAL_START, virtual_certificates
 from harness.engines.docker import tail
 from harness.engines.folder import cpu_of, diary, file_digest, kernel_of, prepare_folder, random_bytes
-from harness.engines.guest import LAB, STALL, Guest, GuestEnd, remove_orphans
+from harness.engines.guest import DISK, LAB, STALL, Guest, GuestEnd, remove_orphans
 from harness.engines.kernels import OWN, LabKernel
 from harness.engines.outside import bereft, by_somebody, for_want_of_memory, memory_kills
 from harness.engines.rootfs import Exported, RootFileSystems, RootFs
@@ -40,6 +41,10 @@ PANIC = "Kernel panic - not syncing"
 ATTEMPTS = 2
 #: What it says then where its processes have used up its memory (mm/oom_kill.c; its init sets panic_on_oom).
 OUT_OF_MEMORY = "Out of memory"
+#: And where a process of the host was lost that programs of the guest are in (images/lab-kernel/lab_inproc.c).
+LOST = re.compile(r"lost the process of the host behind (?P<host>[^:]*): (?P<program>.*): (?P<how>.*)")
+#: What ended it there if it made a call of the host that the lab kernel never makes.
+FORBIDDEN = signal.strsignal(signal.SIGSYS)
 #: A disk with less room than this is full, bytes.
 FULL = 1 << 20
 #: What a run is said to lack whose endpoints saw the host's processor.
@@ -150,7 +155,7 @@ class VirtualEngine:
                 raise EngineError("the run was cancelled")
             end = guest.run(
                 [*_INIT, LAB], folder, folder / "sim" / "console.log", self._stall, progress, folders=folders,
-                settings=settings,
+                settings=settings, disk=disk_of(lab, self._log_limit),
             )  # fmt: skip
         finally:
             self._running.discard(guest)
@@ -186,6 +191,7 @@ class VirtualEngine:
             cpu=cpu,
             lab_kernel=kernel,
             entered=end.entered,
+            sandbox=end.sandbox,
             random=random_bytes(folder),
         )
 
@@ -201,18 +207,44 @@ class VirtualEngine:
             return Outcome(status="infrastructure", role="sim", reason="clock_stood_still", detail=detail), ""
         if end.asleep:
             return conclusion.of_outside("sim", bereft(f"the lab kernel, {end.clock:.1f} s into the lab,")), ""
+        if end.exceeded:
+            detail = (
+                f"the lab kernel was ended {end.clock:.1f} s into the lab: it had taken {end.exceeded}, which no lab "
+                "needs (docs/untrusted.md)"
+            )
+            return Outcome(status="infrastructure", role="sim", reason="exceeded", detail=detail), ""
         if end.signal == signal.SIGKILL:
             who = f"the lab kernel, {end.clock:.1f} s into the lab,"
             found = for_want_of_memory(who, kills) if kills else by_somebody(who, "SIGKILL")
             return conclusion.of_outside("sim", found), ""
         if not end.said_over:
             panic = next((line for line in console_tail(folder) if PANIC in line), "")
+            lost = LOST.search(panic)
+            if lost is not None and lost["how"] == FORBIDDEN:
+                return self._escaped(lab, lost["host"], lost["program"])
             said = panic.partition(PANIC)[2].strip(" -:") or _wordless(end)
             if said.startswith(OUT_OF_MEMORY):
                 said += "; the endpoints used more than a lab has: --engine compose gives them this machine's"
             detail = f"the lab kernel ended {end.clock:.1f} s into the lab: {said}"
             return Outcome(status="infrastructure", role="sim", reason="kernel_ended", detail=detail), ""
         return outcome_of(lab, events, [event for one in lab.simulators for event in diary(folder, simulator=one.name)])
+
+    def _escaped(self, lab: Lab, name: str, program: str) -> tuple[Outcome, str]:
+        """A program of the guest made a call of the host."""
+        detail = (
+            f"{program} in {name or 'the simulator'} called this machine's kernel past the lab's, which no program "
+            "does by mistake: it was ended, and the run with it (docs/untrusted.md)"
+        )
+        host = next((host for host in lab.hosts if host.name == name), None)
+        if host is None:
+            return Outcome(status="infrastructure", role="sim", reason="left_guest", detail=detail), ""
+        return Outcome(status="crashed", role=host.role, reason="left_guest", detail=detail), host.name
+
+
+def disk_of(lab: Lab, log_limit: int) -> int:
+    """Bytes that a lab may write: each endpoint's logs and downloads, and what captures take of all that is sent."""
+    sent = sum(flow.size * (1 if flow.repeat_after is None else 2) for flow in lab.flows)
+    return DISK + len(lab.hosts) * conclusion.log_limit(lab, log_limit) + 4 * sent
 
 
 def _wordless(end: GuestEnd) -> str:

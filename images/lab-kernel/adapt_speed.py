@@ -6,7 +6,7 @@ run, in a way that suits many processors and hosts, where there is one of each.
 
 from pathlib import Path
 
-from edits import UM, add, change, put
+from edits import UM, change
 
 # Whether interrupts are on is a variable, and turning them off is to clear it: not worth a call each. There is one
 # processor, so it need not be the thread's own.
@@ -36,23 +36,3 @@ for name, feature in (("memcpy", "FSRM"), ("memset", "FSRS")):
 
 # The kernel is one program of a few MB: its parts reach each other by distances of 32 bits, wherever it is.
 change(UM / "Makefile", (r"-mcmodel=large", "-mcmodel=small -fpie"))
-
-# The guest's memory in huge pages, where the host gives them.
-add("lab_huge.h", UM / "include/shared/lab_huge.h")
-add("lab_huge.c", UM / "os-Linux/lab_huge.c")
-change(
-    UM / "os-Linux/Makefile",
-    (r"lab_trace\.o skas/", "lab_trace.o lab_huge.o skas/"),
-    (r"lab_trace\.o smp\.o", "lab_trace.o lab_huge.o smp.o"),
-)
-memory = UM / "os-Linux/mem.c"
-put(memory, r"#include <os\.h>\n", behind="#include <lab_huge.h>\n")
-# A page is asked for when the kernel runs, to see what the host can do.
-change(
-    memory,
-    (
-        r"\tfd = create_tmp_file\(len\);\n",
-        "\tfd = len > UM_KERN_PAGE_SIZE ? lab_huge_file(tempdir, len) : -1;\n"
-        "\tif (fd < 0)\n\t\tfd = create_tmp_file(len);\n",
-    ),
-)

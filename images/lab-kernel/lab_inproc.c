@@ -52,7 +52,6 @@
 #include <sysdep/ptrace.h>
 #include <sysdep/stub.h>
 #include <timetravel.h>
-#include <lab_huge.h>
 #include <lab_inproc.h>
 #include <lab_rewrite.h>
 #include <lab_size.h>
@@ -290,7 +289,8 @@ static void tell(const char *entry, const char *why)
 	file = fopen(path, "w");
 	if (!file)
 		return;
-	fprintf(file, "%s%s%s, %s pages\n", entry, *why ? ": " : "", why, lab_huge_pages ? "huge" : "small");
+	/* Whoever mounted that folder says of what pages its files are (sandbox.c). */
+	fprintf(file, "%s%s%s, %s pages\n", entry, *why ? ": " : "", why, getenv("LAB_HUGE") ? "huge" : "small");
 	fclose(file);
 }
 
@@ -521,7 +521,8 @@ void lab_take_over(void)
 
 /*
  * The process of an address space ended that nobody ended here: so does the kernel. Where programs are entered from
- * another process, one that wrote into its own stub may have ended it by a fault: then it alone dies (mmu.c).
+ * another process, one that wrote into its own stub may have ended it by a fault: then it alone dies (mmu.c). One that
+ * the sandbox's filter of system calls ended has left its guest.
  */
 void lab_lost(int pid, int status)
 {
@@ -530,7 +531,7 @@ void lab_lost(int pid, int status)
 	char line[256];
 	int length;
 
-	if (!lab_inproc && !(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL))
+	if (!lab_inproc && !(WIFSIGNALED(status) && (WTERMSIG(status) == SIGKILL || WTERMSIG(status) == SIGSYS)))
 		return;
 	lab_take_over();
 	who = lab_program_of(pid);
@@ -550,7 +551,7 @@ static void look_at_waited(void)
 	siginfo_t info = { .si_pid = 0 };
 
 	if (lab_waited->pid > 0 && waitid(P_PID, lab_waited->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-	    info.si_pid && info.si_code == CLD_KILLED)
+	    info.si_pid && (info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED))
 		lab_lost(info.si_pid, info.si_status);
 }
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -92,14 +93,18 @@ def _processes(own: int) -> list[int]:
         if not folder.name.isdigit():
             continue
         try:
-            name, _, rest = (folder / "stat").read_text().partition("(")[2].rpartition(")")
-            parent = int(rest.split()[1])
-            grandparent = int(Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[1])
+            name = (folder / "comm").read_text().strip()
+            if name == "uml-userspace" and own in _ancestors(int(folder.name)):
+                found.append(int(folder.name))
         except (OSError, IndexError):
             continue
-        if name == "uml-userspace" and grandparent == own:
-            found.append(int(folder.name))
     return found
+
+
+def _ancestors(process: int) -> Iterator[int]:
+    while process > 1:
+        process = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+        yield process
 
 
 def test_both_ways_of_entering_programs_give_the_same_bytes(warm: Harness) -> None:

@@ -1,0 +1,148 @@
+"""What keeps a lab kernel, and whatever escapes from its guest, to its own folders (images/lab-kernel/sandbox.c).
+
+The program that does it comes with the simulator's image. What a host offers of its layers is tried once for each kind
+of place that a guest's folders are in, since an idmapped mount is for the file system to offer.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import EngineError
+
+#: Where the simulator's image has the program.
+PROGRAM = "opt/lab/sandbox"
+#: The users of the host from here on are nobody's: below are those that systemd-nspawn(1) and newuidmap(1) hand out.
+BASE = 0x7F000000
+#: `off`: guests have all that the harness has.
+VARIABLE = "HARNESS_SANDBOX"
+#: Bytes of a guest's memory file system beyond its memory: its kernel, and what that writes about itself.
+ROOM = 64 << 20
+#: The largest file that a guest may write is as large as its memory, or this.
+LARGEST_FILE = 64 << 30
+#: Seconds that a trial may take.
+_LONGEST = 20
+#: Exit code of a program that could not start the kernel.
+FAILED = 125
+
+
+@dataclass(frozen=True)
+class Place:
+    """A folder of the host that a guest has."""
+
+    folder: Path
+    writable: bool = False
+
+
+@dataclass(frozen=True)
+class Sandbox:
+    """The layers that a host offers."""
+
+    options: tuple[str, ...]
+    missing: tuple[str, ...]
+    """What it does not offer: 'layer: what was tried: reason'."""
+
+    @property
+    def own_memory(self) -> bool:
+        """Whether guests keep their memory in a file system of their own."""
+        return "--namespaces" not in self.options
+
+    @property
+    def text(self) -> str:
+        """For a run's record."""
+        return "; ".join(("on", *(f"without {part}" for part in self.missing)))
+
+
+class Sandboxes:
+    """What this host offers, tried once."""
+
+    def __init__(self) -> None:
+        self._tried: dict[object, Sandbox] = {}
+        self._lock = threading.Lock()
+
+    def of(self, program: Path, kernel: Path, places: Mapping[str, Place]) -> Sandbox:
+        """The layers for guests with these folders. EngineError where there is not even a filter of system calls."""
+        key = program, frozenset((place.folder.stat().st_dev, place.writable) for place in places.values())
+        with self._lock:
+            if key not in self._tried:
+                self._tried[key] = _tried(program, kernel, places)
+            return self._tried[key]
+
+
+#: Of this process.
+SANDBOXES = Sandboxes()
+
+
+def wanted() -> bool:
+    """Whether guests are kept to their folders: not where HARNESS_SANDBOX is 'off'. EngineError for other words."""
+    word = os.environ.get(VARIABLE) or "on"
+    if word not in ("on", "off"):
+        raise EngineError(f"{VARIABLE}: '{word}' is neither 'on' nor 'off'", "leave it out: then it is on")
+    return word == "on"
+
+
+def sandbox_command(
+    program: Path,
+    sandbox: Sandbox,
+    kernel: list[str],
+    places: Mapping[str, Place],
+    memory: int,
+    core: int,
+    report: int,
+) -> list[str]:
+    """The command line that starts a kernel.
+
+    `memory`: bytes of its guest; `report`: a descriptor for what the kernel says of itself.
+    """
+    return [
+        str(program), *_folders(places), "--memory", str(memory + ROOM), "--file", str(max(memory, LARGEST_FILE)),
+        "--core", str(core), "--report", str(report), *sandbox.options, "--", *kernel,
+    ]  # fmt: skip
+
+
+def _folders(places: Mapping[str, Place]) -> Iterator[str]:
+    for name, place in places.items():
+        yield "--writable" if place.writable else "--folder"
+        yield f"{name}={place.folder.resolve()}"
+
+
+def _choices() -> Iterator[tuple[str, ...]]:
+    """The options that are tried, the best first."""
+    if os.geteuid() == 0:
+        yield "--base", str(BASE)
+        yield "--base", "0"
+    else:
+        yield ()
+    yield "--namespaces", "no"
+
+
+def _tried(program: Path, kernel: Path, places: Mapping[str, Place]) -> Sandbox:
+    reasons: list[str] = []
+    said = ""
+    for options in _choices():
+        words = [*_folders(places), "--memory", str(ROOM), "--file", str(LARGEST_FILE), "--try", "yes", "--report", "1"]
+        try:
+            done = subprocess.run(
+                [str(program), *words, *options, "--", str(kernel)],
+                capture_output=True, text=True, timeout=_LONGEST, check=False,
+            )  # fmt: skip
+        except (OSError, subprocess.SubprocessError) as error:
+            raise _unable(f"{program}: {error}") from error
+        lines = done.stdout.splitlines()
+        if done.returncode == 0:
+            return Sandbox(options, (*reasons, *lines))
+        reasons += [line for line in lines if line not in reasons]
+        said = done.stderr.strip()
+    raise _unable(said)
+
+
+def _unable(said: str) -> EngineError:
+    return EngineError(
+        f"guests of virtual time cannot be confined on this machine: {said}",
+        f"{VARIABLE}=off runs them with all rights of yours: only with images that you trust",
+    )
