@@ -1,0 +1,113 @@
+"""Writing where somebody else may have put something: new files alone, through no link.
+
+A name that is taken by anything is no place for a new file (O_EXCL). What stands in for another file is written beside
+it and renamed, so that it is there whole or not at all, and a link in its place is replaced, not followed.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO
+
+from harness.reading import UnfitFileError, held_folder, open_in, tree_of
+from harness.text import size_of
+
+#: What the modes of new files are before the process's umask takes its share.
+_MODE = 0o666
+_BUFFER = 1 << 20
+
+
+def new_file(file: Path, mode: int = _MODE) -> BinaryIO:
+    """A file that was not there, to be written. Raises OSError, also where the name is taken, by whatever it is."""
+    with held_folder(file.parent) as folder:
+        return _new_in(folder, file.name, file, mode)
+
+
+def _new_in(folder: int, name: str, file: Path, mode: int = _MODE) -> BinaryIO:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        return os.fdopen(os.open(name, flags, mode, dir_fd=folder), "wb")
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(file)) from error
+
+
+def write_new(file: Path, content: bytes | memoryview, mode: int = _MODE) -> None:
+    """Write a file that was not there. Raises OSError."""
+    with new_file(file, mode) as out:
+        out.write(content)
+
+
+@contextmanager
+def replaced(file: Path, unfinished: str, mode: int = _MODE) -> Iterator[BinaryIO]:
+    """A stream whose content stands in for a file once it is written; nothing is left of one that breaks off.
+
+    `unfinished`: what it is called until then, in the same folder; what has that name already goes. Raises OSError.
+    """
+    with held_folder(file.parent) as folder:
+        with suppress(FileNotFoundError):
+            os.unlink(unfinished, dir_fd=folder)
+        try:
+            with _new_in(folder, unfinished, file.with_name(unfinished), mode) as out:
+                yield out
+            os.replace(unfinished, file.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(unfinished, dir_fd=folder)
+            raise
+
+
+def replace(file: Path, content: bytes | memoryview, unfinished: str = "") -> None:
+    """Write a file in place of the one that may be there; see `replaced`. Raises OSError."""
+    with replaced(file, unfinished or f"{file.name}.new") as out:
+        out.write(content)
+
+
+def place_below(folder: Path, name: str) -> Path:
+    """Where a file of that name is, below a folder. Raises ValueError for a name that leads anywhere else."""
+    place = PurePosixPath(name)
+    if not name or place.is_absolute() or ".." in place.parts or "\0" in name or place == PurePosixPath():
+        raise ValueError(f"{name!r} lies outside")
+    return folder / place
+
+
+def copy_tree(source: Path, target: Path, leaving: Collection[str] = ()) -> list[str]:
+    """Copy the regular files of a folder, and the folders that they are in, into one that is there.
+
+    `leaving`: what is not copied of the files that are directly in it. Gives the places of what is neither file nor
+    folder, links above all, which is left behind. Raises OSError; UnfitFileError where there is no room for it.
+    """
+    tree = tree_of(source)
+    files = [place for place in tree.files if place not in leaving]
+    _require_room(source, files, target)
+    for place in tree.folders:
+        (target / place).mkdir()
+    for place in files:
+        _copy(source / place, target / place)
+    return [*tree.links, *tree.others]
+
+
+def _require_room(source: Path, places: Collection[str], target: Path) -> None:
+    """A file with a hole may claim more bytes than there are disks."""
+    needed = sum(os.lstat(source / place).st_size for place in places)
+    free = shutil.disk_usage(target).free
+    if needed > free:
+        raise UnfitFileError(errno.EFBIG, f"its files have {size_of(needed)}, and {size_of(free)} are free", source)
+
+
+def _copy(source: Path, target: Path) -> None:
+    with held_folder(source.parent) as folder, open_in(folder, source.name, source) as content:
+        status = os.fstat(content.fileno())
+        left = status.st_size
+        # Who may run it may do so here; nobody gets anything beyond that.
+        mode = _MODE | (0o111 if status.st_mode & stat.S_IXUSR else 0)
+        with new_file(target, mode) as out:
+            while left and (block := content.read(min(left, _BUFFER))):
+                out.write(block)
+                left -= len(block)
+        os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns), follow_symlinks=False)
