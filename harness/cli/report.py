@@ -208,7 +208,8 @@ def study(
 
         for of in dict.fromkeys(one.of.name for one in made[0]):
             found = [one for one in made[0] if one.of.name == of and {*named} <= {*one.of.factors}]
-            for file in write(all_of(found, (named[0], named[1]) if heat else None, response), draw) if found else []:
+            made_of = all_of(found, (named[0], named[1]) if heat else None, response) if found else {}
+            for file in write(made_of, draw.resolve()):
                 console().print(str(file), soft_wrap=True)
 
 
@@ -217,7 +218,8 @@ def _document(file: Path) -> Any:
     from harness.records import record_bytes
 
     try:
-        return parse(record_bytes(file), str(file))
+        # Whoever names a file means what a link of that name leads to.
+        return parse(record_bytes(file.resolve()), str(file))
     except OSError as error:
         raise InputError(f"{file}: {error.strerror}", "is the name the one you meant?") from error
 

@@ -25,6 +25,7 @@ from harness.plots.registry import Plot, plots
 from harness.plots.theme import FONT, INK, SOFT, config, headed
 from harness.plots.view import Drawn
 from harness.store import disk_error
+from harness.writing import replace
 
 #: The page with all figures of a run.
 PAGE = "figures.html"
@@ -91,20 +92,18 @@ def figures(run: Drawn, partner: Drawn | None = None, only: Collection[str] = ()
 
 def page_script(cache: Path) -> str:
     """Vega, Vega-Lite and Vega-Embed as one script that needs nothing from elsewhere; kept in a folder."""
-    file = cache / f"vega-embed-{vl_convert.get_vega_embed_version()}-{vl_convert.get_vega_version()}.js"
+    file = cache.resolve() / f"vega-embed-{vl_convert.get_vega_embed_version()}-{vl_convert.get_vega_version()}.js"
     if not file.exists():
         # Making it takes longer than all figures of a run.
         script = str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
-        cache.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
         _write_whole(file, script)
     return file.read_text(encoding="utf-8")
 
 
 def _write_whole(file: Path, text: str) -> None:
     """Write a file that others find whole or not at all."""
-    unfinished = file.with_suffix(f".{os.getpid()}")
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(file)
+    replace(file, text.encode(), f"{file.stem}.{os.getpid()}")
 
 
 def has_letters() -> bool:
@@ -178,7 +177,7 @@ def _write_pictures(item: Figure, stem: Path, formats: Collection[Format], paint
         paint(picture, wrote[-1])
     if Format.SVG in formats:
         wrote.append(stem.with_suffix(".svg"))
-        wrote[-1].write_text(picture, encoding="utf-8")
+        replace(wrote[-1], picture.encode())
     return wrote
 
 

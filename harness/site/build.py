@@ -32,6 +32,7 @@ from harness.site.qlog import opening
 from harness.site.study import study_pages
 from harness.store import StoreReader, disk_error
 from harness.text import counted
+from harness.writing import replace
 
 _HERE = Path(__file__).parent
 #: The first page. A folder with other files and without this one is somebody else's.
@@ -59,6 +60,7 @@ def write(folder: Path, results: Sequence[CellResult], store: StoreReader, searc
     InputError for a folder that holds something else, EngineError when the disk refuses, ResultError for series that
     cannot be read.
     """
+    folder = folder.resolve()
     require_ours(folder)
     written: dict[Path, int] = {}
     try:
@@ -66,7 +68,7 @@ def write(folder: Path, results: Sequence[CellResult], store: StoreReader, searc
             file = folder / name
             file.parent.mkdir(parents=True, exist_ok=True)
             content = text.encode()
-            file.write_bytes(content)
+            replace(file, content)
             written[file] = len(content)
         for file in (one for name in _FOLDERS for one in (folder / name).glob("*") if one not in written):
             # Cells that are not among these any more.
