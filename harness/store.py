@@ -52,7 +52,7 @@ from harness.records import (
     unreadable,
     write_frame,
 )
-from harness.writing import replace
+from harness.writing import replace, settle_modes
 
 RUN, MEASURED, SERIES = "run.json", "measured.json", "series.parquet"
 #: Where in a cell's folder the runs are that others stand in for.
@@ -396,6 +396,7 @@ class Store:
                 (self.root / "runs").mkdir(parents=True)
                 self._note(self._ledger)
         target.parent.mkdir(parents=True, exist_ok=True)
+        settle_modes(partial)
         partial.rename(target)
 
     def write_measured(self, folder: Path, measured: MeasuredRun | None, series: pl.DataFrame | None = None) -> None:

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from harness.reading import UnfitFileError, held_folder, open_in, tree_of
+from harness.reading import UnfitFileError, held_folder, open_in, status_of, tree_of
 from harness.text import size_of
 
 #: What the modes of new files are before the process's umask takes its share.
@@ -90,6 +90,49 @@ def copy_tree(source: Path, target: Path, leaving: Collection[str] = ()) -> list
     for place in files:
         _copy(source / place, target / place)
     return [*tree.links, *tree.others]
+
+
+def settle_modes(folder: Path) -> None:
+    """Take from a folder, and all that is below it, what new files and folders would not let others do.
+
+    Whoever wrote there may have let everybody write, or left a program that runs as its owner (set-uid). What belongs
+    to somebody else stays as it is. Raises OSError.
+    """
+    allowed = 0o777 & ~_umask()
+    _settle(folder, allowed, inherited=stat.S_ISGID)
+    tree = tree_of(folder)
+    for place in tree.folders:
+        _settle(folder / place, allowed, inherited=stat.S_ISGID)
+    for place in tree.files:
+        _settle(folder / place, allowed)
+
+
+def _settle(place: Path, allowed: int, inherited: int = 0) -> None:
+    """`inherited`: what a new folder has from the one that it is in."""
+    status = status_of(place)
+    if status is None or stat.S_ISLNK(status.st_mode):
+        return
+    is_folder = stat.S_ISDIR(status.st_mode)
+    mode = (status.st_mode & inherited) | (allowed if is_folder else status.st_mode & allowed)
+    if mode == stat.S_IMODE(status.st_mode):
+        return
+    with held_folder(place.parent) as folder:
+        held = os.open(place.name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        with suppress(PermissionError):
+            # By its descriptor, so that it is not another one by now; fchmod(2) takes none that is merely held.
+            Path(f"/proc/self/fd/{held}").chmod(mode)
+    finally:
+        os.close(held)
+
+
+def _umask() -> int:
+    """The umask of the process, where it is said (proc_pid_status(5)): to ask for it by umask(2) is to set it."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1], 8) for line in lines if line.startswith("Umask:"))
+    except (OSError, StopIteration, ValueError):
+        return 0o022
 
 
 def _require_room(source: Path, places: Collection[str], target: Path) -> None:

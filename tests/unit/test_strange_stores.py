@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
@@ -17,13 +18,18 @@ from harness.app.stored import StoredResults
 from harness.claims import claim, sweep
 from harness.columns import Columns, write_columns
 from harness.columns.tables import Entry
+from harness.engines import compose as compose_engine
 from harness.engines.beginnings import discard_beginnings
+from harness.engines.cache import Cache
+from harness.engines.conclusion import check, received_file
 from harness.engines.contents import Contents
+from harness.engines.docker import tail
+from harness.engines.folder import diary, prepare_folder, random_bytes
 from harness.errors import EngineError, ResultError
-from harness.lab import build_lab
+from harness.lab import Lab, build_lab
 from harness.merging import merge
 from harness.model import Implementation, Scenario
-from harness.outcome import Run
+from harness.outcome import Outcome, Run, Transfer
 from harness.packing import pack
 from harness.parquet import claim_of
 from harness.plots.stored import folder_name
@@ -37,7 +43,7 @@ from harness.traces.lab import LabFacts
 from harness.traces.thinning import thin
 from harness.writing import copy_tree, place_below, replace, write_new
 from tests.drawings import download_run
-from tests.examples import ROOT, cell
+from tests.examples import ROOT, cell, scenario
 
 SECRET = "the machine's own"
 
@@ -493,3 +499,100 @@ def test_whatever_a_table_s_bytes_are_they_are_an_error_of_ours(tmp_path: Path) 
 def test_links_in_the_repository_s_own_folders_are_none() -> None:
     """Stores and images of this checkout are read by the same rules."""
     assert not tree_of(ROOT.resolve() / "results").links
+
+
+# --- what endpoints leave
+
+
+def _transfer(folder: Path, put: Callable[[Path], object]) -> Outcome | None:
+    """What comes of a download in whose file's place something was put."""
+    lab = build_lab(cell(), 0)
+    flow = lab.flows[0]
+    www = folder / "www"
+    www.mkdir()
+    (www / flow.file).write_bytes(b"served")
+    (folder / "flow0").mkdir()
+    put(received_file(folder, 0, 0))
+    transfer = Transfer(flow=0, index=0, size=flow.size, started_ns=0, ended_ns=1, exit_code=0)
+    return check(transfer, flow, folder, www).outcome
+
+
+@pytest.mark.parametrize(
+    ("put", "why"),
+    [
+        (lambda place: place.symlink_to(place.parents[1] / "www" / "100MB.bin"), "a link, which is not followed"),
+        (lambda place: place.symlink_to("/dev/zero"), "a link, which is not followed"),
+        (os.mkfifo, "a pipe, a socket or a device"),
+        (lambda place: place.mkdir(), "a folder"),
+    ],
+)
+def test_a_download_that_is_no_file_is_a_finding(tmp_path: Path, put: Callable[[Path], object], why: str) -> None:
+    """A link to the served file would be the file to the last byte."""
+    outcome = _transfer(tmp_path, put)
+    assert outcome is not None and outcome.status == "wrong_file" and outcome.role == "client"
+    assert outcome.detail.endswith(f"is no file but {why}")
+
+
+def test_of_several_files_one_that_is_none_is_a_finding(tmp_path: Path, victim: Path) -> None:
+    lab = build_lab(cell(scenario(flows=[{"files": [{"count": 3, "size": "1 KiB"}]}], objectives=[])), 0)
+    flow = lab.flows[0]
+    (tmp_path / "www" / flow.folder).mkdir(parents=True)
+    came = tmp_path / "flow0" / "downloads"
+    came.mkdir(parents=True)
+    for one in flow.files:
+        (tmp_path / "www" / flow.folder / one.name).write_bytes(b"x")
+    (came / flow.files[0].name).symlink_to(tmp_path / "www" / flow.folder / flow.files[0].name)
+    (came / "more").symlink_to(victim.parent)
+    transfer = Transfer(flow=0, index=0, size=flow.size, started_ns=0, ended_ns=1, exit_code=0)
+    found = check(transfer, flow, tmp_path, tmp_path / "www")
+    assert found.wrong == f"{flow.files[0].name} is no file but a link, which is not followed"
+    assert not (came / "more").is_symlink() and victim.read_text() == SECRET
+
+
+def test_what_simulator_and_endpoints_said_is_not_read_behind_a_link(tmp_path: Path, victim: Path) -> None:
+    (tmp_path / "run" / "sim").mkdir(parents=True)
+    victim.write_text('{"event": "kernel", "kernel": "lab", "release": "1"}\n')
+    for name in ("sim/events.jsonl", "sim/random.json", "client0.log"):
+        (tmp_path / "run" / name).symlink_to(victim)
+    assert diary(tmp_path / "run") == [] and random_bytes(tmp_path / "run") == {}
+    assert tail(tmp_path / "run" / "client0.log") == ()
+
+
+def test_a_run_in_containers_is_its_owner_s_alone_while_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its parts are there for any user of an image to write to, and so for any of the machine."""
+    seen: list[int] = []
+
+    def session(lab: Lab, folder: Path, *more: object) -> None:
+        prepare_folder(lab, folder, tmp_path / "cache")
+        seen.extend([folder.stat().st_mode & 0o777, (folder / "flow0" / "client").stat().st_mode & 0o777])
+        raise EngineError("it is over")
+
+    monkeypatch.setattr(compose_engine, "_Session", session)
+    monkeypatch.setattr(compose_engine, "serving", lambda lab, cache: contextlib.nullcontext())
+    engine = compose_engine.ComposeEngine(Cache(tmp_path / "cache"))
+    store = Store(tmp_path / "store")
+    folder = store.begin("0" * 16, 0)
+    with pytest.raises(EngineError, match="it is over"):
+        engine.run(build_lab(cell(), 0), folder, lambda phase: None)
+    assert seen == [0o700, 0o777]
+
+
+def test_what_is_stored_is_nobody_s_to_write_and_runs_as_nobody_else(tmp_path: Path) -> None:
+    drawn = download_run()
+    store = Store(tmp_path / "store")
+    before = os.umask(0o027)
+    try:
+        partial = store.begin(drawn.run.cell.key, 0)
+        (partial / "flow0" / "client").mkdir(parents=True)
+        (partial / "flow0" / "client" / "shell").write_text("#!/bin/sh\n")
+        (partial / "flow0" / "client" / "shell").chmod(0o6777)
+        (partial / "flow0" / "client").chmod(0o1777)
+        (partial / "flow0" / "link").symlink_to("/etc/passwd")
+        partial.chmod(0o700)
+        place = store.finish(partial, drawn.run, drawn.measured, drawn.series)
+    finally:
+        os.umask(before)
+    modes = {name: (place / name).stat().st_mode & 0o7777 for name in (".", "flow0/client", "flow0/client/shell", RUN)}
+    assert modes == {".": 0o750, "flow0/client": 0o750, "flow0/client/shell": 0o750, RUN: 0o640}
