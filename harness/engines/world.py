@@ -102,7 +102,7 @@ def sample_ns(lab: Lab) -> int:
 
 def _described(image: RootFs, roots: Mapping[str, str]) -> dict[str, Any]:
     described = asdict(image) | {"rootfs": roots[image.rootfs]}
-    del described["id"], described["identity"]
+    del described["id"], described["identity"], described["set_ids"]
     return described
 
 
