@@ -2,7 +2,7 @@
 
 A few bytes may stand for gigabytes: a page of zeros, a run of one value. Whoever reads a page makes room for what its
 header says, and refuses a page that has more. So the sum over all pages is what the whole file can become. Headers are
-structures of Thrift's compact protocol (apache/thrift, doc/specs/thrift-compact-protocol.md); their fields are those of
+structures of Thrift's compact protocol (thrift.apache.org); their fields are those of
 parquet.thrift (apache/parquet-format).
 """
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from harness.cli import completion
-from harness.cli.consoles import console, json_all_the_same, paper, print_json, print_text, print_view
+from harness.cli.consoles import console, json_all_the_same, paper, print_json, print_markdown, print_text, print_view
 from harness.cli.environment import REFERENCE, ROOT, open_app
 from harness.cli.gate import Allow, Within, passage_of
 from harness.cli.options import AsJson, AsMarkdown, Clients, Every, Servers, StoredScenarios, StoreFolder
@@ -72,7 +72,7 @@ def report(
     if as_json:
         print_json(json_report.report(results, asked_for))
     elif markdown:
-        print_text(grid_report.markdown(results) if grid else markdown_report.report(results, asked_for))
+        print_markdown(grid_report.markdown(results) if grid else markdown_report.report(results, asked_for))
     elif grid:
         grid_report.show(results, paper())
     else:
@@ -159,7 +159,7 @@ def interop(
     elif as_json:
         print_json(view.report(matrix, theirs))
     elif markdown:
-        print_text(view.markdown(matrix, theirs))
+        print_markdown(view.markdown(matrix, theirs))
     else:
         view.show(matrix, paper(), theirs)
 
@@ -252,7 +252,7 @@ def summary(
     passage = None
     if baseline is not None:
         passage = passage_of(baseline, scenarios, clients, servers, store, allow, within)
-    print_text(night(stored_cells(open_app(store), scenarios, clients, servers), passage))
+    print_markdown(night(stored_cells(open_app(store), scenarios, clients, servers), passage))
 
 
 @reports.command("parameters")

@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from harness.errors import InputError
 from harness.parameters import ROLES
@@ -31,7 +32,7 @@ from harness.site.overview import MEANING, overview, players
 from harness.site.qlog import opening
 from harness.site.study import study_pages
 from harness.store import StoreReader, disk_error
-from harness.text import counted
+from harness.text import counted, harmless
 from harness.writing import replace
 
 _HERE = Path(__file__).parent
@@ -39,6 +40,14 @@ _HERE = Path(__file__).parent
 INDEX = "index.html"
 #: What the first line of every page says, by which a folder is known to be a site of ours.
 _MARK = "<!doctype html><!-- quic-lab site -->"
+#: What a page may do, whatever a stored text has got into it (Content Security Policy 3): run the site's own scripts,
+#: none that stands in the page, and fetch nothing. 'self' is the site, served or opened from files (Chromium 156 and
+#: Firefox 153 take these for it). Vega makes functions of its own expressions ('unsafe-eval'); its figures, and bars as
+#: wide as a share, have styles of their own.
+POLICY = (
+    "default-src 'none'; script-src 'self' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; base-uri 'none'; form-action 'none'"
+)
 #: Folders of a site, whose files are the site's alone; "tables" is of older sites.
 _FOLDERS = ("assets", "cells", "figures", "implementations", "qlogs", "studies", "tables")
 
@@ -107,6 +116,7 @@ def _files(
             "symbols": SYMBOLS,
             "meaning": MEANING,
             "mark": _MARK,
+            "policy": POLICY,
         }
         return environment.get_template(template).render(**shared, **values)
 
@@ -181,7 +191,7 @@ def _nowhere(target: str) -> str | None:
 
 def _environment(folder: Path) -> Environment:
     made = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown,
         loader=FileSystemLoader(_HERE / "templates"),
     )  # fmt: skip
     made.filters |= {
@@ -191,6 +201,11 @@ def _environment(folder: Path) -> Environment:
     }  # fmt: skip
     made.globals |= {"neighbours": neighbours, "picture": pictures, "dark": drawn.DARK}
     return made
+
+
+def _shown(value: object) -> object:
+    """A value as a template writes it: what is generated as HTML stays; of any other text nothing hides or turns."""
+    return harmless(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _by_folder(names: Iterable[str]) -> list[tuple[str, list[str]]]:
