@@ -50,8 +50,11 @@ def replaced(file: Path, unfinished: str, mode: int = _MODE) -> Iterator[BinaryI
     `unfinished`: what it is called until then, in the same folder; what has that name already goes. Raises OSError.
     """
     with held_folder(file.parent) as folder:
-        with suppress(FileNotFoundError):
-            os.unlink(unfinished, dir_fd=folder)
+        try:
+            with suppress(FileNotFoundError):
+                os.unlink(unfinished, dir_fd=folder)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(file.with_name(unfinished))) from error
         try:
             with _new_in(folder, unfinished, file.with_name(unfinished), mode) as out:
                 yield out

@@ -17,7 +17,7 @@ from harness.app.attempts import Attempts
 from harness.app.ground import CheckoutGround
 from harness.arguments import UnsupportedError
 from harness.claims import Claim
-from harness.cluster import tls, twice
+from harness.cluster import twice
 from harness.cluster.crew import Crew
 from harness.cluster.depot import Depot
 from harness.cluster.driver import Driver
@@ -272,13 +272,13 @@ def work_on_cluster(
     listen = attempts.listen
     possible, lost = build_missing(todo, ground, listen)
     environment = {"HARNESS_CACHE": str(cache.folder), "HARNESS_CACHE_LIMIT": f"{cache.limit} B"}
-    security = None if place.tls is None else tls.security(place.tls)
     with ExitStack() as held:
         held.enter_context(depot)
-        address = held.enter_context(started(place, environment))
+        scheduler = held.enter_context(started(place, environment))
+        security = scheduler.security
         driver = Driver(
             possible, ClusterGround(ground, attempts, depot),
-            lambda: Crew(address, security, depot, lambda text: listen(Warned(text))), listen, further,
+            lambda: Crew(scheduler.address, security, depot, lambda text: listen(Warned(text))), listen, further,
             twice.sample(list(possible), place.verify), attempts.options.artefacts != "none", bool(place.local),
         )  # fmt: skip
         if possible:
