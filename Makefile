@@ -29,6 +29,8 @@ PROOFS ?= yes
 SHARD ?=
 # Further words of the night's `harness run`, as --image quiche=mine/quiche:dev.
 WORDS ?=
+# Anything but nothing: setup may start a Docker daemon that somebody else installed and that stands still.
+YES ?= $(HARNESS_YES)
 HARNESS := .venv/bin/harness
 
 # Where it is set, every process would compile every module anew: that is half a minute of the tests.
@@ -37,7 +39,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: setup images run interop nightly night gate proofs test check unit lab chaos bench generate golden reference reference-real clean
 
 setup:
-	@harness/setup/setup.sh
+	@harness/setup/setup.sh $(if $(YES),--yes)
 
 # Every image that can be built here, with its size; those that need a registry or a repository are named.
 images: setup
