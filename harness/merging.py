@@ -4,7 +4,8 @@ A run that is there already is the same one, or it is not taken: nothing of a st
 ground had spoilt.
 
 Whose the other store is nobody knows. Of its files regular ones alone are copied, through no link, to names that were
-free; its record, figures and series are written anew from what was read and understood of them.
+free; its record, figures and series are written anew from what was read and understood of them. The lab by hand is not
+taken: its files have Docker mount folders, and those are of the machine that wrote them.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from dataclasses import dataclass, field
 from harness.errors import disk_error
 from harness.outcome import MeasuredRun, Run
 from harness.reading import UnfitFileError, status_of
-from harness.store import MEASURED, RUN, SERIES, Store, StoreReader
+from harness.store import BY_HAND, MEASURED, RUN, SERIES, Store, StoreReader
 from harness.verified import other_figures
 from harness.writing import copy_tree
 
 _SPOILT = "infrastructure"
+#: What of a run's folder is not copied.
+_OWN_WORDS = (RUN, MEASURED, SERIES, *BY_HAND)
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ def _take(own: Store, other: StoreReader, run: Run, done: Merged) -> None:
     folder = other.folder(key, number)
     try:
         # A run in columns has no folder: its figures are all there is.
-        left = [] if status_of(folder) is None else copy_tree(folder, partial, (RUN, MEASURED, SERIES))
+        left = [] if status_of(folder) is None else copy_tree(folder, partial, _OWN_WORDS)
         own.keep_contents(one for digest in run.contents.values() if (one := other.contents(digest)) is not None)
         own.finish(partial, run, measured, other.series(key, number))
     except UnfitFileError as error:

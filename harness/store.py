@@ -55,6 +55,8 @@ from harness.records import (
 from harness.writing import replace, settle_modes
 
 RUN, MEASURED, SERIES = "run.json", "measured.json", "series.parquet"
+#: The lab of a run in real time, to be brought up by hand: files and folders of its folder.
+BY_HAND = ("compose.yaml", "cell.env", "plan", "by-hand")
 #: Where in a cell's folder the runs are that others stand in for.
 _REPLACED = "replaced"
 #: Behind the name of what stands beside a run whose artefacts are being compressed or removed.

@@ -82,17 +82,20 @@ def place_below(folder: Path, name: str) -> Path:
 def copy_tree(source: Path, target: Path, leaving: Collection[str] = ()) -> list[str]:
     """Copy the regular files of a folder, and the folders that they are in, into one that is there.
 
-    `leaving`: what is not copied of the files that are directly in it. Gives the places of what is neither file nor
-    folder, links above all, which is left behind. Raises OSError; UnfitFileError where there is no room for it.
+    `leaving`: names directly in it that are not copied, with what is below them. Gives the places of what is neither
+    file nor folder, links above all, which is left behind. Raises OSError; UnfitFileError where it has no room.
     """
     tree = tree_of(source)
-    files = [place for place in tree.files if place not in leaving]
+    files, folders, others = (
+        [place for place in places if place.partition("/")[0] not in leaving]
+        for places in (tree.files, tree.folders, [*tree.links, *tree.others])
+    )
     _require_room(source, files, target)
-    for place in tree.folders:
+    for place in folders:
         (target / place).mkdir()
     for place in files:
         _copy(source / place, target / place)
-    return [*tree.links, *tree.others]
+    return others
 
 
 def settle_modes(folder: Path) -> None:

@@ -62,7 +62,7 @@ class Cache:
 
         What is somebody else's stays as it is, and so does a folder like /tmp that is merely used for a cache, too.
         """
-        own = _is_own(self.folder / _USES) and not self.folder.stat().st_mode & stat.S_ISVTX
+        own = is_cache(self.folder) and not self.folder.stat().st_mode & stat.S_ISVTX
         for place in (*([self.folder] if own else []), self.roots, self.folder / _POOL):
             if _is_own(place) and stat.S_IMODE(place.stat().st_mode) & 0o077:
                 with contextlib.suppress(OSError):
@@ -237,6 +237,11 @@ def _is_own(place: Path) -> bool:
     except OSError:
         return False
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+
+
+def is_cache(folder: Path) -> bool:
+    """Whether a folder has been used as a cache, by this process's user."""
+    return _is_own(folder) and _is_own(folder / _USES)
 
 
 def size_of(folder: Path) -> int:

@@ -29,12 +29,13 @@ from harness.errors import EngineError, ResultError
 from harness.lab import Lab, build_lab
 from harness.merging import merge
 from harness.model import Implementation, Scenario
-from harness.outcome import Outcome, Run, Transfer
+from harness.outcome import Outcome, Run, Transfer, Verdict
 from harness.packing import pack
 from harness.parquet import claim_of
 from harness.plots.stored import folder_name
 from harness.reading import DEEPEST, UnfitFileError, held_folder, open_regular, read_regular, tree_of
 from harness.records import SERIES_SCHEMA, TableError, read_frame, read_run
+from harness.results import CellResult
 from harness.runner import strangers, thin_logs
 from harness.store import MEASURED, RUN, SERIES, Store
 from harness.traces import files, qlog
@@ -596,3 +597,51 @@ def test_what_is_stored_is_nobody_s_to_write_and_runs_as_nobody_else(tmp_path: P
         os.umask(before)
     modes = {name: (place / name).stat().st_mode & 0o7777 for name in (".", "flow0/client", "flow0/client/shell", RUN)}
     assert modes == {".": 0o750, "flow0/client": 0o750, "flow0/client/shell": 0o750, RUN: 0o640}
+
+
+# --- the lab by hand
+
+
+def _by_hand(folder: Path, cache: Path) -> CellResult:
+    """A stored run in real time with the lab that was written for it."""
+    one = cell()
+    run = Run(cell=one, repetition=0, outcome=Outcome(status="completed"), started_at="")
+    with Cache(cache).use("www/x"):
+        prepare_folder(build_lab(one, 0), folder, cache)
+    return CellResult(one, ((run, None),), Verdict(status="pass", reason="met", sentence=""), (folder,))
+
+
+@pytest.mark.parametrize(
+    ("file", "before", "after"),
+    [
+        ("compose.yaml", ":/www:ro", ":/www"),
+        ("compose.yaml", "volumes:\n    - ", "volumes:\n    - /:/host\n    - "),
+        ("compose.yaml", "services:", "services:\n  mine: {image: a, privileged: true}"),
+        ("cell.env", "LAB_OUT=./by-hand", "LAB_OUT=/root/.ssh"),
+        ("cell.env", "LAB_PLAN=./plan", "LAB_PLAN=/"),
+        ("cell.env", "/cache/www", "/home/www"),
+        ("cell.env", "/cache/certs", "/home/certs"),
+        ("cell.env", "LAB_OWNER=", "DOCKER_HOST=tcp://far:1\nLAB_OWNER="),
+        ("cell.env", "LAB_OUT=./by-hand", "LAB_OUT=./by-hand\nLAB_OUT=/"),
+    ],
+)
+def test_no_line_brings_up_a_lab_that_somebody_else_wrote(tmp_path: Path, file: str, before: str, after: str) -> None:
+    result = _by_hand(tmp_path / "run", tmp_path / "cache")
+    (tmp_path / "home" / "uses").mkdir(parents=True)
+    assert result.reproduction.startswith("docker compose --env-file")
+    text = (tmp_path / "run" / file).read_text()
+    assert before in text
+    (tmp_path / "run" / file).write_text(text.replace(before, after, 1))
+    assert result.reproduction.startswith(f"harness run {cell().scenario.name} ")
+
+
+def test_merging_takes_no_lab_that_is_to_be_brought_up(tmp_path: Path) -> None:
+    store, run, place, _ = _store(tmp_path / "store")
+    (place / "plan").mkdir()
+    for name in ("compose.yaml", "cell.env", "plan/plan.json", "lab.json"):
+        (place / name).write_text("{}")
+    (place / "plan" / "link").symlink_to("/")
+    own = Store(tmp_path / "own")
+    done = merge(own, [store])
+    assert (done.taken, done.left) == (1, [])
+    assert {file.name for file in own.folder(run.cell.key, 0).iterdir()} == {RUN, MEASURED, SERIES, "lab.json"}
