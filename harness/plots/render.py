@@ -26,6 +26,7 @@ from harness.plots.raster import Paint, painting
 from harness.plots.registry import Plot, plots
 from harness.plots.theme import FONT, INK, SOFT, config, headed
 from harness.plots.view import Drawn
+from harness.reading import open_regular
 from harness.store import disk_error
 from harness.writing import replace
 
@@ -238,8 +239,8 @@ def _policy(*scripts: str) -> str:
 
 def names_on(file: Path) -> list[str]:
     """Names of the figures on a page, from the links at its head. Raises OSError."""
-    with file.open(encoding="utf-8") as text:
-        return re.findall(r'<a href="#(\w+)">', text.read(_HEAD))
+    with open_regular(file) as content:
+        return re.findall(r'<a href="#(\w+)">', content.read(_HEAD).decode(errors="replace"))
 
 
 def page(heading: Heading, made: Sequence[Figure], script: str) -> str:

@@ -38,7 +38,7 @@ from harness.records import SERIES_SCHEMA, TableError, read_frame, read_run
 from harness.results import CellResult
 from harness.runner import strangers, thin_logs
 from harness.store import MEASURED, RUN, SERIES, Store
-from harness.traces import files, qlog
+from harness.traces import files, qlog, settings
 from harness.traces.files import open_file, read_bytes
 from harness.traces.lab import LabFacts
 from harness.traces.thinning import thin
@@ -645,3 +645,12 @@ def test_merging_takes_no_lab_that_is_to_be_brought_up(tmp_path: Path) -> None:
     done = merge(own, [store])
     assert (done.taken, done.left) == (1, [])
     assert {file.name for file in own.folder(run.cell.key, 0).iterdir()} == {RUN, MEASURED, SERIES, "lab.json"}
+
+
+def test_an_event_without_an_end_is_not_kept_until_memory_is_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "_CHUNK", 1000)
+    monkeypatch.setattr(settings, "_LONGEST", 3000)
+    (tmp_path / "a.qlog").write_bytes(b"x" * 100_000 + b"{}")
+    assert max(map(len, settings._parts(tmp_path / "a.qlog"))) <= 4000
