@@ -7,11 +7,13 @@ import json
 import os
 import stat
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import zstandard
+from simulator.container import Image
 
 from harness.app import clustered
 from harness.cluster import parcel
@@ -130,14 +132,18 @@ def test_devices_do_not_stay_on_the_disk(tmp_path: Path) -> None:
     assert [file.name for file in (tmp_path / "opt").iterdir()] == ["pipe"]
 
 
-def test_a_guest_s_world_says_what_it_said(cache: Cache) -> None:
-    """What the simulator of today does not read is not in it."""
+def test_a_guest_gets_them_back_where_it_is_not_root(cache: Cache) -> None:
+    """To root they give nothing: what it is told is what it was told before."""
     root = RootFileSystems(cache).of("strange:1")
     lab = build_lab(cell(engine="virtual"), 0)
-    written = world_document(lab, {host.name: root for host in lab.hosts}, 1)
-    assert written["hosts"][0]["image"].keys() == {
-        "reference", "rootfs", "command", "environment", "working_dir", "user", "stop_signal"
-    }  # fmt: skip
+    for user, given in (("nobody", ARMED), ("", None), ("root", None), ("0:0", None)):
+        images = {host.name: replace(root, user=user) for host in lab.hosts}
+        image = world_document(lab, images, 1)["hosts"][0]["image"]
+        assert image.get("set_ids") == given
+        assert image.keys() - {"set_ids"} == {
+            "reference", "rootfs", "command", "environment", "working_dir", "user", "stop_signal"
+        }  # fmt: skip
+        assert Image(**image).set_ids == (given or {})
 
 
 def test_what_is_in_an_image_is_not_read_from_outside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
