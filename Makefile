@@ -3,9 +3,9 @@
 # Repetitions of each cell; auto goes on until the intervals decide.
 REPEAT ?= 1
 SCENARIO ?= scenarios/satellite/medium.yaml
-# Names separated by commas, or all.
+# Names separated by commas, or all; without servers, the clients'.
 CLIENTS ?= picoquic,ngtcp2,quiche,quic-go
-SERVERS ?= $(CLIENTS)
+SERVERS ?=
 # A registry that images are taken from, where it has them, instead of built.
 FROM ?= $(HARNESS_REGISTRY)
 export HARNESS_REGISTRY := $(FROM)
@@ -29,7 +29,13 @@ PROOFS ?= yes
 SHARD ?=
 # Further words of the night's `harness run`, as --image quiche=mine/quiche:dev.
 WORDS ?=
+# Anything but nothing: setup may start a Docker daemon that somebody else installed and that stands still.
+YES ?= $(HARNESS_YES)
 HARNESS := .venv/bin/harness
+
+# What people, jobs and the environment set reaches the shell as variables of its own, never as part of a recipe: it is
+# split into words, and run as nothing.
+export SCENARIO CLIENTS SERVERS REPEAT INTEROP ENGINE FAULTS SEED ONLY NIGHT BASELINE ALLOW UNTIL SHARD WORDS
 
 # Where it is set, every process would compile every module anew: that is half a minute of the tests.
 unexport PYTHONDONTWRITEBYTECODE
@@ -37,7 +43,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: setup images run interop nightly night gate proofs test check unit lab chaos bench generate golden reference reference-real clean
 
 setup:
-	@harness/setup/setup.sh
+	@harness/setup/setup.sh $(if $(YES),--yes)
 
 # Every image that can be built here, with its size; those that need a registry or a repository are named.
 images: setup
@@ -45,7 +51,8 @@ images: setup
 
 # Exit code 1 means that some verdict failed: an answer, not an accident.
 run: setup
-	@$(HARNESS) run $(SCENARIO) --clients $(CLIENTS) --servers $(SERVERS) --repeat $(REPEAT) --engine $(ENGINE) || [ $$? -eq 1 ]
+	@$(HARNESS) run $$SCENARIO --clients "$$CLIENTS" --servers "$${SERVERS:-$$CLIENTS}" --repeat "$$REPEAT" --engine "$$ENGINE" || \
+	  [ $$? -eq 1 ]
 
 # The matrix, what has changed since the baseline (the first night that finds none becomes it), and whether the digests
 # that are held to be the same still are. A closed gate does not keep the proofs from being tried.
@@ -58,16 +65,17 @@ proofs: setup
 
 # Failed verdicts are answers: whether one is new, the gate says. A shard may have nothing to do.
 night: setup
-	@$(HARNESS) run $(SCENARIO) --clients $(CLIENTS) --servers $(SERVERS) --repeat $(REPEAT) --engine $(ENGINE) \
-	  --store $(NIGHT) --no-figures $(addprefix --shard ,$(SHARD)) $(WORDS) || case $$?:$(SHARD) in 1:* | 5:?*) ;; *) exit 1 ;; esac
+	@$(HARNESS) run $$SCENARIO --clients "$$CLIENTS" --servers "$${SERVERS:-$$CLIENTS}" --repeat "$$REPEAT" --engine "$$ENGINE" \
+	  --store "$$NIGHT" --no-figures $${SHARD:+--shard "$$SHARD"} $$WORDS || \
+	  case $$?:$$SHARD in 1:* | 5:?*) ;; *) exit 1 ;; esac
 
 # An open gate makes the night the next one's baseline. summary.markdown, junit.xml and site/ are in the night's folder.
 gate: setup
-	@harness/setup/gate.sh $(HARNESS) $(NIGHT) $(BASELINE) $(addprefix --allow ,$(ALLOW)) $(addprefix --until ,$(UNTIL))
+	@harness/setup/gate.sh $(HARNESS) "$$NIGHT" "$$BASELINE" $${ALLOW:+--allow "$$ALLOW"} $${UNTIL:+--until "$$UNTIL"}
 
 # The interop runner's test cases, everyone who is here with everyone, in virtual time; goes on where it was interrupted.
 interop: setup
-	@$(HARNESS) run scenarios/interop --clients $(INTEROP) --servers $(INTEROP) --engine virtual --repeat 1 --no-figures --artefacts failed || [ $$? -eq 1 ]
+	@$(HARNESS) run scenarios/interop --clients "$$INTEROP" --servers "$$INTEROP" --engine virtual --repeat 1 --no-figures --artefacts failed || [ $$? -eq 1 ]
 	@$(HARNESS) report interop
 
 test: check unit lab
@@ -97,7 +105,7 @@ lab: setup
 
 # Faults of the ground, done to the harness at work: killed, stopped, interrupted, without disk, with damaged files.
 chaos: setup
-	@.venv/bin/python -m tests.chaos --faults $(FAULTS) --seed $(SEED) $(addprefix --only ,$(ONLY))
+	@.venv/bin/python -m tests.chaos --faults "$$FAULTS" --seed "$$SEED" $${ONLY:+--only "$$ONLY"}
 
 bench: setup
 	@$(HARNESS) bench

@@ -14,6 +14,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TextIO
 
+from harness.reading import held_folder
+
+#: Characters of the number of a process, at most.
+_LONGEST = 20
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -35,16 +40,16 @@ class Claim:
 
 def claim(root: Path, key: str, repetition: int) -> Claim | int:
     """Claim a run of the store below `root`, or the process that has it (0 where it does not say). Raises OSError."""
-    path = root / "claims" / f"{key}.{repetition}"
+    path = root.resolve() / "claims" / f"{key}.{repetition}"
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
-        file = path.open("a+")
+        file = _opened(path)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             with file:
                 file.seek(0)
-                said = file.read().strip()
+                said = file.read(_LONGEST).strip()
             return int(said) if said.isdecimal() else 0
         except OSError:
             file.close()
@@ -57,14 +62,24 @@ def claim(root: Path, key: str, repetition: int) -> Claim | int:
         file.close()
 
 
+def _opened(path: Path) -> TextIO:
+    """The file of a claim, made where it is not there. Raises OSError, for a link too: its target would be emptied."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with held_folder(path.parent) as folder:
+        return os.fdopen(os.open(path.name, flags, 0o666, dir_fd=folder), "a+")
+
+
 def sweep(root: Path) -> None:
     """Remove the files of claims that nobody holds: those of killed harnesses."""
-    with contextlib.suppress(OSError):
-        for file in list((root / "claims").iterdir()):
+    place = root.resolve() / "claims"
+    with contextlib.suppress(OSError), held_folder(place):
+        for file in list(place.iterdir()):
             key, _, repetition = file.name.rpartition(".")
-            if repetition.isdecimal() and isinstance(found := claim(root, key, int(repetition)), Claim):
-                with found:
-                    pass
+            # What is no claim's file is not taken, and keeps nobody from the others.
+            with contextlib.suppress(OSError):
+                if repetition.isdecimal() and isinstance(held := claim(root, key, int(repetition)), Claim):
+                    with held:
+                        pass
 
 
 def _is_there(path: Path, file: TextIO) -> bool:

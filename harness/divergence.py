@@ -28,9 +28,10 @@ _START_NS = int(VIRTUAL_START.timestamp()) * 10**9
 def stored(one: Path, other: Path) -> Divergence:
     """Where two stored runs part, by their folders. ResultError where they cannot be read."""
     try:
-        runs = [read_run(record_bytes(folder / RUN)) for folder in (one, other)]
+        folders = one.resolve(), other.resolve()
+        runs = [read_run(record_bytes(folder / RUN)) for folder in folders]
         start = _START_NS if all(run.cell.engine == "virtual" for run in runs) else None
-        return compare_runs(runs[0], runs[1], (one, other), start)
+        return compare_runs(runs[0], runs[1], folders, start)
     except (OSError, ValueError) as error:
         raise ResultError(f"{one} and {other}: {error}", "name two folders that 'harness run' wrote") from error
 

@@ -31,9 +31,6 @@ GATE = Duration.parse("50 s")
 
 def mistakes(scenario: Scenario) -> Iterator[Mistake]:
     """What no lab can do for a scenario."""
-    if not all(part.strip(".") for part in scenario.name.split("/")):
-        text = f"{shown(scenario.name)} is no place below scenarios/"
-        yield Mistake(("name",), text, "leave it out: it is the file's")
     yield from one_line(("title",), scenario.title)
     yield from not_blank(("title",), scenario.title or " ", "say in a line what the case is")
     for index, reference in enumerate(scenario.references):

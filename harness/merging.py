@@ -2,22 +2,27 @@
 
 A run that is there already is the same one, or it is not taken: nothing of a store is ever replaced but a run that the
 ground had spoilt.
+
+Whose the other store is nobody knows. Of its files regular ones alone are copied, through no link, to names that were
+free; its record, figures and series are written anew from what was read and understood of them. The lab by hand is not
+taken: its files have Docker mount folders, and those are of the machine that wrote them.
 """
 
 from __future__ import annotations
 
-import shutil
-import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from harness.errors import disk_error
 from harness.outcome import MeasuredRun, Run
-from harness.store import Store, StoreReader
+from harness.reading import UnfitFileError, status_of
+from harness.store import BY_HAND, MEASURED, RUN, SERIES, Store, StoreReader
 from harness.verified import other_figures
+from harness.writing import copy_tree
 
 _SPOILT = "infrastructure"
+#: What of a run's folder is not copied.
+_OWN_WORDS = (RUN, MEASURED, SERIES, *BY_HAND)
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,8 @@ class Merged:
     there: int = 0
     """Runs that were in the store already."""
     conflicts: list[Conflict] = field(default_factory=list)
+    left: list[tuple[Run, str]] = field(default_factory=list)
+    """Files of runs that were taken, by their places, which were not taken: links, pipes, devices."""
 
 
 def merge(own: Store, others: Sequence[StoreReader], say: Callable[[str], object] = lambda text: None) -> Merged:
@@ -72,25 +79,24 @@ def _take(own: Store, other: StoreReader, run: Run, done: Merged) -> None:
             done.there += 1
         return
     partial = own.begin(key, number)
+    folder = other.folder(key, number)
     try:
-        folder = other.folder(key, number)
-        if folder.is_dir():
-            # A run in columns has no folder: its figures are all there is.
-            shutil.copytree(folder, partial, symlinks=True, ignore=_others, dirs_exist_ok=True)
+        # A run in columns has no folder: its figures are all there is.
+        left = [] if status_of(folder) is None else copy_tree(folder, partial, _OWN_WORDS)
+        own.keep_contents(one for digest in run.contents.values() if (one := other.contents(digest)) is not None)
+        own.finish(partial, run, measured, other.series(key, number))
+    except UnfitFileError as error:
+        own.abandon(partial)
+        other.leave_out(folder, error.strerror or str(error))
+        return
     except OSError as error:
         own.abandon(partial)
         raise disk_error(error, partial) from error
-    own.keep_contents(one for digest in run.contents.values() if (one := other.contents(digest)) is not None)
-    own.finish(partial, run, measured, other.series(key, number))
+    except BaseException:
+        own.abandon(partial)
+        raise
+    done.left += [(run, place) for place in left]
     done.taken += 1
-
-
-def _others(place: str, names: list[str]) -> list[str]:
-    """What of a folder is neither file nor folder: nobody copies a pipe."""
-    modes = {name: Path(place, name).lstat().st_mode for name in names}
-    return [
-        name for name, mode in modes.items() if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode))
-    ]
 
 
 def parted(one: Run, of_one: MeasuredRun | None, other: Run, of_other: MeasuredRun | None) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import stat
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -22,7 +21,9 @@ from typing import IO
 import zstandard
 
 from harness.engines.owner import lives, owner
+from harness.reading import is_regular, open_regular
 from harness.traces.files import ARCHIVE, CAPTURES, GZIP, ZSTD, simulators
+from harness.writing import replaced
 
 #: What stays of a run's folder whatever becomes of what was measured: its record and figures, and the lab by hand.
 STAYS = frozenset(
@@ -50,7 +51,7 @@ def pack(folder: Path) -> None:
     """
     _remove_unfinished(folder)
     # A file that has its name is whole.
-    done = [one for one in _work(folder) if one.target.is_file() or _made(one)]
+    done = [one for one in _work(folder) if is_regular(one.target) or _made(one)]
     try:
         for place in {one.target.parent for one in done}:
             _sync(place)
@@ -108,21 +109,13 @@ def _work(folder: Path) -> Iterator[_Work]:
     alone: list[Path] = []
     for place in simulators(folder):
         archive = place / ARCHIVE
-        captures = [file for name in CAPTURES.values() if _is_file(file := archive.with_name(name))]
-        if captures and (len(captures) == len(CAPTURES) or archive.is_file()):
+        captures = [file for name in CAPTURES.values() if is_regular(file := archive.with_name(name))]
+        if captures and (len(captures) == len(CAPTURES) or is_regular(archive)):
             yield _Work(archive, captures, _archive)
         else:
             alone += captures
     for file in [*alone, *_large(folder)]:
         yield _Work(file.with_name(file.name + ZSTD), [file], _compress)
-
-
-def _is_file(file: Path) -> bool:
-    """Whether it is one, and no link to another."""
-    try:
-        return stat.S_ISREG(file.lstat().st_mode)
-    except OSError:
-        return False
 
 
 def _large(folder: Path) -> Iterator[Path]:
@@ -137,29 +130,25 @@ def _large(folder: Path) -> Iterator[Path]:
             stays = name in (STAYS if here == folder else _AS_IT_IS)
             capture = here in places and name in CAPTURES.values()
             packed = file.suffix in (ZSTD, GZIP) or UNFINISHED in name
-            if not (stays or capture or packed) and _is_file(file) and file.stat().st_size > _BLOCK:
+            if not (stays or capture or packed) and is_regular(file) and file.stat().st_size > _BLOCK:
                 yield file
 
 
 def _made(work: _Work) -> bool:
     """Write what files become, and give it its name; whether that could be done."""
-    unfinished = work.target.with_name(f"{work.target.name}{UNFINISHED}{owner()}")
     try:
-        with unfinished.open("wb") as out:
+        with replaced(work.target, f"{work.target.name}{UNFINISHED}{owner()}") as out:
             work.write(work.files, out)
             out.flush()
             os.fsync(out.fileno())
-        unfinished.replace(work.target)
     except (OSError, zstandard.ZstdError):
-        with suppress(OSError):
-            unfinished.unlink()
         return False
     return True
 
 
 def _compress(files: Sequence[Path], out: IO[bytes]) -> None:
     (file,) = files
-    with file.open("rb") as content:
+    with open_regular(file) as content:
         size = os.fstat(content.fileno()).st_size
         compressor = zstandard.ZstdCompressor(level=_TEXT, write_checksum=True)
         compressor.copy_stream(content, out, size=size)
@@ -177,7 +166,8 @@ def _archive(files: Sequence[Path], out: IO[bytes]) -> None:
         tarfile.open(fileobj=stream, mode="w|", bufsize=_BUFFER, format=tarfile.GNU_FORMAT) as archive,
     ):
         for file in files:
-            archive.add(file, arcname=file.name, recursive=False)
+            with open_regular(file) as content:
+                archive.addfile(archive.gettarinfo(arcname=file.name, fileobj=content), content)
 
 
 def _tar_size(sizes: Sequence[int]) -> int:

@@ -17,12 +17,18 @@ import polars as pl
 from pydantic import ValidationError
 
 from harness.outcome import MEASURED_SCHEMA, RUN_SCHEMA, MeasuredRun, Run
+from harness.parquet import Claim, claim_of
 from harness.reading import open_regular, read_regular, size_within
-from harness.text import shown
+from harness.text import counted, shown, size_of
+from harness.writing import replace
 
-#: The most bytes of a record (the largest of the reference's has a thousandth of it), and of a file with a table; the
-#: most rows of a table, which a small file may claim to have.
-MOST_RECORD, MOST_TABLE, MOST_ROWS = 64 << 20, 1 << 30, 100_000_000
+#: The most bytes of a record (the largest of the reference's has a thousandth of it), and of a file with a table.
+MOST_RECORD, MOST_TABLE = 64 << 20, 1 << 30
+#: What a small file may claim to become: the most rows of a table, and values of all its columns; of a table whose rows
+#: become objects the most values, a twentieth of which the largest of the reference's has.
+MOST_ROWS, MOST_VALUES, MOST_OBJECTS = 100_000_000, 600_000_000, 60_000_000
+#: Bytes that a page of a table may have once it is unpacked, and all of them together.
+MOST_PAGE, MOST_UNPACKED = 1 << 30, 4 << 30
 
 #: Column → type of the series of a run (`harness.analysis.series`).
 SERIES_SCHEMA: Mapping[str, pl.DataType] = {
@@ -118,7 +124,10 @@ def unreadable(error: Exception) -> str:
     """Why a file cannot be read, in half a sentence; of a record that is wrong in many places the first."""
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False)[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        place = ".".join(str(part) for part in first["loc"] if part != "[key]")
+        if first["type"] == "string_pattern_mismatch":
+            return f"{place}: {shown(first['input'])} is no such name"
+        return f"{place}: {first['msg']}"
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
@@ -126,18 +135,18 @@ class TableError(ValueError):
     """A file holds no table of the form that it is to have."""
 
 
-def read_frame(file: Path, schema: Mapping[str, pl.DataType], *, exact: bool = False) -> pl.DataFrame:
+def read_frame(
+    file: Path, schema: Mapping[str, pl.DataType], *, exact: bool = False, values: int | None = None
+) -> pl.DataFrame:
     """A table of a Parquet file, with those of its columns that `schema` has, of its types. Raises OSError, TableError.
 
     A column that the file lacks is left out, since the file may be older than it. `exact`: then that is an error too,
-    and so is a value that is not there. A number that is NaN is an error in any case.
+    and so is a value that is not there. A number that is NaN is an error in any case. `values`: how many there is room
+    for, MOST_VALUES without.
     """
     try:
         with open_regular(file) as content:
-            size_within(content, MOST_TABLE, file)
-            rows = pl.scan_parquet(content).select(pl.len()).collect().item()
-            if rows > MOST_ROWS:
-                raise TableError(f"it has {rows} rows, and there is room for {MOST_ROWS}")
+            _require_room(claim_of(content, size_within(content, MOST_TABLE, file)), values or MOST_VALUES)
             content.seek(0)
             there = pl.read_parquet_schema(content)
             missing = [name for name in schema if name not in there]
@@ -146,8 +155,21 @@ def read_frame(file: Path, schema: Mapping[str, pl.DataType], *, exact: bool = F
             content.seek(0)
             frame = pl.read_parquet(content, columns=[name for name in schema if name in there])
             return _typed(frame, schema, exact=exact)
-    except pl.exceptions.PolarsError as error:
+    except TableError:
+        raise
+    # What polars does not know how to refuse it calls a panic, which is no Exception.
+    except (ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise TableError(f"it is no table: {_first_line(error)}") from error
+
+
+def _require_room(claim: Claim, values: int) -> None:
+    """TableError for a table that would become more than there is room for."""
+    for what, size, most in (("row", claim.rows, MOST_ROWS), ("value", claim.values, values)):
+        if size > most:
+            raise TableError(f"it has {counted(size, what)}, and there is room for {most}")
+    for what, size, most in (("a page of it", claim.page, MOST_PAGE), ("it", claim.unpacked, MOST_UNPACKED)):
+        if size > most:
+            raise TableError(f"{what} has {size_of(size)} once it is unpacked, and there is room for {size_of(most)}")
 
 
 def _typed(frame: pl.DataFrame, schema: Mapping[str, pl.DataType], *, exact: bool) -> pl.DataFrame:
@@ -169,12 +191,12 @@ def _typed(frame: pl.DataFrame, schema: Mapping[str, pl.DataType], *, exact: boo
     return pl.DataFrame(columns)
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def write_frame(frame: pl.DataFrame, file: Path, **how: Any) -> None:
-    """Write a frame as Parquet; `how`: as polars has it. OSError, where polars would have errors of its own."""
+    """Write a frame as Parquet, in place of what is there; `how`: as polars has it. OSError, also for polars' own."""
     content = io.BytesIO()
     frame.write_parquet(content, compression="zstd", **how)
-    file.write_bytes(content.getbuffer())
+    replace(file, content.getbuffer())

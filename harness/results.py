@@ -10,10 +10,17 @@ from functools import cached_property
 from pathlib import Path
 
 from harness.absences import of_flows
-from harness.arguments import effective_parameters, endpoint_parameters
+from harness.arguments import UnsupportedError, effective_parameters, endpoint_parameters
+from harness.engines.cache import is_cache
+from harness.engines.compose_file import VARIABLES, compose_text
+from harness.lab import build_lab
 from harness.metric_names import MetricName, TransferName
 from harness.outcome import Cell, Interval, MeasuredRun, Measurement, Run, Verdict, proven_outcome
+from harness.reading import read_regular, status_of
 from harness.stats import interval
+
+#: Bytes of a file of the lab by hand, at most: that of fifty flows has a thousandth of it.
+MOST_BY_HAND = 64 << 20
 
 
 def beyond_the_pair(cell: Cell) -> str:
@@ -198,17 +205,42 @@ class CellResult:
     def reproduction(self) -> str:
         """One line for a shell that makes the last run again; empty where there is none.
 
-        In real time it brings the lab up by hand, from the run's own files; virtual time has no such lab.
+        In real time it brings the lab up by hand, from the run's own files, where these are what this harness writes;
+        virtual time has no such lab.
         """
         if self.last is None:
             return ""
         run, _, folder = self.last
         if self.cell.engine == "virtual":
             return same_again(self.cell, run.repetition)
-        if not (folder / "compose.yaml").exists():
+        if status_of(folder.resolve() / "compose.yaml") is None:
             return ""
+        if not _is_lab_of(run, folder.resolve()):
+            return same_again(self.cell, run.repetition)
         place = ["--env-file", str(folder / "cell.env"), "-f", str(folder / "compose.yaml")]
         return shlex.join(["docker", "compose", *place, "up", "--abort-on-container-exit"])
+
+
+def _is_lab_of(run: Run, folder: Path) -> bool:
+    """Whether a run's folder has the lab by hand as this harness writes it for that run, on this machine.
+
+    Whoever brings it up has Docker do what its files say, and they may be somebody else's: a file may mount any folder.
+    """
+    try:
+        compose = read_regular(folder / "compose.yaml", MOST_BY_HAND).decode()
+        lines = read_regular(folder / "cell.env", MOST_BY_HAND).decode().splitlines()
+        lab = compose_text(build_lab(run.cell, run.repetition))
+    except (OSError, ValueError, UnsupportedError):
+        return False
+    said = {name: value for name, _, value in (line.partition("=") for line in lines)}
+    if compose != lab or len(said) != len(lines) or said.keys() != set(VARIABLES):
+        return False
+    if (said["LAB_PLAN"], said["LAB_OUT"], said["LAB_OWNER"]) != ("./plan", "./by-hand", "by-hand"):
+        return False
+    www, certificates = Path(said["LAB_WWW"]), Path(said["LAB_CERTS"])
+    cache = www.parent
+    parts = (www.name, certificates.name.partition("-")[0], certificates.parent)
+    return parts == ("www", "certs", cache) and cache.is_absolute() and ".." not in cache.parts and is_cache(cache)
 
 
 def same_again(cell: Cell, repetition: int) -> str:

@@ -27,10 +27,11 @@ from harness.outcome import MeasuredRun, Outcome, Run
 from harness.parameters import ROLES
 from harness.plan import PlannedRun
 from harness.provenance import Provenance
+from harness.reading import open_regular, tree_of
 from harness.store import Store
 from harness.text import counted, size_of
 from harness.traces import pcap, qlog
-from harness.traces.files import capture_file, capture_names
+from harness.traces.files import capture_file, capture_names, read_bytes
 from harness.traces.thinning import HEAD, STEP_MS, thin
 from harness.traces.trail import trail, trail_of
 
@@ -41,6 +42,11 @@ def cpu_times() -> dict[str, int]:
     fields = Path("/proc/stat").read_text().splitlines()[0].split()[1:9]
     return dict(zip(names, map(int, fields), strict=True))
 
+
+#: The folder of what a client downloads, beside those of the roles.
+DOWNLOADS = "downloads"
+#: Links and the like that a run's warnings name.
+MOST_STRANGERS = 8
 
 #: What tells generations apart in /proc/cpuinfo of x86.
 _GENERATION = {"family": "cpu family", "model": "model"}
@@ -148,6 +154,7 @@ def _execute(
     result = engine.run(lab, folder, progress)
     wall = time.monotonic() - begun
     progress("measure")
+    strange = strangers(folder, len(lab.flows))
     discard_beginnings(lab, folder)
     thinned = thin_logs(folder, len(lab.flows))
     references = {"sim": lab.sim_image, **{one.name: one.image for one in lab.hosts}}
@@ -176,9 +183,27 @@ def _execute(
         | provenance.origins(references)
         | ({"entered": result.entered} if result.entered else {})
         | ({"sandbox": result.sandbox} if result.sandbox else {}),
-        warnings=(*result.warnings, *thinned),
+        warnings=(*result.warnings, *strange, *thinned),
     )
     return run, *measure_with_series(folder, run), contents.values()
+
+
+def strangers(folder: Path, flows: int) -> list[str]:
+    """What endpoints left in their folders that is neither file nor folder, in a sentence each: nobody follows it."""
+    said = []
+    for index, part in itertools.product(range(flows), (*ROLES, DOWNLOADS)):
+        place = endpoint(index, part)
+        try:
+            tree = tree_of(folder / place)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            said.append(f"{place} cannot be looked through: {error.strerror}")
+            continue
+        said += [f"{place}/{name} is a link, which is not followed" for name in tree.links]
+        said += [f"{place}/{name} is no file, and is not read" for name in tree.others]
+    more = len(said) - MOST_STRANGERS
+    return said if more <= 0 else [*said[:MOST_STRANGERS], f"{counted(more, 'more file')} of that kind"]
 
 
 def thin_logs(folder: Path, flows: int) -> list[str]:
@@ -199,8 +224,8 @@ def _trail(folder: Path) -> str:
     try:
         lefts = [capture_file(folder, name) for name in capture_names(folder) if name.endswith("left")]
         if len(lefts) > 1:
-            return trail(pcap.together([pcap.parse(file.read_bytes()) for file in lefts]))
-        with lefts[0].open("rb") as capture:
+            return trail(pcap.together([pcap.parse(read_bytes(file)) for file in lefts]))
+        with open_regular(lefts[0]) as capture:
             return trail_of(pcap.parts(capture))
     except (OSError, ValueError, IndexError):
         # Measuring says what the capture lacks.

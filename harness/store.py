@@ -20,6 +20,7 @@ import itertools
 import json
 import os
 import shutil
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -31,14 +32,14 @@ from typing import Protocol
 import polars as pl
 from pydantic import TypeAdapter
 
-from harness.engines.contents import Contents
+from harness.engines.contents import Contents, is_digest
 from harness.engines.owner import lives, owner
 from harness.errors import EngineError, ResultError
 from harness.errors import disk_error as disk_error
 from harness.identity import Ledger, cell_key
 from harness.outcome import MeasuredRun, Run
 from harness.packing import pack, strip
-from harness.reading import UnfitFileError
+from harness.reading import UnfitFileError, held_folder, is_regular, status_of
 from harness.records import (
     SERIES_SCHEMA,
     OtherSchemaError,
@@ -51,8 +52,11 @@ from harness.records import (
     unreadable,
     write_frame,
 )
+from harness.writing import replace, settle_modes
 
 RUN, MEASURED, SERIES = "run.json", "measured.json", "series.parquet"
+#: The lab of a run in real time, to be brought up by hand: files and folders of its folder.
+BY_HAND = ("compose.yaml", "cell.env", "plan", "by-hand")
 #: Where in a cell's folder the runs are that others stand in for.
 _REPLACED = "replaced"
 #: Behind the name of what stands beside a run whose artefacts are being compressed or removed.
@@ -73,12 +77,21 @@ def _unused(folder: Path, repetition: int) -> Path:
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """Hold a folder between processes. OSError."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)
+
+
+def _is_folder(place: Path) -> bool:
+    """Whether it is one, and no link to one."""
+    try:
+        status = status_of(place)
+    except OSError:
+        return False
+    return status is not None and stat.S_ISDIR(status.st_mode)
 
 
 class StoreReader(Protocol):
@@ -116,11 +129,14 @@ class StoreReader(Protocol):
 
 
 class Store:
-    """The runs below one folder."""
+    """The runs below one folder.
+
+    The folder may be named by a link; below it none is followed.
+    """
 
     def __init__(self, root: Path, warn: Callable[[str], object] = lambda text: None) -> None:
         """`warn` is told of every run that cannot be read and is left out, once."""
-        self.root = root
+        self.root = root.resolve()
         self._warn = warn
         self._told: set[Path] = set()
         self._ledger: Ledger | None = None
@@ -135,9 +151,9 @@ class Store:
     def run(self, key: str, repetition: int) -> Run | None:
         """A finished run, or None. ResultError when its file cannot be read."""
         file = self.folder(key, repetition) / RUN
-        if not file.exists():
-            return None
         try:
+            if status_of(file) is None:
+                return None
             run = read_run(record_bytes(file))
             if (run.cell.key, run.repetition) != (key, repetition):
                 raise ValueError(f"it is {run.name}, in the folder of another run")
@@ -151,16 +167,17 @@ class Store:
     def stamp(self, key: str, repetition: int) -> tuple[int, int] | None:
         """What tells a run from one that later stands in for it; None where there is none."""
         try:
-            found = (self.folder(key, repetition) / RUN).stat()
+            status = status_of(self.folder(key, repetition) / RUN)
         except OSError:
             return None
-        return found.st_ino, found.st_mtime_ns
+        return None if status is None else (status.st_ino, status.st_mtime_ns)
 
     def runs(self, key: str) -> list[Run]:
         """All finished runs of a cell that can be read, by repetition."""
         folder = self.root / "runs" / key
         try:
-            numbers = sorted(int(item.name) for item in folder.iterdir() if item.name.isdecimal())
+            with held_folder(folder):
+                numbers = sorted(int(item.name) for item in folder.iterdir() if item.name.isdecimal())
         except FileNotFoundError:
             return []
         except OSError as error:
@@ -193,12 +210,16 @@ class Store:
         """The folders of all finished runs of a cell, by repetition, and of those that others stand in for."""
         folder = self.root / "runs" / key
         numbered = sorted((int(item.name), item) for item in folder.iterdir() if item.name.isdecimal())
-        replaced = sorted((folder / _REPLACED).iterdir()) if (folder / _REPLACED).is_dir() else []
-        return [item for item in (*(one for _, one in numbered), *replaced) if (item / RUN).is_file()]
+        replaced = sorted((folder / _REPLACED).iterdir()) if _is_folder(folder / _REPLACED) else []
+        return [item for item in (*(one for _, one in numbered), *replaced) if is_regular(item / RUN)]
 
     def cell_keys(self) -> list[str]:
         """Keys of all cells that have runs."""
         folder = self.root / "runs"
+        if folder.is_symlink():
+            # Whoever reads its runs is told of a link below it.
+            self._tell(folder, f"no run is read: {folder} is a link, which is not followed (--store names its target)")
+            return []
         return sorted(item.name for item in folder.iterdir() if item.is_dir()) if folder.is_dir() else []
 
     def measured(self, key: str, repetition: int) -> MeasuredRun | None:
@@ -216,20 +237,21 @@ class Store:
     def series(self, key: str, repetition: int) -> pl.DataFrame | None:
         """The series of a run (see `harness.analysis.series`), or None; a file that cannot be read is named."""
         file = self.folder(key, repetition) / SERIES
-        if not file.exists():
-            return None
         try:
-            return read_frame(file, SERIES_SCHEMA, exact=True)
+            return None if status_of(file) is None else read_frame(file, SERIES_SCHEMA, exact=True)
         except (OSError, TableError) as error:
             self._tell(file, f"the series of the run {key}/{repetition} are left out: {file}: {unreadable(error)}")
             return None
 
     def contents(self, digest: str) -> Contents | None:
         """What was in an image, by the digest that runs name; None where it is not known."""
+        if not is_digest(digest):
+            return None
         try:
-            return _CONTENTS.validate_python(read_object(self.root / "images" / f"{digest}.json"))
+            contents = _CONTENTS.validate_python(read_object(self.root / "images" / f"{digest}.json"))
         except (OSError, ValueError):
             return None
+        return contents if contents.digest == digest else None
 
     # --- keys
 
@@ -254,9 +276,7 @@ class Store:
             raise disk_error(error, folder) from error
 
     def _note(self, ledger: Ledger) -> None:
-        unfinished = self.root / "runs" / f".{_LINKS}.{owner()}"
-        unfinished.write_text(json.dumps(ledger.links))
-        unfinished.replace(self.root / "runs" / _LINKS)
+        replace(self.root / "runs" / _LINKS, json.dumps(ledger.links).encode(), f".{_LINKS}.{owner()}")
 
     def _links(self) -> tuple[tuple[str, ...], ...]:
         """Of the ledger that the keys were made by; none where they were made without one."""
@@ -285,9 +305,7 @@ class Store:
 
     def _move(self, folder: Path, run: Run) -> None:
         """Put a run in its place under another key; beside the runs that are replaced where that place is taken."""
-        unfinished = folder / f"{RUN}.new"
-        unfinished.write_text(run.model_dump_json(by_alias=True, indent=1))
-        unfinished.replace(folder / RUN)
+        replace(folder / RUN, run.model_dump_json(by_alias=True, indent=1).encode())
         target = self.folder(run.cell.key, run.repetition)
         target.parent.mkdir(parents=True, exist_ok=True)
         replaced = folder.parent.name == _REPLACED or target.exists()
@@ -316,12 +334,22 @@ class Store:
     def begin(self, key: str, repetition: int) -> Path:
         """A new, empty folder for a run in progress. EngineError when the disk refuses."""
         folder = self.root / "partial" / f"{owner()}.{key}.{repetition}"
+        self._require_no_links()
         try:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
         except OSError as error:
             raise disk_error(error, folder) from error
         return folder
+
+    def _require_no_links(self) -> None:
+        """EngineError where a folder of the store leads somewhere else: nothing is written there."""
+        for name in ("runs", "partial", "images", "claims"):
+            if (self.root / name).is_symlink():
+                raise EngineError(
+                    f"{self.root / name} is a link, and no run is written through one",
+                    "put a folder in its place; the store itself (--store) may be a link",
+                )
 
     def finish(
         self,
@@ -342,7 +370,7 @@ class Store:
         try:
             small.mkdir()
             self.write_measured(partial, measured, series)
-            (partial / RUN).write_text(run.model_dump_json(by_alias=True, indent=1))
+            replace(partial / RUN, run.model_dump_json(by_alias=True, indent=1).encode())
             self._put(partial, target, run.repetition)
             if artefacts:
                 pack(target)
@@ -370,6 +398,7 @@ class Store:
                 (self.root / "runs").mkdir(parents=True)
                 self._note(self._ledger)
         target.parent.mkdir(parents=True, exist_ok=True)
+        settle_modes(partial)
         partial.rename(target)
 
     def write_measured(self, folder: Path, measured: MeasuredRun | None, series: pl.DataFrame | None = None) -> None:
@@ -379,25 +408,23 @@ class Store:
         """
         try:
             if series is not None:
-                unfinished = folder / f"{SERIES}.new"
-                write_frame(series, unfinished)
-                unfinished.replace(folder / SERIES)
+                write_frame(series, folder / SERIES)
             if measured is not None:
-                unfinished = folder / f"{MEASURED}.new"
-                unfinished.write_text(measured.model_dump_json(by_alias=True, indent=1))
-                unfinished.replace(folder / MEASURED)
+                replace(folder / MEASURED, measured.model_dump_json(by_alias=True, indent=1).encode())
         except OSError as error:
             raise disk_error(error, folder) from error
 
     def keep_contents(self, contents: Iterable[Contents]) -> None:
         """Write what is in images, each once, for the runs that name it by its digest."""
         for one in contents:
+            if not is_digest(one.digest):
+                # It would be the name of some other file.
+                continue
             file = self.root / "images" / f"{one.digest}.json"
             if not file.exists():
                 file.parent.mkdir(parents=True, exist_ok=True)
-                unfinished = file.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
-                unfinished.write_text(json.dumps(asdict(one), indent=1))
-                unfinished.replace(file)
+                unfinished = f"{one.digest}.{os.getpid()}.{threading.get_ident()}"
+                replace(file, json.dumps(asdict(one), indent=1).encode(), unfinished)
 
     def abandon(self, partial: Path) -> None:
         """Drop a run in progress."""
@@ -450,5 +477,6 @@ class Store:
 
     def _partials(self) -> Iterator[Path]:
         folder = self.root / "partial"
-        if folder.is_dir():
+        # Behind a link would be somebody's files, which nobody is making either.
+        if _is_folder(folder):
             yield from folder.iterdir()

@@ -1,13 +1,27 @@
-"""Words for people, in messages as in tables."""
+"""Words for people, in messages as in tables.
+
+What is stored, or said by an endpoint, may be a stranger's: characters that a terminal obeys, and HTML, are shown.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 #: Characters of a value that a message shows.
 _SHOWN = 60
 #: How a message shows what would break its line.
 _ESCAPES = str.maketrans({"\n": "\\n", "\r": "\\r", "\t": "\\t"})
+#: What a terminal obeys or leaves out (ECMA-48: C0 but for tab and newline, DEL, C1), what changes the direction of the
+#: text around it (UAX #9) or ends a line for some and not for others, and halves of pairs.
+_OBEYED = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff]"
+)
+#: How a tag, a comment or an instruction of HTML begins (CommonMark 0.31 §6.6).
+_TAG = re.compile(r"<(?=[A-Za-z/!?])")
+#: Those that reports write themselves. They have no attributes, and so nothing to fetch or to run.
+OWN_TAGS = ("<br>", "<details>", "</details>", "<summary>", "</summary>")
+_STRANGE_TAG = re.compile(rf"(?!{'|'.join(map(re.escape, OWN_TAGS))}){_TAG.pattern}")
 
 
 def flows_named(numbers: Sequence[int]) -> str:
@@ -23,7 +37,7 @@ def counted(number: int, noun: str) -> str:
 def shown(value: object) -> str:
     """A value in a sentence: 'bbrr', 5, true, nothing, a list, keys with values."""
     if isinstance(value, str):
-        text = value[:_SHOWN].translate(_ESCAPES)
+        text = harmless(value[:_SHOWN].translate(_ESCAPES))
         return f"'{text}'" if len(value) <= _SHOWN else f"'{text}…'"
     if value is None:
         return "nothing"
@@ -33,8 +47,22 @@ def shown(value: object) -> str:
         return "keys with values"
     if isinstance(value, list | tuple):
         return "a list"
-    text = str(value)
+    text = harmless(str(value))
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def harmless(text: str) -> str:
+    r"""A text with what terminals obey, or hide, written out: '\x1b[2J', '\u202e'. Lines stay lines."""
+    return text if _OBEYED.search(text) is None else _OBEYED.sub(_written_out, text)
+
+
+def _written_out(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode()
+
+
+def without_html(text: str) -> str:
+    """A document in Markdown, harmless, and with all HTML shown but for the tags that reports write."""
+    return _STRANGE_TAG.sub("&lt;", harmless(text))
 
 
 def size_of(size: float) -> str:
@@ -48,3 +76,8 @@ def size_of(size: float) -> str:
 def in_cell(text: str) -> str:
     """A text as it stands in a cell of a table in Markdown."""
     return text.replace("|", "\\|").replace("\n", " ")
+
+
+def quoted(text: str) -> str:
+    """The same of a text that is stored: no HTML of a stranger's, and no link or picture."""
+    return in_cell(_TAG.sub("&lt;", harmless(text)).replace("](", "]\\("))

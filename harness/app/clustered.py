@@ -17,7 +17,7 @@ from harness.app.attempts import Attempts
 from harness.app.ground import CheckoutGround
 from harness.arguments import UnsupportedError
 from harness.claims import Claim
-from harness.cluster import tls, twice
+from harness.cluster import twice
 from harness.cluster.crew import Crew
 from harness.cluster.depot import Depot
 from harness.cluster.driver import Driver
@@ -35,6 +35,7 @@ from harness.plan import PlannedRun
 from harness.schedule import Step, Work, next_step
 from harness.store import MEASURED, RUN
 from harness.unbuilt import LostRuns
+from harness.writing import place_below, write_new
 
 #: Cells whose stored runs, or whose text, are kept at hand.
 _MET = 2048
@@ -169,18 +170,34 @@ def _unpacked(answer: Answer, folder: Path | None, item: PlannedRun) -> tuple[Ru
 
 
 def _write(answer: Answer, folder: Path) -> None:
+    """Write what a worker sent to a new folder: files alone, each to a name of its own below it."""
     made = {folder}
     for name, content in answer.files.items():
-        place = folder / name
-        if place.parent not in made:
-            if ".." in place.parts or not place.is_relative_to(folder):
-                raise ValueError(f"{name} lies outside")
-            place.parent.mkdir(parents=True, exist_ok=True)
-            made.add(place.parent)
-        place.write_bytes(content)
-    if answer.archive:
-        with tarfile.open(fileobj=io.BytesIO(answer.archive)) as archive:
-            archive.extractall(folder, filter="tar")
+        _write_below(folder, name, content, made)
+    if not answer.archive:
+        return
+    with tarfile.open(fileobj=io.BytesIO(answer.archive), mode="r:") as archive:
+        for member in archive:
+            if member.isdir():
+                _make_folders(place_below(folder, member.name), made)
+            elif member.issparse():
+                raise ValueError(f"{member.name} has holes, and may claim to be of any size")
+            elif (held := archive.extractfile(member) if member.isreg() or member.islnk() else None) is not None:
+                _write_below(folder, member.name, held.read(), made)
+            # What an endpoint left that is no file is named in the run's warnings, and stays where it was.
+
+
+def _write_below(folder: Path, name: str, content: bytes, made: set[Path]) -> None:
+    place = place_below(folder, name)
+    _make_folders(place.parent, made)
+    write_new(place, content)
+
+
+def _make_folders(place: Path, made: set[Path]) -> None:
+    if place not in made:
+        _make_folders(place.parent, made)
+        place.mkdir()
+        made.add(place)
 
 
 def _as_asked(content: dict[str, Any], item: PlannedRun) -> Run:
@@ -255,13 +272,13 @@ def work_on_cluster(
     listen = attempts.listen
     possible, lost = build_missing(todo, ground, listen)
     environment = {"HARNESS_CACHE": str(cache.folder), "HARNESS_CACHE_LIMIT": f"{cache.limit} B"}
-    security = None if place.tls is None else tls.security(place.tls)
     with ExitStack() as held:
         held.enter_context(depot)
-        address = held.enter_context(started(place, environment))
+        scheduler = held.enter_context(started(place, environment))
+        security = scheduler.security
         driver = Driver(
             possible, ClusterGround(ground, attempts, depot),
-            lambda: Crew(address, security, depot, lambda text: listen(Warned(text))), listen, further,
+            lambda: Crew(scheduler.address, security, depot, lambda text: listen(Warned(text))), listen, further,
             twice.sample(list(possible), place.verify), attempts.options.artefacts != "none", bool(place.local),
         )  # fmt: skip
         if possible:

@@ -16,6 +16,7 @@ from harness.lab import Lab, build_lab
 from harness.outcome import Cell
 from harness.packing import STAYS, disk_use, is_packed
 from harness.plan import PlannedRun
+from harness.reading import is_regular
 from harness.records import read_measured, read_object, read_run, record_bytes
 from harness.store import MEASURED, RUN, Store, disk_error
 from harness.text import counted, size_of
@@ -151,7 +152,7 @@ class DiskUse:
     def _folders(self, key: str) -> Iterator[Path]:
         folder = self._store.root / "runs" / key
         for run in folder.iterdir() if folder.is_dir() else ():
-            if (run / RUN).is_file():
+            if is_regular(run / RUN):
                 yield run
 
     def _size(self, folder: Path, cell: Cell) -> int | None:
@@ -180,7 +181,7 @@ def _would_stay(folder: Path, cell: Cell) -> bool | None:
     """Whether the artefacts of a stored run would be kept where only those of failed ones are; None if it is no run."""
     try:
         run = read_run(record_bytes(folder / RUN))
-        measured = read_measured(record_bytes(folder / MEASURED)) if (folder / MEASURED).is_file() else None
+        measured = read_measured(record_bytes(folder / MEASURED)) if is_regular(folder / MEASURED) else None
     except (OSError, ValueError):
         return None
     return keeps("failed", cell.scenario, run, measured)

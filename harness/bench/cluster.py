@@ -36,7 +36,7 @@ from harness.cluster.crew import Crew, Work
 from harness.cluster.depot import Depot
 from harness.cluster.driver import Driver
 from harness.cluster.letters import Answer, Order
-from harness.cluster.place import Place, started
+from harness.cluster.place import Place, Scheduler, started
 from harness.cluster.travelled import Sent
 from harness.cluster.worker import make
 from harness.columns import Columns
@@ -175,11 +175,11 @@ class Cluster(Session):
         store, depot = Store(self.folder / "simulated"), _NothingSent(self.app.exported, self.app.contents)
         lay_down(entries, self.folder / "recorded")
         work = functools.partial(answered, str(self.folder / "recorded"))
-        with started(Place("", 2), self._environment(), threads=CORES // 2) as address:
+        with started(Place("", 2), self._environment(), threads=CORES // 2) as scheduler:
             # Workers read what is recorded before they can answer.
-            self._drive(address, [PlannedRun(_numbered(entries[0].run.cell, -one), 0) for one in range(1, 9)],
+            self._drive(scheduler, [PlannedRun(_numbered(entries[0].run.cell, -one), 0) for one in range(1, 9)],
                         store, depot, work, _AnyMemory)  # fmt: skip
-            spent = self._drive(address, [PlannedRun(cell, 0) for cell in cells], store, depot, work, _AnyMemory)
+            spent = self._drive(scheduler, [PlannedRun(cell, 0) for cell in cells], store, depot, work, _AnyMemory)
         stored = sum(1 for _ in store.root.glob("runs/*/0/run.json")) - 8
         seconds = statistics.mean(entry.run.wall for entry in entries)
         each = {"driver": spent.driver / self.tasks, "scheduler": spent.scheduler / self.tasks}
@@ -199,7 +199,7 @@ class Cluster(Session):
         return {"HARNESS_CACHE": str(self.app.cache.folder), "HARNESS_CACHE_LIMIT": f"{self.app.cache.limit} B"}
 
     def _drive(
-        self, address: str, todo: Sequence[PlannedRun], store: Store, depot: Depot, work: Work = make,
+        self, scheduler: Scheduler, todo: Sequence[PlannedRun], store: Store, depot: Depot, work: Work = make,
         kind: type[ClusterGround] = ClusterGround,
     ) -> Spent:  # fmt: skip
         """Have a plan's runs made and stored."""
@@ -207,12 +207,12 @@ class Cluster(Session):
 
         # Not typed there.
         client: Any = Client
-        with client(address, set_as_default=False) as asking, (self.folder / "said").open("w") as out, \
-                Talk(Console(file=out, width=120)) as talk, depot:  # fmt: skip
+        with client(scheduler.address, security=scheduler.security, set_as_default=False) as asking, \
+                (self.folder / "said").open("w") as out, Talk(Console(file=out, width=120)) as talk, depot:  # fmt: skip
             ground, attempts = self._ground(store, talk, todo)
             driver = Driver(
-                todo, kind(ground, attempts, depot), lambda: Crew(address, None, depot, self.console.print, work),
-                talk, large=False,
+                todo, kind(ground, attempts, depot),
+                lambda: Crew(scheduler.address, scheduler.security, depot, self.console.print, work), talk, large=False,
             )  # fmt: skip
             before = _cpu(asking)
             begun, cpu = time.monotonic(), time.process_time()
@@ -265,13 +265,13 @@ class Cluster(Session):
 
     def _with(self, todo: Sequence[PlannedRun], workers: int) -> float:
         """Seconds that `workers` take for the runs."""
-        with started(Place("", workers), self._environment()) as address, \
+        with started(Place("", workers), self._environment()) as scheduler, \
                 tempfile.TemporaryDirectory(dir=self.folder) as folder:  # fmt: skip
             store = Store(Path(folder))
             # The first run of a worker imports what measuring takes.
             warm = [PlannedRun(_numbered(todo[0].cell, -one), 0) for one in range(1, 2 * workers + 1)]
-            self._drive(address, warm, store, Depot(self.app.exported, self.app.contents))
-            return self._drive(address, todo, store, Depot(self.app.exported, self.app.contents)).wall
+            self._drive(scheduler, warm, store, Depot(self.app.exported, self.app.contents))
+            return self._drive(scheduler, todo, store, Depot(self.app.exported, self.app.contents)).wall
 
     def _without(self, todo: Sequence[PlannedRun], jobs: int) -> float:
         """Seconds that the runs take so many at a time."""

@@ -11,6 +11,7 @@ import typer
 from harness.cli.consoles import console, print_text
 from harness.cli.exits import FAULT
 from harness.cli.options import ClusterTls
+from harness.errors import InputError
 
 cluster = typer.Typer(no_args_is_help=True, help="What a cluster of workers takes: certificates, a scheduler.")
 
@@ -43,10 +44,20 @@ def kubernetes(
 def scheduler(
     cluster_tls: ClusterTls = None,
     port: Annotated[int, typer.Option(help="Port it listens at.", min=0, max=65535)] = 8786,
+    unauthenticated: Annotated[
+        bool, typer.Option("--unauthenticated", help="Without certificates, for every user of this machine alone.")
+    ] = False,
 ) -> None:
-    """Run Dask's scheduler: on all addresses with TLS, without it only for this machine."""
+    """Run Dask's scheduler, for whoever has the certificates: who reaches it may run anything on its workers."""
     from harness.cluster.place import scheduler_command
 
+    if (cluster_tls is None) != unauthenticated:
+        raise InputError(
+            "a scheduler without certificates lets in every user of this machine"
+            if cluster_tls is None
+            else "--unauthenticated is without certificates, and --cluster-tls with them",
+            "add --cluster-tls FOLDER ('harness cluster tls FOLDER' makes it), or --unauthenticated where you mean it",
+        )
     try:
         ended = subprocess.run(scheduler_command(cluster_tls, port), check=False)
     except KeyboardInterrupt:

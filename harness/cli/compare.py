@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.consoles import json_all_the_same, paper, print_json, print_text
+from harness.cli.consoles import json_all_the_same, paper, print_json, print_markdown
 from harness.cli.environment import open_app
 from harness.cli.exits import FAILED, NOTHING
 from harness.cli.options import AsJson, AsMarkdown, Clients, Servers, StoredScenarios, StoreFolder
@@ -36,7 +36,7 @@ def compare(
     if as_json:
         print_json(compare_views.report(compared))
     elif markdown:
-        print_text(compare_views.markdown(compared))
+        print_markdown(compare_views.markdown(compared))
     else:
         compare_views.show(compared, paper())
     if all(item.within is None for item in compared):

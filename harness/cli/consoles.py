@@ -5,30 +5,72 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TextIO, TypeVar
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
 from harness.errors import AbsentError, HarnessError
+from harness.text import harmless, without_html
 
 Made_contra = TypeVar("Made_contra", contravariant=True)
 Made = TypeVar("Made")
 #: Columns that a pipe is taken to have.
 _WIDE = 180
+#: What JSON need not escape in a string, and a terminal obeys.
+_RAW = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
 
 class _Console(Console):
-    """Rich's, which would end the process with a code of its own where a pipe is closed."""
+    """Rich's, for texts that may be strangers'."""
 
     def on_broken_pipe(self) -> None:
+        """Rich would end the process with a code of its own."""
         raise BrokenPipeError(errno.EPIPE, "nobody reads on")
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """What a terminal obeys comes from Rich alone: what is in a text is written out."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=harmless(segment.text))
+
+
+class _Uncommanding:
+    """A stream to the log of a CI job, in which no line is a command to the runner: `annotate` gives those."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write a text, whose first line may go on from the text before."""
+        return self._stream.write(uncommanding(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+#: How a line begins that the runner of GitHub Actions obeys (actions/runner, ActionCommand).
+_COMMAND = re.compile(r"^(\s*)(?=::|##\[)", re.MULTILINE)
+
+
+def uncommanding(text: str) -> str:
+    """A text without commands to a CI job's runner, where this process is in one."""
+    return _COMMAND.sub(r"\1\\", text) if os.environ.get("GITHUB_ACTIONS") == "true" else text
+
+
+def annotate(text: str) -> None:
+    """Give the runner of a CI job a command."""
+    sys.stderr.write(harmless(text) + "\n")
 
 
 def _plain(**options: Any) -> Console:
     """A console that prints what people wrote as they wrote it: brackets are no markup, colons no emoji."""
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        stream = sys.stderr if options.pop("stderr", False) else sys.stdout
+        options["file"] = _Uncommanding(stream)
     return _Console(highlight=False, markup=False, emoji=False, **options)
 
 
@@ -48,7 +90,8 @@ def print_json(content: dict[str, Any]) -> None:
     """Print data on stdout."""
     # Whoever reads an encoding of few letters as JSON finds all of them, escaped.
     whole = (sys.stdout.encoding or "").lower().startswith("utf")
-    sys.stdout.write(json.dumps(content, indent=1, ensure_ascii=not whole, allow_nan=False) + "\n")
+    text = json.dumps(content, indent=1, ensure_ascii=not whole, allow_nan=False)
+    sys.stdout.write(_RAW.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n")
 
 
 @contextmanager
@@ -63,8 +106,14 @@ def json_all_the_same(asked: bool, nothing: Callable[[], dict[str, Any]]) -> Ite
 
 
 def print_text(text: str) -> None:
-    """Print text on stdout as it is, and end its last line."""
-    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    """Print text on stdout as it is, but for what a terminal obeys, and end its last line."""
+    shown = uncommanding(harmless(text))
+    sys.stdout.write(shown if shown.endswith("\n") else shown + "\n")
+
+
+def print_markdown(text: str) -> None:
+    """Print a document in Markdown on stdout; of what is HTML in stored texts it shows the letters."""
+    print_text(without_html(text))
 
 
 class View(Protocol[Made_contra]):
@@ -88,7 +137,7 @@ def print_view(view: View[Made], made: Made, *, markdown: bool, as_json: bool) -
     if as_json:
         print_json(view.report(made))
     elif markdown:
-        print_text(view.markdown(made))
+        print_markdown(view.markdown(made))
     else:
         view.show(made, paper())
 

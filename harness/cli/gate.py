@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.consoles import console, print_view
+from harness.cli.consoles import annotate, console, print_view
 from harness.cli.environment import log_limit, open_app, patience, stall
 from harness.cli.exits import FAILED, NOTHING, UNDECIDED
 from harness.cli.interrupts import heard
@@ -26,6 +26,7 @@ from harness.cli.options import (
 from harness.cli.stored import stored_cells
 from harness.cli.words import jobs_of, tolerance_of
 from harness.errors import AbsentError, InputError
+from harness.text import without_html
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,12 +108,12 @@ def gate(
     if junit is not None:
         _write(junit, decisions(passage))
     if summary is not None:
-        _write(summary, night(_cells(open_app(store), scenarios, clients, servers), passage))
+        _write(summary, without_html(night(_cells(open_app(store), scenarios, clients, servers), passage)))
     if keep is not None:
         write_former(keep, [one.weighed.decided for one in passage.cells], passage.within, open_app(baseline).stored)
     if os.environ.get("GITHUB_ACTIONS") == "true":
         for text in view.workflow_commands(passage):
-            console().print(text, markup=False, highlight=False, soft_wrap=True)
+            annotate(text)
     if passage.alarms:
         raise typer.Exit(FAILED)
     if not passage.counts.keys() - {"new", "gone"}:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.consoles import console, print_json
+from harness.cli.consoles import caution, console, print_json
 from harness.cli.environment import open_app
 from harness.cli.exits import FAILED, NOTHING
 from harness.cli.options import AsJson, StoreFolder
@@ -42,6 +42,8 @@ def merge(
         run = one.run
         who = f"{run.name} {run.cell.scenario.name} {run.cell.client.name}→{run.cell.server.name}"
         console().print(f"not taken: {who}: {one.why} ({one.other}; {one.there} stays)", markup=False, soft_wrap=True)
+    for run, place in done.left:
+        caution(f"not taken: {place} of the run {run.name} is a link, or no file at all")
     if as_json:
         conflicts = [
             {"run": one.run.name, "why": one.why, "stays": one.there, "not_taken": one.other} for one in done.conflicts

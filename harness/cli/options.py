@@ -104,8 +104,8 @@ Cluster = Annotated[
     typer.Option(
         "--cluster",
         metavar="ADDRESS|local:N",
-        help="Have the runs made by the workers of a Dask scheduler (tcp://HOST:PORT, tls://HOST:PORT), or of one that "
-        "is started here with N workers; in virtual time only.",
+        help="Have the runs made by the workers of a Dask scheduler (tls://HOST:PORT; unauthenticated:tcp://HOST:PORT "
+        "where it lets in anybody), or of one that is started here with N workers; in virtual time only.",
     ),
 ]
 ClusterTls = Annotated[

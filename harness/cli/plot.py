@@ -71,7 +71,7 @@ def plot(
         app.results.make_series(one)
     if Format.PNG in kinds and not has_letters():
         talk.print("warning: this machine has no font, so PNGs have no words (Debian: fonts-dejavu-core)")
-    target = out or app.places.store / "figures"
+    target = out.resolve() if out is not None else app.store.root / "figures"
     bare: list[str] = []
     if one_figure:
         drawn = [subject.drawing(app.stored, shown).run for subject in subjects]

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from harness.cli import completion
-from harness.cli.consoles import console, json_all_the_same, paper, print_json, print_text, print_view
+from harness.cli.consoles import console, json_all_the_same, paper, print_json, print_markdown, print_text, print_view
 from harness.cli.environment import REFERENCE, ROOT, open_app
 from harness.cli.gate import Allow, Within, passage_of
 from harness.cli.options import AsJson, AsMarkdown, Clients, Every, Servers, StoredScenarios, StoreFolder
@@ -72,7 +72,7 @@ def report(
     if as_json:
         print_json(json_report.report(results, asked_for))
     elif markdown:
-        print_text(grid_report.markdown(results) if grid else markdown_report.report(results, asked_for))
+        print_markdown(grid_report.markdown(results) if grid else markdown_report.report(results, asked_for))
     elif grid:
         grid_report.show(results, paper())
     else:
@@ -159,7 +159,7 @@ def interop(
     elif as_json:
         print_json(view.report(matrix, theirs))
     elif markdown:
-        print_text(view.markdown(matrix, theirs))
+        print_markdown(view.markdown(matrix, theirs))
     else:
         view.show(matrix, paper(), theirs)
 
@@ -208,7 +208,8 @@ def study(
 
         for of in dict.fromkeys(one.of.name for one in made[0]):
             found = [one for one in made[0] if one.of.name == of and {*named} <= {*one.of.factors}]
-            for file in write(all_of(found, (named[0], named[1]) if heat else None, response), draw) if found else []:
+            made_of = all_of(found, (named[0], named[1]) if heat else None, response) if found else {}
+            for file in write(made_of, draw.resolve()):
                 console().print(str(file), soft_wrap=True)
 
 
@@ -217,7 +218,8 @@ def _document(file: Path) -> Any:
     from harness.records import record_bytes
 
     try:
-        return parse(record_bytes(file), str(file))
+        # Whoever names a file means what a link of that name leads to.
+        return parse(record_bytes(file.resolve()), str(file))
     except OSError as error:
         raise InputError(f"{file}: {error.strerror}", "is the name the one you meant?") from error
 
@@ -250,7 +252,7 @@ def summary(
     passage = None
     if baseline is not None:
         passage = passage_of(baseline, scenarios, clients, servers, store, allow, within)
-    print_text(night(stored_cells(open_app(store), scenarios, clients, servers), passage))
+    print_markdown(night(stored_cells(open_app(store), scenarios, clients, servers), passage))
 
 
 @reports.command("parameters")

@@ -61,7 +61,7 @@ def run(asking: Asking) -> None:
         if handovers := moves.moved(results):
             moves.show(handovers, paper())
     if asking.draw:
-        draw_comparisons(results, app.places.store / "figures")
+        draw_comparisons(results, app.store.root / "figures")
         _draw_figures(app, results, asking.jobs or cores(), talk)
     if asking.html is not None:
         console().print(write_site(app, results, asking.html), soft_wrap=True)
@@ -76,7 +76,7 @@ def _draw_figures(app: App, results: list[CellResult], processes: int, listen: L
     from harness.plots.shared import telling_runs, with_figures
 
     chosen, telling = with_figures(results), telling_runs(results)
-    target, talk = app.places.store / "figures", console()
+    target, talk = app.store.root / "figures", console()
     if not chosen and not telling:
         return
     sys.stdout.flush()

@@ -12,16 +12,19 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import stat
 from collections.abc import Iterable, Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import IO, cast
 
 import zstandard
 
 from harness.engines.rootfs import FILES, ROOT
-from harness.engines.sealed import Entry, entries, read_entries
+from harness.engines.sealed import Entry, entries, read_entries, runs_as_another
 from harness.errors import EngineError
+from harness.text import size_of
+from harness.writing import place_below
 
 #: Bytes of a piece: what is in flight at once, and what a worker is handed in one message.
 PIECE = 4 << 20
@@ -113,10 +116,11 @@ def unpack(arriving: Iterable[bytes], digest: str, root: Path) -> list[Entry]:
                 raise wrong
             content = json.loads(head)
             sealed = [Entry(*one) for one in content["entries"]]
+            _require_fit(sealed, content["links"], root)
             _write(stream, sealed, content["links"], root)
             if stream.read(1):
                 raise wrong
-    except (zstandard.ZstdError, ValueError, EOFError) as error:
+    except (zstandard.ZstdError, ValueError, TypeError, KeyError, EOFError) as error:
         raise EngineError(f"{wrong.message}: {error}") from error
     there = entries(root)
     if digest_of(_head(root, there)) != digest:
@@ -134,11 +138,32 @@ def _exactly(stream: zstandard.ZstdDecompressionReader, size: int) -> bytes:
     return bytes(found)
 
 
+def _require_fit(sealed: list[Entry], links: dict[str, str], root: Path) -> None:
+    """ValueError for files that no export has: outside the folder, behind a link, with another's rights, too large.
+
+    Whoever made the head may write anything into it, and its digest says no more than that it is the same head.
+    """
+    kinds: dict[str, int] = {}
+    size = 0
+    for entry in sealed:
+        place_below(root, entry.path)
+        above = entry.path.rpartition("/")[0]
+        if entry.path in kinds or (above and not stat.S_ISDIR(kinds.get(above, 0))):
+            raise ValueError(f"{entry.path} is in no folder of its own")
+        if runs_as_another(entry.mode):
+            raise ValueError(f"{entry.path} runs as its owner, whoever starts it")
+        if entry.path in links and not (entry.is_file and stat.S_ISREG(kinds.get(links[entry.path], 0))):
+            raise ValueError(f"{entry.path} is another name of no file")
+        kinds[entry.path] = entry.mode
+        size += 0 if entry.size < 0 or entry.path in links else entry.size
+    free = shutil.disk_usage(root).free
+    if size > free:
+        raise ValueError(f"its files have {size_of(size)}, and {size_of(free)} are free")
+
+
 def _write(stream: zstandard.ZstdDecompressionReader, sealed: list[Entry], links: dict[str, str], root: Path) -> None:
     for entry in sealed:
         place = root / entry.path
-        if ".." in PurePosixPath(entry.path).parts or entry.path.startswith("/"):
-            raise ValueError(f"{entry.path} lies outside")
         if stat.S_ISDIR(entry.mode):
             place.mkdir()
         elif entry.is_link:

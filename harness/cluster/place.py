@@ -1,4 +1,9 @@
-"""Where a cluster is: an address that somebody else started, or one that is started here and ends with this process."""
+"""Where a cluster is: an address that somebody else started, or one that is started here and ends with this process.
+
+Whoever reaches a scheduler may run anything on its workers, and what it answers may run anything at a driver. So one
+of our own lets in who has its certificates, which are made for it and go with it; and one that lets in anybody is
+spoken to only where the words say that it does.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +21,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from harness.cluster import tls
 from harness.errors import EngineError, InputError
@@ -25,6 +31,8 @@ from harness.text import shown
 START = 300.0
 #: Workers that are started here at most: each is a process of its own.
 MOST_LOCAL = 256
+#: Before the address of a scheduler that lets in anybody: it is not spoken to by mistake.
+UNAUTHENTICATED = "unauthenticated:"
 #: prctl(2): the signal that a process gets when the one that started it has ended.
 _PR_SET_PDEATHSIG = 1
 # Loaded now: between fork and exec a process with threads may do next to nothing.
@@ -46,6 +54,20 @@ class Place:
     """Share of the runs that are made twice."""
 
 
+@dataclass(frozen=True)
+class Scheduler:
+    """One that answers."""
+
+    address: str
+    tls: Path | None
+    """Folder of the certificates by which it lets somebody in; None where it lets in anybody."""
+
+    @property
+    def security(self) -> Any:
+        """What Dask is told of that. InputError."""
+        return None if self.tls is None else tls.security(self.tls)
+
+
 def place_of(text: str, folder: Path | None = None, files: str = "", verify: str = "") -> Place | None:
     """What the words say; None where there is no cluster. Raises InputError."""
     if not text:
@@ -62,12 +84,13 @@ def place_of(text: str, folder: Path | None = None, files: str = "", verify: str
                 "a worker a core does; more machines take an address",
             )
         return Place("", int(local[1]), folder, files, share)
+    open_to_all, text = text.startswith(UNAUTHENTICATED), text.removeprefix(UNAUTHENTICATED)
     address = re.fullmatch(r"(tcp|tls)://[^/\s]+:([0-9]{1,5})", text)
     if address is not None and not 0 < int(address[2]) < 1 << 16:
         raise InputError(f"--cluster {text}: there is no port {int(address[2])}", "ports are 1 to 65535")
     if address is None:
         raise InputError(
-            f"--cluster {shown(text)}: expected tcp://HOST:PORT, tls://HOST:PORT or local:N",
+            f"--cluster {shown(text)}: expected tls://HOST:PORT, local:N or {UNAUTHENTICATED}tcp://HOST:PORT",
             "for example --cluster tls://10.0.0.1:8786, or --cluster local:4",
         )
     if text.startswith("tls:") and folder is None:
@@ -76,6 +99,13 @@ def place_of(text: str, folder: Path | None = None, files: str = "", verify: str
         )
     if text.startswith("tcp:") and folder is not None:
         raise InputError(f"--cluster {text} is without TLS, and --cluster-tls with it", f"write tls:{text[4:]}")
+    if text.startswith("tcp:") and not open_to_all:
+        raise InputError(
+            f"--cluster {text}: such a scheduler lets in anybody, who may then run anything on its workers, and here",
+            f"write tls:{text[4:]} with --cluster-tls FOLDER, or {UNAUTHENTICATED}{text} where you mean it",
+        )
+    if text.startswith("tls:") and open_to_all:
+        raise InputError(f"--cluster {UNAUTHENTICATED}{text}: TLS is not without certificates", f"write {text}")
     return Place(text, 0, folder, files, share)
 
 
@@ -89,19 +119,25 @@ def _share(text: str) -> float:
 
 
 @contextlib.contextmanager
-def started(place: Place, environment: Mapping[str, str], threads: int = 1) -> Iterator[str]:
-    """The address of a scheduler; one of our own, with its workers, ends when this is left, or with this process.
+def started(place: Place, environment: Mapping[str, str], threads: int = 1) -> Iterator[Scheduler]:
+    """A scheduler; one of our own, with its workers, ends when this is left, or with this process.
 
-    `environment`: of the workers, beside this process's; `threads`: of each, a run at a time each. Raises EngineError.
+    `environment`: of the workers, beside this process's; `threads`: of each, a run at a time each. Other users of this
+    machine reach its ports, too: without a folder of certificates it has some that nobody else ever sees. Raises
+    EngineError.
     """
     if place.address:
         _require_host(place.address)
-        yield place.address
+        yield Scheduler(place.address, place.tls)
         return
     with tempfile.TemporaryDirectory(prefix="quic-lab-cluster-") as folder, contextlib.ExitStack() as held:
         said, log = Path(folder) / "scheduler.json", Path(folder) / "log"
-        options = [] if place.tls is None else tls.options(place.tls)
-        scheduler = scheduler_command(place.tls, 0, everywhere=False)
+        certificates = place.tls
+        if certificates is None:
+            certificates = Path(folder) / "certificates"
+            tls.write(certificates)
+        options = tls.options(certificates)
+        scheduler = scheduler_command(certificates, 0, everywhere=False)
         process = held.enter_context(_process([*scheduler, "--scheduler-file", str(said)], log, {}))
         address = _address(said, process, log)
         workers = [
@@ -109,7 +145,7 @@ def started(place: Place, environment: Mapping[str, str], threads: int = 1) -> I
             str(threads), "--no-dashboard", "--local-directory", folder, "--death-timeout", "30", *options,
         ]  # fmt: skip
         held.enter_context(_process(workers, log, environment))
-        yield address
+        yield Scheduler(address, certificates)
 
 
 def _require_host(address: str) -> None:

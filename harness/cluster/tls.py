@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from harness.errors import InputError
+from harness.writing import write_new
 
 AUTHORITY, CERTIFICATE, KEY = "ca.pem", "cert.pem", "key.pem"
 DAYS = 365
@@ -26,16 +27,16 @@ def write(folder: Path) -> None:
     if there:
         raise InputError(f"{folder} has a {there[0]} already", "name another folder, or remove it there")
     folder.mkdir(parents=True, exist_ok=True)
+    place = folder.resolve()
     own, other = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     authority = _certificate("quic-lab cluster CA", own, "quic-lab cluster CA", own, authority=True)
     member = _certificate("quic-lab cluster", other, "quic-lab cluster CA", own, authority=False)
     pem = serialization.Encoding.PEM
     secret = other.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    (folder / KEY).touch(0o600)
-    (folder / KEY).write_bytes(secret)
-    (folder / CERTIFICATE).write_bytes(member.public_bytes(pem))
+    write_new(place / KEY, secret, 0o600)
+    write_new(place / CERTIFICATE, member.public_bytes(pem))
     # The authority's own key is kept nowhere: it signs nothing more.
-    (folder / AUTHORITY).write_bytes(authority.public_bytes(pem))
+    write_new(place / AUTHORITY, authority.public_bytes(pem))
 
 
 def _certificate(

@@ -7,7 +7,7 @@ import fcntl
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +37,15 @@ class Sent:
     stop_signal: int
     parcel: str
     """Digest of its files (`harness.cluster.parcel`)."""
+    set_ids: Mapping[str, int] = field(default_factory=dict)
+    """See `RootFs`."""
 
     @classmethod
     def of(cls, root: RootFs, parcel: str) -> Sent:
         """An exported image."""
         return cls(
             root.reference, root.id, root.identity, tuple(root.command), tuple(root.environment), root.working_dir,
-            root.user, root.stop_signal, parcel,
+            root.user, root.stop_signal, parcel, dict(root.set_ids),
         )  # fmt: skip
 
     def inspected(self) -> dict[str, Any]:
@@ -58,7 +60,7 @@ class Sent:
         """The same, with its files in a folder of this machine."""
         return RootFs(
             self.reference, self.id, self.identity, str(rootfs), list(self.command), list(self.environment),
-            self.working_dir, self.user, self.stop_signal,
+            self.working_dir, self.user, self.stop_signal, dict(self.set_ids),
         )  # fmt: skip
 
 
@@ -93,7 +95,8 @@ class TravelledRoots(RootFileSystems):
         """Fetch what is not there. EngineError, OSError."""
         unfinished = self._cache.roots / f"{UNFINISHED}{owner()}.{threading.get_ident()}"
         shutil.rmtree(unfinished, ignore_errors=True)
-        (unfinished / ROOT).mkdir(parents=True)
+        unfinished.mkdir(mode=0o700, parents=True)
+        (unfinished / ROOT).mkdir()
         parcel = self._sent[reference].parcel
         try:
             sealed = unpack(self._fetch(parcel), parcel, unfinished / ROOT)

@@ -217,7 +217,9 @@ def _core() -> Iterator[int]:
         for core in cores:
             place = Path(tempfile.gettempdir()) / f"quic-lab-{os.getuid()}.core{core}"
             try:
-                lock = held.enter_context(place.open("a"))
+                # Others write to that folder, too, and may have put a link there.
+                lock = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+                held.callback(os.close, lock)
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 continue

@@ -26,12 +26,20 @@ from harness.columns.tables import (
     read_measured,
     read_run,
 )
-from harness.engines.contents import Contents
+from harness.engines.contents import Contents, is_digest
 from harness.errors import ResultError
 from harness.estimate import ENDED, Took
 from harness.model import Implementation, Scenario
 from harness.outcome import Cell, MeasuredRun, Run
-from harness.records import OtherSchemaError, TableError, plain_object, read_frame, unreadable, write_frame
+from harness.records import (
+    MOST_OBJECTS,
+    OtherSchemaError,
+    TableError,
+    plain_object,
+    read_frame,
+    unreadable,
+    write_frame,
+)
 from harness.text import shown
 
 #: What comes of a row that was not written here: what it names is missing, or its texts are no records.
@@ -57,7 +65,7 @@ class Columns:
 
     def __init__(self, root: Path, warn: Callable[[str], object] = lambda text: None) -> None:
         """`warn` is told of every run that cannot be read and is left out, once."""
-        self.root = root
+        self.root = root.resolve()
         self._warn = warn
         self._told: set[Path] = set()
 
@@ -156,7 +164,8 @@ class Columns:
     def _table(self, name: str) -> pl.DataFrame:
         file = self.root / f"{name}.parquet"
         try:
-            frame = read_frame(file, TABLES[name])
+            # Series stay a frame; what else is read becomes an object a row.
+            frame = read_frame(file, TABLES[name], values=None if name == "series" else MOST_OBJECTS)
             if missing := sorted(REQUIRED[name] - {*frame.columns}):
                 raise TableError(f"it has no column {shown(missing[0])}")
             for column in frame.select(FILLED & {*frame.columns}):
@@ -232,6 +241,11 @@ class Columns:
     def _contents(self) -> dict[str, Contents]:
         found: dict[str, Contents] = {}
         for row in self._table("images").iter_rows(named=True):
+            if not is_digest(row["digest"]):
+                raise ResultError(
+                    f"{self.root / 'images.parquet'}: {shown(row['digest'])} is the digest of no image's contents",
+                    "take it from the project's history again",
+                )
             one = found.setdefault(row["digest"], Contents(row["digest"], {}, {}))
             (one.packages if row["kind"] == "package" else one.programs)[row["name"]] = row["version"]
         return found
@@ -243,6 +257,7 @@ def write_columns(root: Path, entries: Iterable[Entry], contents: Iterable[Conte
     All files are written beside the old ones first, and then renamed in a row. The same runs give the same bytes.
     """
     root.mkdir(parents=True, exist_ok=True)
+    root = root.resolve()
     rows, series = Rows(), list[pl.DataFrame]()
     for entry in sorted(entries, key=lambda one: (one.run.cell.key, one.run.repetition)):
         rows.add(entry)

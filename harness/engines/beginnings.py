@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from harness.lab import Lab
+from harness.reading import open_regular, tree_of
 
 #: Bytes looked at together: as many as `served_file` makes together.
 _PIECE = 1 << 24
@@ -29,7 +30,7 @@ def discard_beginnings(lab: Lab, folder: Path) -> dict[str, int]:
             # What belongs to somebody else stays.
             with suppress(OSError):
                 if size and _is_beginning(file, size, number):
-                    length = file.stat().st_size
+                    length = file.lstat().st_size
                     file.unlink()
                     found[file.relative_to(folder).as_posix()] = length
     return found
@@ -37,19 +38,20 @@ def discard_beginnings(lab: Lab, folder: Path) -> dict[str, int]:
 
 def _left(folder: Path) -> Iterator[Path]:
     """What downloads left below a flow's folder."""
-    for place in [*folder.glob("transfer*"), *folder.glob("downloads/**/*")]:
-        if place.is_file() and not place.is_symlink():
-            yield place
+    with suppress(OSError):
+        for place in tree_of(folder).files:
+            if place.startswith("downloads/") or (place.startswith("transfer") and "/" not in place):
+                yield folder / place
 
 
 def _is_beginning(file: Path, size: int, number: int) -> bool:
     """Whether a file is the beginning, or all, of the served one of that size and number."""
-    left = file.stat().st_size
+    left = file.lstat().st_size
     if left > size:
         return False
     # As `served_file` makes it.
     generator = np.random.Generator(np.random.PCG64([size, number] if number else size))
-    with file.open("rb") as came:
+    with open_regular(file) as came:
         while left:
             piece = generator.bytes(min(size, _PIECE))
             size -= len(piece)

@@ -14,6 +14,7 @@ import fcntl
 import json
 import os
 import shutil
+import stat
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +55,24 @@ class Cache:
         self.roots = self.folder / _ROOTS
         self.www = self.folder / _WWW
         self.shared = SharedFiles(self.folder / _POOL)
+        self._keep_others_out()
+
+    def _keep_others_out(self) -> None:
+        """Nobody but its owner comes to the cache, nor to the files of images in it: these are strangers'.
+
+        What is somebody else's stays as it is, and so does a folder like /tmp that is merely used for a cache, too.
+        """
+        own = is_cache(self.folder) and not self.folder.stat().st_mode & stat.S_ISVTX
+        for place in (*([self.folder] if own else []), self.roots, self.folder / _POOL):
+            if _is_own(place) and stat.S_IMODE(place.stat().st_mode) & 0o077:
+                with contextlib.suppress(OSError):
+                    place.chmod(0o700)
+
+    def _make(self) -> None:
+        """Make the folder where it is not there, and those of images. OSError."""
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        for place in (self.folder, self.roots, self.folder / _POOL, self.folder / _USES):
+            place.mkdir(mode=0o700, exist_ok=True)
 
     # --- use
 
@@ -72,7 +91,8 @@ class Cache:
         file = self.folder / _USES / name.replace("/", "-")
         while True:
             try:
-                file.parent.mkdir(parents=True, exist_ok=True)
+                if not file.parent.is_dir():
+                    self._make()
                 lock = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             except OSError as error:
                 if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
@@ -208,6 +228,20 @@ class Cache:
         finally:
             os.close(lock)
         return True
+
+
+def _is_own(place: Path) -> bool:
+    """Whether it is a folder of this process's user."""
+    try:
+        status = place.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+
+
+def is_cache(folder: Path) -> bool:
+    """Whether a folder has been used as a cache, by this process's user."""
+    return _is_own(folder) and _is_own(folder / _USES)
 
 
 def size_of(folder: Path) -> int:

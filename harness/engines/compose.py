@@ -47,6 +47,8 @@ class ComposeEngine:
         try:
             with serving(lab, self._cache):
                 folder = folder.resolve()
+                # Its parts are for whatever user an image runs as; nobody else on this machine comes to them.
+                folder.chmod(0o700)
                 paths = self._paths_for(lab, folder.parent)
                 session = _Session(lab, folder, self._cache.folder, self._log_limit, progress, paths, self._left)
                 try:

@@ -5,7 +5,9 @@ Both engines observe; these functions say it in the same words.
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -17,6 +19,7 @@ from harness.engines.served import same_content
 from harness.lab import Host, Lab, LabFlow
 from harness.outcome import Outcome, Transfer
 from harness.parameters import Role
+from harness.reading import status_of
 
 #: Exit code of the endpoint contract for "not supported".
 NOT_SUPPORTED = 127
@@ -92,7 +95,7 @@ class Check:
     differs_at: int | None
     """Offset of the first byte that differs, or None where none does or nothing was received."""
     wrong: str = ""
-    """Of several files the first thing that is wrong."""
+    """The first thing that is wrong with the files, other than their bytes."""
 
     @property
     def outcome(self) -> Outcome | None:
@@ -128,9 +131,12 @@ def check(transfer: Transfer, flow: LabFlow, folder: Path, www: Path) -> Check:
     if not flow.file:
         return Check(transfer.model_copy(update={"intact": True}), None)
     file = received_file(folder, flow.flow, transfer.index)
-    if not file.exists():
+    status = status_of(file)
+    if status is None:
         return Check(transfer.model_copy(update={"intact": transfer.cut_off}), None)
-    received = file.stat().st_size
+    if not stat.S_ISREG(status.st_mode):
+        return Check(transfer, None, f"{flow.file} is no file but {_kind(status)}")
+    received = status.st_size
     difference = same_content(file, www / flow.file, part=transfer.cut_off)
     file.unlink()
     if transfer.exit_code is None and not transfer.cut_off:
@@ -153,15 +159,25 @@ def _check_files(transfer: Transfer, flow: LabFlow, folder: Path, www: Path) -> 
         if file is None:
             wrong = wrong or f"{one.name} is missing"
             continue
-        received += file.stat().st_size
+        status = file.lstat()
+        if not stat.S_ISREG(status.st_mode):
+            wrong = wrong or f"{one.name} is no file but {_kind(status)}"
+            continue
+        received += status.st_size
         if (differs := same_content(file, www / flow.folder / one.name)) is not None:
             wrong = wrong or f"{one.name} differs from the served one at byte {differs}"
         file.unlink()
     for file in found.values():
         wrong = wrong or f"{file.name} was not asked for"
-        if not file.is_dir():
+        if file.is_symlink() or not file.is_dir():
             file.unlink()
     return Check(transfer.model_copy(update={"received": received, "intact": not wrong}), None, wrong)
+
+
+def _kind(status: os.stat_result) -> str:
+    """What stands where a file should, for a sentence."""
+    kinds = ((stat.S_ISLNK, "a link, which is not followed"), (stat.S_ISDIR, "a folder"))
+    return next((words for is_kind, words in kinds if is_kind(status.st_mode)), "a pipe, a socket or a device")
 
 
 def with_words(outcome: Outcome, words: tuple[str, ...]) -> Outcome:

@@ -190,7 +190,8 @@ class Conductor:
         """Bytes of a client's file by now."""
         flow = self._flows[client]
         try:
-            return (self._folder / f"flow{flow.flow}" / "downloads" / flow.file).stat().st_size if flow.file else 0
+            # Of a link its own: it is no file that was downloaded.
+            return (self._folder / f"flow{flow.flow}" / "downloads" / flow.file).lstat().st_size if flow.file else 0
         except FileNotFoundError:
             return 0
 

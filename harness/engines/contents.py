@@ -13,8 +13,10 @@ the package ssl-cert makes a key and a certificate of its own.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
+import re
 import subprocess
 import tarfile
 import threading
@@ -27,6 +29,8 @@ from harness.engines.cache import short_id
 from harness.engines.docker import docker, failure, start
 from harness.engines.rootfs import FILES, ROOT, exported_folder
 from harness.engines.sealed import Entry, entries, read_entries
+from harness.outcome.fact import CONTENTS_DIGEST
+from harness.reading import read_regular
 
 #: Folders whose files are left out, and single files, from the root.
 _LEFT_OUT = (
@@ -44,6 +48,8 @@ _LEFT_OUT_TARGETS = ("ssl-cert-snakeoil.pem",)
 #: by the first rule have no mark; the second, "2-", counted the key and certificate of ssl-cert.
 _RULE = "3-"
 _STATUS = "var/lib/dpkg/status"
+#: Bytes that are read of it at most: that of a whole desktop has 10 MB.
+_MOST_STATUS = 64 << 20
 _BLOCK = 1 << 20
 
 
@@ -83,6 +89,12 @@ def contents_of(entries: Iterable[_Entry], status: str) -> Contents:
         if entry.kind == "file" and (entry.executable or ".so" in PurePosixPath(entry.path).suffixes)
     }  # fmt: skip
     return Contents(_RULE + digest.hexdigest(), _packages(status), programs)
+
+
+def is_digest(text: str) -> bool:
+    """Whether a text may be the digest of contents: files of a store are called by it."""
+    # With its end named as Python's expressions name it.
+    return re.fullmatch(CONTENTS_DIGEST.strip("^$"), text) is not None
 
 
 def comparable(one: str, other: str) -> bool:
@@ -143,8 +155,10 @@ def _of_tar(stream: IO[bytes]) -> Contents:
                 content = archive.extractfile(member)
                 assert content is not None
                 if path == _STATUS:
-                    data = content.read()
-                    status, digest = data.decode(errors="replace"), _digest([data])
+                    # What stands beyond tells of no more packages, and counts for the digest all the same.
+                    data = content.read(_MOST_STATUS)
+                    rest = iter(lambda file=content: file.read(_BLOCK), b"")  # type: ignore[misc]
+                    status, digest = data.decode(errors="replace"), _digest(itertools.chain([data], rest))
                 else:
                     digest = _digest(iter(lambda file=content: file.read(_BLOCK), b""))  # type: ignore[misc]
                 entries[path] = _Entry(path, "file", bool(member.mode & 0o111), digest)
@@ -165,13 +179,20 @@ def _of_export(export: Path) -> Contents:
 
 
 def _of_sealed(root: Path, sealed: Iterable[Entry]) -> Contents:
-    status = root / _STATUS
     found = (
         _Entry(one.path, "file" if one.is_file else "link", one.is_file and bool(one.mode & 0o111), one.content)
         for one in sealed
         if one.is_file or one.is_link
     )
-    return contents_of(found, status.read_text(errors="replace") if status.exists() else "")
+    return contents_of(found, _status_in(root))
+
+
+def _status_in(root: Path) -> str:
+    """Dpkg's status file of a root file system; empty where there is none, or a link that would lead out of it."""
+    try:
+        return read_regular(root.resolve() / _STATUS, _MOST_STATUS).decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def _digest(blocks: Iterable[bytes]) -> str:

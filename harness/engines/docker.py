@@ -12,6 +12,7 @@ from typing import Any
 
 from harness.engines.owner import lives, owner
 from harness.errors import EngineError
+from harness.reading import open_regular
 
 #: Label on every container and network of ours; its value names the owning process.
 OWNER_LABEL = "org.quic-lab.owner"
@@ -166,7 +167,7 @@ def start(words: Sequence[str], **options: Any) -> subprocess.Popen[str]:
 def tail(path: Path, lines: int = 12) -> tuple[str, ...]:
     """The last lines of a log file, for people."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path.parent.resolve() / path.name) as file:
             file.seek(0, 2)
             file.seek(max(0, file.tell() - 16384))
             text = file.read().decode(errors="replace")

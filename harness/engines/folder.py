@@ -12,7 +12,10 @@ from harness.engines.compose_file import CLOCK, compose_text
 from harness.engines.docker import json_lines
 from harness.lab import Lab, Simulator, sim_plan, summary
 from harness.outcome import Cpu, RandomBytes
+from harness.reading import read_regular
 
+#: Bytes of what a simulator says of a run, at most.
+MOST_SAID = 256 << 20
 _PARTS = ("client", "server", "downloads")
 
 
@@ -57,7 +60,7 @@ def file_digest(file: Path) -> str:
 def diary(folder: Path, name: str = "events.jsonl", simulator: str = "sim") -> list[dict[str, Any]]:
     """A diary of a simulator's in a run's folder so far; a line that is still being written is left out."""
     try:
-        text = (folder / simulator / name).read_text()
+        text = read_regular(folder.resolve() / simulator / name, MOST_SAID).decode()
     except OSError:
         return []
     return json_lines(text[: text.rfind("\n") + 1])
@@ -82,7 +85,7 @@ def _kernel(events: list[dict[str, Any]]) -> dict[str, Any]:
 def random_bytes(folder: Path) -> dict[str, RandomBytes]:
     """What the endpoints of a run in virtual time drew from their kernel, by endpoint; empty where it broke off."""
     try:
-        content = json.loads((folder / "sim" / "random.json").read_text())
+        content = json.loads(read_regular(folder.resolve() / "sim" / "random.json", MOST_SAID))
     except (OSError, ValueError):
         return {}
     return {name: RandomBytes.model_validate(drawn) for name, drawn in content.items()}

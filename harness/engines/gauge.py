@@ -16,10 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.engines.docker import tail
+from harness.engines.folder import MOST_SAID
 from harness.engines.guest import LAB, STALL, Guest
 from harness.engines.kernels import OWN
 from harness.errors import EngineError
 from harness.path import PathProgram
+from harness.reading import read_regular
 
 _INIT = ["/usr/bin/python3", "-S", "-m", "simulator.gauge"]
 #: When a gauge's clock starts, ns since the epoch: any time will do, but the same always.
@@ -192,7 +194,7 @@ def memory_mib(trials: Sequence[Trial]) -> int:
 
 def read_passages(folder: Path, trials: Sequence[Trial]) -> tuple[Passage, ...]:
     """What a gauge's guest left in its folder. OSError, KeyError or ValueError if that is not complete."""
-    content = json.loads((folder / "passages.json").read_text())
+    content = json.loads(read_regular(folder.resolve() / "passages.json", MOST_SAID))
     return tuple(
         _passage(folder / f"passage-{number}.csv", item, trial)
         for number, (item, trial) in enumerate(zip(content["trials"], trials, strict=True))

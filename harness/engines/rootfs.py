@@ -5,6 +5,9 @@ Layout: `<cache>/rootfs/<image ID>.<number>/` with the files in `rootfs/`, what 
 layer. Files are shared with other exports (`harness.engines.shared_files`). An image may have several names:
 `names.json` has those under which an export was used and that `export.json` does not say.
 
+An image is a stranger's. On this disk none of its programs runs as its owner, whoever starts it, and there are no
+devices; `export.json` says which programs had such bits. Nobody but the cache's owner comes to an export.
+
 An export that has come to harm says nothing about an implementation. At every use it is looked at as one looks at a
 parcel; where a run did not complete, its contents are counted. A damaged one is exported anew, under the next number:
 whoever still runs on the old one is not disturbed.
@@ -17,18 +20,31 @@ import json
 import platform
 import shutil
 import signal
+import stat
 import subprocess
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from harness.engines.cache import EXPORT, UNFINISHED, UNSHARED, Cache, cache_error, short_id
 from harness.engines.docker import docker, failure, image_ids, inspect_image, start
 from harness.engines.owner import owner
-from harness.engines.sealed import Entry, appearance, differences, entries, read_entries, write_entries
+from harness.engines.sealed import (
+    SET_ID_BITS,
+    Entry,
+    appearance,
+    appearance_of,
+    differences,
+    disarm,
+    disarmed,
+    entries,
+    read_entries,
+    runs_as_another,
+    write_entries,
+)
 from harness.engines.shared_files import unshared
 from harness.errors import EngineError
 
@@ -38,6 +54,8 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 ROOT, FILES, DAMAGED = "rootfs", "files.json", "damaged.json"
 #: In the folder of an export: its further names, and since when each is its own, in seconds since the epoch.
 NAMES = "names.json"
+#: In EXPORT, and of a RootFs: which programs had set-uid or set-gid bits.
+SET_IDS = "set_ids"
 #: Seconds after which a process looks again at an export that it uses: to look takes 25 ms.
 LOOK_AGAIN = 60.0
 #: So many of a damaged export's differences are named.
@@ -59,6 +77,8 @@ class RootFs:
     working_dir: str
     user: str
     stop_signal: int
+    set_ids: Mapping[str, int] = field(default_factory=dict)
+    """Program, from the root → its mode in the image, where that has set-uid or set-gid bits: not so on the disk."""
 
 
 def exported_folder(cache: Path, image_id: str) -> Path | None:
@@ -158,6 +178,9 @@ class RootFileSystems:
     def _whole(self, reference: str, identity: str, image: dict[str, Any] | None) -> RootFs:
         """An export that looks as it did when it was made. OSError, EngineError."""
         folder = exported_folder(self._cache.folder, identity)
+        if folder is not None:
+            with self._cache.alone():
+                _disarm_older(folder)
         made = None if folder is None else _read(folder / EXPORT)
         if folder is not None and made is not None:
             found = self._look_at(folder)
@@ -166,7 +189,9 @@ class RootFileSystems:
                     return replace(made, reference=reference)
                 self._note_name(reference, folder)
                 # The same bits may have been exported under another name.
-                return made if made.reference == reference else _described(reference, image, folder / ROOT)
+                if made.reference == reference:
+                    return made
+                return replace(_described(reference, image, folder / ROOT), set_ids=made.set_ids)
             self._damage[reference] = _damage(reference, folder, found)
             _discard(folder)
         if image is None:
@@ -212,31 +237,60 @@ class RootFileSystems:
         roots = self._cache.roots
         unfinished = roots / f"{UNFINISHED}{owner()}.{threading.get_ident()}"
         shutil.rmtree(unfinished, ignore_errors=True)
-        (unfinished / ROOT).mkdir(parents=True)
+        unfinished.mkdir(mode=0o700, parents=True)
+        (unfinished / ROOT).mkdir()
         try:
             _extract(reference, unfinished / ROOT)
+            set_ids = disarm(unfinished / ROOT)
             sealed = entries(unfinished / ROOT)
             with self._cache.alone():
                 self._cache.shared.share(unfinished / ROOT, sealed, unfinished / "link")
-            seal(_described(reference, image, unfinished / ROOT), sealed)
+            seal(replace(_described(reference, image, unfinished / ROOT), set_ids=set_ids), sealed)
             folder = _place(unfinished, roots, str(image["Id"]))
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
         with contextlib.suppress(EngineError):
             self._cache.tidy(image_ids())
         self._cache.bound()
-        return _described(reference, image, folder / ROOT)
+        return replace(_described(reference, image, folder / ROOT), set_ids=set_ids)
 
 
 def seal(root: RootFs, sealed: list[Entry]) -> None:
     """Say beside an export what its image is, and what its files are: `sealed`, all of them. OSError."""
     folder = Path(root.rootfs).parent
     write_entries(folder / FILES, sealed)
-    described = {name: value for name, value in asdict(root).items() if name != "rootfs"}
+    described = {name: value for name, value in asdict(root).items() if name not in ("rootfs", SET_IDS)}
     content = {
         "image": described, "appearance": appearance(folder / ROOT), UNSHARED: unshared(folder / ROOT, sealed),
+        SET_IDS: dict(root.set_ids),
     }  # fmt: skip
     (folder / EXPORT).write_text(json.dumps(content, indent=1))
+
+
+def _disarm_older(folder: Path) -> None:
+    """Take from an export of an older harness what `disarm` takes from a new one. Raises OSError.
+
+    What was counted then says which files these are, so that damage still shows.
+    """
+    try:
+        content = json.loads((folder / EXPORT).read_bytes())
+        if SET_IDS in content:
+            return
+        sealed = read_entries(folder / FILES)
+    except (OSError, ValueError, TypeError):
+        # It is damaged, and found to be.
+        return
+    armed = {entry.path: stat.S_IMODE(entry.mode) for entry in sealed if runs_as_another(entry.mode)}
+    content |= {"appearance": appearance_of(disarmed(sealed)), SET_IDS: armed}
+    unfinished = folder / f"{UNFINISHED}{EXPORT}.{owner()}.{threading.get_ident()}"
+    unfinished.write_text(json.dumps(content, indent=1))
+    # First: where this breaks off, the export is taken for damaged, and nothing of it is lost unsaid.
+    unfinished.replace(folder / EXPORT)
+    folder.chmod(0o700)
+    for path in armed:
+        with contextlib.suppress(FileNotFoundError):
+            (folder / ROOT / path).chmod(armed[path] & ~SET_ID_BITS)
+    write_entries(folder / FILES, disarmed(sealed))
 
 
 def _place(unfinished: Path, roots: Path, image_id: str) -> Path:
@@ -255,7 +309,8 @@ def _place(unfinished: Path, roots: Path, image_id: str) -> Path:
 def _read(file: Path) -> RootFs | None:
     """What an export says of itself; None where it says nothing that can be understood."""
     try:
-        return RootFs(**json.loads(file.read_bytes())["image"], rootfs=str(file.parent / ROOT))
+        content = json.loads(file.read_bytes())
+        return RootFs(**content["image"], rootfs=str(file.parent / ROOT), set_ids=content.get(SET_IDS, {}))
     except (OSError, ValueError, TypeError, KeyError):
         return None
 

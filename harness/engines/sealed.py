@@ -10,11 +10,14 @@ import hashlib
 import json
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 #: Bytes that are read at once.
 _BLOCK = 1 << 20
+#: Of a program's mode: that it runs as its owner, as its group, whoever starts it.
+SET_ID_BITS = stat.S_ISUID | stat.S_ISGID
 
 
 class Entry(NamedTuple):
@@ -66,8 +69,44 @@ def appearance(root: Path) -> str:
 
     Not seen are owners, who may have been changed for somebody to clear the folder, and numbers of inodes.
     """
-    lines = sorted(f"{path}\0{one.st_mode:o} {_size(one)} {one.st_mtime_ns}\n" for path, one in _walk(root).items())
+    return _appearance((path, seen.st_mode, _size(seen), seen.st_mtime_ns) for path, seen in _walk(root).items())
+
+
+def appearance_of(sealed: Iterable[Entry]) -> str:
+    """The same of what a folder held when it was sealed."""
+    return _appearance((entry.path, entry.mode, entry.size, entry.modified_ns) for entry in sealed)
+
+
+def _appearance(seen: Iterable[tuple[str, int, int, int]]) -> str:
+    lines = sorted(f"{path}\0{mode:o} {size} {modified_ns}\n" for path, mode, size, modified_ns in seen)
     return hashlib.blake2b("".join(lines).encode(errors="surrogateescape"), digest_size=16).hexdigest()
+
+
+def disarm(root: Path) -> dict[str, int]:
+    """Take from a folder what would give whoever comes to it another's rights: set-uid and set-gid bits, devices.
+
+    Path → mode, with these bits, of the programs that had them. Raises OSError.
+    """
+    modes = {}
+    for path, status in sorted(_walk(root).items()):
+        if stat.S_ISBLK(status.st_mode) or stat.S_ISCHR(status.st_mode):
+            (root / path).unlink()
+        elif runs_as_another(status.st_mode):
+            modes[path] = stat.S_IMODE(status.st_mode)
+            (root / path).chmod(modes[path] & ~SET_ID_BITS)
+    return modes
+
+
+def runs_as_another(mode: int) -> bool:
+    """Whether what has that kind and mode (st_mode) is a program that runs as its owner or group, whoever starts it."""
+    return stat.S_ISREG(mode) and bool(mode & SET_ID_BITS)
+
+
+def disarmed(sealed: Iterable[Entry]) -> list[Entry]:
+    """What was sealed, without such bits."""
+    return [
+        entry._replace(mode=entry.mode & ~SET_ID_BITS) if runs_as_another(entry.mode) else entry for entry in sealed
+    ]
 
 
 def file_content(file: Path | str) -> str:

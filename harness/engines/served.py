@@ -14,6 +14,7 @@ import numpy as np
 from harness.engines.cache import UNFINISHED, Cache, cache_error
 from harness.engines.owner import owner
 from harness.lab import Lab
+from harness.reading import open_regular
 
 #: When everything that endpoints are handed was last changed, seconds since the epoch (2026-01-01): servers tell their
 #: clients, as Last-Modified or as part of an ETag (RFC 9110 §8.8).
@@ -97,7 +98,8 @@ def same_content(one: Path, other: Path, *, part: bool = False) -> int | None:
     A missing tail counts, unless `part`: then the first may be a beginning of the other.
     """
     offset = 0
-    with one.open("rb") as first, other.open("rb") as second:
+    # The first may be of somebody who put something else there than a file.
+    with open_regular(one) as first, other.open("rb") as second:
         while True:
             a = first.read(1 << 22)
             b = second.read(len(a) if part else 1 << 22)

@@ -10,10 +10,11 @@ from types import TracebackType
 from typing import Self
 
 from harness.engines.docker import PREFIX
-from harness.engines.folder import diary, prepare_folder
+from harness.engines.folder import MOST_SAID, diary, prepare_folder
 from harness.engines.paths import compose
 from harness.errors import EngineError
 from harness.lab import Lab, sim_plan
+from harness.reading import read_regular
 
 READY_SECONDS = 30.0
 
@@ -52,7 +53,7 @@ class StandingLab:
 
     def captured(self, side: str) -> int:
         """UDP datagrams captured on one side, once the lab is down."""
-        counts = json.loads((self._folder / "sim" / "capture.json").read_text())
+        counts = json.loads(read_regular(self._folder.resolve() / "sim" / "capture.json", MOST_SAID))
         return int(counts[side]["captured"])
 
     def counters(self) -> Path:

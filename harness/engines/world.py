@@ -103,6 +103,9 @@ def sample_ns(lab: Lab) -> int:
 def _described(image: RootFs, roots: Mapping[str, str]) -> dict[str, Any]:
     described = asdict(image) | {"rootfs": roots[image.rootfs]}
     del described["id"], described["identity"]
+    if not described["set_ids"] or _as_root(image):
+        # To root they give nothing, and a layer with copies of these files would be for nothing.
+        del described["set_ids"]
     return described
 
 

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from harness.errors import UnfitError
 from harness.model.move import ClientMove
-from harness.model.part import COLOUR, IMAGE, NAME, WEB_ADDRESS, Part
+from harness.model.part import BUILD_FOLDER, COLOUR, IMAGE, NAME, WEB_ADDRESS, Part
 from harness.model.testcase import Refusal, TestcaseName
 from harness.parameters import ROLES, Role
 from harness.setting import ParameterName, RoleSettings, Setting
@@ -55,7 +55,7 @@ class Implementation(Part):
     """Version of the implementation inside the image."""
     image: Annotated[str, Field(pattern=IMAGE)] | None = None
     """A published image, by name; pulled when it is not present."""
-    build: str | None = None
+    build: Annotated[str, Field(pattern=BUILD_FOLDER)] | None = None
     """Folder of the Dockerfile, relative to this file, instead of `image`."""
     upstream_image: Annotated[str, Field(pattern=IMAGE)] | None = None
     """A published image that the build starts from; where no registry is reached, it cannot be built."""

@@ -9,8 +9,10 @@ from pydantic import BaseModel, ConfigDict
 
 #: Of implementations, wherever they are named.
 NAME = r"^[a-z0-9][a-z0-9._-]*$"
-#: Of a scenario: its folder and file.
-SCENARIO_NAME = r"^[A-Za-z0-9_][A-Za-z0-9._/-]*$"
+#: Of a scenario: its folders and file, none of which is '..' or begins with a dot: figures and pages are called so.
+SCENARIO_NAME = r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*$"
+#: Of the folder with an image's Dockerfile: '.', or one below.
+BUILD_FOLDER = r"^(\.|[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*)$"
 #: Of a path among several: it is part of the names of a container, a network and a namespace.
 PATH_NAME = r"^[a-z][a-z0-9-]{0,15}$"
 #: Which combinations of a study's factors are run.
@@ -28,6 +30,7 @@ WEB_ADDRESS = r"^https?://[^\s/]+(/\S*)?$"
 FORMS = {
     NAME: "a name of lowercase letters, digits, '.', '_' and '-'; quic-go",
     SCENARIO_NAME: "a name of letters, digits, '.', '_', '-' and '/': it is that of the file; satellite/medium",
+    BUILD_FOLDER: "a folder, '.' or the name of one below; .",
     PATH_NAME: "the name of a path: lowercase letters, digits and '-', 16 at most, a letter first; campus",
     DESIGN: "a design: full, fractional(RESOLUTION), one-at-a-time or random(NUMBER); fractional(4)",
     PROFILE: "the name of a profile: letters, digits, spaces and marks, 40 at most; h2o's parameters",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from harness.model import Implementation, Scenario
-from harness.outcome.fact import Fact
+from harness.outcome.fact import Fact, Key
 from harness.parameters import ParameterValue, Role
 
 EngineName = Literal["compose", "virtual"]
@@ -34,7 +34,7 @@ class Contestant(Fact):
 class Cell(Fact):
     """One point of the matrix. Two cells with the same key are the same experiment."""
 
-    key: str
+    key: Key
     """BLAKE2b of what its runs depend on, 16 hexadecimal digits (`harness.identity.cell_key`)."""
     scenario: Scenario
     client: Implementation

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from harness.outcome.cell import Cell, Cpu
-from harness.outcome.fact import Fact, Finite
+from harness.outcome.fact import CaptureName, ContentsDigest, Fact, Finite, Place
 from harness.parameters import ParameterValue, Role
 
 Status = Literal[
@@ -91,7 +91,7 @@ class Run(Fact):
 
     schema_: Annotated[int, Field(alias="schema")] = RUN_SCHEMA
     cell: Cell
-    repetition: int
+    repetition: Annotated[int, Field(ge=0)]
     outcome: Outcome
     started_at: str
     """ISO 8601, UTC."""
@@ -108,9 +108,9 @@ class Run(Fact):
     """In virtual time: whose processor the endpoints saw, the lab's fixed one or the host's."""
     lab_kernel: str = ""
     """In virtual time: SHA-256 of the lab kernel's file."""
-    captures: dict[str, str] = {}
+    captures: dict[CaptureName, str] = {}
     """SHA-256 of the captures, by side: left, right."""
-    artefacts: dict[str, str] = {}
+    artefacts: dict[Place, str] = {}
     """SHA-256 of all else that it is measured from, by place in its folder; older harnesses recorded none."""
     trail: str = ""
     """Of the left capture (see `harness.traces.trail`): where another run parts from this one can be told by it."""
@@ -120,7 +120,7 @@ class Run(Fact):
     """Parameters as set, those chosen by the harness included."""
     image_ids: dict[str, str] = {}
     """Image ID per role and for the simulator."""
-    contents: dict[str, str] = {}
+    contents: dict[str, ContentsDigest] = {}
     """Digest of what was really in each image (see `harness.engines.contents`), by the names of `image_ids`."""
     commit: str = ""
     """Commit of the project that ran it, with + behind it where files had been changed; empty where it is not known."""

@@ -19,6 +19,7 @@ from harness.plots.theme import INK, SOFT, Chart, config, headed
 from harness.ranking import Ranking
 from harness.store import disk_error
 from harness.text import counted
+from harness.writing import replace
 
 #: Cells of a figure at most; of more, the first.
 MOST = 60
@@ -92,7 +93,7 @@ def write(ranking: Ranking, folder: Path) -> Path | None:
     file = folder / ranking.scenario.name / ("-".join(re.sub(r"[^A-Za-z0-9.=_]+", "_", one) for one in words) + ".svg")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(str(vl_convert.vegalite_to_svg(made)), encoding="utf-8")
+        replace(file, str(vl_convert.vegalite_to_svg(made)).encode())
     except OSError as error:
         raise disk_error(error, file) from error
     return file

@@ -17,6 +17,7 @@ from typing import TextIO
 import vl_convert
 
 from harness.errors import EngineError
+from harness.writing import replace
 
 #: Pixels of a PNG per pixel of a figure.
 SCALE = 2
@@ -53,7 +54,7 @@ def paint_all(lines: TextIO) -> None:
     """Make the PNGs that are asked for. Raises OSError and ValueError."""
     for line in lines:
         asked = json.loads(line)
-        Path(asked["png"]).write_bytes(vl_convert.svg_to_png(asked["svg"], scale=asked["scale"]))
+        replace(Path(asked["png"]), vl_convert.svg_to_png(asked["svg"], scale=asked["scale"]))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import os
 import re
@@ -24,7 +26,9 @@ from harness.plots.raster import Paint, painting
 from harness.plots.registry import Plot, plots
 from harness.plots.theme import FONT, INK, SOFT, config, headed
 from harness.plots.view import Drawn
+from harness.reading import open_regular
 from harness.store import disk_error
+from harness.writing import replace
 
 #: The page with all figures of a run.
 PAGE = "figures.html"
@@ -91,20 +95,18 @@ def figures(run: Drawn, partner: Drawn | None = None, only: Collection[str] = ()
 
 def page_script(cache: Path) -> str:
     """Vega, Vega-Lite and Vega-Embed as one script that needs nothing from elsewhere; kept in a folder."""
-    file = cache / f"vega-embed-{vl_convert.get_vega_embed_version()}-{vl_convert.get_vega_version()}.js"
+    file = cache.resolve() / f"vega-embed-{vl_convert.get_vega_embed_version()}-{vl_convert.get_vega_version()}.js"
     if not file.exists():
         # Making it takes longer than all figures of a run.
         script = str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
-        cache.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
         _write_whole(file, script)
     return file.read_text(encoding="utf-8")
 
 
 def _write_whole(file: Path, text: str) -> None:
     """Write a file that others find whole or not at all."""
-    unfinished = file.with_suffix(f".{os.getpid()}")
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(file)
+    replace(file, text.encode(), f"{file.stem}.{os.getpid()}")
 
 
 def has_letters() -> bool:
@@ -178,7 +180,7 @@ def _write_pictures(item: Figure, stem: Path, formats: Collection[Format], paint
         paint(picture, wrote[-1])
     if Format.SVG in formats:
         wrote.append(stem.with_suffix(".svg"))
-        wrote[-1].write_text(picture, encoding="utf-8")
+        replace(wrote[-1], picture.encode())
     return wrote
 
 
@@ -189,6 +191,7 @@ _PAGE = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{{ policy }}">
 <title>{{ heading.title }}</title>
 <style>
 body { font-family: {{ font }}; color: {{ ink }}; margin: 2em auto; max-width: 62em; padding: 0 1em; line-height: 1.4; }
@@ -204,23 +207,40 @@ dragging moves, and a double click goes back.</p>
 <nav>{% for item in figures %}<a href="#{{ item.plot.name }}">{{ item.plot.title }}</a>{% endfor %}</nav>
 {% for item in figures %}<figure id="{{ item.plot.name }}"></figure>
 {% endfor %}<script>{{ script }}</script>
-<script>
-const figures = {{ specifications }};
-for (const [name, specification] of Object.entries(figures)) {
-  vegaEmbed("#" + name, specification, {
-    mode: "vega-lite", renderer: "svg", actions: { export: true, source: false, compiled: false, editor: false },
-  });
-}
-</script>
+<script>{{ drawing }}</script>
 </body>
 </html>
 """
 
 
+#: What draws the figures of a page.
+_DRAWING = """
+const figures = SPECIFICATIONS;
+for (const [name, specification] of Object.entries(figures)) {
+  vegaEmbed("#" + name, specification, {
+    mode: "vega-lite", renderer: "svg", actions: { export: true, source: false, compiled: false, editor: false },
+  });
+}
+"""
+
+
+def _policy(*scripts: str) -> str:
+    """What the page may do (Content Security Policy 3): run these scripts, draw, and fetch nothing.
+
+    Vega makes functions of its own expressions ('unsafe-eval').
+    """
+    digests = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
+    return (
+        f"default-src 'none'; script-src {allowed} 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
 def names_on(file: Path) -> list[str]:
     """Names of the figures on a page, from the links at its head. Raises OSError."""
-    with file.open(encoding="utf-8") as text:
-        return re.findall(r'<a href="#(\w+)">', text.read(_HEAD))
+    with open_regular(file) as content:
+        return re.findall(r'<a href="#(\w+)">', content.read(_HEAD).decode(errors="replace"))
 
 
 def page(heading: Heading, made: Sequence[Figure], script: str) -> str:
@@ -228,6 +248,9 @@ def page(heading: Heading, made: Sequence[Figure], script: str) -> str:
     specifications = json.dumps(
         {item.plot.name: item.specification for item in made}, separators=(",", ":"), ensure_ascii=False
     )
+    script = script.replace("</script", "<\\/script")
+    # A word in the data must not end the script.
+    drawing = _DRAWING.replace("SPECIFICATIONS", specifications.replace("<", "\\u003c"))
     return (
         Environment(autoescape=True)
         .from_string(_PAGE)
@@ -237,8 +260,8 @@ def page(heading: Heading, made: Sequence[Figure], script: str) -> str:
             font=Markup(FONT),
             ink=INK,
             soft=SOFT,
-            script=Markup(script.replace("</script", "<\\/script")),
-            # A word in the data must not end the script.
-            specifications=Markup(specifications.replace("<", "\\u003c")),
+            policy=_policy(script, drawing),
+            script=Markup(script),
+            drawing=Markup(drawing),
         )
     )

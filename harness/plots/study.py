@@ -22,6 +22,7 @@ from harness.plots.copied import Marks
 from harness.plots.parts import layered, sized
 from harness.plots.theme import INK, SOFT, WIDTH, Chart, Panel, config, headed
 from harness.store import disk_error
+from harness.writing import replace
 
 #: Effects of a picture at most; of more, the greatest.
 MOST = 16
@@ -160,7 +161,7 @@ def write(made: Mapping[str, dict[str, Any] | None], folder: Path) -> list[Path]
         file = folder / (re.sub(r"[^A-Za-z0-9.=_]+", "-", name) + ".svg")
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            file.write_text(str(vl_convert.vegalite_to_svg(specification)), encoding="utf-8")
+            replace(file, str(vl_convert.vegalite_to_svg(specification)).encode())
         except OSError as error:
             raise disk_error(error, file) from error
         files.append(file)

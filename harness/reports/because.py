@@ -8,7 +8,7 @@ from typing import Any
 from harness.outcome import STATES, Attribution, Part, State, proven_outcome
 from harness.reports.unfinished import short as unfinished
 from harness.results import CellResult
-from harness.text import in_cell
+from harness.text import quoted
 from harness.units import Size
 
 #: What people call a state.
@@ -107,7 +107,7 @@ def markdown(results: Sequence[CellResult]) -> str:
         missed = over(one, result)
         too_long = "–" if missed is None else f"{missed:.2f}"
         lines.append(f"| {result.name} | {one.seconds:.2f} | {too_long} | {short(one)} |")
-    lines += [f"| {', '.join(names)} | – | – | {in_cell(said)} |" for said, names in failed.items()]
+    lines += [f"| {', '.join(names)} | – | – | {quoted(said)} |" for said, names in failed.items()]
     return "\n".join(lines) + "\n"
 
 

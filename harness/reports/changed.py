@@ -13,7 +13,7 @@ from harness.identity import Ledger
 from harness.reports.gate import figure_text
 from harness.reports.markdown import line
 from harness.results import CellResult, point_of
-from harness.text import counted, in_cell
+from harness.text import counted, quoted
 
 _HEAD = """# What changed
 
@@ -66,7 +66,7 @@ def changed_page(cells: Sequence[Changed], compared: Compared) -> str:
         lines += [f"## {folder}", "", line(["", "cell", "before → now", "what differs in the bits"]), line(["---"] * 4)]
         for one in mine:
             texts = (one.decided.standing, one.decided.pair.name, _figures(one.decided), _few(list(one.causes), ", "))
-            lines.append(line([in_cell(text) for text in texts]))
+            lines.append(line([quoted(text) for text in texts]))
         lines.append("")
     return "\n".join(lines)
 

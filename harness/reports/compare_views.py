@@ -16,6 +16,7 @@ from harness.reports.compare_figures import ROLES, Side
 from harness.reports.layout import SENTENCE, Column, Fitted, Row
 from harness.reports.markdown import line
 from harness.reports.table import SYMBOLS, interval_text
+from harness.text import quoted
 
 SCHEMA = 1
 
@@ -47,12 +48,13 @@ def markdown(compared: Sequence[Comparison]) -> str:
         return "No stored runs match.\n"
     blocks = []
     for group in _scenarios(compared):
-        lines = [f"**{group[0].point.title}** (`{group[0].point.scenario}`, median [interval] of n runs)", ""]
+        lines = [f"**{quoted(group[0].point.title)}** (`{group[0].point.scenario}`, median [interval] of n runs)", ""]
         if _judged(group):
             lines += [line([*_HEADINGS, "verdict", "explanation"]), line(["---", "---", *["---:"] * 5, "---", "---"])]
-            lines += [line([*_cells(one), " ".join(_verdict(one)[:2]), one.explanation]) for one in _judged(group)]
+            judged = ((_cells(one), _verdict(one)[:2], quoted(one.explanation)) for one in _judged(group))
+            lines += [line([*cells, " ".join(verdict), why]) for cells, verdict, why in judged]
             lines += [""]
-        lines += [f"- {line}" for line in _missing(group)]
+        lines += [f"- {quoted(text)}" for text in _missing(group)]
         blocks.append("\n".join(lines).rstrip())
     return "\n\n".join([*blocks, _summary(compared)]) + "\n"
 

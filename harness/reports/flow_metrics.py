@@ -16,7 +16,7 @@ from harness.reports.layout import Column, Fitted, Row
 from harness.reports.markdown import line
 from harness.reports.numbers import shown_unit, text
 from harness.results import CellResult
-from harness.text import counted
+from harness.text import counted, quoted
 
 #: The order of rows, which is CCPerf's. A metric that is not here stands below those that are.
 ORDER = (
@@ -121,7 +121,7 @@ def markdown(results: Sequence[CellResult]) -> str:
     for result in results:
         made = tables(result)
         if made:
-            lines += [f"**{heading(result)}**", ""]
+            lines += [f"**{quoted(heading(result))}**", ""]
         for table in made:
             heads, words, rows = _laid(table)
             lines += [
@@ -131,7 +131,7 @@ def markdown(results: Sequence[CellResult]) -> str:
                 "",
             ]
         if made and (reasons := absences(result)):
-            lines += [*(f"- {reason}" for reason in reasons), ""]
+            lines += [*(f"- {quoted(reason)}" for reason in reasons), ""]
     return "\n".join(lines)
 
 

@@ -20,7 +20,7 @@ from harness.reports.markdown import line
 from harness.reports.numbers import number, shown_unit
 from harness.reports.ranking import plain
 from harness.stats import interval
-from harness.text import counted, in_cell
+from harness.text import counted, quoted
 
 #: Figures of a cell that differ and are named; of more only the number is said.
 _NAMED = 3
@@ -205,11 +205,15 @@ def markdown(passage: Passage) -> str:
             word = f"{symbol} {one.weighed.decided.standing}"
             why = "; ".join(filter(None, [told_text(one), _accepted(one)]))
             lines.append(
-                line([word, in_cell(one.weighed.decided.pair.name), in_cell(why), in_cell(", ".join(one.causes))])
+                line([word, quoted(one.weighed.decided.pair.name), quoted(why), quoted(", ".join(one.causes))])
             )
         lines.append("")
     return "\n".join(
-        [*lines, *(f"{text}\n" for text in (*departed(passage), *cautions(passage.applied), rate(passage)))]
+        [
+            *lines,
+            *(f"{quoted(text)}\n" for text in (*departed(passage), *cautions(passage.applied))),
+            f"{rate(passage)}\n",
+        ]
     )
 
 

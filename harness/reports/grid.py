@@ -15,6 +15,7 @@ from harness.reports.parameters import asked
 from harness.reports.table import SYMBOLS
 from harness.results import CellResult
 from harness.standing import marked, note
+from harness.text import quoted
 
 #: What a pair's figure is.
 METRIC = MetricName("completion", 0, "first")
@@ -103,13 +104,13 @@ def _markdown(results: Sequence[CellResult], said: Callable[[CellResult], str]) 
     for title, cells in _groups(results):
         servers, rows = _rows(cells)
         lines = [
-            f"**{title}**: seconds to the last byte, client ↓ server →",
+            f"**{quoted(title)}**: seconds to the last byte, client ↓ server →",
             "",
             "| | " + " | ".join(servers) + " |",
             "| --- |" + " ---: |" * len(servers),
         ]
         for client, found in rows:
-            entries = ["–" if one is None else marked(said(one), one) for one in found]
+            entries = ["–" if one is None else marked(quoted(said(one)), one) for one in found]
             lines.append(f"| {client} | " + " | ".join(entries) + " |")
         lines += ["", text] if (text := note(cells)) else []
         made.append("\n".join(lines) + "\n")

@@ -20,6 +20,7 @@ from harness.reports import interop_failures
 from harness.reports.layout import Column, Fitted, Row
 from harness.reports.markdown import line
 from harness.results import CellResult
+from harness.text import quoted
 
 SCHEMA = 1
 _WORDS: dict[VerdictStatus, Word] = {"pass": "succeeded", "fail": "failed", "unsupported": "unsupported"}
@@ -146,7 +147,7 @@ def markdown(matrix: Matrix, published: Matrix | None = None) -> str:
         lines += ["", f"{len(found)} disagreements with the published matrix.", ""]
         lines += [line(["case", "pair", "here", "there", "why"]), line(["---"] * 5)]
         lines += [
-            line([CASES[one.case], " → ".join(one.pair), one.ours.word, one.theirs.word, one.ours.sentence])
+            line([CASES[one.case], " → ".join(one.pair), one.ours.word, one.theirs.word, quoted(one.ours.sentence)])
             for one in found
         ]
     return "\n".join(lines) + "\n"

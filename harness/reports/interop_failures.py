@@ -16,6 +16,7 @@ from harness.interop.cases import CASES
 from harness.interop.matrix import Entry, Matrix, Pair, Who
 from harness.reports.layout import Column, Fitted, Row
 from harness.reports.markdown import line
+from harness.text import quoted
 
 _WHOSE: dict[Whose | None, str] = {
     "implementation": "What looks like a bug of an implementation, or something that it does not have",
@@ -159,7 +160,7 @@ def _findings(found: Sequence[_Failed]) -> Iterator[str]:
 
 def _escaped(text: str) -> str:
     """A sentence that may have an endpoint's own words, in a cell of a table."""
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+    return quoted(text.replace("\\", "\\\\")).replace("<", "&lt;")
 
 
 def report(pair: Pair, case: str, entry: Entry) -> dict[str, Any]:

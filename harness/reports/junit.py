@@ -14,8 +14,9 @@ from harness.gate.decide import Standing
 from harness.reports import by_scenario
 from harness.reports.gate import Passage, Told, figure_text, told_text
 from harness.results import CellResult
+from harness.text import harmless
 
-#: Characters that XML 1.0 has no way to write.
+#: Characters that XML 1.0 has no way to write, beside those that nobody is shown (`harness.text.harmless`).
 _UNWRITABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 #: Verdict → element below a test case; what is missing passed.
 _ELEMENTS = {"fail": "failure", "error": "error", "inconclusive": "skipped", "unsupported": "skipped"}
@@ -97,4 +98,4 @@ def _element(tag: str, **attributes: str) -> ElementTree.Element:
 
 
 def _writable(text: str) -> str:
-    return _UNWRITABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+    return _UNWRITABLE.sub("\N{REPLACEMENT CHARACTER}", harmless(text))

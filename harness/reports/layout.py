@@ -15,6 +15,8 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from harness.text import harmless
+
 #: What a column takes besides its text: a space on either side, and a line.
 _AROUND = 3
 #: Narrower than this no identifying column is folded to.
@@ -141,7 +143,7 @@ class Fitted:
                 ruled = True
             # What people wrote is no markup.
             entries = (row.cells[index] for index in chosen)
-            made = (Text(entry) if isinstance(entry, str) else entry for entry in entries)
+            made = (Text(_plain(entry)) if isinstance(entry, str) else entry for entry in entries)
             table.add_row(*made, style="dim" if row.reference else None)
         return table
 
@@ -173,7 +175,8 @@ def _width(text: str) -> int:
 
 
 def _plain(cell: Entry) -> str:
-    return cell.plain if isinstance(cell, Text) else cell
+    # As it is printed: what is written out is longer.
+    return cell.plain if isinstance(cell, Text) else harmless(cell)
 
 
 def _folded(widths: Sequence[int], room: int) -> list[int] | None:

@@ -22,11 +22,12 @@ from harness.reports.table import SYMBOLS, asked_and_seen, interval_text, refere
 from harness.results import CellResult
 from harness.standing import MARK, note
 from harness.standing import marked as marked_old
+from harness.text import quoted, without_html
 
 
 def line(cells: Sequence[str]) -> str:
-    """One row of a table."""
-    return "| " + " | ".join(cells) + " |"
+    """One row of a table. What is a line's end in a cell, or HTML that no report writes, is none there."""
+    return "| " + " | ".join(without_html(cell).replace("\n", " ") for cell in cells) + " |"
 
 
 def scenario_markdown(results: Sequence[CellResult], asked_for: Sequence[MetricName] = ()) -> str:
@@ -36,7 +37,7 @@ def scenario_markdown(results: Sequence[CellResult], asked_for: Sequence[MetricN
     parameters = asked([result.cell for result in results])
     seconds = ", seconds" if scenario.milestones_within() and not asked_for else ""
     lines = [
-        f"**{scenario.title}** (`{scenario.name}`, engine {results[0].cell.engine}{parameters.suffix}, "
+        f"**{quoted(scenario.title)}** (`{scenario.name}`, engine {results[0].cell.engine}{parameters.suffix}, "
         f"median [interval] of n runs{seconds}; {effort(results)})",
         "",
         line(
@@ -56,7 +57,9 @@ def scenario_markdown(results: Sequence[CellResult], asked_for: Sequence[MetricN
         cells = [*told, f"*{name}*", "", "", *shown, *([""] if goodput else [])]
         lines += [line(cells)] if any(one.texts) or not asked_for else []
     lines += _flows(results, parameters, asked_for)
-    short = [f"{result.name}: {result.shortfall}." for result in results if FAILED_TRANSFER & result.outcomes.keys()]
+    short = [
+        quoted(f"{result.name}: {result.shortfall}.") for result in results if FAILED_TRANSFER & result.outcomes.keys()
+    ]
     for text in (*short, *footnotes(results), note(results)):
         lines += ["", text] if text else []
     below = [

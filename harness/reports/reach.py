@@ -11,7 +11,7 @@ from rich.console import Console
 from harness.reach import Settings
 from harness.reaching import Search
 from harness.reports.markdown import line
-from harness.text import counted
+from harness.text import counted, quoted
 
 
 def sentence(one: Search) -> str:
@@ -73,7 +73,7 @@ def markdown(made: Sequence[Search]) -> str:
     for name in dict.fromkeys(one.scenario.name for one in made):
         mine = [one for one in made if one.scenario.name == name]
         demanded = ", ".join(str(objective) for objective in mine[0].scenario.objectives)
-        lines += [f"**{mine[0].scenario.title}** ({demanded})", ""]
+        lines += [f"**{quoted(mine[0].scenario.title)}** ({demanded})", ""]
         lines += [line(["pair", "what it takes", "sets tried"]), line(["---", "---", "---:"])]
         for one in mine:
             text = sentence(one).partition(": ")[2]

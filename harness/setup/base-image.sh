@@ -12,6 +12,7 @@ PULL_SECONDS=${HARNESS_PULL_SECONDS:-20}
 
 docker image inspect "$tag" >/dev/null 2>&1 && exit 0
 mkdir -p "$state"
+say "about to pull $tag"
 if timeout "$PULL_SECONDS" docker pull --quiet "$tag" >"$state/pull.log" 2>&1; then
   exit 0
 fi
@@ -19,7 +20,7 @@ say "no registry answered for $tag; bootstrapping it with mmdebstrap"
 if ! command -v mmdebstrap >/dev/null 2>&1; then
   command -v apt-get >/dev/null 2>&1 ||
     fail "$tag could not be pulled: $(tail -n 1 "$state/pull.log")" "let this machine reach a registry, or load the image with 'docker load'"
-  apt_get_install mmdebstrap >>"$state/apt.log" 2>&1 || { apt_update && apt_get_install mmdebstrap; } >>"$state/apt.log" 2>&1 ||
+  apt_get_install mmdebstrap || { apt_update >>"$state/apt.log" 2>&1 && apt_get_install mmdebstrap; } ||
     fail "$tag could not be pulled and mmdebstrap could not be installed" "see $state/pull.log and $state/apt.log"
 fi
 # The mirror is the one this machine's apt uses; a machine that is not Debian's (Ubuntu) needs a pull.

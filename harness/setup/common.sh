@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # Sourced by the scripts beside it: what they say, and apt, one caller at a time, since they run side by side and apt does
-# not wait for its own locks. `state` names the directory of logs and marks.
+# not wait for its own locks. `state` names the directory of logs and marks. What is about to be installed or started is
+# said before; nothing is removed for it.
 
 # shellcheck disable=SC2034  # of the scripts that source this
 COMPOSE_MINIMUM=2.26
@@ -12,12 +13,15 @@ fail() {
   exit 3
 }
 
+# Another root of the file system than the machine's own, for the tests.
+root=${SETUP_ROOT:-}
+
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi; }
 
 # This distribution's name and version; fails where packages of Docker cannot be installed here: $1 says what is missing.
 require_debian() {
   # shellcheck disable=SC1091
-  . /etc/os-release 2>/dev/null || true
+  . "$root/etc/os-release" 2>/dev/null || true
   case "${ID:-unknown} ${ID_LIKE:-}" in
     *debian*) ;;
     *) fail "$1" "install and start $needed; then run this again" ;;
@@ -43,9 +47,13 @@ apt_update() {
   ) 9>"${state:?}/apt.lock"
 }
 
-apt_get_install() { alone env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"; }
+# Where a package could come only in place of another one, apt gives up: whoever put that there may need it.
+apt_get_install() {
+  say "about to install ${*##*/}, with what they depend on (apt-get)"
+  alone env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-remove --no-install-recommends "$@" >>"$state/apt.log" 2>&1
+}
 
 apt_install() {
-  apt_get_install "$@" >>"$state/apt.log" 2>&1 ||
+  apt_get_install "$@" ||
     fail "apt-get could not install $*" "the last lines of $state/apt.log say why: $(tail -n 3 "$state/apt.log" | tr '\n' ' ')"
 }

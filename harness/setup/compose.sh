@@ -8,6 +8,7 @@ set -euo pipefail
 
 state=${1:?usage: compose.sh STATE_DIRECTORY}
 mkdir -p "$state"
+state=$(cd "$state" && pwd)
 # shellcheck source=harness/setup/common.sh
 . "$(dirname "$0")/common.sh"
 
@@ -23,7 +24,6 @@ if compose_works && buildx_works; then
   exit 0
 fi
 require_debian "Docker Compose $COMPOSE_MINIMUM or newer, or Docker Buildx, is missing"
-say "installing Docker Compose and Buildx"
 # Where that fails, older lists will do, or those of the next release.
 apt_update >>"$state/apt.log" 2>&1 || true
 
@@ -44,8 +44,7 @@ from_trixie() {
     fail "apt-get update failed for Debian 13's packages" "see $state/apt.log"
   (cd "$apt" && rm -f ./*.deb && as_root apt-get "${options[@]}" download "$@" >>"$state/apt.log" 2>&1) ||
     fail "apt-get could not download $*" "see $state/apt.log"
-  alone dpkg --install "$apt"/*.deb >>"$state/apt.log" 2>&1 ||
-    fail "dpkg could not install $* of Debian 13" "see $state/apt.log"
+  apt_install "$apt"/*.deb
 }
 
 compose=$(candidate docker-compose)

@@ -2,9 +2,9 @@
 # Make sure .venv has the Python environment: exact versions from requirements.txt, and the harness itself.
 set -euo pipefail
 
-root=${1:?usage: python.sh ROOT}
+checkout=${1:?usage: python.sh CHECKOUT}
 here=$(cd "$(dirname "$0")" && pwd)
-cd "$root"
+cd "$checkout"
 state=.state
 
 # shellcheck source=harness/setup/common.sh
@@ -25,13 +25,13 @@ for candidate in python3 python3.13 python3.12 python3.11; do
 done
 [ -n "$python" ] || fail "no Python 3.11 or newer was found" "install python3 (Debian 12, Ubuntu 24.04 or newer have it)"
 
-say "installing the Python environment into .venv"
+say "about to install the Python environment into .venv (pip, the versions of requirements.txt)"
 mkdir -p "$state"
 if ! "$python" -m venv --clear .venv >.state/python.log 2>&1; then
   # Debian and Ubuntu keep venv in a package of its own.
   command -v apt-get >/dev/null 2>&1 || fail "$python cannot make virtual environments" "install the venv module of $python"
-  { apt_update && apt_get_install python3-venv; } >>.state/python.log 2>&1 ||
-    fail "$python cannot make virtual environments" "install python3-venv; .state/python.log has the details"
+  { apt_update >>.state/python.log 2>&1 && apt_get_install python3-venv; } ||
+    fail "$python cannot make virtual environments" "install python3-venv; .state/apt.log has the details"
   "$python" -m venv --clear .venv >>.state/python.log 2>&1 || fail "$python cannot make virtual environments" "see .state/python.log"
 fi
 # Modules are compiled as they are first used: most of them never are.

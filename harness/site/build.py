@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from harness.errors import InputError
 from harness.parameters import ROLES
@@ -31,13 +32,22 @@ from harness.site.overview import MEANING, overview, players
 from harness.site.qlog import opening
 from harness.site.study import study_pages
 from harness.store import StoreReader, disk_error
-from harness.text import counted
+from harness.text import counted, harmless
+from harness.writing import replace
 
 _HERE = Path(__file__).parent
 #: The first page. A folder with other files and without this one is somebody else's.
 INDEX = "index.html"
 #: What the first line of every page says, by which a folder is known to be a site of ours.
 _MARK = "<!doctype html><!-- quic-lab site -->"
+#: What a page may do, whatever a stored text has got into it (Content Security Policy 3): run the site's own scripts,
+#: none that stands in the page, and fetch nothing. 'self' is the site, served or opened from files (Chromium 156 and
+#: Firefox 153 take these for it). Vega makes functions of its own expressions ('unsafe-eval'); its figures, and bars as
+#: wide as a share, have styles of their own.
+POLICY = (
+    "default-src 'none'; script-src 'self' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; base-uri 'none'; form-action 'none'"
+)
 #: Folders of a site, whose files are the site's alone; "tables" is of older sites.
 _FOLDERS = ("assets", "cells", "figures", "implementations", "qlogs", "studies", "tables")
 
@@ -59,6 +69,7 @@ def write(folder: Path, results: Sequence[CellResult], store: StoreReader, searc
     InputError for a folder that holds something else, EngineError when the disk refuses, ResultError for series that
     cannot be read.
     """
+    folder = folder.resolve()
     require_ours(folder)
     written: dict[Path, int] = {}
     try:
@@ -66,7 +77,7 @@ def write(folder: Path, results: Sequence[CellResult], store: StoreReader, searc
             file = folder / name
             file.parent.mkdir(parents=True, exist_ok=True)
             content = text.encode()
-            file.write_bytes(content)
+            replace(file, content)
             written[file] = len(content)
         for file in (one for name in _FOLDERS for one in (folder / name).glob("*") if one not in written):
             # Cells that are not among these any more.
@@ -105,6 +116,7 @@ def _files(
             "symbols": SYMBOLS,
             "meaning": MEANING,
             "mark": _MARK,
+            "policy": POLICY,
         }
         return environment.get_template(template).render(**shared, **values)
 
@@ -179,7 +191,7 @@ def _nowhere(target: str) -> str | None:
 
 def _environment(folder: Path) -> Environment:
     made = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown,
         loader=FileSystemLoader(_HERE / "templates"),
     )  # fmt: skip
     made.filters |= {
@@ -189,6 +201,11 @@ def _environment(folder: Path) -> Environment:
     }  # fmt: skip
     made.globals |= {"neighbours": neighbours, "picture": pictures, "dark": drawn.DARK}
     return made
+
+
+def _shown(value: object) -> object:
+    """A value as a template writes it: what is generated as HTML stays; of any other text nothing hides or turns."""
+    return harmless(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _by_folder(names: Iterable[str]) -> list[tuple[str, list[str]]]:

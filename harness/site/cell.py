@@ -22,6 +22,7 @@ from harness.outcome import (
     proven_outcome,
 )
 from harness.parameters import ROLES
+from harness.reading import is_regular
 from harness.reports.numbers import number, shown_unit, text
 from harness.reports.table import SYMBOLS
 from harness.reports.unfinished import sentence, unfinished
@@ -304,7 +305,7 @@ def _kept(folder: Path) -> Iterator[tuple[str, Path]]:
         return
     yield "all of it", folder
     for name, words in _FILES.items():
-        if (folder / name).exists():
+        if is_regular(folder / name):
             yield words, folder / name
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from harness.text import harmless
 from harness.traces.qlog import counts_from_previous, events, read_head, time_unit
 
 #: Events that the viewer has at most, and bytes that are read for them: a trace of 100 MB has 60 MB.
@@ -40,5 +41,5 @@ def opening(path: Path) -> Opening:
         first = now if first is None else first
         said = json.dumps(event.data, separators=(", ", ": "), ensure_ascii=False)
         text = said if len(said) <= _SAID else f"{said[:_SAID]}…"
-        found.append((round((now - first) * unit, 3), event.name, text))
+        found.append((round((now - first) * unit, 3), harmless(event.name), harmless(text)))
     return Opening(tuple(found), len(found) == MOST or len(data) == _READ)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.traces.files import read_bytes, read_objects
+from harness.traces.files import MOST_RECORD, read_bytes, read_objects
 
 #: Times closer than this are the same, s: they come from the same count of ns.
 _SAME = 1e-6
@@ -69,6 +69,6 @@ def read_capture_drops(path: Path) -> int:
 
     Raises OSError; ValueError where it is not JSON.
     """
-    sides = json.loads(read_bytes(path))
+    sides = json.loads(read_bytes(path, MOST_RECORD))
     counts = [side.get("dropped") for side in sides.values() if isinstance(side, dict)]
     return sum(count for count in counts if isinstance(count, int))

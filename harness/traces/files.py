@@ -10,15 +10,17 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
+import stat
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol, cast
 
 import zstandard
 
-from harness.reading import open_regular, size_within, too_large
+from harness.reading import UnfitFileError, open_regular, size_within, status_of, too_large
 
 #: What is behind the name of a compressed file, in the order in which they are looked for.
 ZSTD, GZIP = ".zst", ".gz"
@@ -30,40 +32,72 @@ ARCHIVE = f"captures.tar{ZSTD}"
 _GZIP_MAGIC, _ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 #: Bytes of the longest header of a zstd frame (RFC 8878 §3.1.1), its magic number included.
 _FRAME_HEADER = 18
-#: Bytes read at a time of a compressed file, and of what is in it. A block of zstd becomes up to 128 KiB (RFC 8878
-#: §3.1.1.2.4) and may take four bytes: what comes of so much at a time still fits into memory.
-_READ, _BUFFER = 1 << 12, 1 << 20
+#: Bytes read at a time of a compressed file, and of what is in it.
+_READ, _BUFFER = 1 << 14, 1 << 20
+#: The most bytes that are unpacked at a time: a block of zstd (RFC 8878 §3.1.1.2.4), and in front of damage one by one.
+_STEP, _SCRAP = 128 << 10, 1
 #: The most bytes of an artefact that is read as a whole: twice what an endpoint's logs may have unless told.
 MOST = 4 << 30
+#: The most bytes of one that is a single document and becomes objects.
+MOST_RECORD = 64 << 20
+#: The most bytes that a compressed artefact may become where it is read piece by piece: captures of 100 GB have less.
+MOST_STREAMED = 64 << 30
 
 
-class _Decompressor(Protocol):
-    """What both libraries offer for one stream: a gzip member (RFC 1952), a zstd frame (RFC 8878)."""
-
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, /) -> bytes: ...
+_DAMAGE = (zlib.error, zstandard.ZstdError)
 
 
-def _gzip() -> _Decompressor:
-    return zlib.decompressobj(wbits=31)
+class _Stream(Protocol):
+    """What is unpacked of a compressed file, piece by piece; nothing at its end. Its errors are the library's."""
+
+    def read(self, most: int, /) -> bytes: ...
 
 
-def _zstd() -> _Decompressor:
-    return zstandard.ZstdDecompressor().decompressobj()
+class _Gzip:
+    """Members (RFC 1952) one after the other."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._member = zlib.decompressobj(wbits=31)
+        self._left = b""
+
+    def read(self, most: int, /) -> bytes:
+        while True:
+            if self._member.eof:
+                if not (self._left or self._take()):
+                    return b""
+                self._member = zlib.decompressobj(wbits=31)
+            elif not self._left:
+                self._take()
+            given = self._left
+            content = self._member.decompress(given, most)
+            self._left = self._member.unused_data if self._member.eof else self._member.unconsumed_tail
+            if content or (not given and not self._member.eof):
+                return content
+
+    def _take(self) -> bool:
+        self._left = self._file.read(_READ)
+        return bool(self._left)
+
+
+def _zstd(file: BinaryIO) -> _Stream:
+    reader = zstandard.ZstdDecompressor().stream_reader(file, read_size=_READ, read_across_frames=True, closefd=False)
+    return cast(_Stream, reader)
 
 
 class _Decompressed(io.RawIOBase):
-    """The content of a compressed file; of one that is cut short or damaged, what can be had."""
+    """The content of a compressed file; of one that is cut short or damaged, what can be had.
 
-    def __init__(self, file: BinaryIO, new: Callable[[], _Decompressor]) -> None:
+    Neither is more unpacked at a time than whoever reads has room for, nor ever more than MOST_STREAMED: a file of a
+    megabyte may stand for a terabyte.
+    """
+
+    def __init__(self, file: BinaryIO, new: Callable[[BinaryIO], _Stream]) -> None:
         self._file = file
         self._new = new
-        self._stream = new()
-        self._ready = memoryview(b"")
-        self._begun = False
+        self._stream = new(file)
+        self._size = 0
+        self._begun = self._over = False
 
     def readable(self) -> bool:
         return True
@@ -73,20 +107,16 @@ class _Decompressed(io.RawIOBase):
         super().close()
 
     def readinto(self, buffer: Any, /) -> int:
-        if not self._ready:
-            self._ready = memoryview(self._more())
-        count = min(len(buffer), len(self._ready))
-        buffer[:count] = self._ready[:count]
-        self._ready = self._ready[count:]
-        return count
+        content = self._more(min(len(buffer), _STEP))
+        buffer[: len(content)] = content
+        return len(content)
 
     def readall(self) -> bytes:
         if not self._begun and (whole := self._at_once()) is not None:
             return whole
-        parts = [bytes(self._ready)]
-        self._ready = memoryview(b"")
-        size = len(parts[0])
-        while part := self._more():
+        parts = []
+        size = 0
+        while part := self._more(_STEP):
             parts.append(part)
             if (size := size + len(part)) > MOST:
                 raise too_large(MOST)
@@ -109,33 +139,62 @@ class _Decompressed(io.RawIOBase):
             self._file.seek(0)
             return None
 
-    def _more(self) -> bytes:
+    def _more(self, most: int) -> bytes:
         """What comes next; nothing at the end, and where nothing more can be made of the file."""
+        if self._over:
+            return b""
+        self._begun = True
         try:
-            self._begun = True
-            while data := self._stream.unused_data or self._file.read(_READ):
-                if self._stream.eof:
-                    self._stream = self._new()
-                if content := self._stream.decompress(data):
-                    return content
-        except (zlib.error, zstandard.ZstdError):
+            content = self._stream.read(most)
+            self._over = not content
+        except _DAMAGE:
+            content = self._scraps(most)
+            self._over = True
+        self._size += len(content)
+        if self._size > MOST_STREAMED:
+            raise too_large(MOST_STREAMED)
+        return content
+
+    def _scraps(self, most: int) -> bytes:
+        """What stands in front of damage: the library gave none of it with the error. At most `most` bytes."""
+        self._file.seek(0)
+        stream, scraps = self._new(self._file), bytearray()
+        try:
+            left = self._size
+            while left and (content := stream.read(min(left, _STEP))):
+                left -= len(content)
+            while len(scraps) < most and (content := stream.read(min(_SCRAP, most - len(scraps)))):
+                scraps += content
+        except _DAMAGE:
             pass
-        return b""
+        return bytes(scraps)
 
 
 def find(path: Path) -> Path | None:
     """The file that holds what was written there: itself, or compressed, or in an archive; None where none does."""
     for suffix in ("", ZSTD, GZIP):
         file = path.with_name(path.name + suffix)
-        if file.is_file():
+        if _is_kept(file):
             return file
     archive = path.with_name(ARCHIVE)
-    return archive / path.name if path.name in CAPTURES.values() and archive.is_file() else None
+    return archive / path.name if path.name in CAPTURES.values() and _is_kept(archive) else None
+
+
+def _is_kept(file: Path) -> bool:
+    """Whether a file has that name. So has a link, too: whoever opens it is told what is wrong with it."""
+    try:
+        status = status_of(file)
+    except UnfitFileError:
+        return True
+    except OSError:
+        return False
+    return status is not None and (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode))
 
 
 def simulators(folder: Path) -> list[Path]:
     """The folders of a run's simulators, the first one's first; those of further paths are called sim-NAME."""
-    return [folder / SIMULATOR, *sorted(one for one in folder.glob(f"{SIMULATOR}-*") if one.is_dir())]
+    further = (one for one in folder.glob(f"{SIMULATOR}-*") if one.is_dir() and not one.is_symlink())
+    return [folder / SIMULATOR, *sorted(further)]
 
 
 def capture_file(folder: Path, name: str) -> Path:
@@ -158,7 +217,7 @@ def as_written(path: Path) -> Path:
 def open_file(path: Path) -> BinaryIO:
     """The content of a file as a stream, decompressed, by the name that `find` gives or as it was written.
 
-    Raises OSError, for what is no regular file as well.
+    Raises OSError, for what is no regular file, or behind a link, as well.
     """
     if path.parent.name == ARCHIVE:
         return _open_member(path.parent, path.name)
@@ -172,7 +231,7 @@ def open_file(path: Path) -> BinaryIO:
         return open_file(now)
     start = file.read(len(_ZSTD_MAGIC))
     file.seek(0)
-    for magic, new in ((_ZSTD_MAGIC, _zstd), (_GZIP_MAGIC, _gzip)):
+    for magic, new in ((_ZSTD_MAGIC, _zstd), (_GZIP_MAGIC, _Gzip)):
         if start.startswith(magic):
             return io.BufferedReader(_Decompressed(file, new), _BUFFER)
     return file
@@ -191,15 +250,20 @@ def _open_member(archive: Path, name: str) -> BinaryIO:
     return io.BytesIO(data[found.offset_data : found.offset_data + found.size])
 
 
-def read_bytes(path: Path) -> bytes:
+def read_bytes(path: Path, most: int | None = None) -> bytes:
     """The content, decompressed; of a compressed file that was cut short what can be had.
 
-    Raises OSError, also where it is more than `MOST` bytes.
+    Raises OSError, also where it is more than `most` bytes, which are `MOST` without.
     """
     with open_file(path) as file:
         if isinstance(file, io.BufferedReader) and isinstance(file.raw, io.FileIO):
-            size_within(file, MOST, path)
-        return file.read()
+            size_within(file, most or MOST, path)
+        if most is None:
+            return file.read()
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise too_large(most, path)
+    return content
 
 
 def content_digest(path: Path) -> str:
@@ -214,12 +278,12 @@ def content_digest(path: Path) -> str:
 def content_size(path: Path) -> int:
     """Bytes of a file as it was written; of one that says nothing of that, as it is stored. Raises OSError."""
     with open_regular(path) as file:
-        start = file.read(_FRAME_HEADER)
+        start, stored = file.read(_FRAME_HEADER), os.fstat(file.fileno()).st_size
     if start.startswith(_ZSTD_MAGIC):
         size = zstandard.frame_content_size(start)
         if size >= 0:
             return size
-    return path.stat().st_size
+    return stored
 
 
 def read_whole_lines(path: Path) -> bytes:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
-from harness.traces.files import read_bytes
+from harness.traces.files import MOST_RECORD, read_bytes
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -169,7 +169,7 @@ class PathFacts(_Asked):
     """One of several paths."""
 
     path: str
-    simulator: str
+    simulator: Annotated[str, Field(pattern=r"^sim(-[a-z0-9][a-z0-9-]{0,31})?$")]
     """The folder of its simulator."""
     networks: tuple[str, ...]
     """Those of its clients."""
@@ -183,7 +183,7 @@ class PathFacts(_Asked):
 class ProxyFacts(_Asked):
     """A proxy between two segments in a row."""
 
-    proxy: str
+    proxy: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$")]
     """The folder, and the container, of its name."""
     left: str
     """The simulator at its side towards the clients."""
@@ -221,4 +221,4 @@ class LabFacts(_Asked):
 
 def read_lab(path: Path) -> LabFacts:
     """Read lab.json. Raises OSError; ValueError (pydantic's) where it does not say what it must."""
-    return LabFacts.model_validate_json(read_bytes(path))
+    return LabFacts.model_validate_json(read_bytes(path, MOST_RECORD))

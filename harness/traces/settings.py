@@ -17,8 +17,8 @@ from harness.traces.files import open_file
 
 #: Bytes of a trace in which what its handshake settles is looked for: many times what precedes its end.
 HEAD = 1 << 20
-#: Bytes read at a time.
-_CHUNK = 1 << 23
+#: Bytes read at a time, and of an event, at most.
+_CHUNK, _LONGEST = 1 << 23, 1 << 26
 #: Bytes after a first reduction of the window in which a stack that names its losses would have named one.
 _SILENCE = 1 << 24
 #: A change of the congestion window that is a reduction, not a rounding.
@@ -216,4 +216,5 @@ def _parts(path: Path) -> Iterator[bytes]:
             chunk = rest + chunk
             end = chunk.rfind(b"}") + 1
             yield chunk[:end]
-            rest = chunk[end:]
+            # Without an end in so many bytes it is no event, and would be kept until there is no memory left.
+            rest = chunk[end:] if len(chunk) - end <= _LONGEST else b""

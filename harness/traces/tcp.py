@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from harness.traces.files import read_bytes, read_whole_lines
+from harness.traces.files import MOST_RECORD, read_bytes, read_whole_lines
 
 #: Fields of struct tcp_info (include/uapi/linux/tcp.h) without their prefix, in its units: packets, bytes, µs, bytes/s.
 _NUMBERS = (
@@ -87,7 +87,7 @@ def read_algorithm(path: Path) -> str | None:
 def _report(path: Path) -> dict[str, Any]:
     """A generator's report; empty of one that was cut short, which is no JSON any more. Raises OSError."""
     try:
-        report = json.loads(read_bytes(path))
+        report = json.loads(read_bytes(path, MOST_RECORD))
     except ValueError:
         return {}
     return report if isinstance(report, dict) else {}

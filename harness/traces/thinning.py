@@ -12,13 +12,16 @@ Events stand one a line, as objects or arrays. A trace that is one line, or has 
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from harness.reading import open_regular
 from harness.traces import qlog
+from harness.writing import replaced
 
 #: What a trace may be long and stay as it is, bytes: of 100 MB, the slowest path's and the most talkative stack's.
 WHOLE = 512 << 20
@@ -49,20 +52,17 @@ class Thinned:
 
 def thin(path: Path, whole: int = WHOLE, head: int = HEAD) -> Thinned | None:
     """Make a trace small where it is longer than `whole`; None where it stays as it is. Raises OSError."""
-    before = path.stat().st_size
+    with open_regular(path) as trace:
+        before = os.fstat(trace.fileno()).st_size
     if before <= whole:
         return None
     opening = qlog.read_head(path, min(head, before))
     if qlog.counts_from_previous(opening) or max(map(len, opening.split(b"\n"))) > _LONGEST:
         return None
-    unfinished = path.with_name(f"{path.name}.thin")
-    try:
-        with path.open("rb") as trace, unfinished.open("wb") as out:
-            _copy(trace, out, head, qlog.time_unit(opening))
-        after = unfinished.stat().st_size
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    # Whoever wrote the trace may have put something, a link above all, where it is to be written anew.
+    with open_regular(path) as trace, replaced(path, f"{path.name}.thin") as out:
+        _copy(trace, out, head, qlog.time_unit(opening))
+        after = out.tell()
     return Thinned(before, after)
 
 

@@ -16,6 +16,7 @@ from harness.claims import Claim, claim
 from harness.cluster.crew import Crew
 from harness.cluster.driver import Driver
 from harness.cluster.letters import Answer, Order
+from harness.cluster.place import Scheduler
 from harness.cluster.worker import Wanted
 from harness.outcome import Cell, MeasuredRun, Outcome, Run
 from harness.plan import PlannedRun
@@ -99,13 +100,13 @@ def plan(count: int) -> list[PlannedRun]:
 
 
 def drive(
-    address: str, folder: Path, count: int, kills: frozenset[int] = frozenset(), *, always: bool = False,
+    scheduler: Scheduler, folder: Path, count: int, kills: frozenset[int] = frozenset(), *, always: bool = False,
     say: Any = lambda event: None,
 ) -> list[int]:  # fmt: skip
     """Work on what is not stored of a plan; the runs that were stored, in order."""
     depot: Any = None
     ground, task = Folder(folder), partial(work, folder, kills, always)
     Driver(
-        ground.left(plan(count)), ground, lambda: Crew(address, None, depot, print, task), say, large=False
+        ground.left(plan(count)), ground, lambda: Crew(scheduler.address, scheduler.security, depot, print, task), say, large=False
     ).work()  # fmt: skip
     return ground.taken

@@ -12,7 +12,10 @@ import pytest
 from harness.cli import main
 from harness.cli.entry import COMMANDS, HIDDEN
 from harness.cli.exits import FAILED, INFRASTRUCTURE, INTERRUPTED, NOTHING, UNSUPPORTED, USAGE, exit_code
+from harness.engines.cache import Cache
+from harness.engines.folder import prepare_folder
 from harness.errors import EngineError
+from harness.lab import build_lab
 from harness.metrics import VERSION
 from harness.outcome import LinkProof, MeasuredRun, Outcome, Run, Verdict
 from harness.results import CellResult
@@ -180,8 +183,8 @@ def test_a_cell_in_virtual_time_is_made_again_by_a_command_that_asks_for_the_sam
 
 def test_a_cell_in_real_time_comes_up_from_its_folder_whatever_its_name(tmp_path: Path) -> None:
     folder = tmp_path / "two words"
-    folder.mkdir()
-    (folder / "compose.yaml").touch()
+    with Cache(tmp_path / "cache").use("www/x"):
+        prepare_folder(build_lab(cell(), 0), folder, tmp_path / "cache")
     run = Run(cell=cell(), repetition=0, outcome=Outcome(status="completed"), started_at="")
     verdict = Verdict(status="pass", reason="objectives_met", sentence="")
     words = shlex.split(CellResult(cell(), ((run, None),), verdict, (folder,)).reproduction)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -18,11 +19,12 @@ from distributed import LocalCluster, get_worker
 
 from harness.app.clustered import ClusterGround, build_missing
 from harness.claims import Claim, claim
-from harness.cluster import bits, crew, driver, tls, twice
+from harness.cli import main
+from harness.cluster import bits, crew, driver, place, tls, twice
 from harness.cluster.crew import Crew, Work
 from harness.cluster.driver import Driver
 from harness.cluster.letters import Answer, Order
-from harness.cluster.place import place_of
+from harness.cluster.place import Place, place_of
 from harness.cluster.worker import packed
 from harness.engines.owner import owner
 from harness.errors import EngineError, InputError, ResultError
@@ -411,6 +413,9 @@ def test_a_build_that_fails_costs_the_runs_that_need_it(tmp_path: Path) -> None:
     "words",
     [
         ("here",), ("local:0",), ("tcp://host",), ("http://host:1",), ("tls://host:1",), ("tcp://host:1", Path("/tls")),
+        # Whoever is there lets in anybody, and nobody said that this is meant.
+        ("tcp://10.0.0.1:8786",), ("unauthenticated:tcp://host:1", Path("/tls")),
+        ("unauthenticated:tls://host:1", Path("/tls")), ("unauthenticated:local:2",), ("unauthenticated:",),
         ("local:2", None, "", "2"), ("local:2", None, "", "101%"), ("", Path("/tls")), ("", None, "", "2%"),
     ],
 )  # fmt: skip
@@ -425,6 +430,8 @@ def test_words_that_name_one(tmp_path: Path) -> None:
     local, far = place_of("local:3", verify="2 %"), place_of("tls://10.0.0.1:8786", tmp_path, "s3://bucket")
     assert local is not None and (local.local, local.verify) == (3, 0.02)
     assert far is not None and (far.address, far.tls, far.files) == ("tls://10.0.0.1:8786", tmp_path, "s3://bucket")
+    meant = place_of("unauthenticated:tcp://10.0.0.1:8786")
+    assert meant is not None and (meant.address, meant.tls) == ("tcp://10.0.0.1:8786", None)
 
 
 def test_a_share_is_of_all_runs_and_always_the_same() -> None:
@@ -452,6 +459,57 @@ def test_certificates_let_in_who_has_them_and_nobody_else(tmp_path: Path) -> Non
         with pytest.MonkeyPatch.context() as patch, pytest.raises(EngineError, match="no scheduler answers"):
             patch.setattr(crew, "ANSWER", 2.0)
             Crew(cluster.scheduler_address, tls.security(tmp_path / "two"), depot, print)
+
+
+def test_a_cluster_of_our_own_lets_in_nobody_else(tmp_path: Path) -> None:
+    """Other users of the machine reach its ports as its own driver does."""
+    environment = {"HARNESS_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
+    depot: Any = None
+    with place.started(Place("", 1), environment) as scheduler:
+        assert scheduler.address.startswith("tls://127.0.0.1:") and scheduler.tls is not None
+        for private in (scheduler.tls.parent, scheduler.tls / tls.KEY):
+            assert private.stat().st_mode & 0o077 == 0
+        Crew(scheduler.address, scheduler.security, depot, print).close()
+        tls.write(tmp_path / "others")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(crew, "ANSWER", 2.0)
+            for address, security in (
+                (scheduler.address.replace("tls:", "tcp:"), None), (scheduler.address, tls.security(tmp_path / "others"))
+            ):  # fmt: skip
+                with pytest.raises(EngineError, match="no scheduler answers"):
+                    Crew(address, security, depot, print)
+    assert not scheduler.tls.exists()
+
+
+@pytest.mark.parametrize("words", [[], ["--unauthenticated", "--cluster-tls", "FOLDER"]])
+def test_a_scheduler_for_anybody_is_started_for_whoever_says_so(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started_with: list[list[str]] = []
+
+    def run(command: list[str], **more: object) -> subprocess.CompletedProcess[str]:
+        started_with.append(command)
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr("harness.cli.cluster.subprocess.run", run)
+    monkeypatch.setattr("sys.argv", ["harness", "cluster", "scheduler", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2 and started_with == []
+    assert "--unauthenticated" in capsys.readouterr().err
+    monkeypatch.setattr("sys.argv", ["harness", "cluster", "scheduler", "--unauthenticated"])
+    with contextlib.suppress(SystemExit):
+        main()
+    (command,) = started_with
+    assert command[command.index("--host") + 1] == "127.0.0.1"
+
+
+def test_certificates_are_not_written_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / tls.KEY).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises((OSError, InputError)):
+        tls.write(tmp_path / "folder")
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_another_text_of_any_module_is_another_version(tmp_path: Path) -> None:

@@ -19,12 +19,12 @@ from typing import Any
 import pytest
 
 import harness
-from harness.cluster import crew, driver, worker
+from harness.cluster import crew, driver, tls, worker
 from harness.cluster.bits import build
 from harness.cluster.crew import Crew
 from harness.cluster.driver import Driver
 from harness.cluster.letters import Answer, Order
-from harness.cluster.place import Place, dask, started
+from harness.cluster.place import Place, Scheduler, dask, started
 from harness.errors import EngineError
 from harness.events import Event, Warned
 from harness.plan import PlannedRun
@@ -39,8 +39,8 @@ COUNT = 6
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Of a scheduler with two workers, which are begun anew when they die. A run is blamed for two deaths."""
+def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scheduler]:
+    """With two workers, which are begun anew when they die. A run is blamed for two deaths."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(driver, "LOOK", 0.3)
         patch.setenv("DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES", "1")
@@ -50,8 +50,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Of a scheduler with one worker, which never blames a run."""
+def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scheduler]:
+    """With one worker, which never blames a run."""
     monkeypatch.setattr(driver, "LOOK", 0.3)
     monkeypatch.setattr(driver, "GONE", 1)
     monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES", "1000")
@@ -59,8 +59,10 @@ def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         yield found
 
 
-def test_a_worker_killed_in_mid_run_costs_what_it_had_and_nothing_that_was_stored(address: str, tmp_path: Path) -> None:
-    taken = drive(address, tmp_path, COUNT, frozenset({3}))
+def test_a_worker_killed_in_mid_run_costs_what_it_had_and_nothing_that_was_stored(
+    scheduler: Scheduler, tmp_path: Path
+) -> None:
+    taken = drive(scheduler, tmp_path, COUNT, frozenset({3}))
     assert sorted(taken) == list(range(COUNT))
     assert noted(tmp_path, "begun", 3) == 2
     # Of the others none was made a second time, but what was done in that worker and not fetched yet: on a busy machine
@@ -73,10 +75,12 @@ def test_a_worker_killed_in_mid_run_costs_what_it_had_and_nothing_that_was_store
 
 
 def test_an_answer_that_is_lost_with_its_worker_is_made_once_more_and_costs_no_other(
-    address: str, tmp_path: Path
+    scheduler: Scheduler, tmp_path: Path
 ) -> None:
     depot: Any = None
-    connected = Crew(address, None, depot, print, partial(work, tmp_path, frozenset[int](), False))
+    connected = Crew(
+        scheduler.address, scheduler.security, depot, print, partial(work, tmp_path, frozenset[int](), False)
+    )
     ground, (lost, *others) = Folder(tmp_path), plan(4)
 
     def hand_out(*items: PlannedRun) -> None:
@@ -111,11 +115,11 @@ def test_an_answer_that_is_lost_with_its_worker_is_made_once_more_and_costs_no_o
         assert len(again) <= 1 and (not again or first == died)
 
 
-def test_a_run_of_which_every_worker_dies_is_given_up_and_costs_no_other(address: str, tmp_path: Path) -> None:
+def test_a_run_of_which_every_worker_dies_is_given_up_and_costs_no_other(scheduler: Scheduler, tmp_path: Path) -> None:
     """As one that takes more memory than a worker has, which the kernel ends by SIGKILL."""
     said: list[Event] = []
     with pytest.raises(EngineError, match=r"1 run could not be made: 0000000000000003/3: .*") as found:
-        drive(address, tmp_path, COUNT, frozenset({3}), always=True, say=said.append)
+        drive(scheduler, tmp_path, COUNT, frozenset({3}), always=True, say=said.append)
     assert "memory" in found.value.hint
     warned = [event.text for event in said if isinstance(event, Warned)]
     assert len([text for text in warned if "worker after worker died of it" in text]) == 1
@@ -123,7 +127,7 @@ def test_a_run_of_which_every_worker_dies_is_given_up_and_costs_no_other(address
     assert [item.repetition for item in Folder(tmp_path).left(plan(COUNT))] == [3]
 
 
-def test_a_run_is_given_up_when_all_workers_die_of_it_at_once_and_come_back(patient: str, tmp_path: Path) -> None:
+def test_a_run_is_given_up_when_all_workers_die_of_it_at_once_and_come_back(patient: Scheduler, tmp_path: Path) -> None:
     """Dask takes whoever comes back for another, and counts their deaths anew."""
     with pytest.raises(
         EngineError, match=r"1 run could not be made: .*/0: 2 times all workers that could make it went"
@@ -133,10 +137,12 @@ def test_a_run_is_given_up_when_all_workers_die_of_it_at_once_and_come_back(pati
     assert noted(tmp_path, "begun", 0) == 4
 
 
-def test_a_driver_that_was_killed_goes_on_with_what_is_not_stored(address: str, tmp_path: Path) -> None:
+def test_a_driver_that_was_killed_goes_on_with_what_is_not_stored(scheduler: Scheduler, tmp_path: Path) -> None:
     program = "import pathlib, sys; from tests.unit.cluster_work import drive; "
-    program += "drive(sys.argv[1], pathlib.Path(sys.argv[2]), int(sys.argv[3]))"
-    command = [sys.executable, "-c", program, address, str(tmp_path), str(COUNT)]
+    program += "from harness.cluster.place import Scheduler; "
+    program += "scheduler = Scheduler(sys.argv[1], pathlib.Path(sys.argv[2])); "
+    program += "drive(scheduler, pathlib.Path(sys.argv[3]), int(sys.argv[4]))"
+    command = [sys.executable, "-c", program, scheduler.address, str(scheduler.tls), str(tmp_path), str(COUNT)]
     with subprocess.Popen(command, cwd=ROOT) as first:
         wait_for(lambda: list(tmp_path.glob("*.stored")), 120)
         first.send_signal(signal.SIGKILL)
@@ -144,24 +150,25 @@ def test_a_driver_that_was_killed_goes_on_with_what_is_not_stored(address: str, 
     stored = {int(file.stem) for file in tmp_path.glob("*.stored")}
     under_way = {int(file.name.split(".")[1]) for file in tmp_path.glob("begun.*")} - stored
     assert stored and len(stored) < COUNT
-    again = drive(address, tmp_path, COUNT)
+    again = drive(scheduler, tmp_path, COUNT)
     assert sorted(again) == sorted(set(range(COUNT)) - stored)
     for number in range(COUNT):
         assert noted(tmp_path, "begun", number) <= (2 if number in under_way else 1)
 
 
-def test_a_worker_of_another_version_is_refused_by_name(tmp_path: Path, address: str) -> None:
+def test_a_worker_of_another_version_is_refused_by_name(tmp_path: Path, scheduler: Scheduler) -> None:
     package = Path(harness.__file__).parent
     shutil.copytree(package, tmp_path / "other" / "harness", ignore=shutil.ignore_patterns("__pycache__"))
     with (tmp_path / "other" / "harness" / "bits.py").open("a") as changed:
         changed.write("# Changed.\n")
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path / 'other'}:{ROOT / 'images' / 'sim'}:{ROOT}"}
-    command = [*dask("worker"), address, "--host", "127.0.0.1", "--nthreads", "1", "--no-dashboard", "--no-nanny",
+    assert scheduler.tls is not None
+    command = [*dask("worker"), scheduler.address, *tls.options(scheduler.tls), "--host", "127.0.0.1", "--nthreads", "1", "--no-dashboard", "--no-nanny",
                "--local-directory", str(tmp_path), "--name", "another"]  # fmt: skip
     said: list[str] = []
     depot: Any = None
     with subprocess.Popen(command, env=environment, cwd=tmp_path, stderr=subprocess.DEVNULL) as other:
-        looking = Crew(address, None, depot, said.append)
+        looking = Crew(scheduler.address, scheduler.security, depot, said.append)
         try:
             # (Workers that died in another test may still be on their way back.)
             wait_for(lambda: (looking.look(), said and len(looking.members) == 2)[1], 120)
@@ -221,10 +228,10 @@ class Wire:
 
 
 def test_a_connection_that_was_lost_costs_what_was_under_way(
-    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scheduler: Scheduler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(crew, "ANSWER", 5.0)
-    wire = Wire(int(address.rpartition(":")[2]))
+    wire = Wire(int(scheduler.address.rpartition(":")[2]))
     said: list[Event] = []
     ground, connected = Folder(tmp_path), list[float]()
     depot: Any = None
@@ -232,7 +239,8 @@ def test_a_connection_that_was_lost_costs_what_was_under_way(
     def connect() -> Crew:
         connected.append(time.monotonic())
         return Crew(
-            f"tcp://127.0.0.1:{wire.port}", None, depot, print, partial(work, tmp_path, frozenset[int](), False)
+            f"tls://127.0.0.1:{wire.port}", scheduler.security, depot, print,
+            partial(work, tmp_path, frozenset[int](), False),
         )  # fmt: skip
 
     one = Driver(plan(COUNT), ground, connect, said.append, large=False)

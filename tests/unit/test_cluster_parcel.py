@@ -28,7 +28,7 @@ def export(folder: Path) -> Path:
     root = folder / ROOT
     (root / "usr/bin").mkdir(parents=True)
     (root / "usr/bin/tool").write_bytes(os.urandom(100_000))
-    (root / "usr/bin/tool").chmod(0o4755)
+    (root / "usr/bin/tool").chmod(0o755)
     (root / "usr/bin/same").hardlink_to(root / "usr/bin/tool")
     (root / "usr/bin/equal").write_bytes((root / "usr/bin/tool").read_bytes())
     (root / "usr/bin/name").symlink_to("../bin/tool")
@@ -54,7 +54,7 @@ def test_what_arrives_is_what_was_sent(tmp_path: Path) -> None:
     assert found == entries(one / ROOT) == entries(there)
     assert (there / "usr/bin/same").samefile(there / "usr/bin/tool")
     assert not (there / "usr/bin/equal").samefile(there / "usr/bin/tool")
-    assert stat.S_IMODE((there / "usr/bin/tool").stat().st_mode) == 0o4755
+    assert stat.S_IMODE((there / "usr/bin/tool").stat().st_mode) == 0o755
 
 
 def _changed(export: Path) -> bytes:

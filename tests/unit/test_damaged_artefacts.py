@@ -8,9 +8,11 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
+from harness import reading
 from harness.app.stored import StoredResults, measure_again
 from harness.artefacts.sources import CAPTURE, capture_digests, harmed, other_digests
 from harness.cli import main
@@ -32,9 +34,13 @@ _watched: list[tuple[Path, set[Path]]] = []
 
 def _note(event: str, given: tuple[object, ...]) -> None:
     if event == "open" and _watched and isinstance(given[0], str):
-        for folder, opened in _watched:
-            if (path := Path(given[0])).is_relative_to(folder):
-                opened.add(path)
+        _noted(Path(given[0]))
+
+
+def _noted(path: Path) -> None:
+    for folder, opened in _watched:
+        if path.is_relative_to(folder):
+            opened.add(path)
 
 
 sys.addaudithook(_note)
@@ -42,13 +48,25 @@ sys.addaudithook(_note)
 
 @contextmanager
 def _opened_below(folder: Path) -> Iterator[set[Path]]:
-    """The files that are opened below a folder meanwhile, by whatever function."""
+    """The files that are opened below a folder meanwhile, by whatever function.
+
+    What is opened by its name in a folder that is held tells the system no more than that name.
+    """
     opened: set[Path] = set()
     _watched.append((folder, opened))
-    try:
-        yield opened
-    finally:
-        _watched.pop()
+    usual = reading.open_in
+
+    def noted(held: int, name: str, file: Path) -> BinaryIO:
+        content = usual(held, name, file)
+        _noted(file)
+        return content
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "open_in", noted)
+        try:
+            yield opened
+        finally:
+            _watched.pop()
 
 
 def _known(folder: Path, run: Run) -> dict[str, str]:

@@ -159,14 +159,13 @@ def _steps(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str,
 
 
 def _before(patch: pytest.MonkeyPatch, name: str, act: Callable[[], None]) -> None:
-    place: Any = os if name == "fsync" else Path
-    usual = getattr(place, name)
+    usual = getattr(os, name)
 
     def instead(*words: Any, **more: Any) -> Any:
         act()
         return usual(*words, **more)
 
-    patch.setattr(place, name, instead)
+    patch.setattr(os, name, instead)
 
 
 def test_whatever_ends_it_nothing_is_lost_and_the_next_one_goes_on(
@@ -189,7 +188,7 @@ def test_whatever_ends_it_nothing_is_lost_and_the_next_one_goes_on(
         with monkeypatch.context() as patch:
             # What tidies up after a failure does not run in a process that is killed.
             if name != "unlink":
-                patch.setattr(Path, "unlink", lambda *words, **more: None)
+                patch.setattr(os, "unlink", lambda *words, **more: None)
             _before(patch, name, kill)
             with pytest.raises(_Killed):
                 pack(folder)

@@ -5,10 +5,12 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import BinaryIO
 
 import polars as pl
 import pytest
 
+from harness import writing
 from harness.app.stored import StoredResults, measure_again
 from harness.engines.owner import lives, owner
 from harness.errors import EngineError, ResultError
@@ -216,8 +218,15 @@ def test_a_full_disk_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["series.parquet", "measured.json"])
-def test_a_disk_that_is_full_for_figures_is_the_disk_s_fault(tmp_path: Path, name: str) -> None:
-    (tmp_path / f"{name}.new").symlink_to("/dev/full")
+def test_a_disk_that_is_full_for_figures_is_the_disk_s_fault(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = writing._new_in
+
+    def full(folder: int, called: str, file: Path, mode: int = 0o666) -> BinaryIO:
+        return Path("/dev/full").open("wb") if called == f"{name}.new" else usual(folder, called, file, mode)
+
+    monkeypatch.setattr(writing, "_new_in", full)
     series = pl.DataFrame({"flow": [0], "name": ["cwnd"], "t": [0.0], "value": [1.0]})
     with pytest.raises(EngineError, match="disk is full"):
         Store(tmp_path).write_measured(tmp_path, MeasuredRun(version=VERSION), series)

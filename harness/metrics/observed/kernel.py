@@ -9,7 +9,7 @@ from harness.analysis.connection import Connection
 from harness.artefacts import sources
 from harness.outcome import Observation
 from harness.parameters import ROLES
-from harness.traces.files import read_bytes
+from harness.traces.files import MOST_RECORD, read_bytes
 
 
 def gso(connection: Connection) -> Iterator[Observation]:
@@ -19,7 +19,7 @@ def gso(connection: Connection) -> Iterator[Observation]:
     where the file is absent. Raises ValueError where it does not say that.
     """
     path = connection.view.path(sources.SENDS)
-    counted = {} if path is None else json.loads(read_bytes(path))
+    counted = {} if path is None else json.loads(read_bytes(path, MOST_RECORD))
     flow = connection.window.transfer.flow
     for role in ROLES:
         side = connection.view.left if role == "client" else connection.view.right

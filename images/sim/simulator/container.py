@@ -11,7 +11,7 @@ import os
 import resource
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from simulator.shell import CommandError
@@ -58,6 +58,8 @@ class Image:
     working_dir: str
     user: str
     stop_signal: int
+    set_ids: dict[str, int] = field(default_factory=dict)
+    """Programs that run as their owner or group, whoever starts them, with their modes: on the host they do not."""
 
 
 def mount(source: str, target: Path | str, kind: str, flags: int = 0, data: str = "") -> None:
@@ -96,6 +98,8 @@ class Container:
             (scratch / part).mkdir(parents=True)
         layers = f"lowerdir={lower},upperdir={scratch / 'upper'},workdir={scratch / 'work'}"
         mount("overlay", self.root, "overlay", 0, layers)
+        for place, mode in image.set_ids.items():
+            self._inside(place).chmod(mode)
         self._write_names(hosts)
         self._make_devices()
         for item in mounts:

@@ -1,0 +1,217 @@
+"""What `make setup` does to a machine: it says so before, removes nothing, and starts nobody else's daemon unasked."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.examples import ROOT
+
+SETUP = ROOT / "harness" / "setup"
+#: What the scripts take of the machine. Everything else they would run is not there, or is played.
+_TOOLS = ("bash", "sh", "env", "id", "grep", "sed", "tail", "head", "tr", "ls", "mkdir", "touch", "find", "flock", "seq",
+          "sleep", "cat", "dirname", "sort", "timeout", "rm", "mktemp", "xargs")  # fmt: skip
+_DOCKER = """
+case "$1" in
+  version) [ -e "$PLAYED/answers" ] && echo 28.0 ;;
+  context) cat "$PLAYED/context" 2>/dev/null || echo default ;;
+  compose) [ -e "$PLAYED/compose" ] && echo 2.30.0 ;;
+  buildx) [ -e "$PLAYED/compose" ] ;;
+  image) [ -e "$PLAYED/image" ] ;;
+  pull) touch "$PLAYED/image" ;;
+esac
+"""
+_APT = """
+[ "$1" = update ] && exit 0
+[ -e "$PLAYED/would-remove" ] && { case " $* " in *' --no-remove '*) echo 'E: Packages need to be removed'; exit 100 ;; esac; }
+case " $* " in
+  *docker.io*) cp "$PLAYED/docker" "$PLAYED/dockerd" "$PLAYED/bin" ;;
+  *compose*) touch "$PLAYED/compose" ;;
+esac
+"""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One on which programs are played, and write down what they were called with."""
+
+    folder: Path
+
+    @property
+    def calls(self) -> list[str]:
+        file = self.folder / "calls"
+        return file.read_text().splitlines() if file.exists() else []
+
+    def called(self, *words: str) -> list[str]:
+        return [call for call in self.calls if call.startswith(" ".join(words))]
+
+    def play(self, name: str, script: str = "") -> None:
+        """A program that is there."""
+        self.put(name, script)
+        shutil.copy(self.folder / name, self.folder / "bin" / name)
+
+    def put(self, name: str, script: str = "") -> None:
+        """A program that a package would bring."""
+        (self.folder / name).write_text(f'#!/bin/sh\necho "{name} $*" >>"$PLAYED/calls"\n{script}')
+        (self.folder / name).chmod(0o755)
+
+    def installed(self, *, containers: int = 0, systemd: bool = False) -> None:
+        """Docker as somebody else has installed it, whose daemon stands still."""
+        self.play("docker", _DOCKER)
+        self.play("dockerd", 'touch "$PLAYED/answers"\n')
+        for number in range(containers):
+            (self.folder / "root/var/lib/docker/containers" / str(number)).mkdir(parents=True)
+        if systemd:
+            (self.folder / "root/run/systemd/system").mkdir(parents=True)
+
+    def run(self, script: str, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        given = {"PATH": str(self.folder / "bin"), "PLAYED": str(self.folder), "SETUP_ROOT": str(self.folder / "root"),
+                 "HOME": str(self.folder)}  # fmt: skip
+        return subprocess.run(
+            ["bash", str(SETUP / script), *words], env=given | environment, capture_output=True, text=True, check=False,
+            stdin=subprocess.DEVNULL, timeout=60, cwd=self.folder,
+        )  # fmt: skip
+
+    def engine(self, **environment: str) -> subprocess.CompletedProcess[str]:
+        return self.run("engine.sh", str(self.folder / "state"), **environment)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    made = Machine(tmp_path)
+    (tmp_path / "bin").mkdir()
+    for tool in _TOOLS:
+        where = shutil.which(tool)
+        assert where is not None, tool
+        (tmp_path / "bin" / tool).symlink_to(where)
+    (tmp_path / "root/etc").mkdir(parents=True)
+    (tmp_path / "root/etc/os-release").write_text('ID=debian\nPRETTY_NAME="Debian 13"\nVERSION_CODENAME=trixie\n')
+    cp = shutil.which("cp")
+    assert cp is not None
+    (tmp_path / "bin" / "cp").symlink_to(cp)
+    made.play("sudo", '[ "$1" = -n ] && shift\nexec "$@"\n')
+    made.play("setsid", 'exec "$@"\n')
+    made.play("systemctl", '[ "$1" = start ] && touch "$PLAYED/answers"\n')
+    made.play("apt-get", _APT)
+    made.play("apt-cache", 'echo "  Candidate: 2.40"\n')
+    made.put("docker", _DOCKER)
+    made.put("dockerd", 'touch "$PLAYED/answers"\n')
+    return made
+
+
+def test_an_engine_that_answers_is_used_as_it_is(machine: Machine) -> None:
+    machine.installed(containers=3, systemd=True)
+    (machine.folder / "answers").touch()
+    assert machine.engine().returncode == 0
+    assert {call.split()[0] for call in machine.calls} == {"docker"}
+
+
+@pytest.mark.parametrize(("containers", "systemd"), [(0, True), (2, True), (2, False)])
+def test_a_daemon_of_somebody_else_is_not_started_unasked(machine: Machine, containers: int, systemd: bool) -> None:
+    machine.installed(containers=containers, systemd=systemd)
+    done = machine.engine()
+    assert done.returncode == 3
+    assert "daemon stands still" in done.stderr and "hint: start it" in done.stderr
+    assert "make setup YES=1" in done.stderr and "HARNESS_YES=1" in done.stderr
+    assert not machine.called("systemctl") and not machine.called("dockerd") and not machine.called("apt-get")
+
+
+@pytest.mark.parametrize("systemd", [True, False])
+def test_it_is_started_where_that_was_said_and_says_so_first(machine: Machine, systemd: bool) -> None:
+    machine.installed(containers=2, systemd=systemd)
+    done = machine.engine(HARNESS_YES="1")
+    assert done.returncode == 0, done.stderr
+    assert "setup: about to start the Docker daemon" in done.stderr
+    assert machine.called("systemctl start docker") if systemd else machine.called("dockerd")
+
+
+def test_a_fresh_machine_needs_no_word(machine: Machine) -> None:
+    """Nothing there would have started the daemon, and it has nothing of anybody's to start."""
+    machine.installed()
+    assert machine.engine().returncode == 0 and machine.called("dockerd")
+    # Nor when it has ended, and runs that were killed left containers.
+    (machine.folder / "answers").unlink()
+    (machine.folder / "root/var/lib/docker/containers/1").mkdir(parents=True)
+    assert machine.engine().returncode == 0 and len(machine.called("dockerd")) == 2
+
+
+@pytest.mark.parametrize("systemd", [True, False])
+def test_what_setup_installs_itself_it_starts(machine: Machine, systemd: bool) -> None:
+    if systemd:
+        (machine.folder / "root/run/systemd/system").mkdir(parents=True)
+    done = machine.engine()
+    assert done.returncode == 0, done.stderr
+    said = done.stderr.splitlines()
+    assert said[0] == "setup: about to install Docker Engine from Debian 13's packages, and to start its daemon"
+    assert said[1].startswith("setup: about to install docker.io iptables ca-certificates")
+    assert said[2] == "setup: about to start the Docker daemon"
+
+
+def test_nothing_is_removed_for_what_is_installed(machine: Machine) -> None:
+    (machine.folder / "would-remove").touch()
+    done = machine.engine()
+    assert done.returncode == 3 and "apt-get could not install docker.io" in done.stderr
+    assert "need to be removed" in done.stderr and not machine.called("dockerd")
+
+
+def test_all_that_apt_installs_is_said_and_removes_nothing() -> None:
+    """One function of the scripts calls it, and nothing goes past it."""
+    for file in SETUP.glob("*.sh"):
+        lines = [line for line in file.read_text().splitlines() if not line.lstrip().startswith("#")]
+        text = "\n".join(lines)
+        installs = re.findall(r"apt-get install\b[^\n]*", text)
+        assert all("--no-remove" in one for one in installs), file
+        assert bool(installs) == (file.name == "common.sh"), file
+        assert not re.search(r"\bdpkg (-i|--install)\b|\bapt install\b|autoremove|\bremove -y|purge", text), file
+
+
+@pytest.mark.parametrize(
+    ("environment", "context", "says"),
+    [({"DOCKER_HOST": "tcp://far:2376"}, "", "DOCKER_HOST=tcp://far:2376"), ({}, "far", "in the context far")],
+)
+def test_no_daemon_is_started_here_for_one_that_is_elsewhere(
+    machine: Machine, environment: dict[str, str], context: str, says: str
+) -> None:
+    machine.installed()
+    if context:
+        (machine.folder / "context").write_text(context)
+    done = machine.engine(**environment, HARNESS_YES="1")
+    assert done.returncode == 3 and says in done.stderr and "hint: start it there" in done.stderr
+    assert not machine.called("dockerd") and not machine.called("apt-get")
+
+
+def test_compose_and_the_base_image_are_said_too(machine: Machine) -> None:
+    machine.installed()
+    (machine.folder / "answers").touch()
+    done = machine.run("compose.sh", str(machine.folder / "state"))
+    assert done.returncode == 0, done.stderr
+    assert "setup: about to install docker-compose-v2 docker-buildx" in done.stderr
+    (call,) = machine.called("apt-get install")
+    assert "--no-remove" in call
+    done = machine.run("base-image.sh", str(machine.folder / "state"))
+    assert done.returncode == 0 and "setup: about to pull debian:trixie-slim" in done.stderr
+
+
+def test_setup_takes_yes_and_no_other_word(tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["bash", str(SETUP / "setup.sh"), "--force"], capture_output=True, text=True, check=False, env={**os.environ}
+    )
+    assert done.returncode == 2 and "hint: usage: setup.sh [--yes]" in done.stderr
+    made = subprocess.run(
+        ["make", "--dry-run", "setup"], cwd=ROOT, capture_output=True, text=True, check=True,
+        env={**os.environ, "HARNESS_YES": ""},
+    )  # fmt: skip
+    assert made.stdout.strip() == "harness/setup/setup.sh"
+    for words in (["make", "--dry-run", "setup", "YES=1"], ["env", "HARNESS_YES=1", "make", "--dry-run", "setup"]):
+        made = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+        assert made.stdout.strip() == "harness/setup/setup.sh --yes"
+
+
+def test_what_must_pass_before_anything_lands_asks_nobody() -> None:
+    assert "exec make test YES=1" in (ROOT / ".ci" / "run").read_text()

@@ -1,0 +1,308 @@
+"""What a stored text may try with whoever reads it: escapes of a terminal, HTML, lines that are commands."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import gzip
+import hashlib
+import io
+import json
+import re
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from markdown_it import MarkdownIt
+from rich.table import Table
+from rich.text import Text
+
+from harness.artefacts.words import last_words
+from harness.cli import consoles, main
+from harness.cli.consoles import annotate, caution, complain, paper, print_json, print_markdown, print_text
+from harness.errors import HarnessError
+from harness.gate.allowed import Applied
+from harness.judge import judge
+from harness.outcome import MeasuredRun, Outcome, Run, Status
+from harness.plots.registry import plots
+from harness.plots.render import Figure, Heading, page
+from harness.reports import flow_metrics, gate, grid, interop, junit, markdown, summary, table
+from harness.reports.layout import Column, Fitted, Row
+from harness.results import CellResult
+from harness.site import build
+from harness.site.qlog import opening
+from harness.store import Store
+from harness.text import harmless, in_cell, quoted, shown, without_html
+from tests.drawings import download_run, page_cache
+
+#: What clears a screen, by seven bits and by eight; sets a window's title; goes back over what was printed; turns what
+#: comes behind it round; and is HTML that would run, or fetch, or hide what comes behind it.
+ESCAPES = "\x1b[2J\x9b2J\x1b]0;title\x07\rbegin\x08\x7f\u202e\u2066"
+HTML = "<script>alert(1)</script><img src=http://example.org/x.png onerror=alert(1)><!--"
+STRANGE = f"{ESCAPES}{HTML}![x](http://example.org/y.png)[click](http://example.org)|a|b"
+_LEFT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def test_what_a_terminal_obeys_is_written_out() -> None:
+    assert harmless(ESCAPES) == (
+        r"\x1b[2J\x9b2J\x1b]0;title\x07\rbegin\x08\x7f\u202e\u2066"
+    )  # fmt: skip
+    assert harmless("\ud800") == r"\ud800"
+    for plain in ("lines\nand\ttabs", "größer → 5 µs ≤ ✓ 中文", ""):
+        assert harmless(plain) is plain
+    assert not _LEFT.search("".join(map(harmless, map(chr, range(0x3000)))))
+    assert shown(ESCAPES) == f"'{harmless(ESCAPES)}'"
+
+
+def test_html_is_shown_but_for_what_reports_write() -> None:
+    own = "| a<br>b | p < 0.01, 3 <4 |\n<details><summary>x</summary>\n</details>"
+    assert without_html(own) == own
+    for strange in (HTML, "<br onclick=x>", "<details open>", "<BR>", "</div>", "<?php", "<!DOCTYPE>", "<a\nhref=x>"):
+        assert "<" not in without_html(strange).replace("<br>", ""), strange
+    # Brackets and lines of our own texts stay as they were.
+    assert in_cell("[a](b)|\n") == "[a](b)\\| "
+    assert quoted("[a](b)|\n<b>") == "[a]\\(b)\\| &lt;b>"
+
+
+def test_no_reader_of_markdown_makes_anything_of_a_quoted_text() -> None:
+    made = MarkdownIt("commonmark", {"html": True}).enable("table").render(f"| a |\n| --- |\n| {quoted(STRANGE)} |\n")
+    assert set(re.findall(r"<(\w+)", made)) == {"table", "thead", "tbody", "tr", "th", "td"}
+
+
+# --- the terminal
+
+
+def _shown_by(print_it: object, monkeypatch: pytest.MonkeyPatch, *, terminal: bool = True) -> str:
+    class Screen(io.StringIO):
+        def isatty(self) -> bool:
+            return terminal
+
+    screen = Screen()
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "200")
+    assert callable(print_it)
+    print_it()
+    return screen.getvalue()
+
+
+def _own(text: str) -> str:
+    """Without the colours and styles that are printed on purpose."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+def _a_table() -> None:
+    paper().print(Fitted(STRANGE, [Column(STRANGE, identifies=True), Column("b", text=9)], [Row([STRANGE, STRANGE])]))
+
+
+def _a_table_of_rich_s() -> None:
+    made = Table(title=STRANGE)
+    made.add_column(STRANGE)
+    made.add_row(Text(STRANGE, style="red"))
+    paper().print(made)
+
+
+@pytest.mark.parametrize(
+    "print_it",
+    [
+        lambda: caution(STRANGE),
+        lambda: complain(HarnessError(STRANGE, STRANGE)),
+        lambda: print_text(STRANGE),
+        lambda: print_markdown(STRANGE),
+        lambda: print_json({STRANGE: STRANGE}),
+        lambda: paper().print(STRANGE, style="bold", soft_wrap=True),
+        lambda: paper().print(Text(STRANGE, style="red")),
+        _a_table,
+        _a_table_of_rich_s,
+    ],
+)
+def test_nothing_that_is_printed_moves_a_terminal(print_it: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = _own(_shown_by(print_it, monkeypatch))
+    assert said and not _LEFT.search(said)
+
+
+def test_colours_are_printed_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "\x1b[" in _shown_by(lambda: paper().print(Text("x", style="red")), monkeypatch)
+
+
+def test_json_says_what_is_stored(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"text": STRANGE})
+    said = capsys.readouterr().out
+    assert json.loads(said) == {"text": STRANGE} and not _LEFT.search(said)
+
+
+def test_no_line_is_a_command_to_a_ci_job_s_runner(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "first\n::set-output name=a::b\n  ::stop-commands::x\n##[add-mask]y\nstd::move"
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    for print_it in (lambda: print_text(text), lambda: caution(text), lambda: paper().print(text)):
+        said = _shown_by(print_it, monkeypatch, terminal=False)
+        assert not re.search(r"^\s*(::|##\[)", said, re.MULTILINE) and "std::move" in said
+    # Those that are meant are given.
+    assert _shown_by(lambda: annotate("::error::x\x1b"), monkeypatch, terminal=False) == "::error::x\\x1b\n"
+    monkeypatch.delenv("GITHUB_ACTIONS")
+    assert consoles.uncommanding(text) == text
+
+
+# --- reports
+
+
+def _strange(status: Status = "crashed") -> CellResult:
+    """A cell all of whose texts are a stranger's."""
+    drawn = download_run()
+    scenario = drawn.run.cell.scenario.model_copy(update={"title": STRANGE, "description": STRANGE})
+    who = drawn.run.cell.client.model_copy(update={"title": STRANGE, "notes": STRANGE, "version": STRANGE,
+                                                   "licence": STRANGE})  # fmt: skip
+    cell = drawn.run.cell.model_copy(update={"scenario": scenario, "client": who})
+    outcome = Outcome(status=status, role="client", reason=STRANGE, detail=STRANGE, log_tail=(STRANGE,) * 2)
+    run: Run = drawn.run.model_copy(update={"cell": cell, "outcome": outcome, "warnings": (STRANGE,)})
+    measured: MeasuredRun | None = drawn.measured
+    pairs = ((run, measured),)
+    return CellResult(cell, pairs, judge(scenario, pairs, ["/store"]), (Path("/store/runs/x/0"),))
+
+
+@pytest.mark.parametrize("status", ["crashed", "timed_out", "completed"])
+@pytest.mark.parametrize(
+    "report",
+    [markdown.report, grid.markdown, flow_metrics.markdown, summary.night,
+     lambda results: interop.markdown(interop.matrix_of(results))],
+)  # fmt: skip
+def test_no_report_in_markdown_has_a_stranger_s_html(report: object, status: Status) -> None:
+    assert callable(report)
+    said = without_html(report([_strange(status)]))
+    assert not _LEFT.search(said)
+    made = MarkdownIt("commonmark", {"html": True}).enable("table").render(said)
+    known = {"p", "strong", "em", "code", "table", "thead", "tbody", "tr", "th", "td", "ul", "li", "h2", "br", "pre",
+             "details", "summary", "hr"}  # fmt: skip
+    assert set(re.findall(r"<(\w+)", made)) <= known
+    assert "<!--" not in made
+
+
+def test_the_command_of_a_summary_prints_no_html(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, ((run, measured),) = Store(tmp_path), _strange("timed_out").runs
+    store.finish(store.begin(run.cell.key, 0), run, measured)
+    for words in (["report", "summary"], ["report", "--markdown"], ["report"], ["report", "junit"], ["judge"]):
+        monkeypatch.setattr("sys.argv", ["harness", *words, "--store", str(tmp_path)])
+        with contextlib.suppress(SystemExit):
+            main()
+        said = capsys.readouterr()
+        assert run.cell.scenario.name in said.out and not _LEFT.search(said.out + said.err)
+        assert words in (["report"], ["judge"]) or "<img" not in said.out.replace("&lt;", "")
+
+
+def test_no_line_of_the_gate_has_html() -> None:
+    passage = gate.Passage((), Applied((), (), ()), 0.03)
+    assert without_html(gate.markdown(passage)) == gate.markdown(passage)
+
+
+def test_junit_is_xml_and_shows_what_was_said() -> None:
+    text = junit.verdicts([_strange()])
+    assert not _LEFT.search(text)
+    suites = ElementTree.fromstring(text)
+    assert harmless(ESCAPES) in "".join(suites.itertext()) and len(list(suites.iter("testcase"))) == 1
+
+
+def test_a_table_for_the_terminal_says_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = _own(_shown_by(lambda: table.show([_strange()], paper()), monkeypatch))
+    assert not _LEFT.search(said)
+
+
+def test_the_last_words_of_an_endpoint_are_printable(tmp_path: Path) -> None:
+    (tmp_path / "client0.log").write_text(f"{STRANGE}\n")
+    (lines,) = last_words(tmp_path, download_run().run).values()
+    assert lines and all(line.isprintable() for line in lines)
+
+
+# --- the site
+
+
+def _site(folder: Path) -> Path:
+    result = _strange()
+    found = replace(result, folders=(folder / "store",))
+    build.write(folder / "site", [found], Store(folder / "store"), lambda wanted: [], page_cache())
+    return folder / "site"
+
+
+def test_pages_run_nothing_but_the_site_s_own_scripts(tmp_path: Path) -> None:
+    pages = list(_site(tmp_path).rglob("*.html"))
+    assert len(pages) > 4
+    for file in pages:
+        text = file.read_text()
+        head = text.index("<head>")
+        policy = re.search(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', text)
+        assert policy is not None and policy.start() < min(text.index("<link"), text.index("<script")), file
+        # Whatever stands before it is not under it.
+        assert re.sub(r"\s", "", text[head + 6 : policy.start()]) == '<metacharset="utf-8">'
+        rules = dict(rule.strip().partition(" ")[::2] for rule in policy[1].replace("&#39;", "'").split(";"))
+        assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == "'none'"
+        assert rules["script-src"] == "'self' 'unsafe-eval'"
+        assert not any("http" in rule or "*" in rule for rule in rules.values())
+        # Nothing that the policy would stop is on a page: no script stands in it, and nothing runs on an event.
+        inline = [tag for tag in re.findall(r"<script[^>]*>", text) if "src=" not in tag]
+        assert all('type="text/plain"' in tag or 'type="application/json"' in tag for tag in inline), file
+        _require_still(text)
+    for one in _cells(tmp_path / "site").values():
+        _require_still(one["page"])
+
+
+class _Tags(HTMLParser):
+    """The tags of a page, as a browser reads it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, list[tuple[str, str | None]]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, attrs))
+
+
+def _require_still(text: str) -> None:
+    """No tag of a page does something by itself, or leads to anything but a page."""
+    tags = _Tags()
+    tags.feed(text)
+    assert {tag for tag, _ in tags.seen}.isdisjoint({"img", "iframe", "object", "embed", "base"})
+    for _, attributes in tags.seen:
+        assert not [name for name, _ in attributes if name.startswith("on")]
+        assert not [said for _, said in attributes if (said or "").lower().startswith(("javascript:", "data:text"))]
+
+
+def _cells(site: Path) -> dict[str, dict[str, str]]:
+    """Key → what a script of packed pages hands over."""
+    texts = (
+        json.loads(file.read_text().removeprefix("packed(").removesuffix(");\n")) for file in site.glob("cells/*.js")
+    )
+    return {key: one for text in texts for key, one in json.loads(gzip.decompress(base64.b64decode(text))).items()}
+
+
+def test_stored_texts_are_shown_on_pages_and_obeyed_by_none(tmp_path: Path) -> None:
+    for file in _site(tmp_path).rglob("*.html"):
+        text = file.read_text()
+        assert not _LEFT.search(text), file
+        assert "<img" not in text and "<script>alert" not in text and "<!--<" not in text, file
+    for one in _cells(tmp_path / "site").values():
+        assert not _LEFT.search(one["page"]) and "<img" not in one["page"] and harmless(ESCAPES) in one["page"]
+
+
+def test_events_of_a_trace_are_shown(tmp_path: Path) -> None:
+    event = {"time": 1.0, "name": f"a{ESCAPES}", "data": {"x": ESCAPES}}
+    (tmp_path / "a.sqlog").write_text(f"\x1e{json.dumps(event, ensure_ascii=False)}\n")
+    for _, name, said in opening(tmp_path / "a.sqlog").events:
+        assert not _LEFT.search(name + said)
+
+
+def test_a_page_of_figures_runs_its_own_scripts_by_their_digests() -> None:
+    plot = next(iter(plots().values()))
+    heading = Heading(STRANGE, STRANGE, STRANGE)
+    text = page(heading, [Figure(plot, {"title": f"{STRANGE}</script>"})], "var own = '</script>';")
+    policy = re.search(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', text)
+    assert policy is not None
+    allowed = set(re.findall(r"sha256-([\w+/=]+)", policy[1]))
+    scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    assert {base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in scripts} == allowed
+    assert len(scripts) == 2 and "'unsafe-inline'" not in policy[1].replace("&#39;", "'").split("style-src")[0]
+    assert "<img" not in text
