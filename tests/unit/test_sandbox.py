@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
 from harness.engines import guest as guests
-from harness.engines.guest import Guest, require_memory
+from harness.engines.cache import Cache
+from harness.engines.guest import Guest, GuestEnd, require_memory
 from harness.engines.sandbox import BASE, Place, Sandbox, Sandboxes, sandbox_command, wanted
+from harness.engines.virtual import FORBIDDEN, VirtualEngine
 from harness.errors import EngineError
+from harness.lab import build_lab
 from tests.escapes import ATTEMPTS, ENDED
+from tests.examples import ROOT, cell, scenario
 
-DOCS = Path(__file__).parents[2] / "docs" / "untrusted.md"
+DOCS = ROOT / "docs" / "untrusted.md"
 #: A sandbox that offers what SANDBOX says, and runs nothing.
 STAND_IN = """#!/bin/sh
 case "$*" in
@@ -102,6 +107,29 @@ def test_memory_of_the_machine_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(EngineError, match="of memory left") as caught:
         require_memory(1 << 60)
     assert "--jobs" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "role", "status"), [("client0", "client", "crashed"), ("(none)", "sim", "infrastructure")]
+)  # fmt: skip
+def test_a_run_names_the_program_that_left_its_guest(tmp_path: Path, name: str, role: str, status: str) -> None:
+    """From the last words of a kernel whose program the filter of system calls ended."""
+    lab = build_lab(cell(scenario()), 0)
+    console = tmp_path / "sim" / "console.log"
+    console.parent.mkdir()
+    console.write_text(f"Kernel panic - not syncing: lost the process of the host behind {name}: evil: {FORBIDDEN}\n")
+    end = GuestEnd(said_over=False, clock=1.5, phases={})
+    outcome, _ = VirtualEngine(Cache(tmp_path), [])._outcome(lab, tmp_path, end, [], 0)
+    assert (outcome.status, outcome.role, outcome.reason) == (status, role, "left_guest")
+    assert f"evil in {name}" in outcome.detail
+
+
+def test_every_promise_has_its_test() -> None:
+    """Of the table in SECURITY.md."""
+    places = re.findall(r"`(tests/\S+?\.py)(?:::(\w+))?`", (ROOT / "SECURITY.md").read_text())
+    assert len(places) > 15
+    for file, name in places:
+        assert not name or re.search(rf"^def {name}\(", (ROOT / file).read_text(), re.MULTILINE), (file, name)
 
 
 def test_the_docs_have_a_row_for_each_attempt_to_escape() -> None:
