@@ -320,10 +320,11 @@ RUNS = st.builds(
         max_size=2,
     ).map(tuple),
     phases=st.dictionaries(TEXT, NUMBERS, max_size=2), wall=NUMBERS, virtual=st.none() | NUMBERS, sim_kernel=TEXT,
-    cpu=st.sampled_from([None, "lab", "host"]), lab_kernel=TEXT, captures=st.dictionaries(TEXT, TEXT, max_size=2),
+    cpu=st.sampled_from([None, "lab", "host"]), lab_kernel=TEXT,
+    captures=st.dictionaries(st.sampled_from(["left", "right", "sim-far left"]), TEXT, max_size=2),
     trail=TEXT, random=st.dictionaries(TEXT, st.builds(RandomBytes, bytes=COUNTS, digest=TEXT), max_size=1),
     effective=st.dictionaries(TEXT, TEXT | COUNTS, max_size=2), image_ids=st.dictionaries(TEXT, TEXT, max_size=1),
-    contents=st.dictionaries(TEXT, TEXT, max_size=1), commit=TEXT,
+    contents=st.dictionaries(TEXT, st.from_regex(r"[0-9a-z][0-9a-z-]{0,9}", fullmatch=True), max_size=1), commit=TEXT,
     host=st.dictionaries(TEXT, st.none() | TEXT | COUNTS | NUMBERS, max_size=2),
     warnings=st.lists(TEXT, max_size=2).map(tuple),
 )  # fmt: skip
