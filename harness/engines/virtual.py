@@ -270,7 +270,8 @@ def _empty(folder: Path) -> None:
     """Remove what a run left in its folder. Raises EngineError."""
     try:
         for place in folder.iterdir():
-            shutil.rmtree(place) if place.is_dir() else place.unlink()
+            # A link is removed, whatever it leads to.
+            shutil.rmtree(place) if place.is_dir() and not place.is_symlink() else place.unlink()
     except OSError as error:
         raise EngineError(f"{error.filename}: {error.strerror}", "check the folder's permissions") from error
 
