@@ -30,7 +30,7 @@ MODULES: dict[EngineName, tuple[str, ...]] = {
         "sampler",
         "waits",
     ),
-    "virtual": (*_BOTH, "guest", "outside", "rootfs", "virtual", "world"),
+    "virtual": (*_BOTH, "guest", "outside", "rootfs", "sandbox", "virtual", "world"),
 }
 #: Those on which it does not: what makes or fetches images, says how a kernel is entered, keeps company away, names
 #: what is there, cleans up.
