@@ -56,7 +56,7 @@ def test_a_host_that_offers_nothing_is_an_error(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(EngineError, match="cannot be confined") as caught:
         Sandboxes().of(stand_in(tmp_path, otherwise=125), tmp_path / "linux", {"lab": Place(tmp_path)})
     assert "HARNESS_SANDBOX=off" in caught.value.hint
-    with pytest.raises(EngineError, match="cannot be confined.*nowhere"):
+    with pytest.raises(EngineError, match=r"cannot be confined.*nowhere"):
         Sandboxes().of(tmp_path / "nowhere", tmp_path / "linux", {"lab": Place(tmp_path)})
 
 
