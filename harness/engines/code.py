@@ -22,6 +22,8 @@ MODULES: dict[EngineName, tuple[str, ...]] = {
         "compose",
         "compose_file",
         "conductor",
+        "confinement",
+        "fence",
         "held",
         "launch",
         "outside",
