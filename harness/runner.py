@@ -182,7 +182,8 @@ def _execute(
         host=host_facts(before, cpu_times(), dict(provenance.versions))
         | provenance.origins(references)
         | ({"entered": result.entered} if result.entered else {})
-        | ({"sandbox": result.sandbox} if result.sandbox else {}),
+        | ({"sandbox": result.sandbox} if result.sandbox else {})
+        | ({"containers": result.containers} if result.containers else {}),
         warnings=(*result.warnings, *strange, *thinned),
     )
     return run, *measure_with_series(folder, run), contents.values()

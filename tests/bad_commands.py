@@ -249,5 +249,7 @@ VARIABLES = [
     ("HARNESS_PATIENCE", "5", "HARNESS_PATIENCE: '5' has no unit"),
     ("HARNESS_PATIENCE", "-5 s", "HARNESS_PATIENCE: a duration cannot be negative"),
     ("HARNESS_LOG_LIMIT", "2", "HARNESS_LOG_LIMIT: '2' has no unit"),
+    ("HARNESS_ENDPOINT_MEMORY", "4", "HARNESS_ENDPOINT_MEMORY: '4' has no unit"),
+    ("HARNESS_ENDPOINT_MEMORY", "6 MB", "HARNESS_ENDPOINT_MEMORY: 6 MB is too little for an endpoint"),
     ("HARNESS_LOG_LIMIT", "1e999999999 B", "HARNESS_LOG_LIMIT: '1e999999999 B' is out of all proportion"),
 ]

@@ -904,6 +904,7 @@ protocols: [h3, hq-interop]
 colour: "#4e79a7"
 marker: circle
 session: true
+container: {capabilities: [SETUID], read_only: true, writes: [/var/lib/mine]}
 parameters:
   congestion_control: {server: {flag: "--cc={value}", values: {reno: newreno, cubic: cubic}, default: cubic}}
   connection_window: {flag: "--window={bytes}", default: 1 MiB, minimum: 1 kB, maximum: 1 GB}
@@ -914,6 +915,19 @@ notes: What a reader should know.
 """
 
 MANIFESTS = [
+    Bad("capabilities: [SETUID]", "capabilities: [▸SYS_ADMIN]", "expected", "SETUID"),
+    Bad("capabilities: [SETUID]", "capabilities: [▸CAP_SETUID]", "expected", "SETUID"),
+    Bad("read_only: true", "read_only: ▸maybe", "expected", ""),
+    Bad("writes: [/var/lib/mine]", "writes: [▸var/lib]", "is not a folder, from the root on", "/var/lib/nginx"),
+    Bad("writes: [/var/lib/mine]", "writes: [▸/var/../etc]", "is not a folder, from the root on", ""),
+    Bad("writes: [/var/lib/mine]", "writes: [▸/]", "is not a folder, from the root on", ""),
+    Bad("writes: [/var/lib/mine]", "writes: ▸[/logs/mine]", "'/logs/mine' is not the image's own", "leave it out"),
+    Bad(
+        "container: {capabilities: [SETUID], read_only: true,",
+        "container: ▸{capabilities: [SETUID],",
+        "the whole root can be written to",
+        "read_only: true",
+    ),
     Bad("title: Mine", "title: ▸'  '", "it is blank", "leave it out"),
     Bad("notes: What", "refuses: [{testcases: [retry], why: ▸' '}]\nnotes: What", "it is blank", "lacks"),
     *(

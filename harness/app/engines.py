@@ -18,7 +18,7 @@ from harness.outcome import EngineName
 def engine_of(name: EngineName, cache: Cache, options: Options) -> Engine:
     """An engine for as many runs side by side as the options say."""
     if name == "compose":
-        return ComposeEngine(cache, options.log_limit)
+        return ComposeEngine(cache, options.log_limit, options.memory)
     cores = sorted(os.sched_getaffinity(0))
     # More runs than cores share them in turn.
     cores = [cores[index % len(cores)] for index in range(options.jobs)]

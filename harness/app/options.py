@@ -7,6 +7,7 @@ from pathlib import Path
 
 from harness.cluster.place import Place
 from harness.engines.cache import LIMIT
+from harness.engines.confinement import MEMORY
 from harness.engines.guest import STALL
 from harness.engines.kernels import OWN, LabKernel
 from harness.engines.quiet import PATIENCE
@@ -46,6 +47,8 @@ class Options:
     not."""
     log_limit: int = 2 << 30
     """Bytes an endpoint may write to its logs."""
+    memory: int = MEMORY
+    """Bytes of memory an endpoint may have, in real time."""
     jobs: int = 1
     """Runs side by side; more than one only in virtual time, where they cannot disturb each other."""
     stall: float = STALL

@@ -15,6 +15,7 @@ from harness.analysis.direction import Direction
 from harness.analysis.replay import Fate
 from harness.analysis.view import RunView
 from harness.bench.links import FRAME, RED, RED_RUNS, Experiment, Row, symmetric
+from harness.engines.confinement import alone
 from harness.engines.docker import LONGEST, failure
 from harness.engines.gauge import Passage, Stream, Train, Trial
 from harness.errors import EngineError
@@ -120,7 +121,7 @@ def _mean_row(name: str, measured: Floats, expected: Floats, unit: str) -> Row:
 
 def _judged(image: str, text: str) -> Ints:
     """The numbers that the judge prints. EngineError where it cannot be run."""
-    command = ["docker", "run", "--rm", "--interactive", "--network", "none", image]
+    command = ["docker", "run", *alone(), "--interactive", image]
     try:
         done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=LONGEST, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -17,7 +17,7 @@ from harness.engines.standing import StandingLab
 from harness.lab import Lab, build_lab
 from harness.lab.addresses import FIRST, address
 from harness.metrics import measure
-from harness.model import Implementation, Scenario
+from harness.model import Container, Implementation, Scenario
 from harness.outcome import Cell, Image
 from harness.path.arithmetic import FRAME
 from harness.plan import PlannedRun, Request, cells
@@ -52,7 +52,11 @@ class RealTime(Session):
     # --- the simulator
 
     def _probe_lab(self, wanted: Scenario) -> Lab:
-        probe = Implementation(name="probe", image=self.app.images.probe.reference)
+        probe = Implementation(
+            name="probe", image=self.app.images.probe.reference,
+            # ping's file has this capability: without it the kernel does not start it.
+            container=Container(capabilities=("NET_RAW",)),
+        )  # fmt: skip
         image = Image(reference=self.app.images.probe.reference, identity="probe")
         request = Request([wanted], [probe], [probe])
         return build_lab(cells(request, {"probe": image}, self.app.images.sim("auto"))[0], 0)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 import typer
 
 from harness.cli.completion import outcomes
-from harness.cli.environment import lab_kernel, log_limit, open_app, patience, stall
+from harness.cli.environment import endpoint_memory, lab_kernel, log_limit, open_app, patience, stall
 from harness.cli.options import (
     ArtefactsChoice,
     AsJson,
@@ -109,8 +109,8 @@ class Asking:
         from harness.app import Options
 
         return Options(
-            fresh=self.fresh, retry=self.again, patience=patience(), log_limit=log_limit(), jobs=self.beside,
-            stall=stall(), artefacts=self.artefacts.value, kernel=lab_kernel(), cluster=self.place,
+            fresh=self.fresh, retry=self.again, patience=patience(), log_limit=log_limit(), memory=endpoint_memory(),
+            jobs=self.beside, stall=stall(), artefacts=self.artefacts.value, kernel=lab_kernel(), cluster=self.place,
         )  # fmt: skip
 
     @property

@@ -134,6 +134,19 @@ def log_limit() -> int:
     return _quantity("HARNESS_LOG_LIMIT", Size.parse, "2 GiB", "'2 GiB'").bytes
 
 
+def endpoint_memory() -> int:
+    """HARNESS_ENDPOINT_MEMORY, a size: what one endpoint may have of memory, in real time."""
+    from harness.engines.confinement import LEAST_MEMORY, MEMORY
+    from harness.units import Size
+
+    size = _quantity("HARNESS_ENDPOINT_MEMORY", Size.parse, f"{MEMORY} B", "'4 GiB'")
+    if size.bytes < LEAST_MEMORY:
+        raise InputError(
+            f"HARNESS_ENDPOINT_MEMORY: {size} is too little for an endpoint", f"{Size(LEAST_MEMORY)} or more"
+        )
+    return size.bytes
+
+
 def _quantity(variable: str, parse: Callable[[str], Quantity], default: str, example: str) -> Quantity:
     """What a variable says in units, or the default where it is not set. Raises InputError."""
     try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli.consoles import annotate, console, print_view
-from harness.cli.environment import log_limit, open_app, patience, stall
+from harness.cli.environment import endpoint_memory, log_limit, open_app, patience, stall
 from harness.cli.exits import FAILED, NOTHING, UNDECIDED
 from harness.cli.interrupts import heard
 from harness.cli.options import (
@@ -180,7 +180,11 @@ def _repeat(store: Path | None, decided: Callable[[], Passage], most: int, jobs:
 
     app = open_app(store)
     options = Options(
-        patience=patience(), log_limit=log_limit(), jobs=jobs_of(jobs, EngineChoice.VIRTUAL), stall=stall()
+        patience=patience(),
+        log_limit=log_limit(),
+        memory=endpoint_memory(),
+        jobs=jobs_of(jobs, EngineChoice.VIRTUAL),
+        stall=stall(),
     )
 
     def undecided() -> list[CellResult]:

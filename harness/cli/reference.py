@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli.consoles import console, print_text
-from harness.cli.environment import REFERENCE, lab_kernel, log_limit, open_app, patience, stall
+from harness.cli.environment import REFERENCE, endpoint_memory, lab_kernel, log_limit, open_app, patience, stall
 from harness.cli.interrupts import heard
 from harness.cli.options import (
     ArtefactsChoice,
@@ -65,6 +65,7 @@ def reference(
     options = Options(
         patience=patience(),
         log_limit=log_limit(),
+        memory=endpoint_memory(),
         jobs=jobs_of(jobs, EngineChoice(engine.value)),
         stall=stall(),
         artefacts=artefacts.value,

@@ -37,6 +37,8 @@ class EngineResult:
     """How that kernel entered the programs of its guest, and in which pages its memory was."""
     sandbox: str = ""
     """What kept that kernel to its folders, in virtual time."""
+    containers: str = ""
+    """What endpoints could have and reach, in real time."""
     random: dict[str, RandomBytes] = field(default_factory=dict)
     """What endpoints drew from their kernel's random number generator, in virtual time."""
 

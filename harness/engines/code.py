@@ -22,6 +22,8 @@ MODULES: dict[EngineName, tuple[str, ...]] = {
         "compose",
         "compose_file",
         "conductor",
+        "confinement",
+        "fence",
         "held",
         "launch",
         "outside",
@@ -36,7 +38,8 @@ MODULES: dict[EngineName, tuple[str, ...]] = {
 #: what is there, cleans up.
 BESIDE = (
     "__init__", "beginnings", "building", "cache", "code", "contents", "context", "docker", "gauge", "images",
-    "kernels", "owner", "precedence", "quiet", "registry", "sealed", "shared_files", "source", "standing", "upstream",
+    "kernels", "owner", "precedence", "quiet", "registry", "sandbox", "sealed", "shared_files", "source", "standing",
+    "upstream",
 )  # fmt: skip
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.engines import EngineResult, Progress, conclusion
+from harness.engines import EngineResult, Progress, conclusion, confinement
 from harness.engines.cache import Cache
 from harness.engines.conductor import Conductor
 from harness.engines.docker import remove_orphans, tail
@@ -17,9 +18,16 @@ from harness.engines.sampler import Sampler
 from harness.engines.served import serving
 from harness.lab import Lab
 from harness.outcome import EngineName, Outcome
+from harness.units import Size
 
 #: Seconds without a sample of the files from which on a run carries a warning.
 LONG_GAP = 0.1
+#: What programs say when they are not let (strerror(3) of EPERM and EROFS), and what is to be said of it.
+_REFUSED = ("Operation not permitted", "Read-only file system")
+_ASK = (
+    "{} was not let do something: only root may set its network, and for all else 'container' in its manifest may ask "
+    "(docs/untrusted.md says for what)"
+)
 
 
 class ComposeEngine:
@@ -27,10 +35,13 @@ class ComposeEngine:
 
     name: EngineName = "compose"
 
-    def __init__(self, cache: Cache, log_limit: int = 2 << 30) -> None:
-        """`cache` holds served files and certificates; `log_limit` is in bytes per endpoint."""
+    def __init__(self, cache: Cache, log_limit: int = 2 << 30, memory: int = confinement.MEMORY) -> None:
+        """`cache` holds served files and certificates; `log_limit` and `memory` are in bytes per endpoint."""
         self._cache = cache
         self._log_limit = log_limit
+        self._memory = memory
+        self._said: set[str] = set()
+        """What there was to be said of this machine: once is enough."""
         self._paths: Paths | None = None
         self._leaving: Project | None = None
         """The former run's containers, which are being removed."""
@@ -50,7 +61,8 @@ class ComposeEngine:
                 # Its parts are for whatever user an image runs as; nobody else on this machine comes to them.
                 folder.chmod(0o700)
                 paths = self._paths_for(lab, folder.parent)
-                session = _Session(lab, folder, self._cache.folder, self._log_limit, progress, paths, self._left)
+                limits = _Limits(self._log_limit, self._memory)
+                session = _Session(lab, folder, self._cache.folder, limits, progress, paths, self._left)
                 try:
                     result = session.run()
                 finally:
@@ -58,6 +70,9 @@ class ComposeEngine:
         except BaseException:
             self.close()
             raise
+        news = [said for said in session.open_doors() if said not in self._said]
+        self._said.update(news)
+        result = replace(result, warnings=(*result.warnings, *news))
         if not session.ended or result.outcome.status == "infrastructure":
             # Whatever that was, the next run has none of it.
             self.close()
@@ -87,6 +102,14 @@ class ComposeEngine:
                 paths.down()
 
 
+@dataclass(frozen=True)
+class _Limits:
+    """Of each endpoint, bytes."""
+
+    logs: int
+    memory: int
+
+
 class _Session:
     """One lab, from its files to the removal of its own containers."""
 
@@ -95,7 +118,7 @@ class _Session:
         lab: Lab,
         folder: Path,
         cache: Path,
-        log_limit: int,
+        limits: _Limits,
         progress: Progress,
         paths: Paths,
         left: Callable[[], None],
@@ -109,10 +132,11 @@ class _Session:
         self._progress = progress
         self._phases: dict[str, float] = {}
         self._phase = ("", time.monotonic())
-        self._sampler = Sampler(folder, conclusion.log_limit(lab, log_limit))
+        self._limits = limits
+        self._sampler = Sampler(folder, conclusion.log_limit(lab, limits.logs))
         self._paths = paths
         self._left = left
-        self.project = Project(lab, folder, prepare_folder(lab, folder, cache), paths, self._sampler)
+        self.project = Project(lab, folder, prepare_folder(lab, folder, cache), paths, self._sampler, limits.memory)
         self._conductor = Conductor(lab, folder, self.project, self._sampler, self._enter)
 
     def run(self) -> EngineResult:
@@ -169,14 +193,30 @@ class _Session:
             blamed = next(f"client{item.transfer.flow}" for item in checks if item.outcome is not None)
         if concluded.status != "completed":
             concluded = conclusion.with_words(concluded, tail(self.project.log_file(blamed)))
+        refused = concluded.status == "crashed" and any(word in "\n".join(concluded.log_tail) for word in _REFUSED)
         return EngineResult(
             outcome=concluded,
             transfers=tuple(item.transfer for item in checks),
             phases=self._phases,
             sim_kernel=kernel_of(diary(self._folder)),
             image_ids=self.project.image_ids,
-            warnings=self._cautions(),
+            warnings=(*self._cautions(), *([_ASK.format(blamed)] if refused else ())),
+            containers=self._confined(),
         )
+
+    def _confined(self) -> str:
+        """What endpoints could have and reach, for the run's record."""
+        limits = {"memory": f"{Size(self._limits.memory)} of memory", "processes": f"{confinement.PROCESSES} processes"}
+        had = [words if limit not in self.project.unlimited else f"any {limit}" for limit, words in limits.items()]
+        networks = "; ".join(("closed networks", *(f"without {layer}" for layer in self._paths.unfenced)))
+        return f"{', '.join(had)} each; {networks}"
+
+    def open_doors(self) -> Iterator[str]:
+        """What does not keep endpoints from this machine, for people."""
+        for limit in sorted(self.project.unlimited):
+            yield f"endpoints may have any {limit}: Docker on this machine has no limits for that ('docker info')"
+        for layer in self._paths.unfenced:
+            yield f"this machine is not shut off from a lab's networks by all that it should: {layer}"
 
     def _cautions(self) -> tuple[str, ...]:
         """What to check before trusting the run: the harness itself did not get the CPU."""

@@ -7,7 +7,10 @@ from typing import Any
 
 import yaml
 
+from harness.engines import confinement
+from harness.engines.confinement import NAMELESS, Confinement, in_memory, of_endpoint
 from harness.engines.docker import OWNER_LABEL
+from harness.engines.fence import FENCE, SAID, bridges, fence_command
 from harness.engines.kernels import OWN
 from harness.lab import PROXY_COMMAND, Host, Interface, Lab, Network, Proxy, Simulator, proxy_environment
 from harness.model import MTU
@@ -28,6 +31,10 @@ RUNS = PurePosixPath("/runs")
 _LOGGING = {"driver": "json-file", "options": {"max-size": "8m", "max-file": "1"}}
 
 
+#: Where a fence that stands says what it could not do.
+_SAID = PurePosixPath("/said")
+
+
 def _variable(name: str) -> str:
     return "${" + name + ":?see cell.env}"
 
@@ -41,12 +48,16 @@ def _endpoint(host: Host, folder: str) -> dict[str, Any]:
         volumes.append(f"{www}:/www:ro")
     else:
         volumes.append(f"{out}/flow{host.flow}/downloads:/downloads")
+    if host.container.read_only and (place := host.environment.get("SESSION_DIR")):
+        # What the container that is started once more finds again; a folder in memory would be another one.
+        volumes.append(place)
     return {
         "image": host.image,
         "pull_policy": "never",
         "cpu_shares": SHARES,
         "environment": dict(sorted(host.environment.items())),
-        "cap_add": ["NET_ADMIN"],
+        **of_endpoint(host.container).keys,
+        **NAMELESS,
         "volumes": volumes,
         "extra_hosts": [f"{name}:{address}" for name, addresses in host.hosts.items() for address in addresses],
         **({"sysctls": dict(sorted(host.sysctls.items()))} if host.sysctls else {}),
@@ -62,7 +73,7 @@ def _places(*interfaces: Interface) -> dict[str, Any]:
     return {one.network: {"ipv4_address": one.ipv4, "ipv6_address": one.ipv6} for one in interfaces}
 
 
-def _simulator(lab: Lab, simulator: Simulator) -> dict[str, Any]:
+def _simulator(lab: Lab, simulator: Simulator, capabilities: tuple[str, ...] = confinement.SIMULATOR) -> dict[str, Any]:
     plan = _variable("LAB_PLAN")
     if simulator is not lab.simulators[0]:
         plan += f"/{simulator.name}"
@@ -75,8 +86,8 @@ def _simulator(lab: Lab, simulator: Simulator) -> dict[str, Any]:
         "environment": OWN.settings,
         # Where cores are short the path comes first: a late queue would be everybody's fault but its own.
         "cpu_shares": 8 * SHARES,
-        "cap_drop": ["ALL"],
-        "cap_add": ["NET_ADMIN", "NET_RAW"],
+        **Confinement(capabilities, f"{2 * simulator.memory_mib + confinement.SIMULATOR_MEMORY}m").keys,
+        **NAMELESS,
         # /proc/sys is read-only inside: what the path needs of it is set here.
         "sysctls": {
             "net.ipv4.ip_forward": "1",
@@ -84,7 +95,7 @@ def _simulator(lab: Lab, simulator: Simulator) -> dict[str, Any]:
             "net.ipv6.conf.all.disable_ipv6": "0",
             "net.ipv6.conf.all.forwarding": "1",
         },
-        "tmpfs": [f"/run/lab:exec,size={simulator.memory_mib + 64}m"],
+        "tmpfs": [f"/run/lab:exec,size={simulator.memory_mib + 64}m", in_memory("/root"), in_memory("/tmp")],
         "volumes": [f"{_variable('LAB_OUT')}/{simulator.name}:/logs", f"{plan}:/sim:ro", *clock],
         "extra_hosts": [f"server:{servers[0].ipv4}"],
         "networks": _places(simulator.left, simulator.right),
@@ -101,9 +112,8 @@ def _proxy(lab: Lab, proxy: Proxy) -> dict[str, Any]:
         "entrypoint": list(PROXY_COMMAND),
         "cpu_shares": 8 * SHARES,
         "environment": proxy_environment(proxy),
-        "cap_drop": ["ALL"],
-        # To answer in others' names (IP_TRANSPARENT), and to bind whatever port a client has.
-        "cap_add": ["NET_ADMIN", "NET_BIND_SERVICE", "NET_RAW"],
+        **Confinement(confinement.PROXY, f"{confinement.PROXY_MEMORY}m").keys,
+        **NAMELESS,
         "sysctls": proxy.sysctls,
         "networks": _places(proxy.left, proxy.right),
         "labels": {OWNER_LABEL: _variable("LAB_OWNER")},
@@ -112,8 +122,32 @@ def _proxy(lab: Lab, proxy: Proxy) -> dict[str, Any]:
     }
 
 
-def _network(network: Network, mtu: int) -> dict[str, Any]:
-    options = {"com.docker.network.bridge.enable_ip_masquerade": "false"}
+def _fence(lab: Lab, said: str, *volumes: str) -> dict[str, Any]:
+    """`said`: the file for what it could not do."""
+    return {
+        "image": lab.sim_image,
+        "pull_policy": "never",
+        # A dollar sign of Compose's own is a variable.
+        "entrypoint": [word.replace("$", "$$") for word in fence_command(said, bridges(list(lab.networks)).values())],
+        **Confinement(confinement.FENCE, f"{confinement.FENCE_MEMORY}m", writes=()).keys,
+        # Where the bridges are, of which no container of the lab has one.
+        "network_mode": "host",
+        # Where the daemon gives containers other users, that network namespace is not theirs.
+        "userns_mode": "host",
+        **({"volumes": list(volumes)} if volumes else {}),
+        "labels": {OWNER_LABEL: _variable("LAB_OWNER")},
+        "logging": _LOGGING,
+        # A shell that waits heeds nothing else.
+        "stop_signal": "SIGKILL",
+    }
+
+
+def _network(network: Network, bridge: str, mtu: int) -> dict[str, Any]:
+    options = {
+        "com.docker.network.bridge.enable_ip_masquerade": "false",
+        # By which the fence knows it.
+        "com.docker.network.bridge.name": bridge,
+    }
     if mtu != MTU:
         # Of the bridge and of both ends of every wire to it.
         options["com.docker.network.driver.mtu"] = str(mtu)
@@ -128,10 +162,20 @@ def _network(network: Network, mtu: int) -> dict[str, Any]:
 
 def compose_document(lab: Lab) -> dict[str, Any]:
     """The Compose file of a lab, as plain data."""
+    behind = {name: {**service, "depends_on": [FENCE]} for name, service in services(lab).items()}
     return {
-        "services": {**{simulator.name: _simulator(lab, simulator) for simulator in lab.simulators}, **services(lab)},
-        "networks": {name: _network(network, lab.mtu) for name, network in lab.networks.items()},
+        "services": {
+            FENCE: _fence(lab, "/dev/stdout"),
+            **{simulator.name: _simulator(lab, simulator) for simulator in lab.simulators},
+            **behind,
+        },
+        "networks": _networks(lab),
     }
+
+
+def _networks(lab: Lab) -> dict[str, Any]:
+    names = bridges(list(lab.networks))
+    return {name: _network(network, names[name], lab.mtu) for name, network in lab.networks.items()}
 
 
 def services(lab: Lab) -> dict[str, Any]:
@@ -147,22 +191,38 @@ def paths_document(lab: Lab) -> dict[str, Any]:
     runs = _variable("LAB_RUNS")
     return {
         "services": {
-            simulator.name: {
-                **_simulator(lab, simulator),
-                # Runs' folders may be for their owner's eyes alone.
-                "cap_add": ["DAC_OVERRIDE", "NET_ADMIN", "NET_RAW"],
-                "volumes": [f"{runs}:{RUNS}"],
-                "entrypoint": [*STANDING_COMMAND, f"{_variable('LAB_ORDERS')}/{simulator.name}"],
-            }
-            for simulator in lab.simulators
+            FENCE: _fence(lab, str(_SAID / SAID), f"{_variable('LAB_FENCE')}:{_SAID}"),
+            **{
+                simulator.name: {
+                    **_simulator(lab, simulator, confinement.STANDING),
+                    "volumes": [f"{runs}:{RUNS}"],
+                    "entrypoint": [*STANDING_COMMAND, f"{_variable('LAB_ORDERS')}/{simulator.name}"],
+                }
+                for simulator in lab.simulators
+            },
         },
-        "networks": {name: _network(network, lab.mtu) for name, network in lab.networks.items()},
+        "networks": _networks(lab),
     }
+
+
+class _Dumper(yaml.SafeDumper):
+    """Has a text of several lines stand as it is."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def _dumped(document: dict[str, Any]) -> str:
+    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=120)
 
 
 def paths_text(lab: Lab) -> str:
     """The Compose file of what stays up from run to run, as text."""
-    return yaml.safe_dump(paths_document(lab), sort_keys=False, width=120)
+    return _dumped(paths_document(lab))
 
 
 def compose_text(lab: Lab) -> str:
@@ -170,6 +230,7 @@ def compose_text(lab: Lab) -> str:
     head = (
         f"# {lab.name}\n"
         "# By hand, from this folder:\n"
-        "#   docker compose --env-file cell.env up --abort-on-container-exit; docker compose --env-file cell.env down\n"
+        "#   docker compose --env-file cell.env up --abort-on-container-exit\n"
+        "#   docker compose --env-file cell.env down --volumes\n"
     )
-    return head + yaml.safe_dump(compose_document(lab), sort_keys=False, width=120)
+    return head + _dumped(compose_document(lab))

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from simulator.lifecycle import Action, CutOff, Ended, Enter, Flow, Lifecycle, Start, TimedOut
 
 from harness.engines import conclusion
+from harness.engines.fence import FENCE
 from harness.engines.folder import diary
 from harness.engines.outside import Finding
 from harness.engines.project import Death
@@ -208,6 +209,10 @@ class Conductor:
         while death is not None and not self._over():
             if death.service in self._simulators:
                 self._decide(*self._sim_died(death))
+                return
+            if death.service == FENCE:
+                detail = "the lab's networks are open to this machine: their fence ended. Give the same command again"
+                self._decide("sim", Outcome(status="infrastructure", role="sim", reason="killed", detail=detail))
                 return
             if any(proxy.name == death.service for proxy in self._lab.proxies):
                 message = f"{death.service} ended with exit code {death.exit_code}"

@@ -19,6 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO
 
+from harness.engines.confinement import alone
 from harness.engines.context import folder_hash, fresh
 from harness.engines.docker import (
     OWNER_LABEL,
@@ -229,7 +230,7 @@ class Images:
         if self._host_kernel() is None:
             self.make(self._sim_host, announce)
             done = docker(
-                "run", "--rm", "--cap-add", "NET_ADMIN", "--network", "none", "--entrypoint", "python3",
+                "run", *alone("NET_ADMIN"), "--entrypoint", "python3",
                 self._sim_host.reference, "-m", "simulator.probe", check=False,
             )  # fmt: skip
             if done.returncode not in (0, 1):

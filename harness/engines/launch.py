@@ -16,13 +16,19 @@ PROJECT_LABEL, SERVICE_LABEL = "com.docker.compose.project", "com.docker.compose
 
 #: Keys of a service → the option that each of its entries is one of.
 _EACH = {
-    "cap_add": "--cap-add", "cap_drop": "--cap-drop", "extra_hosts": "--add-host", "volumes": "--volume",
+    "cap_add": "--cap-add", "cap_drop": "--cap-drop", "dns": "--dns", "dns_opt": "--dns-option",
+    "dns_search": "--dns-search", "extra_hosts": "--add-host", "security_opt": "--security-opt", "tmpfs": "--tmpfs",
+    "volumes": "--volume",
 }  # fmt: skip
-_PAIRS = {"environment": "--env", "sysctls": "--sysctl", "labels": "--label"}
-_ONE = {"pull_policy": "--pull", "cpu_shares": "--cpu-shares"}
+_PAIRS = {"environment": "--env", "labels": "--label", "sysctls": "--sysctl", "ulimits": "--ulimit"}
+_ONE = {
+    "cpu_shares": "--cpu-shares", "mem_limit": "--memory", "memswap_limit": "--memory-swap",
+    "pids_limit": "--pids-limit", "pull_policy": "--pull",
+}  # fmt: skip
+_FLAGS = {"read_only": "--read-only"}
 #: What the words say in their own ways.
 _OWN = {"image", "entrypoint", "logging", "networks", "stop_grace_period"}
-_VARIABLE = re.compile(r"\$\{(\w+):\?[^}]*\}")
+_VARIABLE = re.compile(r"\$\{(?P<name>\w+):(?:\?[^}]*|-(?P<else>[^}]*))\}")
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,7 @@ def launch(service: Mapping[str, Any], name: str, project: str, networks: str, v
     `name`: the service's; `project`: what its containers belong to; `networks`: the project whose networks they are in;
     `variables`: what the file leaves open.
     """
-    strange = service.keys() - _EACH.keys() - _PAIRS.keys() - _ONE.keys() - _OWN
+    strange = service.keys() - _EACH.keys() - _PAIRS.keys() - _ONE.keys() - _FLAGS.keys() - _OWN
     if strange:
         raise NotImplementedError(f"no option of docker for {', '.join(sorted(strange))}")
     (first, at), *others = service["networks"].items()
@@ -50,7 +56,8 @@ def launch(service: Mapping[str, Any], name: str, project: str, networks: str, v
         options += ["--label", f"{label}={value}"]
     for key, option in _ONE.items():
         if key in service:
-            options += [option, str(service[key])]
+            options += [option, _filled(str(service[key]), variables)]
+    options += [option for key, option in _FLAGS.items() if service.get(key)]
     for key, option in _EACH.items():
         for one in service.get(key, ()):
             options += [option, _filled(str(one), variables)]
@@ -73,4 +80,8 @@ def _at(place: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _filled(text: str, variables: Mapping[str, str]) -> str:
-    return _VARIABLE.sub(lambda found: variables[found[1]], text)
+    def value(variable: re.Match[str]) -> str:
+        name, otherwise = variable["name"], variable["else"]
+        return variables[name] if otherwise is None else variables.get(name, otherwise)
+
+    return _VARIABLE.sub(value, text)

@@ -23,12 +23,14 @@ from typing import Any
 
 from harness.engines.compose_file import CLOCK, RUNS, paths_document, paths_text
 from harness.engines.docker import PREFIX, docker, failure
+from harness.engines.fence import FENCE, SAID, missing
 from harness.engines.folder import plan_of
 from harness.engines.launch import PROJECT_LABEL, SERVICE_LABEL
 from harness.engines.owner import owner
+from harness.errors import EngineError
 from harness.lab import Lab, sim_plan
 
-#: Seconds between two looks whether simulators are done, and how long they may take.
+#: Seconds between two looks whether simulators are done, or the fence is, and how long they may take.
 _LOOK, _END_WAIT = 0.002, 10.0
 _numbers = itertools.count()
 
@@ -85,6 +87,10 @@ class Paths:
         """Service → container."""
         self.pids: dict[str, int] = {}
         """Service → its container's first process."""
+        self.fence = ""
+        """The container of the fence that counts."""
+        self.unfenced: tuple[str, ...] = ()
+        """What does not keep this machine and the networks apart: 'layer: why' (see `harness.engines.fence`)."""
         self._lab = lab
         self._runs = runs
         self._folder = runs / f"{owner()}.{self.project}.paths"
@@ -95,6 +101,15 @@ class Paths:
         """Have all that is not there or has ended made and started. Raises EngineError."""
         if self.stand():
             return
+        fence = self._folder / FENCE
+        if FENCE not in self._held or self._ended(FENCE):
+            if self.fence:
+                # Dead, or nobody knows.
+                self.fence = ""
+                self._compose("rm", "--stop", "--force", FENCE)
+            shutil.rmtree(fence, ignore_errors=True)
+            fence.mkdir(parents=True)
+            fence.chmod(0o777)
         self._let_go()
         for simulator in self._lab.simulators:
             place = self._folder / simulator.name
@@ -106,26 +121,48 @@ class Paths:
         (self._folder / "compose.yaml").write_text(paths_text(self._lab))
         self._compose("up", "--detach", "--no-build")
         self._look()
+        self.unfenced = self._fenced(fence / SAID)
+
+    def _fenced(self, said: Path) -> tuple[str, ...]:
+        """What the fence could not do, once it has done the rest."""
+        deadline = time.monotonic() + _END_WAIT
+        while (open_still := missing(said)) is None:
+            if time.monotonic() > deadline:
+                raise EngineError(
+                    "the lab's networks could not be closed towards this machine",
+                    f"'docker logs {self.project}-{FENCE}-1' says more while it is there",
+                )
+            time.sleep(_LOOK)
+        return open_still
 
     def _compose(self, *words: str, check: bool = True) -> None:
-        variables = {"LAB_RUNS": str(self._runs), "LAB_ORDERS": str(RUNS / self._folder.name)}
+        variables = {
+            "LAB_RUNS": str(self._runs),
+            "LAB_ORDERS": str(RUNS / self._folder.name),
+            "LAB_FENCE": str(self._folder / FENCE),
+        }
         compose(self.project, self._folder, variables, *words, check=check)
 
     def _look(self) -> None:
         listed = docker("ps", "--all", "--quiet", "--filter", f"label={PROJECT_LABEL}={self.project}")
         found: list[dict[str, Any]] = json.loads(docker("inspect", *listed.stdout.split()).stdout)
         for container in found:
-            service = container["Config"]["Labels"][SERVICE_LABEL]
-            self.ids[service] = container["Id"]
-            self.pids[service] = pid = container["State"]["Pid"]
+            service, pid = container["Config"]["Labels"][SERVICE_LABEL], container["State"]["Pid"]
+            if service == FENCE:
+                self.fence = container["Id"]
+            else:
+                self.ids[service], self.pids[service] = container["Id"], pid
             # What is on another machine cannot be held, and is started anew for each run.
             with contextlib.suppress(OSError):
                 self._held[service] = os.pidfd_open(pid)
 
     def stand(self) -> bool:
-        """Whether all simulators live, as far as can be seen."""
-        ended, _, _ = select.select(list(self._held.values()), [], [], 0)
-        return len(self._held) == len(self._lab.simulators) and not ended
+        """Whether all simulators live, and the fence, as far as can be seen."""
+        return len(self._held) == len(self._lab.simulators) + 1 and not self._ended(*self._held)
+
+    def _ended(self, *services: str) -> bool:
+        """Whether one of these, which are held, has ended."""
+        return bool(select.select([self._held[service] for service in services], [], [], 0)[0])
 
     def order(self, folder: Path) -> None:
         """Have all simulators begin with the run in `folder`."""

@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.engines.compose_file import services
+from harness.engines.confinement import alone
 from harness.engines.docker import OWNER_LABEL, docker, failure, start
+from harness.engines.fence import FENCE
 from harness.engines.held import Held
 from harness.engines.launch import PROJECT_LABEL, SERVICE_LABEL, Launch, launch
 from harness.engines.outside import Finding, Outside
@@ -25,6 +27,7 @@ from harness.engines.paths import Paths, despite_interrupts, next_project
 from harness.engines.sampler import Sampler
 from harness.errors import EngineError
 from harness.lab import Lab
+from harness.units import Size
 
 #: What the daemon is asked to tell of containers: their ends, and what somebody does to them.
 _EVENTS = ("start", "die", "kill", "oom", "pause")
@@ -49,13 +52,21 @@ class Death:
 class Project:
     """The containers of one lab, whose files are in its run's folder."""
 
-    def __init__(self, lab: Lab, folder: Path, variables: Mapping[str, str], paths: Paths, sampler: Sampler) -> None:
-        """`variables`: what `prepare_folder` says; `paths`: what stands; `sampler`: what looks on from outside."""
+    def __init__(
+        self, lab: Lab, folder: Path, variables: Mapping[str, str], paths: Paths, sampler: Sampler, memory: int
+    ) -> None:
+        """`variables`: what `prepare_folder` says; `paths`: what stands; `sampler`: what looks on from outside.
+
+        `memory`: bytes that each endpoint may have.
+        """
         self.image_ids: dict[str, str] = {}
         """Service → the ID of the image it ran on."""
+        self.unlimited: set[str] = set()
+        """Limits that Docker has not on this machine: memory, processes."""
         self._lab = lab
         self._folder = folder
-        self._variables = {**variables, "LAB_OUT": str(folder), "LAB_OWNER": owner()}
+        self._memory = memory
+        self._variables = {**variables, "LAB_OUT": str(folder), "LAB_OWNER": owner(), "LAB_MEMORY": str(memory)}
         self._paths = paths
         self._sampler = sampler
         self._name = next_project()
@@ -64,6 +75,10 @@ class Project:
         self._news = threading.Condition()
         """Of what has ended."""
         self._ended: set[str] = set()
+        self._told: set[str] = set()
+        """Services that were told to end before the others."""
+        self._without_memory: set[str] = set()
+        """Services of which the kernel killed a process, as the daemon says."""
         self._outside = Outside()
         self._stopping: list[subprocess.Popen[str]] = []
         self._removal: subprocess.Popen[str] | None = None
@@ -115,7 +130,9 @@ class Project:
             self.image_ids[service] = container["Image"]
             if service in self._paths.ids:
                 self._look_at_standing(service, state)
-            elif state["Pid"]:
+                continue
+            self._look_at_limits(container["HostConfig"])
+            if state["Pid"]:
                 self._sampler.watch_process(service, state["Pid"])
                 self._outside.watch(service, state["Pid"])
         self._sampler.watch_logs({host.name: self._folder / f"flow{host.flow}" / host.role for host in self._lab.hosts})
@@ -127,6 +144,12 @@ class Project:
         if not state["Running"] and service not in self._ended:
             self._outside.hear(service, "die", {"exitCode": state["ExitCode"]})
             self._deaths.put(Death(service, state["ExitCode"], time.time_ns()))
+
+    def _look_at_limits(self, config: Mapping[str, Any]) -> None:
+        """A limit that a daemon cannot keep it leaves out, and says so to whoever made the container."""
+        for limit, key in (("memory", "Memory"), ("processes", "PidsLimit")):
+            if (config.get(key) or 0) <= 0:
+                self.unlimited.add(limit)
 
     # --- while it runs
 
@@ -183,6 +206,11 @@ class Project:
             # Of the run before.
             return
         service, what = attributes[SERVICE_LABEL], event["Action"]
+        if service == FENCE and event["Actor"]["ID"] != self._paths.fence:
+            # One that another stands in for.
+            return
+        if what == "oom":
+            self._without_memory.add(service)
         self._outside.hear(service, what, attributes, event["Actor"]["ID"])
         if what == "start":
             self._ended.discard(service)
@@ -194,7 +222,16 @@ class Project:
 
     def befell(self, service: str) -> Finding | None:
         """What befell a container from outside; None where nothing did that is known of."""
-        return self._outside.befell(service, self._ids[service])
+        heard = self._outside.befell(service, self._ids[service])
+        if service in self._told:
+            return heard
+        # The daemon also tells of a process below the first one, whose end that one bears: a server's worker.
+        if service not in self._without_memory and (heard is None or heard.reason != "out_of_memory"):
+            return heard
+        again = "free memory ('free -m', 'dmesg'), and give the same command again"
+        if "memory" not in self.unlimited and any(host.name == service for host in self._lab.hosts):
+            again = f"it may have {Size(self._memory)} (HARNESS_ENDPOINT_MEMORY); if it had less, {again}"
+        return Finding("out_of_memory", f"a process of {service} was killed for want of memory: {again}")
 
     def next_death(self, timeout: float) -> Death | None:
         """The next container that ended, waiting so many seconds for it."""
@@ -218,6 +255,7 @@ class Project:
     def tell(self, *services: str) -> None:
         """Tell containers to end, each with its image's own stop signal, and without waiting: others go on."""
         self._outside.tell(*services)
+        self._told.update(services)
         words = ["stop", "--time", _GRACE, *(self._ids[service] for service in services)]
         self._stopping.append(start(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
 
@@ -304,6 +342,6 @@ class Project:
     def _own_files(self) -> None:
         """Give files that containers wrote as root to the user, who could not delete them."""
         docker(
-            "run", "--rm", "--network", "none", "--volume", f"{self._folder}:/run-folder", "--entrypoint", "chown",
+            "run", *alone("CHOWN", "DAC_OVERRIDE"), "--volume", f"{self._folder}:/run-folder", "--entrypoint", "chown",
             self._lab.sim_image, "-R", f"{os.getuid()}:{os.getgid()}", "/run-folder", check=False,
         )  # fmt: skip

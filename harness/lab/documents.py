@@ -201,6 +201,8 @@ def digest_form(lab: Lab) -> dict[str, Any]:
                 "hosts": host.hosts,
                 "environment": host.environment,
                 "sysctls": host.sysctls,
+                # What its image may do it may do otherwise. Whether its root is read-only changes nothing that works.
+                "capabilities": host.container.capabilities,
             }
             for host in lab.hosts
         ],

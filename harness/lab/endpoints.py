@@ -168,13 +168,13 @@ def pair(
         interfaces=interfaces,
         hosts={"sim": address("left", slot, SIMULATOR, started)[:1], **servers},
         environment=_environment(cell, "client", index, given, seed) | own | told,
-        sysctls=given["client"].sysctls,
+        sysctls=given["client"].sysctls, container=cell.implementation("client", index).container,
     )  # fmt: skip
     server = Host(
         name=f"server{index}", role="server", flow=index, image=cell.image("server", index).reference,
         interfaces=(Interface(network="right", ipv4=right, ipv6=right6),),
         hosts={"sim": address("right", slot, SIMULATOR)[:1], **servers, **clients},
         environment=_environment(cell, "server", index, given, seed) | ways,
-        sysctls=given["server"].sysctls,
+        sysctls=given["server"].sysctls, container=cell.implementation("server", index).container,
     )  # fmt: skip
     return client, server

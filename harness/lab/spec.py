@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 from harness.lab.addresses import Side
-from harness.model import MTU, LabFlowKind, MoveKind
+from harness.model import MTU, Container, LabFlowKind, MoveKind
 from harness.parameters import ParameterValue, Role
 from harness.path import PathProgram
 
@@ -63,6 +63,8 @@ class Host(Spec):
     environment: dict[str, str]
     sysctls: dict[str, str] = {}
     """Settings of the kernel in its network namespace: name → value."""
+    container: Container = Container()
+    """What its image asks of a container."""
 
     @property
     def ipv4(self) -> str:

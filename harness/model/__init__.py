@@ -4,6 +4,7 @@ Everything here is frozen and validated, and does no I/O. The JSON Schema that e
 from these classes (`harness schema`), so their docstrings are its documentation.
 """
 
+from harness.model.container import Container
 from harness.model.experiment import LEAST_RESOLUTION, DesignKind, Experiment
 from harness.model.fault import Blackhole, Corrupt, Drop
 from harness.model.files import Files
@@ -50,6 +51,7 @@ __all__ = [
     "Change",
     "ClientMove",
     "ConstantRate",
+    "Container",
     "Corrupt",
     "DesignKind",
     "Drop",

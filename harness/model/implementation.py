@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from harness.errors import UnfitError
+from harness.model.container import Container
 from harness.model.move import ClientMove
 from harness.model.part import BUILD_FOLDER, COLOUR, IMAGE, NAME, WEB_ADDRESS, Part
 from harness.model.testcase import Refusal, TestcaseName
@@ -82,6 +83,8 @@ class Implementation(Part):
     virtual_environment: dict[Annotated[str, Field(pattern=r"^[A-Z_][A-Z0-9_]*$")], str] = {}
     """Variables that its endpoints have in virtual time alone, so that what it does is the same whatever processor the
     host has: Go's garbage collector (1.26) goes another way where there is AVX-512, unless GODEBUG hides that."""
+    container: Container = Container()
+    """What a container of its image may do beside what all may, and what it can do without."""
     refuses: tuple[Refusal, ...] = ()
     """Test cases of the interop runner that it ends with 127 for, beside those over a protocol that it does not speak;
     an image that is built here names all."""

@@ -25,6 +25,8 @@ IMAGE = (
     r"^([A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*"
     r"(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$"
 )
+#: Of a container: a folder of its own, no more than that of an image's program.
+FOLDER = r"^(/[A-Za-z0-9_][A-Za-z0-9._-]*)+$"
 WEB_ADDRESS = r"^https?://[^\s/]+(/\S*)?$"
 #: What matches a pattern, in words; behind the semicolon an example.
 FORMS = {
@@ -36,6 +38,7 @@ FORMS = {
     PROFILE: "the name of a profile: letters, digits, spaces and marks, 40 at most; h2o's parameters",
     COLOUR: "a colour, '#' and six hexadecimal digits; \"#4e79a7\"",
     IMAGE: "the name of an image; registry.example/mine:1.2",
+    FOLDER: "a folder, from the root on; /var/lib/nginx",
     WEB_ADDRESS: "a web address; https://example.org/mine",
 }
 

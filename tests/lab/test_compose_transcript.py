@@ -18,7 +18,7 @@ STATE = ROOT / ".state"
 #: File → (what is in it, what is put in its place).
 ALTERATIONS = {
     "harness/engines/project.py": ('_GRACE = "2"', '_GRACE = "3"'),
-    "harness/engines/compose_file.py": ('"cap_add": ["DAC_OVERRIDE", ', '"cap_add": ["CHOWN", "DAC_OVERRIDE", '),
+    "harness/engines/confinement.py": ('STANDING = ("DAC_OVERRIDE", ', 'STANDING = ("CHOWN", "DAC_OVERRIDE", '),
 }
 
 

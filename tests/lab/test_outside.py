@@ -107,18 +107,16 @@ def test_who_is_killed_from_outside_is_run_again(
     assert left_overs() == []
 
 
-def test_who_is_killed_for_memory_is_nobody_s_fault(warm: Harness, harness: Harness, manifest: Manifest) -> None:
+def test_who_takes_more_memory_than_it_may_is_named(
+    warm: Harness, harness: Harness, manifest: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = manifest("hoards", faulty_image("client-hoard"), protocols=["h3"])
     words = ("--clients", "hoards", "--servers", "ngtcp2", "--manifest", str(file), "--repeat", "1")
-
-    def act(process: subprocess.Popen[str]) -> None:
-        wait_for(lambda: _container("client0", "id"))
-        limit = ["docker", "update", "--memory", "64m", "--memory-swap", "64m", _container("client0", "id")]
-        subprocess.run(limit, check=True, capture_output=True)
-
-    _run_and(harness, (harness.scenario("hoards"), *words), act)
+    monkeypatch.setenv("HARNESS_ENDPOINT_MEMORY", "100 MiB")
+    _run_and(harness, (harness.scenario("hoards"), *words), lambda process: None)
     outcome = _replaced(harness)[0]
     assert (outcome["status"], outcome["reason"]) == ("infrastructure", "out_of_memory")
+    assert "client0" in outcome["detail"] and "100 MiB (HARNESS_ENDPOINT_MEMORY)" in outcome["detail"]
     assert "free memory" in outcome["detail"]
     assert left_overs() == []
 

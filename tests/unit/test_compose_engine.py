@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import shutil
 import signal
 import time
@@ -15,7 +16,7 @@ from harness.engines import EngineResult
 from harness.engines.cache import Cache
 from harness.engines.compose import ComposeEngine
 from harness.engines.conclusion import received_file
-from harness.engines.paths import kind_of
+from harness.engines.paths import Paths, kind_of
 from harness.errors import EngineError
 from harness.lab import Lab, build_lab
 from tests.examples import cell, scenario
@@ -26,9 +27,10 @@ SCRIPT = r"""#!/bin/sh
 here=$(dirname "$0")
 echo "$*" >>"$here/log"
 die() { echo "{\"Action\": \"die\", \"timeNano\": $(date +%s%N), \"Actor\": {\"ID\": \"c-$1\", \"Attributes\": {\"com.docker.compose.project\": \"${project:-$(cat "$here/project")}\", \"com.docker.compose.service\": \"$1\", \"exitCode\": \"$2\"}}}" >>"$here/deaths"; }
+oom() { echo "{\"Action\": \"oom\", \"Actor\": {\"ID\": \"c-$1\", \"Attributes\": {\"com.docker.compose.project\": \"$(cat "$here/project")\", \"com.docker.compose.service\": \"$1\"}}}" >>"$here/deaths"; }
 got() { while [ ! -f "$here/under_way" ]; do sleep 0.01; done; cp "$here/cache/www/$2" "$here/$(cat "$here/under_way")/flow$1/downloads/$2"; }
 act() { if [ -f "$here/does/$1" ]; then (. "$here/does/$1") >/dev/null 2>&1 & fi; }
-known() { echo "{\"Id\": \"c-$1\", \"Image\": \"sha256:$1\", \"State\": {\"Pid\": $2, \"Running\": true, \"Paused\": false, \"ExitCode\": 0}, \"Config\": {\"Labels\": {\"com.docker.compose.service\": \"$1\"}}}" >"$here/known/c-$1"; }
+known() { echo "{\"Id\": \"c-$1\", \"Image\": \"sha256:$1\", \"State\": {\"Pid\": $2, \"Running\": true, \"Paused\": false, \"ExitCode\": 0}, \"Config\": {\"Labels\": {\"com.docker.compose.service\": \"$1\"}}, \"HostConfig\": {\"Memory\": ${memory:-1}, \"PidsLimit\": 1}}" >"$here/known/c-$1"; }
 simulate() {
   while :; do
     if [ -f "$1/order" ]; then
@@ -65,8 +67,16 @@ case "$*" in
   file=$(echo "$*" | sed 's/.*--file \([^ ]*\) .*/\1/')
   (simulate "$(dirname "$file")/sim") >/dev/null 2>&1 &
   echo $! >"$here/simulator"
-  known sim $! ;;
-"compose "*" down "*) kill "$(cat "$here/simulator")"; rm "$here/known/c-sim" ;;
+  known sim $!
+  fence=$(dirname "$file")/fence/said
+  if [ ! -f "$fence" ]; then
+    sleep 1000 >/dev/null 2>&1 &
+    echo $! >"$here/fence"
+    known fence $!
+    { cat "$here/unfenced" 2>/dev/null; echo closed; } >"$fence"
+  fi ;;
+"compose "*" rm "*) rm "$here/known/c-fence" ;;
+"compose "*" down "*) kill "$(cat "$here/simulator")" "$(cat "$here/fence")"; rm "$here/known/c-sim" "$here/known/c-fence" ;;
 esac
 """
 
@@ -239,3 +249,118 @@ def test_nothing_stays_after_what_nobody_asked_for(tmp_path: Path, monkeypatch: 
     done = engine.run(machine.lab, machine.run, machine.phases.append)
     assert (done.outcome.status, done.outcome.role) == ("infrastructure", "sim")
     assert machine.nothing_stays(), "though nobody closed the engine"
+
+
+def _kill(pid: int) -> None:
+    """Kill a process and see it end."""
+    pidfd = os.pidfd_open(pid)
+    try:
+        os.kill(pid, signal.SIGKILL)
+        assert select.select([pidfd], [], [], 10)[0]
+    finally:
+        os.close(pidfd)
+
+
+def _fence_ends(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> EngineResult:
+    machine.does("client0.0", "sleep 0.1; project=$(cat $here/standing) die fence 137; got 0 100kB.bin; die client0 0")
+    monkeypatch.setattr("harness.engines.paths.next_project", lambda: "quic-lab-1-paths")
+    (machine.folder / "standing").write_text("quic-lab-1-paths\n")
+    return machine.once()
+
+
+def test_a_lab_whose_fence_ends_is_open_and_its_run_counts_for_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = _fence_ends(Machine(tmp_path, monkeypatch, {"download": "100 kB"}), monkeypatch)
+    assert (done.outcome.status, done.outcome.role, done.outcome.reason) == ("infrastructure", "sim", "killed")
+    assert "fence" in done.outcome.detail and done.outcome.passing
+
+
+def test_the_end_of_a_fence_that_another_stands_in_for_is_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(tmp_path, monkeypatch, {"download": "100 kB"})
+
+    def another(paths: Paths, said: Path) -> tuple[str, ...]:
+        paths.fence = "c-new"
+        return ()
+
+    monkeypatch.setattr(Paths, "_fenced", another)
+    done = _fence_ends(machine, monkeypatch)
+    assert done.outcome.status == "completed"
+
+
+def test_a_fence_stays_where_its_simulator_is_started_anew_and_is_made_again_where_it_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(tmp_path, monkeypatch, {"download": "100 kB"})
+    machine.does("client0.0", "sleep 0.1; got 0 100kB.bin; die client0 0")
+    fences = []
+    with closing(machine.engine()) as engine:
+        for ended in ("", "simulator", "fence"):
+            if ended:
+                _kill(int((tmp_path / ended).read_text()))
+                shutil.rmtree(machine.run)
+                machine.run.mkdir()
+            assert engine.run(machine.lab, machine.run, machine.phases.append).outcome.status == "completed"
+            fences.append((tmp_path / "fence").read_text())
+    assert fences[0] == fences[1] != fences[2]
+    assert sum(" rm --stop --force fence" in words for words in machine.said()) == 1
+    assert machine.nothing_stays()
+
+
+def test_what_this_machine_lacks_is_said_once_and_recorded_in_each_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(tmp_path, monkeypatch, {"download": "100 kB"})
+    machine.does("client0.0", "sleep 0.1; got 0 100kB.bin; die client0 0")
+    monkeypatch.setenv("memory", "0")
+    (tmp_path / "unfenced").write_text("frames: Operation not supported\n")
+    results = []
+    with closing(machine.engine()) as engine:
+        for _ in range(2):
+            shutil.rmtree(machine.run)
+            machine.run.mkdir()
+            results.append(engine.run(machine.lab, machine.run, machine.phases.append))
+    text = "any memory, 4096 processes each; closed networks; without frames: Operation not supported"
+    assert [result.containers for result in results] == [text] * 2
+    first, second = results
+    assert [words.partition(":")[0] for words in first.warnings] == [
+        "endpoints may have any memory",
+        "this machine is not shut off from a lab's networks by all that it should",
+    ]
+    assert second.warnings == ()
+
+
+def test_limits_are_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(tmp_path, monkeypatch, {"download": "100 kB"})
+    machine.does("client0.0", "got 0 100kB.bin; die client0 0")
+    with closing(ComposeEngine(Cache(tmp_path / "cache"), memory=1 << 30)) as engine:
+        done = engine.run(machine.lab, machine.run, machine.phases.append)
+    assert done.containers == "1 GiB of memory, 4096 processes each; closed networks"
+    made = [words for words in machine.said() if words.startswith("run --detach")]
+    assert len(made) == 2 and all("--memory 1073741824 --memory-swap 1073741824" in words for words in made)
+
+
+def test_who_loses_a_process_for_want_of_memory_is_named_with_what_it_may_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker's end is no end of its server."""
+    machine = Machine(tmp_path, monkeypatch, {"download": "100 kB"})
+    machine.does("client0.0", "sleep 0.1; oom server0; sleep 0.1; die client0 1")
+    done = machine.once()
+    assert (done.outcome.status, done.outcome.role, done.outcome.reason) == (
+        "infrastructure", "server", "out_of_memory",
+    )  # fmt: skip
+    assert "server0" in done.outcome.detail and "4 GiB (HARNESS_ENDPOINT_MEMORY)" in done.outcome.detail
+
+
+@pytest.mark.parametrize(("words", "said"), [("setgid: Operation not permitted", True), ("no", False)])
+def test_who_is_refused_something_hears_of_its_manifest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, said: bool
+) -> None:
+    machine = Machine(tmp_path, monkeypatch, {"download": "100 kB"})
+    script = (tmp_path / "docker").read_text()
+    (tmp_path / "docker").write_text(script.replace("words of $2", words))
+    machine.does("server0.0", "sleep 0.1; die server0 1")
+    assert any("container" in one and "server0" in one for one in machine.once().warnings) == said

@@ -35,7 +35,12 @@ def test_an_endpoint_is_made_of_the_compose_file_s_words() -> None:
         "--label com.docker.compose.service=client0",
         "--label org.quic-lab.owner=1-2-3",
         "--pull never",
+        "--cap-drop ALL",
         "--cap-add NET_ADMIN",
+        "--security-opt no-new-privileges:true",
+        "--memory 4g --memory-swap 4g --pids-limit 4096",
+        "--ulimit core=1",
+        "--dns 127.0.0.1 --dns-option timeout:1 --dns-option attempts:1 --dns-search .",
         "--volume /store/partial/x/flow0/client:/logs",
         "--volume /c/certs:/certs:ro",
         "--env ROLE=client",
@@ -45,6 +50,7 @@ def test_an_endpoint_is_made_of_the_compose_file_s_words() -> None:
     ):
         assert expected in text
     assert "${" not in text
+    assert "--read-only" not in words
 
 
 def test_a_container_in_several_networks_and_a_program_of_its_own() -> None:
@@ -63,7 +69,7 @@ def test_what_the_words_cannot_say_is_refused() -> None:
 
 def test_what_stands_has_no_endpoint_and_nothing_of_one_run() -> None:
     document = paths_document(LAB)
-    assert document["services"].keys() == {"sim"}
+    assert document["services"].keys() == {"fence", "sim"}
     assert document["networks"].keys() == {"left", "right"}
     assert "LAB_OUT" not in json.dumps(document)
     assert "LAB_PLAN" not in json.dumps(document)
