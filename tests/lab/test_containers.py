@@ -73,12 +73,12 @@ def _check(service: str, made: dict[str, Any], row: Row) -> None:
     assert {name.removeprefix("CAP_") for name in host["CapAdd"]} == row.capabilities, service
     assert host["SecurityOpt"] == ["no-new-privileges:true"], service
     assert host["PidsLimit"] == row.processes, service
+    assert host["Memory"] == host["MemorySwap"], service
     # A simulator's has its kernel's beside it.
-    assert host["Memory"] == host["MemorySwap"] and host["Memory"] >= row.memory, service
-    assert host["Memory"] == row.memory or "kernel" in row.network or service.startswith("sim"), service
-    # Of the image of the traffic the manifest says so, too.
+    assert host["Memory"] > row.memory if _kind(service) == "simulator" else host["Memory"] == row.memory, service
+    # The traffic's manifest says so, too.
     assert host["ReadonlyRootfs"], service
-    in_memory = host["Tmpfs"] or {}
+    in_memory = host.get("Tmpfs", {})
     assert in_memory.keys() == row.in_memory and all("size=" in text for text in in_memory.values()), service
     assert host["PidMode"] == "" and host["IpcMode"] == "private", service
     if row.network == "of the lab":
@@ -159,7 +159,8 @@ def test_running_containers_have_what_the_docs_say_and_reach_nothing_but_the_lab
             # Whoever is not kept from it gets there.
             socket.create_connection(("127.0.0.1", port)).close()
             assert len(_came(sockets)) == 1
-            wait_for(lambda: list(harness.store.glob("partial/*/sim/events.jsonl")) and _ready(harness))
+            # Another harness may have the machine for a while.
+            wait_for(lambda: _ready(harness) or process.poll() is not None, 300)
             made = _containers()
             assert {_kind(service) for service in made} == rows.keys()
             interfaces = _asked("ip", "-json", "address")
