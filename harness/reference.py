@@ -106,10 +106,11 @@ class Share:
 class Reference:
     """The reference of a checkout, and the campaign it comes from."""
 
-    def __init__(self, app: App, root: Path) -> None:
-        """`app`: whose store runs are made in; `root`: where the reference is."""
+    def __init__(self, app: App, root: Path, *, fresh: bool = False) -> None:
+        """`app`: whose store runs are made in; `root`: where the reference is; `fresh`: what it has is made as well."""
         self._app = app
         self.root = root
+        self._fresh = fresh
 
     def requests(self) -> tuple[Asked, ...]:
         """What the campaign asks for. InputError, with its place, for what it cannot ask."""
@@ -166,7 +167,7 @@ class Reference:
     def _known(self, cell: Cell, repeat: int | None, columns: Columns | None) -> CellResult | None:
         """A cell with its runs, of the reference and of the store; None where some of them are in neither."""
         planned = runs([cell], repeat)
-        kept = set() if columns is None else self._sound_runs(columns, planned)
+        kept = set() if columns is None or self._fresh else self._sound_runs(columns, planned)
         done = kept | self._app.results.done(planned, frozenset({"infrastructure"}))
         return self._of_both(cell, repeat, columns) if len(done) == len(planned) else None
 
@@ -203,7 +204,7 @@ class Reference:
     def kept(self, planned: Iterable[PlannedRun]) -> set[tuple[str, int]]:
         """(key, repetition) of the planned runs that the reference has, with what is worth keeping."""
         columns = self._columns()
-        return set() if columns is None else self._sound_runs(columns, planned)
+        return set() if columns is None or self._fresh else self._sound_runs(columns, planned)
 
     def _columns(self) -> Columns | None:
         """What is in the reference by now; None where nothing is."""

@@ -42,6 +42,9 @@ def reference(
     cluster_tls: ClusterTls = None,
     cluster_files: ClusterFiles = "",
     verify: VerifyShare = "",
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Make what the reference has, too: only what the store has is done.")
+    ] = False,
     tidy: Annotated[
         bool, typer.Option("--tidy", help="Then drop cells of the reference that no request asks for.")
     ] = False,
@@ -61,7 +64,7 @@ def reference(
 
     place = place_of(cluster, cluster_tls, cluster_files, verify, EngineChoice(engine.value))
     app = open_app()
-    campaign = Reference(app, REFERENCE)
+    campaign = Reference(app, REFERENCE, fresh=fresh)
     options = Options(
         patience=patience(),
         log_limit=log_limit(),

@@ -38,7 +38,7 @@ MODULES: dict[EngineName, tuple[str, ...]] = {
 #: what is there, cleans up.
 BESIDE = (
     "__init__", "beginnings", "building", "cache", "code", "contents", "context", "docker", "gauge", "images",
-    "kernels", "owner", "precedence", "quiet", "registry", "sandbox", "sealed", "shared_files", "source", "standing",
+    "kernels", "owner", "precedence", "quiet", "registry", "sealed", "shared_files", "source", "standing",
     "upstream",
 )  # fmt: skip
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from harness.outcome import STATES, Attribution, Part, State, proven_outcome
+from harness.attribution import VERSION
+from harness.outcome import STATES, Attributed, Attribution, Part, State, proven_outcome
 from harness.reports.unfinished import short as unfinished
 from harness.results import CellResult
+from harness.standing import MARK
 from harness.text import quoted
 from harness.units import Size
 
@@ -31,20 +33,34 @@ NAMES: dict[State, str] = {
 assert set(NAMES) == set(STATES)
 #: The least that every transfer needs.
 _NEEDED: tuple[State, ...] = ("handshake", "request", "line_rate")
+#: What is said of an attribution by older rules.
+OLDER = "Where the time went was told by rules that are no longer today's: the run is still to be made again."
 #: Of the time: what is less than this part of it is not worth a word.
 _LITTLE = 0.01
 
 
-def attributions(result: CellResult) -> list[Attribution]:
-    """Those of a cell's run in the middle: of the runs that completed the one whose first transfer took the median."""
-    found = [
+def _in_the_middle(result: CellResult) -> Attributed | None:
+    """Of a cell's runs that completed the one whose first transfer took the median."""
+    completed = [
         measured.attributed
         for run, measured in result.runs
         if measured is not None and measured.attributed is not None and measured.attributed.transfers
         and proven_outcome(run, measured).status == "completed"
     ]  # fmt: skip
-    ordered = sorted(found, key=lambda one: one.transfers[0].seconds)
-    return list(ordered[(len(ordered) - 1) // 2].transfers) if ordered else []
+    ordered = sorted(completed, key=lambda attributed: attributed.transfers[0].seconds)
+    return ordered[(len(ordered) - 1) // 2] if ordered else None
+
+
+def attributions(result: CellResult) -> list[Attribution]:
+    """Those of a cell's run in the middle."""
+    shown = _in_the_middle(result)
+    return [] if shown is None else list(shown.transfers)
+
+
+def by_older_rules(result: CellResult) -> bool:
+    """Whether what `attributions` gives was made by rules that are no longer today's."""
+    shown = _in_the_middle(result)
+    return shown is not None and shown.version < VERSION
 
 
 def worth_saying(one: Attribution) -> list[Part]:
@@ -106,8 +122,11 @@ def markdown(results: Sequence[CellResult]) -> str:
     for one, result in sorted(told, key=lambda pair: (-pair[0].seconds, pair[1].name)):
         missed = over(one, result)
         too_long = "–" if missed is None else f"{missed:.2f}"
-        lines.append(f"| {result.name} | {one.seconds:.2f} | {too_long} | {short(one)} |")
+        mark = f" {MARK}" if by_older_rules(result) else ""
+        lines.append(f"| {result.name} | {one.seconds:.2f} | {too_long} | {short(one)}{mark} |")
     lines += [f"| {', '.join(names)} | – | – | {quoted(said)} |" for said, names in failed.items()]
+    if any(by_older_rules(result) for _, result in told):
+        lines += ["", f"{MARK} {OLDER}"]
     return "\n".join(lines) + "\n"
 
 

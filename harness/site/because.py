@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.outcome import STATES, Attribution, State
-from harness.reports.because import NAMES, attributions, sentence
+from harness.reports.because import NAMES, OLDER, attributions, by_older_rules, sentence
 from harness.results import CellResult
 from harness.site.pictures import WIDTH, Received
 
@@ -64,9 +64,10 @@ class Band:
 def because(result: CellResult) -> tuple[Because, ...]:
     """The transfers of a cell's run in the middle; empty where nobody knows where their time went."""
     told = attributions(result)
+    older = f" {OLDER}" if by_older_rules(result) else ""
     return tuple(
         Because(
-            "" if len(told) == 1 else f"flow {one.flow}, {one.transfer}", sentence(one, result), one.seconds,
+            "" if len(told) == 1 else f"flow {one.flow}, {one.transfer}", sentence(one, result) + older, one.seconds,
             tuple(_shares(one)),
         )
         for one in told

@@ -48,7 +48,7 @@ def attribution(scale: float = 1.0) -> Attribution:
     )  # fmt: skip
 
 
-def told(*scales: float, bound: str = "20 s") -> CellResult:
+def told(*scales: float, bound: str = "20 s", version: int = VERSION) -> CellResult:
     """A cell that was to have 10 MB within a time, with a run for each scale of the parts."""
     asked = scenario(objectives=[{"metric": "milestone_10MB", "at_most": bound}])
     pairs = []
@@ -56,7 +56,7 @@ def told(*scales: float, bound: str = "20 s") -> CellResult:
         one = attribution(scale)
         made, measured = run(milestone_10MB=one.seconds, completion=one.seconds)
         assert measured is not None
-        pairs.append((made, measured.model_copy(update={"attributed": Attributed(version=1, transfers=(one,))})))
+        pairs.append((made, measured.model_copy(update={"attributed": Attributed(version=version, transfers=(one,))})))
     return result("virtual", *pairs, one=asked)
 
 
@@ -93,6 +93,13 @@ def test_the_readme_has_a_line_for_each_that_misses_the_slowest_first() -> None:
     assert [line.split(" | ")[1:3] for line in lines] == [["49.20", "29.20"], ["24.60", "4.60"]]
     assert lines[1].endswith(f"| {because.short(attribution())} |")
     assert because.markdown([told(1.0, bound="25 s"), result("virtual", run(completion=1.0))]) == ""
+
+
+def test_what_older_rules_told_is_marked() -> None:
+    older, today = told(1.0, version=VERSION - 1), told(2.0)
+    _, _, first, second, *rest = because.markdown([today, older]).splitlines()
+    assert "‡" not in first and second.endswith(" ‡ |") and rest == ["", f"‡ {because.OLDER}"]
+    assert bars(older)[0].sentence.endswith(because.OLDER) and because.OLDER not in bars(today)[0].sentence
 
 
 def test_the_readme_names_each_that_failed_with_the_last_word_of_its_log() -> None:

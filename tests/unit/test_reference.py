@@ -97,6 +97,22 @@ def _searched(reference: Reference, monkeypatch: pytest.MonkeyPatch) -> list[str
     return ran
 
 
+def test_what_is_kept_can_be_made_afresh(tmp_path: Path) -> None:
+    """All but what is in the store: so that a command that was interrupted goes on."""
+    reference = _reference(tmp_path)
+    (share,) = _shares(reference)
+    _stored(reference, share, 0)
+    keep(reference.root, reference.unkept(share.cells, 2), reference._app.stored, lambda run: False)
+    assert len(_shares(reference)[0].todo) == 7
+    elsewhere = App(Places(ROOT, tmp_path / "other", tmp_path / "state", tmp_path / "cache"))
+    assert len(_shares(Reference(elsewhere, reference.root))[0].todo) == 7
+    afresh = Reference(elsewhere, reference.root, fresh=True)
+    assert len(_shares(afresh)[0].todo) == 8
+    _stored(afresh, share, 0)
+    assert len(_shares(afresh)[0].todo) == 7
+    assert [result.cell.key for result in afresh.unkept(share.cells, 2)] == [share.cells[0].key]
+
+
 def test_a_search_is_gone_through_and_goes_on_from_what_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
