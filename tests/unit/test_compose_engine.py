@@ -65,6 +65,8 @@ case "$*" in
 "compose "*" up "*)
   [ ! -f "$here/refuse" ] || { echo "no space left on device" >&2; exit 1; }
   file=$(echo "$*" | sed 's/.*--file \([^ ]*\) .*/\1/')
+  # Another one takes the place of what may still be up.
+  [ ! -f "$here/simulator" ] || kill "$(cat "$here/simulator")" 2>/dev/null
   (simulate "$(dirname "$file")/sim") >/dev/null 2>&1 &
   echo $! >"$here/simulator"
   known sim $!
