@@ -53,6 +53,8 @@ PRIVATE = 1 << 30
 DISK = 16 << 30
 #: What a lab kernel says that is refused a socket to be commanded by.
 NO_CONSOLE = "Failed to initialize management console"
+#: What the sandbox's own processes are called: the one that was started, and the first of its namespace.
+SANDBOX = Path(PROGRAM).name
 #: Bytes of what a kernel says of itself, at most.
 _SAID = 4096
 
@@ -433,21 +435,30 @@ def spinner(guest: int, seconds: float = 0.5) -> str:
     spent = {process: now.user - before.get(process, now).user for process, now in _used(guest).items()}
     if not spent:
         return ""
-    # The sandbox is the parent of the kernel, and that of all programs.
-    kernel = next((process for process, now in before.items() if now.parent == guest), guest)
-    if len(spent) == 1:
-        kernel = guest
+    kernel = _kernel(guest, before)
     # A loop of system calls keeps the kernel busier than the program that makes them.
-    programs = {process: used for process, used in spent.items() if process not in (guest, kernel) and used}
+    programs = {
+        process: used
+        for process, used in spent.items()
+        if used and process != kernel and process in before and before[process].name != SANDBOX
+    }
     if not programs:
         return "the lab kernel" if spent.get(kernel) else ""
     return _program(max(programs, key=lambda process: programs[process]))
+
+
+def _kernel(guest: int, processes: Mapping[int, _Used]) -> int:
+    """The lab kernel's process: the first one below the sandbox's, or the guest's own where it is not confined."""
+    while guest in processes and processes[guest].name == SANDBOX:
+        guest = next((process for process, now in processes.items() if now.parent == guest), 0)
+    return guest
 
 
 @dataclass(frozen=True)
 class _Used:
     """What proc_pid_stat(5) says of a process."""
 
+    name: str
     state: str
     parent: int
     user: int
@@ -461,11 +472,12 @@ def _used(group: int) -> dict[int, _Used]:
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             try:
-                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+                name, _, rest = (folder / "stat").read_text().partition("(")[2].rpartition(")")
             except OSError:
                 continue
+            fields = rest.split()
             if int(fields[2]) == group:
-                found[int(folder.name)] = _Used(fields[0], int(fields[1]), int(fields[11]), int(fields[12]))
+                found[int(folder.name)] = _Used(name, fields[0], int(fields[1]), int(fields[11]), int(fields[12]))
     return found
 
 

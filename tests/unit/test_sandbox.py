@@ -102,6 +102,17 @@ def test_a_guest_that_fills_memory_or_the_disk_is_ended(tmp_path: Path, monkeypa
         assert words in end.exceeded, end
 
 
+def test_the_kernel_is_told_from_its_sandbox_and_its_programs() -> None:
+    def process(name: str, parent: int) -> guests._Used:
+        return guests._Used(name, "R", parent, 1, 0)
+
+    confined = {
+        1: process("sandbox", 0), 2: process("sandbox", 1), 3: process("linux", 2), 4: process("uml-userspace", 3),
+    }  # fmt: skip
+    assert guests._kernel(1, confined) == 3
+    assert guests._kernel(3, {number: one for number, one in confined.items() if number > 2}) == 3
+
+
 def test_memory_of_the_machine_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     require_memory(1)
     with pytest.raises(EngineError, match="of memory left") as caught:
