@@ -64,7 +64,7 @@ def test_a_token_is_known_to_the_step_that_logs_in_and_to_no_other() -> None:
             assert re.fullmatch(r'\.github/login\.sh "\$(REGISTRY|FROM)"', step["run"]), name
             token = str(step["env"]["TOKEN"])
             # Of the host that it belongs to, and of no other.
-            assert "startsWith(vars.REGISTRY, format('{0}/', vars.GITHUB_REGISTRY))" in token, name
+            assert "startsWith(vars.REGISTRY, format('{0}/', vars.TOKEN_REGISTRY))" in token, name
             assert "github.token" not in str({**step["env"], "TOKEN": ""}), name
     assert used == 2
 
