@@ -40,10 +40,14 @@ export SCENARIO CLIENTS SERVERS REPEAT INTEROP ENGINE FAULTS SEED ONLY NIGHT BAS
 # Where it is set, every process would compile every module anew: that is half a minute of the tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup images run interop nightly night gate proofs test check unit lab chaos bench generate golden reference reference-real clean
+.PHONY: setup locks images run interop nightly night gate proofs test check unit lab chaos bench generate golden reference reference-real clean
 
 setup:
 	@harness/setup/setup.sh $(if $(YES),--yes)
+
+# Renew the hashes that builds hold what they download against: requirements.lock, crates.lock, images' requirements.txt.
+locks: setup images
+	@harness/setup/locks.sh .
 
 # Every image that can be built here, with its size; those that need a registry or a repository are named.
 images: setup

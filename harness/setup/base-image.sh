@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Make sure the base image debian:trixie-slim is there: pulled, or, where no registry answers within
+# Make sure the base image debian:trixie-slim is there: pulled by its digest, or, where no registry has that within
 # seconds, bootstrapped under the same tag from the machine's own Debian mirror with mmdebstrap.
 set -euo pipefail
 
 tag=debian:trixie-slim
+# The index of trixie-20261005-slim, for every architecture. HARNESS_BASE_IMAGE names another one.
+pinned=${HARNESS_BASE_IMAGE:-debian@sha256:a29215f6a35e51e22adffa17f89e9d2ef06214e64a2bad10d765c46aea49f11f}
 state=${1:?usage: base-image.sh STATE_DIRECTORY}
 PULL_SECONDS=${HARNESS_PULL_SECONDS:-20}
 
@@ -12,20 +14,21 @@ PULL_SECONDS=${HARNESS_PULL_SECONDS:-20}
 
 docker image inspect "$tag" >/dev/null 2>&1 && exit 0
 mkdir -p "$state"
-say "about to pull $tag"
-if timeout "$PULL_SECONDS" docker pull --quiet "$tag" >"$state/pull.log" 2>&1; then
+say "about to pull $pinned as $tag"
+if timeout "$PULL_SECONDS" docker pull --quiet "$pinned" >"$state/pull.log" 2>&1; then
+  docker tag "$pinned" "$tag"
   exit 0
 fi
-say "no registry answered for $tag; bootstrapping it with mmdebstrap"
+say "no registry answered for $pinned; bootstrapping it with mmdebstrap"
 if ! command -v mmdebstrap >/dev/null 2>&1; then
   command -v apt-get >/dev/null 2>&1 ||
-    fail "$tag could not be pulled: $(tail -n 1 "$state/pull.log")" "let this machine reach a registry, or load the image with 'docker load'"
+    fail "$pinned could not be pulled: $(tail -n 1 "$state/pull.log")" "let this machine reach a registry, or load the image with 'docker load'"
   apt_get_install mmdebstrap || { apt_update >>"$state/apt.log" 2>&1 && apt_get_install mmdebstrap; } ||
-    fail "$tag could not be pulled and mmdebstrap could not be installed" "see $state/pull.log and $state/apt.log"
+    fail "$pinned could not be pulled and mmdebstrap could not be installed" "see $state/pull.log and $state/apt.log"
 fi
 # The mirror is the one this machine's apt uses; a machine that is not Debian's (Ubuntu) needs a pull.
 mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null | grep -E '/debian/?$' | head -n 1) || true
-[ -n "$mirror" ] || fail "$tag could not be pulled, and this machine's apt names no Debian mirror" \
+[ -n "$mirror" ] || fail "$pinned could not be pulled, and this machine's apt names no Debian mirror" \
   "let this machine reach a registry, or load the image with 'docker load'"
 mirror=${mirror%/}
 archive=$(mktemp --tmpdir="$state" base.XXXXXX.tar)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Make sure .venv has the Python environment: exact versions from requirements.txt, and the harness itself.
+# Make sure .venv has the Python environment: the versions of requirements.txt by the hashes of requirements.lock, and the
+# harness itself.
 set -euo pipefail
 
 checkout=${1:?usage: python.sh CHECKOUT}
@@ -11,7 +12,7 @@ state=.state
 . "$here/common.sh"
 
 stamp=.venv/installed
-wanted=$(cat requirements.txt pyproject.toml | sha256sum)
+wanted=$(cat requirements.lock pyproject.toml | sha256sum)
 if [ -x .venv/bin/harness ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
   exit 0
 fi
@@ -25,7 +26,7 @@ for candidate in python3 python3.13 python3.12 python3.11; do
 done
 [ -n "$python" ] || fail "no Python 3.11 or newer was found" "install python3 (Debian 12, Ubuntu 24.04 or newer have it)"
 
-say "about to install the Python environment into .venv (pip, the versions of requirements.txt)"
+say "about to install the Python environment into .venv (pip, the versions of requirements.lock)"
 mkdir -p "$state"
 if ! "$python" -m venv --clear .venv >.state/python.log 2>&1; then
   # Debian and Ubuntu keep venv in a package of its own.
@@ -35,7 +36,7 @@ if ! "$python" -m venv --clear .venv >.state/python.log 2>&1; then
   "$python" -m venv --clear .venv >>.state/python.log 2>&1 || fail "$python cannot make virtual environments" "see .state/python.log"
 fi
 # Modules are compiled as they are first used: most of them never are.
-.venv/bin/pip install --quiet --disable-pip-version-check --no-compile --requirement requirements.txt >>.state/python.log 2>&1 &&
+.venv/bin/pip install --quiet --disable-pip-version-check --no-compile --require-hashes --requirement requirements.lock >>.state/python.log 2>&1 &&
   .venv/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . >>.state/python.log 2>&1 ||
   fail "pip could not install the pinned versions: $(grep -i error .state/python.log | head -n 1)" "see .state/python.log; a proxy's authority goes into PIP_CERT"
 printf '%s\n' "$wanted" >"$stamp"

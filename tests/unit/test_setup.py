@@ -195,7 +195,8 @@ def test_compose_and_the_base_image_are_said_too(machine: Machine) -> None:
     (call,) = machine.called("apt-get install")
     assert "--no-remove" in call
     done = machine.run("base-image.sh", str(machine.folder / "state"))
-    assert done.returncode == 0 and "setup: about to pull debian:trixie-slim" in done.stderr
+    assert done.returncode == 0 and "setup: about to pull debian@sha256:" in done.stderr
+    assert machine.called("docker tag debian@sha256:")
 
 
 def test_setup_takes_yes_and_no_other_word(tmp_path: Path) -> None:
