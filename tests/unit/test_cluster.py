@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import dask
 import pytest
 from distributed import LocalCluster, get_worker
 
@@ -146,6 +147,13 @@ def started(workers: int, **more: Any) -> Any:
         n_workers=workers, threads_per_worker=1, processes=False, dashboard_address=None, silence_logs=50,
         memory_limit="1GiB", **more,
     )  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def untiring() -> Iterator[None]:
+    """Workers that go on however much memory this process has, which is that of all tests before."""
+    with dask.config.set({f"distributed.worker.memory.{word}": False for word in ("target", "spill", "pause")}):
+        yield
 
 
 @pytest.fixture
