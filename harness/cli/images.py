@@ -67,6 +67,8 @@ def images(
     if check or record or sbom is not None:
         if target:
             raise InputError("--push goes with none of --check, --record, --sbom", "give two commands")
+        if as_json and not check:
+            raise InputError("--json goes with --check: nothing else here prints data", "leave --json out")
         _look(app, names or [], check=check, record=record, sbom=sbom, as_json=as_json)
         return
     chosen, absent = contestants(app, ",".join(names or ["all"]), generators=True)
@@ -107,7 +109,7 @@ def _look(app: App, names: Sequence[str], *, check: bool, record: bool, sbom: Pa
     from harness.engines.sbom import sbom_of
     from harness.reports import composed
 
-    builds = _builds(app, names)
+    builds, absent = _builds(app, names)
     made = _make(app, builds)
     checked = {}
     for name, build in builds.items():
@@ -134,6 +136,8 @@ def _look(app: App, names: Sequence[str], *, check: bool, record: bool, sbom: Pa
         print_json(composed.images_json(checked))
     else:
         composed.show(checked, paper())
+    for name, why in absent.items():
+        console().print(f"{name}: not built here: {why}", markup=False, soft_wrap=True)
     _complain(made)
     if any(item.error is not None for item in made.values()):
         raise typer.Exit(INFRASTRUCTURE)
@@ -141,13 +145,14 @@ def _look(app: App, names: Sequence[str], *, check: bool, record: bool, sbom: Pa
         raise typer.Exit(FAILED)
 
 
-def _builds(app: App, names: Sequence[str]) -> dict[str, Build]:
-    """The builds that are meant: of these names, or all that are built here."""
+def _builds(app: App, names: Sequence[str]) -> tuple[dict[str, Build], dict[str, str]]:
+    """The builds that these names mean, or all; and those that are left out: name → why."""
     others = [name for name in app.inventory.others if not names or name in names]
     rest = [name for name in names if name not in others]
     if names and not rest:
-        return app.inventory.builds([], others)
-    chosen, _ = contestants(app, ",".join(rest or ["all"]), generators=True)
+        return app.inventory.builds([], others), {}
+    chosen, absent = contestants(app, ",".join(rest or ["all"]), generators=True)
     if rest and (published := [name for name, one in chosen.items() if one.build is None]):
         raise InputError(f"{published[0]} is published: it has no recipe here", "name images that are built here")
-    return app.inventory.builds(list(chosen), others)
+    here = {name: why for name, why in absent.items() if app.inventory.named(name).build is not None}
+    return app.inventory.builds(list(chosen), others), here

@@ -125,7 +125,7 @@ def _packages(status: str) -> dict[str, str]:
     found = {}
     for paragraph in status.split("\n\n"):
         fields = dict(line.split(": ", 1) for line in paragraph.splitlines() if ": " in line and line[0] != " ")
-        if fields.get("Status", "").endswith(" installed"):
+        if fields.get("Status", "").endswith(" installed") and "Package" in fields:
             found[fields["Package"]] = fields.get("Version", "")
     return dict(sorted(found.items()))
 
