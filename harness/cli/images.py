@@ -119,13 +119,12 @@ def _look(app: App, names: Sequence[str], *, check: bool, record: bool, sbom: Pa
         now = recorded.Record(recorded.base_of(build), composition)
         try:
             if record:
-                file = recorded.write_record(build.folder, now)
-                console().print(f"wrote {file}", markup=False, soft_wrap=True)
+                _say_written(recorded.write_record(build.folder, now))
             if sbom is not None:
                 sbom.mkdir(parents=True, exist_ok=True)
                 file = sbom / f"{name}.cdx.json"
                 file.write_text(sbom_of(build.reference, composition))
-                console().print(f"wrote {file}", markup=False, soft_wrap=True)
+                _say_written(file)
         except OSError as error:
             raise disk_error(error, sbom or build.folder) from error
         if check:
@@ -143,6 +142,12 @@ def _look(app: App, names: Sequence[str], *, check: bool, record: bool, sbom: Pa
         raise typer.Exit(INFRASTRUCTURE)
     if not all(item.as_recorded for item in checked.values()):
         raise typer.Exit(FAILED)
+
+
+def _say_written(file: Path) -> None:
+    here = Path.cwd()
+    shown = file.relative_to(here) if file.is_relative_to(here) else file
+    console().print(f"wrote {shown}", markup=False, soft_wrap=True)
 
 
 def _builds(app: App, names: Sequence[str]) -> tuple[dict[str, Build], dict[str, str]]:
