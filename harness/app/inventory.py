@@ -125,17 +125,17 @@ class Inventory:
 
     def make_each(self, builds: Mapping[str, Build], listen: Listener) -> dict[str, MadeImage]:
         """Build these and what they are built on, side by side. Name → what came of it, for these alone."""
-        made = make_side_by_side(self._images, None, builds, _announcing(listen))
-        return {name: made[name] for name in builds}
+        results = make_side_by_side(self._images, None, builds, _announcing(listen))
+        return {name: results[name] for name in builds}
 
     def builds(self, implementations: Sequence[str], others: Sequence[str]) -> dict[str, Build]:
         """How images are built: name → build, in the order of names; published ones are left out.
 
         `others`: of those that are no implementation's (`Images.others`).
         """
-        found = {name: self._images.of(*self._known[name]) for name in implementations}
-        found |= {name: build for name, build in self._images.others.items() if name in others}
-        return {name: build for name, build in sorted(found.items()) if build is not None}
+        builds = {name: self._images.of(*self._known[name]) for name in implementations}
+        builds |= {name: build for name, build in self._images.others.items() if name in others}
+        return {name: build for name, build in sorted(builds.items()) if build is not None}
 
     @property
     def others(self) -> list[str]:

@@ -72,16 +72,16 @@ def images(
         _look(app, names or [], check=check, record=record, sbom=sbom, as_json=as_json)
         return
     chosen, absent = contestants(app, ",".join(names or ["all"]), generators=True)
-    made = _make(app, sorted(chosen))
+    results = _make(app, sorted(chosen))
     if as_json:
-        print_json(listing.images_json(made))
+        print_json(listing.images_json(results))
     else:
-        listing.show_images(made, absent, paper())
-    _complain(made)
+        listing.show_images(results, absent, paper())
+    _complain(results)
     if target:
-        for name in app.inventory.give(target, [name for name, item in made.items() if item.error is None]):
+        for name in app.inventory.give(target, [name for name, item in results.items() if item.error is None]):
             console().print(f"pushed {name}", markup=False, soft_wrap=True)
-    if any(item.error is not None for item in made.values()):
+    if any(item.error is not None for item in results.values()):
         raise typer.Exit(INFRASTRUCTURE)
 
 
@@ -96,8 +96,8 @@ def _make(app: App, what: Sequence[str] | Mapping[str, Build]) -> dict[str, Made
         return app.inventory.make(list(what), talk)
 
 
-def _complain(made: Mapping[str, MadeImage]) -> None:
-    for item in made.values():
+def _complain(results: Mapping[str, MadeImage]) -> None:
+    for item in results.values():
         if item.error is not None:
             complain(item.error)
 
@@ -110,10 +110,10 @@ def _look(app: App, names: Sequence[str], *, check: bool, record: bool, sbom: Pa
     from harness.reports import composed
 
     builds, absent = _builds(app, names)
-    made = _make(app, builds)
+    results = _make(app, builds)
     checked = {}
     for name, build in builds.items():
-        if made[name].error is not None:
+        if results[name].error is not None:
             continue
         composition = composition_of(build.reference)
         now = recorded.Record(recorded.base_of(build), composition)
@@ -137,8 +137,8 @@ def _look(app: App, names: Sequence[str], *, check: bool, record: bool, sbom: Pa
         composed.show(checked, paper())
     for name, why in absent.items():
         console().print(f"{name}: not built here: {why}", markup=False, soft_wrap=True)
-    _complain(made)
-    if any(item.error is not None for item in made.values()):
+    _complain(results)
+    if any(item.error is not None for item in results.values()):
         raise typer.Exit(INFRASTRUCTURE)
     if not all(item.as_recorded for item in checked.values()):
         raise typer.Exit(FAILED)
@@ -157,7 +157,7 @@ def _builds(app: App, names: Sequence[str]) -> tuple[dict[str, Build], dict[str,
     if names and not rest:
         return app.inventory.builds([], others), {}
     chosen, absent = contestants(app, ",".join(rest or ["all"]), generators=True)
-    if rest and (published := [name for name, one in chosen.items() if one.build is None]):
+    if rest and (published := [name for name, item in chosen.items() if item.build is None]):
         raise InputError(f"{published[0]} is published: it has no recipe here", "name images that are built here")
     here = {name: why for name, why in absent.items() if app.inventory.named(name).build is not None}
     return app.inventory.builds(list(chosen), others), here

@@ -89,7 +89,7 @@ def composition_of_tar(stream: IO[bytes], name: str) -> Composition:
     observer = _Observer(name)
     try:
         entries, status = tar_entries(stream, observer.see)
-    except (tarfile.TarError, ValueError, OverflowError) as error:
+    except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
         raise EngineError(f"the export of the image {name} cannot be read: {error}") from error
     return _Reading(entries, observer, status).composition()
 
@@ -108,6 +108,8 @@ class _Observer:
 
     def see(self, path: str, blocks: Iterable[bytes]) -> Iterator[bytes]:
         """Pass on the blocks of a file. EngineError where the image has more files or texts than any honest one."""
+        if path in self.digests:
+            raise _twice(self.name, path)
         digest, program = hashlib.sha256(), GoProgram()
         kept = bytearray() if _names_components(path) else None
         for block in blocks:
@@ -124,6 +126,10 @@ class _Observer:
             self._bytes_kept += len(kept)
         if self._bytes_kept > _MOST_TEXTS or len(self.digests) > _MOST_FILES:
             raise EngineError(f"the image {self.name} has too many files, or lists of packages that are too long")
+
+
+def _twice(image: str, path: str) -> EngineError:
+    return EngineError(f"the export of the image {image} cannot be read: it has {_legible(path)} twice")
 
 
 def _names_components(path: str) -> bool:
@@ -145,10 +151,17 @@ class _Reading:
         self._status = status
         self._contents = contents_of(entries, status).digest
         # A hard link has the digest of the file that it is another name of.
-        by_content = {self._entries[path].content: sha256 for path, sha256 in observer.digests.items()}
-        self._digests = {
-            entry.path: by_content[entry.content] if entry.kind == "file" else entry.content for entry in entries
+        by_content = {
+            self._entries[path].content: sha256
+            for path, sha256 in observer.digests.items()
+            if self._entries[path].kind == "file"
         }
+        self._digests: dict[str, str] = {}
+        """Path → SHA-256 of a file, target of a link."""
+        for entry in entries:
+            if entry.kind == "file" and entry.content not in by_content:
+                raise _twice(observer.name, entry.path)
+            self._digests[entry.path] = by_content[entry.content] if entry.kind == "file" else entry.content
         self._owned: set[str] = set()
         """Paths of the files of all packages and distributions."""
 

@@ -5,8 +5,8 @@ give it to others. It goes there with two labels: the identity, and a seal, a di
 (`harness.engines.contents`) and of how it starts. An image whose files are not those of its seal is refused. A seal
 tells what was altered on the way or by hand; it is no signature: whoever may write to a registry is trusted.
 
-Beside each image goes its SBOM (`harness.engines.sbom`): an image `NAME:TAG-sbom` with one file, /sbom.cdx.json. The
-label `org.quic-lab.sbom` of the image itself has the SHA-256 of that file.
+An image's SBOM (`harness.engines.sbom`) goes along, as an image `NAME:TAG-sbom` with the file /sbom.cdx.json alone. The
+SHA-256 of that file is the value of the image's own label `org.quic-lab.sbom`.
 """
 
 from __future__ import annotations

@@ -212,6 +212,20 @@ def test_what_is_no_export_is_an_error_by_name(data: bytes) -> None:
         composition_of_tar(io.BytesIO(data), "example/image:1")
 
 
+@pytest.mark.parametrize("again", ["", "link"])
+def test_a_file_that_is_there_twice_is_an_error(again: str) -> None:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        for kind, target in (("", ""), ("hard", "a"), (again, "x")):
+            member = tarfile.TarInfo("b" if kind == "hard" else "a")
+            member.type = {"": tarfile.REGTYPE, "hard": tarfile.LNKTYPE, "link": tarfile.SYMTYPE}[kind]
+            member.linkname = target
+            archive.addfile(member)
+    stream.seek(0)
+    with pytest.raises(EngineError, match=r"example/image:1 cannot be read: it has /?[ab] twice"):
+        composition_of_tar(stream, "example/image:1")
+
+
 def test_more_than_an_honest_image_has_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(components, "_MOST_FILES", 2)
     with pytest.raises(EngineError, match="example/image:1 has too many files"):
