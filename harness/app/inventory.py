@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -122,6 +122,25 @@ class Inventory:
         builds = {name: self._images.of(*self._known[name]) for name in names}
         wanted = {name: build for name, build in builds.items() if build is not None}
         return make_side_by_side(self._images, self._images.sim_build("lab"), wanted, announce)
+
+    def make_each(self, builds: Mapping[str, Build], listen: Listener) -> dict[str, MadeImage]:
+        """Build these and what they are built on, side by side. Name → what came of it, for these alone."""
+        results = make_side_by_side(self._images, None, builds, _announcing(listen))
+        return {name: results[name] for name in builds}
+
+    def builds(self, implementations: Sequence[str], others: Sequence[str]) -> dict[str, Build]:
+        """How images are built: name → build, in the order of names; published ones are left out.
+
+        `others`: of those that are no implementation's (`Images.others`).
+        """
+        builds = {name: self._images.of(*self._known[name]) for name in implementations}
+        builds |= {name: build for name, build in self._images.others.items() if name in others}
+        return {name: build for name, build in sorted(builds.items()) if build is not None}
+
+    @property
+    def others(self) -> list[str]:
+        """Names of the images that are built here and are no implementation's."""
+        return list(self._images.others)
 
     def give(self, registry: str, names: Sequence[str]) -> Iterator[str]:
         """Push the images of the simulator and of implementations that are built here. What each is called there.

@@ -1,8 +1,8 @@
-"""Exit codes: 0 all met or measured, 1 some verdict failed, 2 usage or invalid file, 3 infrastructure (a run that
-failed through nobody's fault counts, too: it was asked for, and is not among what was judged), 4 inconclusive with
---strict, 5 nothing to judge (no such store, no stored run that matches, nothing run), 6 everything is unsupported,
-70 a fault of the harness itself, 130 interrupted, 141 nobody reads
-on: the pipe that it prints to was closed (128 and SIGPIPE, as shells have it).
+"""Exit codes: 0 all met or measured, 1 some verdict failed or an image is not as recorded, 2 usage or invalid file,
+3 infrastructure (a run that failed through nobody's fault counts, too: it was asked for, and is not among what was
+judged), 4 inconclusive with --strict, 5 nothing to judge (no such store, no stored run that matches, nothing run),
+6 everything is unsupported, 70 a fault of the harness itself, 130 interrupted, 141 nobody reads on: the pipe that it
+prints to was closed (128 and SIGPIPE, as shells have it).
 """
 
 from __future__ import annotations

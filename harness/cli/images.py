@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from harness.cli.completion import one_implementation
 from harness.cli.consoles import complain, console, paper, print_json
 from harness.cli.environment import open_app, registry
-from harness.cli.exits import INFRASTRUCTURE
+from harness.cli.exits import FAILED, INFRASTRUCTURE
 from harness.cli.interrupts import heard
 from harness.cli.options import AsJson, Manifests
 from harness.cli.words import contestants
+from harness.errors import InputError, disk_error
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from harness.app import App
+    from harness.builds import MadeImage
+    from harness.engines.images import Build
 
 
 def images(
@@ -28,31 +37,127 @@ def images(
     push: Annotated[
         str, typer.Option("--push", metavar="REGISTRY", help="Give them to this registry, for --from elsewhere.")
     ] = "",
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check", help="Compare each image with the record of its recipe. Exit code 1 when something differs."
+        ),
+    ] = False,
+    record: Annotated[
+        bool, typer.Option("--record", help="Write down what is in each image, as components.json beside its recipe.")
+    ] = False,
+    sbom: Annotated[
+        Path | None,
+        typer.Option("--sbom", metavar="FOLDER", help="Write an SBOM of each image (CycloneDX 1.6) into this folder."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Build the images of the simulator and the implementations, and print their sizes.
 
     From a registry comes what it has of just these recipes; an image that is not what it says is refused by name.
     HARNESS_REGISTRY is the --from of every command.
+
+    With --check, --record or --sbom you may name the other images built here as well: endpoint, rust, go, sim,
+    lab-kernel, probe, ns3. An image without a record differs.
     """
-    from harness.progress import Talk
     from harness.reports import listing
 
     target = registry("--push", push)
     app = open_app(manifests=manifest, origin=registry("--from", origin))
+    if check or record or sbom is not None:
+        if target:
+            raise InputError("--push goes with none of --check, --record, --sbom", "give two commands")
+        if as_json and not check:
+            raise InputError("--json goes with --check: nothing else here prints data", "leave --json out")
+        _look(app, names or [], check=check, record=record, sbom=sbom, as_json=as_json)
+        return
     chosen, absent = contestants(app, ",".join(names or ["all"]), generators=True)
+    results = _make(app, sorted(chosen))
+    if as_json:
+        print_json(listing.images_json(results))
+    else:
+        listing.show_images(results, absent, paper())
+    _complain(results)
+    if target:
+        for name in app.inventory.give(target, [name for name, item in results.items() if item.error is None]):
+            console().print(f"pushed {name}", markup=False, soft_wrap=True)
+    if any(item.error is not None for item in results.values()):
+        raise typer.Exit(INFRASTRUCTURE)
+
+
+def _make(app: App, what: Sequence[str] | Mapping[str, Build]) -> dict[str, MadeImage]:
+    """Build implementations by their names and the simulator, or just these builds, and say what is under way."""
+    from harness.progress import Talk
+
     talk = Talk(console())
     with talk, heard(talk.interrupted, app.end_hard):
-        made = app.inventory.make(sorted(chosen), talk)
-    if as_json:
-        print_json(listing.images_json(made))
-    else:
-        listing.show_images(made, absent, paper())
-    for item in made.values():
+        if isinstance(what, dict):
+            return app.inventory.make_each(what, talk)
+        return app.inventory.make(list(what), talk)
+
+
+def _complain(results: Mapping[str, MadeImage]) -> None:
+    for item in results.values():
         if item.error is not None:
             complain(item.error)
-    if target:
-        for name in app.inventory.give(target, [name for name, item in made.items() if item.error is None]):
-            console().print(f"pushed {name}", markup=False, soft_wrap=True)
-    if any(item.error is not None for item in made.values()):
+
+
+def _look(app: App, names: Sequence[str], *, check: bool, record: bool, sbom: Path | None, as_json: bool) -> None:
+    """Build images, look into each, and compare or write down what is in it."""
+    from harness.engines import recorded
+    from harness.engines.components import composition_of
+    from harness.engines.sbom import sbom_of
+    from harness.reports import composed
+
+    builds, absent = _builds(app, names)
+    results = _make(app, builds)
+    checked = {}
+    for name, build in builds.items():
+        if results[name].error is not None:
+            continue
+        composition = composition_of(build.reference)
+        now = recorded.Record(recorded.base_of(build), composition)
+        try:
+            if record:
+                _say_written(recorded.write_record(build.folder, now))
+            if sbom is not None:
+                sbom.mkdir(parents=True, exist_ok=True)
+                file = sbom / f"{name}.cdx.json"
+                file.write_text(sbom_of(build.reference, composition))
+                _say_written(file)
+        except OSError as error:
+            raise disk_error(error, sbom or build.folder) from error
+        if check:
+            was = recorded.read_record(build.folder)
+            differences = [] if was is None else recorded.differences(was, now)
+            checked[name] = composed.Checked(build.reference, was is not None, differences)
+    if as_json:
+        print_json(composed.images_json(checked))
+    else:
+        composed.show(checked, paper())
+    for name, why in absent.items():
+        console().print(f"{name}: not built here: {why}", markup=False, soft_wrap=True)
+    _complain(results)
+    if any(item.error is not None for item in results.values()):
         raise typer.Exit(INFRASTRUCTURE)
+    if not all(item.as_recorded for item in checked.values()):
+        raise typer.Exit(FAILED)
+
+
+def _say_written(file: Path) -> None:
+    here = Path.cwd()
+    shown = file.relative_to(here) if file.is_relative_to(here) else file
+    console().print(f"wrote {shown}", markup=False, soft_wrap=True)
+
+
+def _builds(app: App, names: Sequence[str]) -> tuple[dict[str, Build], dict[str, str]]:
+    """The builds that these names mean, or all; and those that are left out: name → why."""
+    others = [name for name in app.inventory.others if not names or name in names]
+    rest = [name for name in names if name not in others]
+    if names and not rest:
+        return app.inventory.builds([], others), {}
+    chosen, absent = contestants(app, ",".join(rest or ["all"]), generators=True)
+    if rest and (published := [name for name, item in chosen.items() if item.build is None]):
+        raise InputError(f"{published[0]} is published: it has no recipe here", "name images that are built here")
+    here = {name: why for name, why in absent.items() if app.inventory.named(name).build is not None}
+    return app.inventory.builds(list(chosen), others), here

@@ -14,13 +14,16 @@ from harness.schedule import LANES
 
 
 def make_side_by_side(
-    images: Images, simulator: Build, implementations: Mapping[str, Build], announce: Announce
+    images: Images, simulator: Build | None, implementations: Mapping[str, Build], announce: Announce
 ) -> dict[str, MadeImage]:
-    """Build all of these and what they are built on. Name → what came of it: what is below first, then by name."""
+    """Build all of these and what they are built on. Name → what came of it: what is below first, then by name.
+
+    `simulator`: the one that is built beside them; None for none.
+    """
     # What implementations are built on first and alone; then the longest first, so that no core ends up idle.
     shared = {below.reference: below for build in implementations.values() for below in build.on.values()}
     made = {build.name: _make(images, build, announce) for build in shared.values()}
-    wanted = {"sim": simulator, **implementations}
+    wanted = {**({} if simulator is None else {"sim": simulator}), **implementations}
     order = sorted(wanted, key=lambda name: -sum(build.seconds for build in _with_below(wanted[name])))
     with ThreadPoolExecutor(LANES, thread_name_prefix="build") as pool:
         try:

@@ -34,12 +34,12 @@ MODULES: dict[EngineName, tuple[str, ...]] = {
     ),
     "virtual": (*_BOTH, "guest", "outside", "rootfs", "sandbox", "virtual", "world"),
 }
-#: Those on which it does not: what makes or fetches images, says how a kernel is entered, keeps company away, names
-#: what is there, cleans up.
+#: Those on which it does not: what makes or fetches images or says what is in them, says how a kernel is entered, keeps
+#: company away, names what is there, cleans up.
 BESIDE = (
-    "__init__", "beginnings", "building", "cache", "code", "contents", "context", "docker", "gauge", "images",
-    "kernels", "owner", "precedence", "quiet", "registry", "sealed", "shared_files", "source", "standing",
-    "upstream",
+    "__init__", "beginnings", "building", "cache", "code", "components", "contents", "context", "docker", "gauge",
+    "go_programs", "images", "kernels", "owner", "precedence", "quiet", "recorded", "registry", "sbom", "sealed",
+    "shared_files", "source", "standing", "upstream",
 )  # fmt: skip
 
 

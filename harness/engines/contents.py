@@ -20,7 +20,8 @@ import re
 import subprocess
 import tarfile
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -67,7 +68,9 @@ class Contents:
 
 
 @dataclass(frozen=True)
-class _Entry:
+class ImageEntry:
+    """One file or link of an image."""
+
     path: str
     """From the root, without a slash before it."""
     kind: str
@@ -77,18 +80,21 @@ class _Entry:
     """Digest of a file, target of a link."""
 
 
-def contents_of(entries: Iterable[_Entry], status: str) -> Contents:
+def contents_of(entries: Iterable[ImageEntry], status: str) -> Contents:
     """What those files amount to; `status`: dpkg's status file."""
     kept = sorted((entry for entry in entries if _counts(entry)), key=lambda entry: entry.path)
     digest = hashlib.blake2b(digest_size=16)
     for entry in kept:
-        digest.update(f"{entry.path}\0{entry.kind}\0{int(entry.executable)}\0{entry.content}\n".encode())
-    programs = {
-        f"/{entry.path}": entry.content
-        for entry in kept
-        if entry.kind == "file" and (entry.executable or ".so" in PurePosixPath(entry.path).suffixes)
-    }  # fmt: skip
+        line = f"{entry.path}\0{entry.kind}\0{int(entry.executable)}\0{entry.content}\n"
+        # A stranger's names need not be UTF-8.
+        digest.update(line.encode(errors="surrogateescape"))
+    programs = {f"/{entry.path}": entry.content for entry in kept if is_program(entry)}
     return Contents(_RULE + digest.hexdigest(), _packages(status), programs)
+
+
+def is_program(entry: ImageEntry) -> bool:
+    """Whether it is an executable file or a shared object."""
+    return entry.kind == "file" and (entry.executable or ".so" in PurePosixPath(entry.path).suffixes)
 
 
 def is_digest(text: str) -> bool:
@@ -102,7 +108,7 @@ def comparable(one: str, other: str) -> bool:
     return one.rpartition("-")[0] == other.rpartition("-")[0]
 
 
-def _counts(entry: _Entry) -> bool:
+def _counts(entry: ImageEntry) -> bool:
     """Whether a file says what an image is."""
     return counts(entry.path) and not (entry.kind == "link" and entry.content in _LEFT_OUT_TARGETS)
 
@@ -119,53 +125,74 @@ def _packages(status: str) -> dict[str, str]:
     found = {}
     for paragraph in status.split("\n\n"):
         fields = dict(line.split(": ", 1) for line in paragraph.splitlines() if ": " in line and line[0] != " ")
-        if fields.get("Status", "").endswith(" installed"):
+        if fields.get("Status", "").endswith(" installed") and "Package" in fields:
             found[fields["Package"]] = fields.get("Version", "")
     return dict(sorted(found.items()))
 
 
-def exported_contents(reference: str) -> Contents:
-    """What an image of Docker's holds, from its export: a few seconds. EngineError when Docker does not give it."""
-    container = docker("create", reference).stdout.strip()
+@contextmanager
+def exported(reference: str) -> Iterator[IO[bytes]]:
+    """The stream of `docker export` of an image: a tar file. EngineError when Docker does not give it."""
+    # An image may have no command, and a container must. This one never starts.
+    container = docker("create", reference, "none").stdout.strip()
     try:
         with start(["export", container], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as export:
             assert export.stdout is not None
             # Popen's pipe is one of text; its bytes are below.
-            found = _of_tar(export.stdout.buffer)  # type: ignore[attr-defined]
+            yield export.stdout.buffer  # type: ignore[attr-defined]
         if export.returncode != 0:
             raise failure(f"exporting the image {reference}", "docker export failed")
-        return found
     finally:
         docker("rm", "--force", container, check=False)
 
 
+def exported_contents(reference: str) -> Contents:
+    """What an image of Docker's holds, from its export: a few seconds. EngineError when Docker does not give it."""
+    with exported(reference) as stream:
+        return _of_tar(stream)
+
+
+#: Sees the content of a file on its way to the digest: the file's path and its blocks in, the same blocks out.
+See = Callable[[str, Iterable[bytes]], Iterable[bytes]]
+
+
+def _unseen(path: str, blocks: Iterable[bytes]) -> Iterable[bytes]:
+    return blocks
+
+
 def _of_tar(stream: IO[bytes]) -> Contents:
-    entries: dict[str, _Entry] = {}
+    return contents_of(*tar_entries(stream))
+
+
+def tar_entries(stream: IO[bytes], see: See = _unseen) -> tuple[list[ImageEntry], str]:
+    """The files and links of a tar file, read once from its begin to its end, and the text of dpkg's status file.
+
+    Raises tarfile.TarError for what is no tar file.
+    """
+    entries: dict[str, ImageEntry] = {}
     status = ""
     with tarfile.open(fileobj=stream, mode="r|", bufsize=_BLOCK) as archive:
         for member in archive:
             path = member.name.removeprefix("./").strip("/")
             if member.issym():
-                entries[path] = _Entry(path, "link", False, member.linkname)
+                entries[path] = ImageEntry(path, "link", False, member.linkname)
             elif member.islnk():
                 target = entries.get(member.linkname.removeprefix("./").strip("/"))
                 if target is not None:
-                    entries[path] = _Entry(path, target.kind, target.executable, target.content)
+                    entries[path] = ImageEntry(path, target.kind, target.executable, target.content)
             elif member.isfile():
                 content = archive.extractfile(member)
                 assert content is not None
+                blocks: Iterable[bytes] = iter(lambda file=content: file.read(_BLOCK), b"")  # type: ignore[misc]
                 if path == _STATUS:
                     # What stands beyond tells of no more packages, and counts for the digest all the same.
                     data = content.read(_MOST_STATUS)
-                    rest = iter(lambda file=content: file.read(_BLOCK), b"")  # type: ignore[misc]
-                    status, digest = data.decode(errors="replace"), _digest(itertools.chain([data], rest))
-                else:
-                    digest = _digest(iter(lambda file=content: file.read(_BLOCK), b""))  # type: ignore[misc]
-                entries[path] = _Entry(path, "file", bool(member.mode & 0o111), digest)
+                    status, blocks = data.decode(errors="replace"), itertools.chain([data], blocks)
+                entries[path] = ImageEntry(path, "file", bool(member.mode & 0o111), _digest(see(path, blocks)))
         # What stands behind the archive's end must be read, or Docker sees a pipe that breaks.
         while stream.read(_BLOCK):
             pass
-    return contents_of(entries.values(), status)
+    return list(entries.values()), status
 
 
 def folder_contents(root: Path) -> Contents:
@@ -180,7 +207,7 @@ def _of_export(export: Path) -> Contents:
 
 def _of_sealed(root: Path, sealed: Iterable[Entry]) -> Contents:
     found = (
-        _Entry(one.path, "file" if one.is_file else "link", one.is_file and bool(one.mode & 0o111), one.content)
+        ImageEntry(one.path, "file" if one.is_file else "link", one.is_file and bool(one.mode & 0o111), one.content)
         for one in sealed
         if one.is_file or one.is_link
     )

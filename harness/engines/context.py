@@ -12,15 +12,21 @@ from pathlib import Path
 
 from harness.engines.source import behaviour
 
+#: The record of what is in an image, beside its recipe (`harness.engines.recorded`).
+RECORD = "components.json"
+#: Files of a recipe's folder that make no other image.
+_OF_NO_IMAGE = ("image.yaml", RECORD)
+
 
 def folder_hash(folder: Path) -> str:
     """Hash of the names, modes and contents of all files of a build context, as far as they do something.
 
-    The manifest is left out: a colour or a note makes no other image. So are comments and docstrings of Python
-    (`harness.engines.source`).
+    The manifest is left out: a colour or a note makes no other image. The record of what is in the image is left out
+    as well. So are comments and docstrings of Python (`harness.engines.source`).
     """
     digest = hashlib.blake2b(digest_size=16)
-    files = (path for path in folder.rglob("*") if path.is_file() and path != folder / "image.yaml")
+    left_out = {folder / name for name in _OF_NO_IMAGE}
+    files = (path for path in folder.rglob("*") if path.is_file() and path not in left_out)
     for file in sorted(path for path in files if "__pycache__" not in path.parts):
         executable = os.access(file, os.X_OK)
         content = hashlib.blake2b(behaviour(file.name, file.read_bytes()), digest_size=16).digest()

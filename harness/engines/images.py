@@ -144,6 +144,14 @@ class Images:
         self._known: dict[tuple[str, Path, str], Build] = {}
         """What was asked for already: every cell asks for its implementations' builds again."""
 
+    @property
+    def others(self) -> dict[str, Build]:
+        """The images that are built here and are no implementation's: name → build. The simulator is that without a
+        kernel of its own.
+        """
+        builds = (self.endpoint, self.rust, self.go, self._sim_host, self.lab_kernel, self.probe, self.ns3)
+        return {build.name: build for build in builds}
+
     def of(self, implementation: Implementation, manifest_folder: Path) -> Build | None:
         """How an implementation's image is built, or None when it is a published one."""
         if implementation.build is None:

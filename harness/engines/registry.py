@@ -4,6 +4,9 @@ An image built here is named by the hash of its recipe, which is the same on eve
 give it to others. It goes there with two labels: the identity, and a seal, a digest of its files
 (`harness.engines.contents`) and of how it starts. An image whose files are not those of its seal is refused. A seal
 tells what was altered on the way or by hand; it is no signature: whoever may write to a registry is trusted.
+
+An image's SBOM (`harness.engines.sbom`) goes along, as an image `NAME:TAG-sbom` with the file /sbom.cdx.json alone. The
+SHA-256 of that file is the value of the image's own label `org.quic-lab.sbom`.
 """
 
 from __future__ import annotations
@@ -12,15 +15,22 @@ import hashlib
 import json
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from harness.engines.components import composition_of
 from harness.engines.contents import exported_contents
 from harness.engines.docker import docker, failure, inspect_image
+from harness.engines.sbom import sbom_of
 from harness.errors import EngineError
 
 IDENTITY_LABEL, SEAL_LABEL = "org.quic-lab.identity", "org.quic-lab.seal"
+SBOM_LABEL = "org.quic-lab.sbom"
+#: The SBOM in an image of its own. A command lets `docker create` make a container of it.
+SBOM_FILE = "sbom.cdx.json"
+_SBOM_RECIPE = f'FROM scratch\nCOPY {SBOM_FILE} /\nCMD ["/{SBOM_FILE}"]\n'
 #: Seconds that a pull or a push may take.
 _PATIENCE = 900
 #: Of an image's configuration, how it starts.
@@ -31,11 +41,16 @@ _NOT_THERE = ("not found", "manifest unknown", "repository does not exist")
 
 def seal_of(reference: str) -> str:
     """Digest of an image's files and of how it starts. A few seconds. Raises EngineError."""
+    return _seal(reference, exported_contents(reference).digest)
+
+
+def _seal(reference: str, contents: str) -> str:
+    """The seal of an image whose contents have that digest. Raises EngineError."""
     image = inspect_image(reference)
     if image is None:
         raise EngineError(f"there is no image {reference}")
     start = {name: image["Config"].get(name) for name in _START}
-    text = json.dumps([exported_contents(reference).digest, start], sort_keys=True)
+    text = json.dumps([contents, start], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
@@ -84,18 +99,31 @@ class Registry:
             )
 
     def give(self, reference: str, identity: str) -> str:
-        """Push an image with its labels; what it is called there. Raises EngineError."""
+        """Push an image's SBOM, then the image with its labels; what that is called there. Raises EngineError."""
         name = self.name(reference)
-        words = ["--label", f"{IDENTITY_LABEL}={identity}", "--label", f"{SEAL_LABEL}={seal_of(reference)}"]
+        composition = composition_of(reference)
+        sbom = sbom_of(reference, composition).encode()
+        self._push(f"{name}-sbom", {"Dockerfile": _SBOM_RECIPE.encode(), SBOM_FILE: sbom}, {})
+        labels = {
+            IDENTITY_LABEL: identity,
+            SEAL_LABEL: _seal(reference, composition.contents),
+            SBOM_LABEL: hashlib.sha256(sbom).hexdigest(),
+        }
+        self._push(name, {"Dockerfile": f"FROM {reference}\n".encode()}, labels)
+        return name
+
+    def _push(self, name: str, context: Mapping[str, bytes], labels: Mapping[str, str]) -> None:
+        """Build an image of a few files, push it, and remove it from here. Raises EngineError."""
+        words = [word for label, value in labels.items() for word in ("--label", f"{label}={value}")]
         with tempfile.TemporaryDirectory(prefix="quic-lab-push-") as folder:
-            Path(folder, "Dockerfile").write_text(f"FROM {reference}\n")
+            for file, content in context.items():
+                Path(folder, file).write_bytes(content)
             docker("buildx", "build", "--load", "--quiet", *words, "--tag", name, folder, timeout=_PATIENCE)
         done = docker("push", "--quiet", name, check=False, timeout=_PATIENCE)
         with suppress(EngineError, subprocess.SubprocessError):
             docker("rmi", name, check=False)
         if done.returncode != 0:
             raise failure(f"pushing {name}", done.stderr)
-        return name
 
 
 def origin_of(reference: str, place: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.engines.registry import SEAL_LABEL, Registry, origin_of
+from harness.engines.registry import SBOM_LABEL, SEAL_LABEL, Registry, origin_of
 from harness.errors import EngineError
 from tests.examples import ROOT
 from tests.lab.conftest import CACHE, Harness, build_image, local_image
@@ -103,6 +104,35 @@ def test_what_was_altered_is_refused_by_name(warm: Harness, place: str, tmp_path
         registry.take(reference, "1" * 32)
     # Nothing of it stays under its name there.
     assert docker("images", "--quiet", name) == ""
+
+
+def test_its_sbom_goes_along(place: str, tmp_path: Path) -> None:
+    registry, reference = Registry(place), local_image("curl")
+    name = registry.give(reference, "0" * 32)
+    docker("pull", "--quiet", f"{name}-sbom")
+    container = docker("create", f"{name}-sbom")
+    try:
+        docker("cp", f"{container}:/sbom.cdx.json", str(tmp_path))
+        # As docs/use.md says.
+        printed = subprocess.run(
+            f"docker cp {container}:/sbom.cdx.json - | tar -xO", shell=True, check=True, capture_output=True
+        ).stdout
+    finally:
+        docker("rm", container)
+        docker("rmi", f"{name}-sbom")
+    sbom = (tmp_path / "sbom.cdx.json").read_bytes()
+    assert printed == sbom
+    assert json.loads(sbom)["metadata"]["component"]["name"] == "quic-lab/curl"
+    assert any(item["name"] == "curl" for item in json.loads(sbom)["components"])
+    # Labels are not sealed: the image is taken as any.
+    docker("tag", reference, "quic-lab-test/kept:1")
+    try:
+        assert registry.take(reference, "0" * 32) is True
+        labels = json.loads(docker("image", "inspect", "--format", "{{json .Config.Labels}}", f"{place}/{reference}"))
+        assert labels[SBOM_LABEL] == hashlib.sha256(sbom).hexdigest()
+    finally:
+        docker("tag", "quic-lab-test/kept:1", reference)
+        docker("rmi", "quic-lab-test/kept:1", f"{place}/{reference}")
 
 
 def test_a_registry_that_does_not_answer_is_an_error() -> None:

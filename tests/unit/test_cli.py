@@ -109,7 +109,7 @@ def test_the_help_waits_for_nothing_heavy_and_shows_the_commands_in_order() -> N
     said = "import sys; from harness.cli import main\ntry: main()\nfinally: print(*sys.modules, file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", said, "--help"], capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0
-    heavy = {"polars", "altair", "numpy", "scipy", "pydantic", "yaml", "cryptography", "jinja2"}
+    heavy = {"polars", "altair", "numpy", "scipy", "pydantic", "yaml", "cryptography", "jinja2", "cyclonedx"}
     assert not heavy & set(done.stderr.split())
     shown = re.findall(r"^[│ ] ([a-z]+) ", done.stdout, flags=re.MULTILINE)
     assert shown == list(COMMANDS)

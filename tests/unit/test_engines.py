@@ -135,8 +135,13 @@ def test_a_folder_s_hash_sees_names_modes_and_content(tmp_path: Path) -> None:
     (tmp_path / "__pycache__").mkdir()
     (tmp_path / "__pycache__" / "x.pyc").write_text("")
     (tmp_path / "image.yaml").write_text("notes: none of the image's business")
+    (tmp_path / "components.json").write_text("{}")
     assert len(seen) == 3
     assert folder_hash(tmp_path) in seen
+    # A file of that name that is not the record goes into the image.
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "components.json").write_text("{}")
+    assert folder_hash(tmp_path) not in seen
 
 
 def test_a_context_is_built_of_files_that_are_newer_than_any_cache(tmp_path: Path) -> None:
