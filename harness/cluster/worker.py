@@ -66,10 +66,24 @@ async def enrol(driver_build: str, dask_worker: Any = None) -> dict[str, Any]:
     if driver_build != build():
         return {"refused": named(), "host": platform.node()}
     await asyncio.to_thread(_tidy)
+    _go_on(dask_worker)
     memory = await asyncio.to_thread(_memory, dask_worker)
     cores = dask_worker.state.nthreads
     await dask_worker.set_resources(**{f"{CORE}{driver_build}": cores, f"{MEMORY}{driver_build}": memory})
     return {"host": platform.node(), "cores": cores, "memory": memory}
+
+
+def _go_on(dask_worker: Any) -> None:
+    """Have Dask not pause this worker for its process's memory, which no run frees: the driver would wait for ever.
+
+    What runs take is bounded by their guests and by the worker's resources. A nanny ends a worker that takes too much
+    all the same, and the driver has its runs made elsewhere.
+    """
+    from distributed.core import Status
+
+    dask_worker.memory_manager.memory_pause_fraction = False
+    if dask_worker.status == Status.paused:
+        dask_worker.status = Status.running
 
 
 async def dismiss(driver_build: str, dask_worker: Any = None) -> None:

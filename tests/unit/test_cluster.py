@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import dask
 import pytest
 from distributed import LocalCluster, get_worker
 
@@ -36,6 +35,7 @@ from harness.records import read_run
 from harness.schedule import Step
 from harness.store import Store
 from tests.examples import ROOT, cell
+from tests.waiting import wait_for
 
 HERE = cell(engine="virtual")
 #: What workers of this process have made, in order: (repetition, worker).
@@ -140,20 +140,13 @@ class Scene:
         return " ".join(event.text for event in self.said if isinstance(event, Warned | Verified))
 
 
-def started(workers: int, **more: Any) -> Any:
+def started(workers: int, memory: str = "1GiB", **more: Any) -> Any:
     # Not typed there.
     make: Any = LocalCluster
     return make(
         n_workers=workers, threads_per_worker=1, processes=False, dashboard_address=None, silence_logs=50,
-        memory_limit="1GiB", **more,
+        memory_limit=memory, **more,
     )  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def untiring() -> Iterator[None]:
-    """Workers that go on however much memory this process has, which is that of all tests before."""
-    with dask.config.set({f"distributed.worker.memory.{word}": False for word in ("target", "spill", "pause")}):
-        yield
 
 
 @pytest.fixture
@@ -167,6 +160,16 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
 
 def plan(count: int) -> list[PlannedRun]:
     return [PlannedRun(one, number) for number, one in enumerate(cells(count))]
+
+
+def test_a_worker_goes_on_where_dask_would_pause_it(tmp_path: Path) -> None:
+    # Dask goes by the memory of this process, which has more than that.
+    with started(1, memory="64MiB") as cluster:
+        (worker,) = cluster.workers.values()
+        wait_for(lambda: worker.status.name == "paused")
+        driver, ground = Scene(cluster, tmp_path).driver(plan(3))
+        driver.work()
+    assert len(ground.taken) == 3
 
 
 def test_every_run_is_made_once_the_longest_first_and_told_of(scene: Scene) -> None:
