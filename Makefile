@@ -92,6 +92,7 @@ check: setup
 	.venv/bin/mypy --python-version 3.13 images/sim/simulator
 	.venv/bin/mypy --python-version 3.13 images/linux/traffic
 	.venv/bin/lint-imports
+	.venv/bin/python -m tools.house --check
 	$(HARNESS) validate
 	.venv/bin/python -m tests.workflows
 
