@@ -6,15 +6,16 @@ Nothing here writes: `harness generate` and `harness figures` do, and a test hol
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 
 from harness.app import App
 from harness.catalogue import json_schema
 from harness.engines.compose_file import compose_text
 from harness.gate.former import read_former
-from harness.lab import build_lab, sim_plan
+from harness.lab import Lab, build_lab, sim_plan
 from harness.model import Implementation, Scenario
 from harness.plots.pairs import beside, is_red
 from harness.plots.registry import plots
@@ -34,27 +35,42 @@ from harness.reports.readme import (
 from harness.reports.scenario_page import scenario_page
 from harness.reports.validation import read_session, with_validation
 from harness.results import CellResult
-from harness.studies.registry import claims, figures, study_pages
+from harness.studies.registry import claims, figures, study_page, study_page_names
 from harness.studies.registry import drawings as study_drawings
+
+#: Makes the text of a file.
+Text = Callable[[], str]
 
 
 def pages(app: App) -> dict[Path, str]:
     """File → its text, of a checkout whose store has the reference runs."""
-    return model_pages(app) | result_pages(app)
+    return {file: text() for file, text in page_texts(app).items()}
 
 
-def model_pages(app: App) -> dict[Path, str]:
+def page_texts(app: App) -> dict[Path, Text]:
+    """File → what makes its text. The stored runs are read once, by the first page that needs them."""
+    return _model_pages(app) | _result_pages(app)
+
+
+def _model_pages(app: App) -> dict[Path, Text]:
     """What follows from the model, the scenarios and the metrics alone."""
     root = app.places.root
-    by_hand = build_lab(open_cell(app.catalogue.find_scenarios(["satellite/medium"])[0]), 0)
+
+    @cache
+    def lab() -> Lab:
+        return build_lab(open_cell(app.catalogue.find_scenarios(["satellite/medium"])[0]), 0)
+
+    def plan() -> str:
+        return json.dumps(sim_plan(lab(), lab().simulators[0]), indent=1) + "\n"
+
     return {
-        root / "scenarios" / "schema.json": json_schema(Scenario),
-        root / "images" / "schema.json": json_schema(Implementation),
-        root / "docs" / "metrics.md": metrics_page(),
-        root / "docs" / "plots.md": plots_page(_figures()),
-        root / "docs" / "scenario.md": _scenario_page(app),
-        root / "compose" / "lab.yaml": compose_text(by_hand),
-        root / "compose" / "plan" / "plan.json": json.dumps(sim_plan(by_hand, by_hand.simulators[0]), indent=1) + "\n",
+        root / "scenarios" / "schema.json": lambda: json_schema(Scenario),
+        root / "images" / "schema.json": lambda: json_schema(Implementation),
+        root / "docs" / "metrics.md": metrics_page,
+        root / "docs" / "plots.md": lambda: plots_page(_figures()),
+        root / "docs" / "scenario.md": lambda: _scenario_page(app),
+        root / "compose" / "lab.yaml": lambda: compose_text(lab()),
+        root / "compose" / "plan" / "plan.json": plan,
     }
 
 
@@ -77,44 +93,57 @@ def _scenario_page(app: App) -> str:
     return scenario_page(texts, {file.name: app.catalogue.scenario(file) for file in files})
 
 
-def result_pages(app: App) -> dict[Path, str]:
+def _result_pages(app: App) -> dict[Path, Text]:
     """The pages with tables of runs. In README.md, docs/results.md and images/PARAMETERS.md marked parts change."""
     root = app.places.root
-    reference = Reference(app, root / "results" / "reference")
-    results = reference.standing(app.results.find(lambda cell: True), lambda event: None)
-    known = [item for item, _ in app.catalogue.implementations().values() if item.transfers_files]
     readme, page, parameters = (root / name for name in ("README.md", "docs/results.md", "images/PARAMETERS.md"))
-    drawn = {file.name for file in (root / "docs" / "figures").glob("*.svg")}
+
+    @cache
+    def results() -> Sequence[CellResult]:
+        reference = Reference(app, root / "results" / "reference")
+        return reference.standing(app.results.find(lambda cell: True), lambda event: None)
+
+    def known() -> list[Implementation]:
+        return [item for item, _ in app.catalogue.implementations().values() if item.transfers_files]
+
+    def study_text(name: str) -> str:
+        drawn = {file.name for file in (root / "docs" / "figures").glob("*.svg")}
+        return study_page(name, results(), drawn)
+
     return {
-        readme: with_implementations(with_verdicts(readme.read_text(encoding="utf-8"), results), known),
-        page: with_results(page.read_text(encoding="utf-8"), results, claims(results)),
-        root / "results" / "reference" / "README.md": reference_page(results),
-        root / "docs" / "interop.md": interop_page(_scenarios(app), known, results),
-        parameters: with_parameters(
-            parameters.read_text(encoding="utf-8"), [item for item in known if item.speaks_quic], results
+        readme: lambda: with_implementations(with_verdicts(readme.read_text(encoding="utf-8"), results()), known()),
+        page: lambda: with_results(page.read_text(encoding="utf-8"), results(), claims(results())),
+        root / "results" / "reference" / "README.md": lambda: reference_page(results()),
+        root / "docs" / "interop.md": lambda: interop_page(_scenarios(app), known(), results()),
+        parameters: lambda: with_parameters(
+            parameters.read_text(encoding="utf-8"), [item for item in known() if item.speaks_quic], results()
         ),
-        **{root / "docs" / name: text for name, text in study_pages(results, drawn).items()},
+        **{root / "docs" / name: partial(study_text, name) for name in study_page_names()},
         **_changed(app, results),
         **_validation(root),
     }
 
 
-def _validation(root: Path) -> dict[Path, str]:
+def _validation(root: Path) -> dict[Path, Text]:
     """What links are held against, where a session of that is kept."""
     session, page = read_session(root / "results"), root / "docs" / "validation.md"
-    return {} if session is None else {page: with_validation(page.read_text(encoding="utf-8"), session)}
+    return {} if session is None else {page: lambda: with_validation(page.read_text(encoding="utf-8"), session)}
 
 
-def _changed(app: App, results: Sequence[CellResult]) -> dict[Path, str]:
+def _changed(app: App, results: Callable[[], Sequence[CellResult]]) -> dict[Path, Text]:
     """What the reference had before, where a comparison with it is kept."""
     folder = app.places.root / "results" / "former"
     compared = read_former(folder)
     if compared is None:
         return {}
-    former = App(replace(app.places, store=folder))
-    older = former.results.find(lambda cell: True)
-    cells = changed(older, results, compared.within, (former.stored.contents, app.stored.contents), app.ledger)
-    return {app.places.root / "docs" / "changed.md": changed_page(cells, compared)}
+
+    def text() -> str:
+        former = App(replace(app.places, store=folder))
+        older = former.results.find(lambda cell: True)
+        cells = changed(older, results(), compared.within, (former.stored.contents, app.stored.contents), app.ledger)
+        return changed_page(cells, compared)
+
+    return {app.places.root / "docs" / "changed.md": text}
 
 
 def behind_figures(results: Sequence[CellResult]) -> set[str]:

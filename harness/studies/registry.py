@@ -43,17 +43,32 @@ def claims(results: Sequence[CellResult]) -> str:
     return "\n".join(filter(None, made))
 
 
+def study_page_names() -> list[str]:
+    """Files below docs/ that studies stand on, the shared one first."""
+    names = [SHARED]
+    for study in studies().values():
+        names += [study.page, *study.beside]
+    return list(dict.fromkeys(names))
+
+
+def study_page(page: str, results: Sequence[CellResult], there: Collection[str]) -> str:
+    """The text of a file below docs/. `there`: the files of figures that have been drawn."""
+    texts = [_HEAD] if page == SHARED else []
+    for study in studies().values():
+        if page != study.page and page not in study.beside:
+            continue
+        older = note([result for result in results if study.rests_on(result)])
+        if page == study.page:
+            files = [(item.caption, item.file) for item in (*study.figures, *study.drawings)]
+            shown = [f"![{caption}](figures/{file})\n" for caption, file in files if file in there]
+            drawn = "\n".join(shown) + "\n" if shown else ""
+            texts.append(f"{study.text(results)}\n{drawn}{older}\n\n" if older else f"{study.text(results)}\n{drawn}")
+        if page in study.beside:
+            text = study.beside[page](results)
+            texts.append(f"{text}\n{older}\n" if older else text)
+    return "\n".join(texts).rstrip() + "\n"
+
+
 def study_pages(results: Sequence[CellResult], there: Collection[str]) -> dict[str, str]:
     """File below docs/ → its text. `there`: the files of figures that have been drawn."""
-    parts: dict[str, list[str]] = {SHARED: [_HEAD]}
-    for study in studies().values():
-        files = [(one.caption, one.file) for one in study.figures]
-        files += [(one.caption, one.file) for one in study.drawings]
-        shown = [f"![{caption}](figures/{file})\n" for caption, file in files if file in there]
-        drawn = "\n".join(shown) + "\n" if shown else ""
-        older = note([result for result in results if study.rests_on(result)])
-        below = f"{drawn}{older}\n\n" if older else drawn
-        parts.setdefault(study.page, []).append(f"{study.text(results)}\n{below}")
-        for page, text in study.beside.items():
-            parts.setdefault(page, []).append(f"{text(results)}\n{older}\n" if older else text(results))
-    return {page: "\n".join(texts).rstrip() + "\n" for page, texts in parts.items()}
+    return {page: study_page(page, results, there) for page in study_page_names()}
