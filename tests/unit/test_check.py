@@ -36,11 +36,14 @@ def wrong(name: str, role: Role, *tried: tuple[ParameterValue, MeasuredRun]) -> 
 
 
 def test_every_claim_of_the_images_here_can_be_tried() -> None:
-    for one, _ in catalogue().implementations().values():
-        for role, name, setting in claims(one):
-            if one.upstream_image or one.upstream_repository or name in TRIALS:
-                continue
-            pytest.fail(f"{one.name} claims {name} as a {role} ({setting}), and nothing shows its effect")
+    claimed = [
+        (item.name, role, name)
+        for item, _ in catalogue().implementations().values()
+        if not (item.upstream_image or item.upstream_repository)
+        for role, name, _ in claims(item)
+    ]
+    assert len(claimed) > 100
+    assert [claim for claim in claimed if claim[-1] not in TRIALS] == []
 
 
 def test_a_number_is_seen_or_it_is_not() -> None:
