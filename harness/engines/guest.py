@@ -126,7 +126,7 @@ class _Start:
         """What the kernel said of itself (images/lab-kernel/lab_inproc.c)."""
         if self.report is not None:
             self.report.seek(0)
-            return self.report.read(_SAID).decode(errors="replace").strip()
+            return self.report.read(_SAID).rstrip(b"\0").decode(errors="replace").strip()
         try:
             return read_regular(Path(self.scratch) / "entered", _SAID).decode(errors="replace").strip()
         except OSError:
@@ -225,6 +225,9 @@ class Guest:
         with tempfile.TemporaryDirectory(prefix=f"{SCRATCH}.{owner()}.", dir=folder) as scratch:
             if sandbox is not None:
                 with tempfile.TemporaryFile() as report:
+                    # So that what is written there at the end finds its place, however full the disk is by then.
+                    with contextlib.suppress(OSError):
+                        os.posix_fallocate(report.fileno(), 0, _SAID)
                     words = sandbox_command(
                         program, sandbox, kernel, places, needed, self._core, report.fileno()
                     )  # fmt: skip

@@ -107,7 +107,9 @@ def proxies(described: list[dict[str, Any]], lowers: dict[str, Path]) -> list[Pr
         image = Image(**one["image"])
         given = masks(image) | one["environment"]
         place = LAB / "hosts" / one["name"]
-        made.append(Proxy(one["name"], Container(one["name"], image, lower(image, lowers), place, {}, given, [])))
+        root = lower(image, lowers)
+        container = Container(one["name"], image, root, place, {}, given, [], one["capabilities"])
+        made.append(Proxy(one["name"], container))
     return made
 
 
@@ -142,7 +144,7 @@ def containers(hosts: list[dict[str, Any]], folders: dict[str, str], lowers: dic
             mounts.append(Mount(str(folder / "downloads"), "/downloads", False))
         container = Container(
             host["name"], image, lowers[image.rootfs], LAB / "hosts" / host["name"], host["hosts"],
-            masks(image) | host["environment"], mounts,
+            masks(image) | host["environment"], mounts, host["capabilities"],
         )  # fmt: skip
         addresses = frozenset(str(ipaddress.ip_interface(text).ip) for text in host["addresses"])
         made.append(
