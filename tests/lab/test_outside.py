@@ -44,8 +44,11 @@ def _run_and(harness: Harness, words: tuple[str, ...], act: Callable[[subprocess
 
 
 def _ready(harness: Harness) -> bool:
-    """Whether the path of the run under way is up."""
-    return any('"ready"' in file.read_text() for file in harness.store.glob("partial/*/sim/events.jsonl"))
+    """Whether the path of the run under way is up, and the harness watches the processes of its containers."""
+    return any(
+        '"ready"' in file.read_text() and (file.parent.parent / "cpu.csv").exists()
+        for file in harness.store.glob("partial/*/sim/events.jsonl")
+    )
 
 
 def _container(service: str, what: str) -> str:
