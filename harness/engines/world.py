@@ -7,7 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from harness.engines.confinement import ENDPOINT, PROXY
 from harness.engines.folder import plan_of
 from harness.engines.guest import seen
 from harness.engines.rootfs import RootFs
@@ -116,7 +115,6 @@ def _proxy(proxy: Proxy, image: RootFs, roots: Mapping[str, str]) -> dict[str, A
         "networks": {one.network: one.prefixed for one in proxy.interfaces.values()},
         "environment": proxy_environment(proxy),
         "sysctls": proxy.sysctls,
-        "capabilities": list(PROXY),
         "image": _described(image, roots) | {"command": list(PROXY_COMMAND)},
     }
 
@@ -134,7 +132,6 @@ def _host(lab: Lab, host: Host, image: RootFs, roots: Mapping[str, str]) -> dict
         "hosts": {name: list(addresses) for name, addresses in host.hosts.items()},
         "environment": host.environment,
         **({"sysctls": host.sysctls} if host.sysctls else {}),
-        "capabilities": sorted((*ENDPOINT, *host.container.capabilities)),
         "image": _described(image, roots),
         "as_root": _as_root(image),
         "start": flow.start if host.role == "client" else 0.0,

@@ -1,7 +1,7 @@
 """Starts a process as a container engine would: namespaces, root, mounts, user, capabilities, limits.
 
-What it does for a process is what Docker does, with the capabilities that a lab's container has, so that an image runs
-in the lab kernel as it runs in a container. Standard library only; runs as root of the lab kernel.
+What it does for a process is what Docker does by default, with NET_ADMIN added, so that an image runs in the lab
+kernel as it runs in a container. Standard library only; runs as root of the lab kernel.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import ctypes
 import os
 import resource
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,11 +22,9 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
 MS_BIND, MS_MOVE, MS_REC, MS_PRIVATE = 4096, 8192, 16384, 1 << 18
 #: <linux/prctl.h>
 PR_CAPBSET_DROP = 24
-#: What a process may be left, by the numbers of <linux/capability.h>.
-CAPABILITIES = {
-    "CHOWN": 0, "DAC_OVERRIDE": 1, "FOWNER": 3, "FSETID": 4, "KILL": 5, "SETGID": 6, "SETUID": 7, "SETPCAP": 8,
-    "NET_BIND_SERVICE": 10, "NET_ADMIN": 12, "NET_RAW": 13, "SYS_CHROOT": 18,
-}  # fmt: skip
+#: Capabilities of <linux/capability.h> that Docker leaves a container (CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL,
+#: SETGID, SETUID, SETPCAP, NET_BIND_SERVICE, NET_RAW, SYS_CHROOT, MKNOD, AUDIT_WRITE, SETFCAP), and NET_ADMIN.
+CAPABILITIES = frozenset({0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31, 12})
 LAST_CAPABILITY = 40
 OPEN_FILES = 1_048_576
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -90,17 +88,12 @@ class Container:
         hosts: Mapping[str, list[str]],
         environment: Mapping[str, str],
         mounts: list[Mount],
-        capabilities: Iterable[str],
     ) -> None:
-        """`lower` is the image's root, mounted read-only; what the container writes stays in `scratch`.
-
-        `capabilities`: those that its processes may have, as a container of Docker's has them. KeyError for another.
-        """
+        """`lower` is the image's root, mounted read-only; what the container writes stays in `scratch`."""
         self.name = name
         self.image = image
         self.root = scratch / "root"
         self._environment = environment
-        self._capabilities = {CAPABILITIES[capability] for capability in capabilities}
         for part in ("upper", "work", "root"):
             (scratch / part).mkdir(parents=True)
         layers = f"lowerdir={lower},upperdir={scratch / 'upper'},workdir={scratch / 'work'}"
@@ -178,7 +171,7 @@ class Container:
         os.chdir(working_dir)
         resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
         for capability in range(LAST_CAPABILITY + 1):
-            if capability not in self._capabilities:
+            if capability not in CAPABILITIES:
                 _LIBC.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
         uid, gid, home = account(self.image.user, Path("/etc"))
         os.setgroups([gid])

@@ -107,9 +107,7 @@ def proxies(described: list[dict[str, Any]], lowers: dict[str, Path]) -> list[Pr
         image = Image(**one["image"])
         given = masks(image) | one["environment"]
         place = LAB / "hosts" / one["name"]
-        root = lower(image, lowers)
-        container = Container(one["name"], image, root, place, {}, given, [], one["capabilities"])
-        made.append(Proxy(one["name"], container))
+        made.append(Proxy(one["name"], Container(one["name"], image, lower(image, lowers), place, {}, given, [])))
     return made
 
 
@@ -144,7 +142,7 @@ def containers(hosts: list[dict[str, Any]], folders: dict[str, str], lowers: dic
             mounts.append(Mount(str(folder / "downloads"), "/downloads", False))
         container = Container(
             host["name"], image, lowers[image.rootfs], LAB / "hosts" / host["name"], host["hosts"],
-            masks(image) | host["environment"], mounts, host["capabilities"],
+            masks(image) | host["environment"], mounts,
         )  # fmt: skip
         addresses = frozenset(str(ipaddress.ip_interface(text).ip) for text in host["addresses"])
         made.append(
