@@ -59,7 +59,8 @@ def study_page(page: str, results: Sequence[CellResult], there: Collection[str])
             continue
         older = note([result for result in results if study.rests_on(result)])
         if page == study.page:
-            files = [(item.caption, item.file) for item in (*study.figures, *study.drawings)]
+            files = [(figure.caption, figure.file) for figure in study.figures]
+            files += [(drawing.caption, drawing.file) for drawing in study.drawings]
             shown = [f"![{caption}](figures/{file})\n" for caption, file in files if file in there]
             drawn = "\n".join(shown) + "\n" if shown else ""
             texts.append(f"{study.text(results)}\n{drawn}{older}\n\n" if older else f"{study.text(results)}\n{drawn}")
