@@ -19,8 +19,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 import grimp
+
+from harness.outcome import EngineName
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = "harness"
@@ -35,7 +38,7 @@ came come went put set_ tmp temp res val foo bar
 """
 EMPTY_WORDS = frozenset(_WORDS.split())
 #: Names of engines as they stand in code.
-ENGINE_NAMES = frozenset({"compose", "virtual"})
+ENGINE_NAMES = frozenset(get_args(EngineName))
 
 
 @dataclass(frozen=True)

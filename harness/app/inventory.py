@@ -119,9 +119,7 @@ class Inventory:
         """Build the simulator and these implementations, side by side. Name → what came of it."""
         announce = _announcing(listen)
         self._images.settle_sim(announce)
-        builds = {name: self._images.of(*self._known[name]) for name in names}
-        wanted = {name: build for name, build in builds.items() if build is not None}
-        return make_side_by_side(self._images, self._images.sim_build("lab"), wanted, announce)
+        return make_side_by_side(self._images, self._images.sim_build("lab"), self.builds(names, ()), announce)
 
     def make_each(self, builds: Mapping[str, Build], listen: Listener) -> dict[str, MadeImage]:
         """Build these and what they are built on, side by side. Name → what came of it, for these alone."""
