@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,10 @@ from hypothesis import settings
 from harness.cli.signals import SIGNALS
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# Tests that call make or setup do so as a person would. What `make test YES=1` was given is not handed on to them.
+for _name in ("MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS", "YES", "HARNESS_YES"):
+    os.environ.pop(_name, None)
 
 # How long an example takes says something of the machine, which may be busy, and nothing of the code.
 settings.register_profile("lab", deadline=None)

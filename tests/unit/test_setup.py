@@ -204,10 +204,7 @@ def test_setup_takes_yes_and_no_other_word(tmp_path: Path) -> None:
         ["bash", str(SETUP / "setup.sh"), "--force"], capture_output=True, text=True, check=False, env={**os.environ}
     )
     assert done.returncode == 2 and "hint: usage: setup.sh [--yes]" in done.stderr
-    made = subprocess.run(
-        ["make", "--dry-run", "setup"], cwd=ROOT, capture_output=True, text=True, check=True,
-        env={**os.environ, "HARNESS_YES": ""},
-    )  # fmt: skip
+    made = subprocess.run(["make", "--dry-run", "setup"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert made.stdout.strip() == "harness/setup/setup.sh"
     for words in (["make", "--dry-run", "setup", "YES=1"], ["env", "HARNESS_YES=1", "make", "--dry-run", "setup"]):
         made = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
