@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from harness import departures
-from harness.metric_names import MetricName
 from harness.outcome import Absence, MeasuredRun, Run
+from harness.scenario.metric_names import MetricName
 from harness.text import flows_named
 
 #: So many metrics that are absent for one reason are named.

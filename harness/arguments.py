@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from harness.model import Flow, Implementation, LabFlowKind, Protocol, Scenario
 from harness.moves import told
 from harness.outcome import Cell
-from harness.parameters import PARAMETERS, ROLES, ParameterValue, Role, other, parse_parameter_name
 from harness.path import bdp_bytes, queue_bytes
-from harness.setting import Setting
+from harness.scenario.manifest_parameters import Setting
+from harness.scenario.parameters import PARAMETERS, ROLES, ParameterValue, Role, other, parse_parameter_name
+from harness.scenario.schema import Flow, Implementation, LabFlowKind, Protocol, Scenario
 from harness.units import Size
 
 #: TESTCASE of the endpoint contract by protocol; the generator's is none of the contract's.

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from harness.outcome import Cell, MeasuredRun, Observation, Run
-from harness.parameters import PARAMETERS, ROLES, ParameterValue, Role, parse_parameter_name
+from harness.scenario.parameters import PARAMETERS, ROLES, ParameterValue, Role, parse_parameter_name
 from harness.text import counted
 
 

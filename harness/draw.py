@@ -12,10 +12,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from harness.mistakes import Location, Mistake, mistakes_in
-from harness.model import FORMS, MAXIMUM_DRAWN, Scenario
-from harness.parameters import ParameterValue
 from harness.path import inexpressible
+from harness.scenario.parameters import ParameterValue
+from harness.scenario.schema import FORMS, MAXIMUM_DRAWN, Scenario
+from harness.scenario.validation_errors import Location, Mistake, mistakes_in
 from harness.sweep import SweepError, place_of
 from harness.units import Duration, Percentage, Quantity, Rate, Size
 

@@ -12,10 +12,10 @@ import statistics
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
-from harness.model import Scenario
 from harness.moves import course
 from harness.outcome import Cell
 from harness.path import ideal_time
+from harness.scenario.schema import Scenario
 
 #: Wall seconds of a run in virtual time: a flow's endpoints, a second of the lab's clock, a byte of a transfer. Near to
 #: a fit of the 3,159 cells of results/reference that were made with the kernel in programs' processes (logarithms, soft

@@ -9,10 +9,10 @@ import math
 from collections.abc import Iterator, Sequence
 
 from harness.lab.endpoints import requests, served_files
-from harness.mistakes import Location, Mistake
-from harness.model import Flow, Path, Scenario
 from harness.moves import course, paths_of
 from harness.path import ideal_time
+from harness.scenario.schema import Flow, Path, Scenario
+from harness.scenario.validation_errors import Location, Mistake
 from harness.text import shown
 from harness.units import Duration
 

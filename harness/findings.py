@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.parameters import Role
+from harness.scenario.parameters import Role
 
 Answer = Literal["holds", "does not hold", "not offered"]
 

@@ -18,7 +18,6 @@ from typing import Literal
 from harness.interop import verdict_of
 from harness.metrics.objectives import converted
 from harness.metrics.registry import unit_of
-from harness.model import Objective, Scenario
 from harness.outcome import (
     Interval,
     MeasuredRun,
@@ -29,6 +28,7 @@ from harness.outcome import (
     VerdictStatus,
     proven_outcome,
 )
+from harness.scenario.schema import Objective, Scenario
 from harness.stats import interval
 
 #: Statuses of runs that speak against an implementation, the gravest first.

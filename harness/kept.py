@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 from harness.judge import judge
-from harness.model import Scenario
 from harness.outcome import MeasuredRun, Run, proven_outcome
+from harness.scenario.schema import Scenario
 
 #: Of which runs the artefacts are kept.
 Artefacts = Literal["all", "failed", "none"]

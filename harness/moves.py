@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from harness.errors import did_you_mean
-from harness.mistakes import Location, Mistake
-from harness.model import Flow, Move, Rebinding, Scenario
 from harness.path import State, Timeline, timeline
+from harness.scenario.schema import Flow, Move, Rebinding, Scenario
+from harness.scenario.validation_errors import Location, Mistake
 from harness.text import shown
 
 #: Rebindings of one flow: each takes a port of its own.

@@ -16,7 +16,6 @@ from harness.catalogue import json_schema
 from harness.engines.compose_file import compose_text
 from harness.gate.former import read_former
 from harness.lab import Lab, build_lab, sim_plan
-from harness.model import Implementation, Scenario
 from harness.plots.pairs import beside, is_red
 from harness.plots.registry import plots
 from harness.reference import Reference
@@ -35,6 +34,7 @@ from harness.reports.readme import (
 from harness.reports.scenario_page import scenario_page
 from harness.reports.validation import read_session, with_validation
 from harness.results import CellResult
+from harness.scenario.schema import Implementation, Scenario
 from harness.studies.registry import claims, figures, study_page, study_page_names
 from harness.studies.registry import drawings as study_drawings
 

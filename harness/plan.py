@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from harness.design import PairDesign, most_cells, of_pair, players_of
 from harness.errors import InputError
 from harness.identity import Ledger, keyed
-from harness.model import Implementation, Scenario
 from harness.outcome import Cell, Contestant, EngineName, Image, SimKernel
-from harness.parameters import ROLES, ParameterValue, Role
+from harness.scenario.parameters import ROLES, ParameterValue, Role
+from harness.scenario.schema import Implementation, Scenario
 from harness.sweep import Combine, Point, points
 
 #: Runs of one command: what more than that many are is a slip, or a month's work.

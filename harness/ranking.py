@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.comparison import ALPHA, Comparison, compare, enough, holm
-from harness.metric_names import MetricName
 from harness.metrics.registry import find
-from harness.model import Scenario
 from harness.outcome import FAILED_TRANSFER, Better, Interval
-from harness.parameters import PARAMETERS, ROLES
 from harness.results import CellResult
+from harness.scenario.metric_names import MetricName
+from harness.scenario.parameters import PARAMETERS, ROLES
+from harness.scenario.schema import Scenario
 from harness.stats import interval
 from harness.sweep import is_of_path
 

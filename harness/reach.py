@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from harness.outcome import Verdict
-from harness.parameters import ParameterValue
+from harness.scenario.parameters import ParameterValue
 
 #: Factor → the level that is told.
 Settings = frozenset[tuple[str, ParameterValue]]

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from harness.design import Pair, honoured, players_of
-from harness.metric_names import MetricName
-from harness.model import Implementation, Scenario
 from harness.moves import course
-from harness.parameters import PARAMETERS, ParameterValue
 from harness.path import ideal_time
 from harness.reach import Reached, Settings, score, standing
 from harness.results import CellResult
+from harness.scenario.metric_names import MetricName
+from harness.scenario.parameters import PARAMETERS, ParameterValue
+from harness.scenario.schema import Implementation, Scenario
 from harness.sweep import Point, expanded, is_of_path, point_at
 from harness.units import Size
 

@@ -24,11 +24,11 @@ from harness.estimate import expected_seconds
 from harness.events import Listener
 from harness.judge import judge
 from harness.metrics import VERSION
-from harness.model import Part
 from harness.outcome import Cell, EngineName, Run, proven_outcome
-from harness.parameters import ROLES
 from harness.plan import PlannedRun, Request, runs
 from harness.results import CellResult, point_of
+from harness.scenario.parameters import ROLES
+from harness.scenario.schema import Part
 from harness.standing import standing
 from harness.sweep import dimensions, is_name
 

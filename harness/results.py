@@ -14,9 +14,9 @@ from harness.arguments import UnsupportedError, effective_parameters, endpoint_p
 from harness.engines.cache import is_cache
 from harness.engines.compose_file import VARIABLES, compose_text
 from harness.lab import build_lab
-from harness.metric_names import MetricName, TransferName
 from harness.outcome import Cell, Interval, MeasuredRun, Measurement, Run, Verdict, proven_outcome
 from harness.reading import read_regular, status_of
+from harness.scenario.metric_names import MetricName, TransferName
 from harness.stats import interval
 
 #: Bytes of a file of the lab by hand, at most: that of fifty flows has a thousandth of it.

@@ -24,10 +24,10 @@ from harness.events import Listener, PhaseStarted, RunEnded
 from harness.lab import build_lab
 from harness.metrics import measure_with_series
 from harness.outcome import MeasuredRun, Outcome, Run
-from harness.parameters import ROLES
 from harness.plan import PlannedRun
 from harness.provenance import Provenance
 from harness.reading import open_regular, tree_of
+from harness.scenario.parameters import ROLES
 from harness.store import Store
 from harness.text import counted, size_of
 from harness.traces import pcap, qlog

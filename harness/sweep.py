@@ -20,10 +20,10 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from harness.errors import InputError, did_you_mean
-from harness.mistakes import mistakes_in
-from harness.model import FORMS, Experiment, Flow, Proxy, Scenario, Segment
-from harness.parameters import PARAMETERS, ROLES, ParameterValue
 from harness.path import inexpressible
+from harness.scenario.parameters import PARAMETERS, ROLES, ParameterValue
+from harness.scenario.schema import FORMS, Experiment, Flow, Proxy, Scenario, Segment
+from harness.scenario.validation_errors import mistakes_in
 from harness.text import shown
 
 Combine = Literal["product", "zip"]

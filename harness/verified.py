@@ -7,8 +7,8 @@ from typing import Literal
 
 from harness.bits import Change, changes, other_bits
 from harness.identity import Equivalence, Ledger, components
-from harness.metric_names import MetricName
 from harness.outcome import MeasuredRun, Run
+from harness.scenario.metric_names import MetricName
 from harness.store import StoreReader
 from harness.traces.trail import Parting, parting
 

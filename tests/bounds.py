@@ -7,10 +7,10 @@ from pathlib import Path
 
 from harness.judge import judge
 from harness.metrics import VERSION
-from harness.model import Implementation, Scenario
 from harness.outcome import LinkProof, MeasuredRun, Observation, Outcome, Run, Transfer
 from harness.plan import Request, cells
 from harness.results import CellResult
+from harness.scenario.schema import Implementation, Scenario
 from tests.examples import SIM, catalogue, images, implementation
 from tests.measurements import measurement
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from harness.judge import judge
-from harness.model import Scenario
 from harness.outcome import Cell, EngineName, LinkProof, MeasuredRun, Outcome, Run, Status, Transfer
 from harness.results import CellResult
+from harness.scenario.schema import Scenario
 from tests.examples import cell, scenario
 from tests.measurements import measurement
 

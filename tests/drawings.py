@@ -14,12 +14,12 @@ from tempfile import TemporaryDirectory
 
 import polars as pl
 
-from harness.model import Flow, Objective, Red, Scenario
-from harness.model import Path as EmulatedPath
 from harness.outcome import Cell, Image, LinkProof, MeasuredRun, Measurement, Outcome, Run
 from harness.plan import Request, cells
 from harness.plots.registry import Plot
 from harness.plots.view import Drawn
+from harness.scenario.schema import Flow, Objective, Red, Scenario
+from harness.scenario.schema import Path as EmulatedPath
 from harness.units import Size
 from tests.examples import SIM, implementation, scenario
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from harness.catalogue import Catalogue
 from harness.metrics.objectives import mistakes
-from harness.model import Flow, Implementation, Link, Objective, Scenario
-from harness.model import Path as EmulatedPath
 from harness.outcome import Cell, Image
 from harness.plan import Request, cells
+from harness.scenario.schema import Flow, Implementation, Link, Objective, Scenario
+from harness.scenario.schema import Path as EmulatedPath
 from harness.units import Duration, Rate, Size
 
 ROOT = Path(__file__).resolve().parent.parent

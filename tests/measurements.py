@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from harness.absences import sentences
-from harness.metric_names import MetricName
 from harness.outcome import MeasuredRun, Measurement
+from harness.scenario.metric_names import MetricName
 
 #: Metrics of the run, the link or all flows together. Of these a bare name is no flow's.
 _OF_THE_RUN = re.compile(

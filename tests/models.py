@@ -8,8 +8,26 @@ from typing import Any, get_args
 
 from hypothesis import strategies as st
 
-from harness.metric_names import TransferName
-from harness.model import (
+from harness.outcome import (
+    Absence,
+    Better,
+    Cell,
+    Contestant,
+    DirectionProof,
+    Image,
+    LinkProof,
+    MeasuredRun,
+    Measurement,
+    Observation,
+    Outcome,
+    RandomBytes,
+    Run,
+    Status,
+    Transfer,
+)
+from harness.scenario.metric_names import TransferName
+from harness.scenario.parameters import PARAMETERS, ROLES, Parameter, ParameterValue
+from harness.scenario.schema import (
     MTU,
     Bulk,
     Change,
@@ -33,24 +51,6 @@ from harness.model import (
     Service,
     UniformGaps,
 )
-from harness.outcome import (
-    Absence,
-    Better,
-    Cell,
-    Contestant,
-    DirectionProof,
-    Image,
-    LinkProof,
-    MeasuredRun,
-    Measurement,
-    Observation,
-    Outcome,
-    RandomBytes,
-    Run,
-    Status,
-    Transfer,
-)
-from harness.parameters import PARAMETERS, ROLES, Parameter, ParameterValue
 from harness.units import Duration, Percentage, QueueSize, Rate, Size
 
 #: What people and programs write: any characters but the halves of surrogate pairs, which no UTF-8 file holds.

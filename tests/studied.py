@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from harness.model import Implementation, Scenario
 from harness.outcome import Cell, MeasuredRun
-from harness.parameters import ParameterValue
 from harness.plan import Request, cells
 from harness.results import CellResult
+from harness.scenario.parameters import ParameterValue
+from harness.scenario.schema import Implementation, Scenario
 from harness.sweep import Point
 from tests.comparisons import Pair, result, run
 from tests.examples import SIM, images, implementation, scenario

@@ -11,7 +11,7 @@ import numpy as np
 from harness.analysis.connection_traces import traces_of
 from harness.analysis.view import RunView
 from harness.artefacts.window import Window
-from harness.parameters import ROLES, Role
+from harness.scenario.parameters import ROLES, Role
 from harness.traces.capture import Capture
 from harness.traces.quic import Form
 from harness.traces.settings import Settings, read_settings

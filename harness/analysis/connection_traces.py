@@ -6,7 +6,7 @@ from pathlib import Path
 
 from harness.artefacts.run import Artefacts
 from harness.artefacts.window import Window
-from harness.parameters import Role
+from harness.scenario.parameters import Role
 from harness.traces import qlog
 from harness.traces.files import content_size
 

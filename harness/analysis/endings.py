@@ -14,10 +14,10 @@ import numpy as np
 from harness.analysis.connection_traces import traces_of
 from harness.analysis.view import RunView
 from harness.artefacts.window import Window
-from harness.model import Implementation
-from harness.model.implementation import EndingWord
 from harness.outcome import Ending, EndingKind
-from harness.parameters import PARAMETERS, ROLES, Role, other
+from harness.scenario.parameters import PARAMETERS, ROLES, Role, other
+from harness.scenario.schema import Implementation
+from harness.scenario.schema.implementation import EndingWord
 from harness.traces.capture import RST
 from harness.traces.close_codes import error_name, in_order, is_known
 from harness.traces.closings import Closing, closings

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.analysis.replay import Fate, Replay
-from harness.model import GilbertElliott
+from harness.scenario.schema import GilbertElliott
 from harness.traces.matching import Passage
 from harness.units import Percentage
 

@@ -11,7 +11,7 @@ from harness.analysis.connection_traces import traces_of
 from harness.analysis.view import RunView
 from harness.artefacts.window import Window
 from harness.outcome.unfinished import Unfinished, Voice
-from harness.parameters import ROLES, Role
+from harness.scenario.parameters import ROLES, Role
 from harness.traces import qlog
 from harness.traces.capture import FIN, RST, SYN, Capture
 from harness.traces.files import read_bytes

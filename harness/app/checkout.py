@@ -38,11 +38,11 @@ from harness.identity import keyed, read_ledger
 from harness.lab import build_lab
 from harness.metrics.objectives import mistakes
 from harness.outcome import Cell, Contestant, EngineName
-from harness.parameters import ROLES
 from harness.plan import Request, UntilDecided, cells, named, of_matrix, points_of, varied
 from harness.provenance import Provenance, commit_of
 from harness.repetitions import Repetitions
 from harness.results import CellResult, point_of
+from harness.scenario.parameters import ROLES
 from harness.store import Store, StoreReader
 from harness.sweep import Point
 from harness.unbuilt import LostRuns, UnbuiltError, lost_runs

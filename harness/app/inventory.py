@@ -16,8 +16,8 @@ from harness.engines.rootfs import RootFileSystems
 from harness.engines.upstream import missing
 from harness.errors import EngineError, InputError, did_you_mean
 from harness.events import ImageStarted, Listener
-from harness.model import Implementation
 from harness.outcome import Cell, Image
+from harness.scenario.schema import Implementation
 
 #: How the identity begins of a published image that is not on this machine: what it is cannot be told.
 NOT_PRESENT = "not-present:"

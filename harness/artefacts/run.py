@@ -13,10 +13,10 @@ import polars as pl
 from harness.artefacts import sources
 from harness.artefacts.window import Window
 from harness.draw import settled
-from harness.model import Flow, Scenario
-from harness.model import Path as EmulatedPath
 from harness.outcome import Run, Transfer
-from harness.parameters import ROLES
+from harness.scenario.parameters import ROLES
+from harness.scenario.schema import Flow, Scenario
+from harness.scenario.schema import Path as EmulatedPath
 from harness.traces import capture, counters, cpu, events, growth, key_log, lab, qlog, tcp, waits
 from harness.traces.files import SIMULATOR, find
 

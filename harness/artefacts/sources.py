@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from harness.outcome import Run
-from harness.parameters import ROLES
+from harness.scenario.parameters import ROLES
 from harness.traces import qlog
 from harness.traces.files import (
     CAPTURES,

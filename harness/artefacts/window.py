@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.metric_names import MetricName, TransferName
-from harness.model import Flow
 from harness.outcome import Transfer
+from harness.scenario.metric_names import MetricName, TransferName
+from harness.scenario.schema import Flow
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness.outcome import Run
-from harness.parameters import ROLES
+from harness.scenario.parameters import ROLES
 from harness.traces.files import open_file
 
 #: Lines of each endpoint, and characters of each line.

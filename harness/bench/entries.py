@@ -21,11 +21,11 @@ from harness.engines.guest import Guest, GuestEnd
 from harness.engines.kernels import LabKernel
 from harness.engines.virtual import VirtualEngine
 from harness.errors import EngineError
-from harness.model import Flow
 from harness.outcome import Cell
 from harness.plan import PlannedRun
 from harness.provenance import Provenance
 from harness.runner import run_once
+from harness.scenario.schema import Flow
 from harness.store import Store
 from harness.units import Size
 

@@ -20,10 +20,10 @@ from harness.engines.virtual import VirtualEngine
 from harness.errors import InputError, did_you_mean
 from harness.events import Listener
 from harness.outcome import Run
-from harness.parameters import ROLES
 from harness.plan import PlannedRun
 from harness.provenance import Provenance
 from harness.runner import run_aside
+from harness.scenario.parameters import ROLES
 from harness.store import Store
 from harness.verified import differing_digests
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from harness.app import App, Options
 from harness.bench.session import scenario
 from harness.events import Listener
-from harness.model import Implementation
 from harness.outcome import Run
-from harness.parameters import Role
 from harness.plan import Request
+from harness.scenario.parameters import Role
+from harness.scenario.schema import Implementation
 from harness.verified import differing_digests
 
 

@@ -19,8 +19,8 @@ import numpy as np
 from harness.engines.gauge import Arrivals, Passage, Trial, gauge
 from harness.fidelity import Crossing, changes_ns, crossing
 from harness.fidelity.prediction import Floats
-from harness.model import Path
 from harness.path import Outage, PathProgram, compile_path
+from harness.scenario.schema import Path
 
 #: Packets of a stream, and their layer-2 sizes, bytes.
 PACKETS, SMALLEST, LARGEST = 1200, 60, 1500

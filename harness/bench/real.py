@@ -17,12 +17,12 @@ from harness.engines.standing import StandingLab
 from harness.lab import Lab, build_lab
 from harness.lab.addresses import FIRST, address
 from harness.metrics import measure
-from harness.model import Container, Implementation, Scenario
 from harness.outcome import Cell, Image
 from harness.path.arithmetic import FRAME
 from harness.plan import PlannedRun, Request, cells
 from harness.provenance import Provenance
 from harness.runner import run_once
+from harness.scenario.schema import Container, Implementation, Scenario
 from harness.store import Store
 from harness.traces.counters import read_counters
 

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from harness.bench.links import Experiment, Row, symmetric
 from harness.engines.gauge import Arrivals, Passage, Stream, Train, Trial
-from harness.model import FRAME_HEADER, MTU, Scenario
 from harness.path import PathProgram, compile_path
 from harness.queueing import Inputs, Sizes, lindley, poisson_arrivals, wait_estimate
+from harness.scenario.schema import FRAME_HEADER, MTU, Scenario
 
 Floats = NDArray[np.float64]
 

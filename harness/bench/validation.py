@@ -13,10 +13,10 @@ from harness.bench.paths import NEAR, Difference, compare
 from harness.bench.session import Session, line, scenario
 from harness.engines.gauge import gauge
 from harness.engines.virtual import VirtualEngine
-from harness.model import Scenario
 from harness.plan import PlannedRun
 from harness.provenance import Provenance
 from harness.runner import run_once
+from harness.scenario.schema import Scenario
 from harness.store import Store
 
 #: Random paths, and how many of them in one lab kernel: a guest keeps all packets of a trial in its sockets.

@@ -10,14 +10,14 @@ from pathlib import Path
 from harness import design, draw, feasible, moves
 from harness.catalogue import seeds, splits
 from harness.catalogue import settings as manifest_settings
-from harness.catalogue.document import Positions, read_yaml
 from harness.catalogue.honoured import Honoured
-from harness.catalogue.load import error_of, modelled
 from harness.errors import InputError, did_you_mean
-from harness.mistakes import Location, Mistake
-from harness.model import Implementation, Scenario
-from harness.parameters import Role
 from harness.path import inexpressible
+from harness.scenario.loader import error_of, modelled
+from harness.scenario.parameters import Role
+from harness.scenario.schema import Implementation, Scenario
+from harness.scenario.validation_errors import Location, Mistake
+from harness.scenario.yaml_reader import Positions, read_yaml
 from harness.sweep import Combine, Point, SweepError, is_of_path, points
 from harness.text import shown
 

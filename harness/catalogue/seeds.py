@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from harness.mistakes import Location, Mistake
-from harness.model import Flow, Implementation, Scenario
+from harness.scenario.schema import Flow, Implementation, Scenario
+from harness.scenario.validation_errors import Location, Mistake
 
 _SEED = "server.bdp_seed"
 _NONE = "off"

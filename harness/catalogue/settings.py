@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from harness.mistakes import Location, Mistake
-from harness.model import Implementation
-from harness.parameters import PARAMETERS, ROLES, Parameter
-from harness.setting import Setting
+from harness.scenario.manifest_parameters import Setting
+from harness.scenario.parameters import PARAMETERS, ROLES, Parameter
+from harness.scenario.schema import Implementation
+from harness.scenario.validation_errors import Location, Mistake
 from harness.text import shown
 
 #: What an endpoint has of the interop runner's contract, of our additions to it, and of whoever starts it.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from harness.arguments import is_over_tcp
-from harness.mistakes import Location, Mistake
-from harness.model import Implementation, Proxy, Scenario
-from harness.parameters import ROLES, Role
+from harness.scenario.parameters import ROLES, Role
+from harness.scenario.schema import Implementation, Proxy, Scenario
+from harness.scenario.validation_errors import Location, Mistake
 
 Players = Mapping[Role, Sequence[Implementation]]
 """Who plays the roles that flows leave open."""

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from harness.engines.rootfs import RootFs
 from harness.findings import Finding
-from harness.model import Implementation
+from harness.scenario.schema import Implementation
 
 #: What a program's build information begins with; its version of Go stands 32 bytes later, behind its length in one
 #: byte, where bit 1 of byte 15 is set (debug/buildinfo of Go's source).

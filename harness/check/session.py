@@ -17,12 +17,12 @@ from harness.engines.virtual import VirtualEngine
 from harness.errors import InputError
 from harness.events import Listener
 from harness.findings import Finding
-from harness.model import TESTCASES, Flow, Implementation, Scenario
 from harness.outcome import Cell, proven_outcome
-from harness.parameters import PARAMETERS, ParameterValue, Role, other
 from harness.plan import Request
 from harness.results import CellResult
-from harness.setting import Setting
+from harness.scenario.manifest_parameters import Setting
+from harness.scenario.parameters import PARAMETERS, ParameterValue, Role, other
+from harness.scenario.schema import TESTCASES, Flow, Implementation, Scenario
 
 #: What others are checked against, in order of preference: known to work, and their qlog tells what a peer sent.
 REFERENCES = ("quic-go", "ngtcp2")

@@ -15,10 +15,10 @@ from harness.engines import Engine
 from harness.engines.conclusion import NOT_SUPPORTED
 from harness.findings import Answer, Finding
 from harness.interop.cases import FOLDER
-from harness.model import ONE_SIDED, Implementation, TestcaseName, asked_of
 from harness.outcome import Cell
-from harness.parameters import Role, other
 from harness.results import CellResult
+from harness.scenario.parameters import Role, other
+from harness.scenario.schema import ONE_SIDED, Implementation, TestcaseName, asked_of
 
 #: TESTCASE → the scenario in which it is tried, where that is not of the same name.
 _TRIED_IN = {"multiconnect": "handshakeloss"}

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from harness.model import Implementation
 from harness.outcome import MeasuredRun, Observation
-from harness.parameters import PARAMETERS, ROLES, ParameterValue, Role
-from harness.setting import Setting
+from harness.scenario.manifest_parameters import Setting
+from harness.scenario.parameters import PARAMETERS, ROLES, ParameterValue, Role
+from harness.scenario.schema import Implementation
 
 #: (value asked, what was measured of its run).
 Tried = tuple[ParameterValue, MeasuredRun]

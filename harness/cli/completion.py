@@ -82,7 +82,7 @@ def _implementations() -> list[str]:
 
 def _names(incomplete: str) -> list[str]:
     """What can be set or varied; of flows only once it is clear of which."""
-    from harness.parameters import PARAMETERS, ROLES
+    from harness.scenario.parameters import PARAMETERS, ROLES
     from harness.sweep import dimensions
 
     known = dimensions()
@@ -94,7 +94,7 @@ def _names(incomplete: str) -> list[str]:
 
 def _values(name: str) -> list[str]:
     """Values of a parameter that some implementation takes; nothing of numbers, durations and sizes."""
-    from harness.parameters import PARAMETERS, ROLES
+    from harness.scenario.parameters import PARAMETERS, ROLES
 
     last = name.rpartition(".")[2]
     if name.startswith("flow") and last in ROLES:

@@ -105,7 +105,7 @@ def _unfit(error: typer.BadParameter) -> HarnessError:
     """What Typer says of a value in pydantic's words, in those of all other errors."""
     from pydantic import ValidationError
 
-    from harness.mistakes import mistakes_in
+    from harness.scenario.validation_errors import mistakes_in
 
     cause = error.__cause__
     if not isinstance(cause, ValidationError) or error.param is None:

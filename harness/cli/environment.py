@@ -63,7 +63,7 @@ def open_app(
 
 def registry(option: str = "HARNESS_REGISTRY", text: str | None = None) -> str:
     """HARNESS_REGISTRY: a registry that images are taken from, where it has them; empty for none."""
-    from harness.model.part import IMAGE
+    from harness.scenario.schema.base import IMAGE
 
     place = os.environ.get("HARNESS_REGISTRY", "") if text is None else text
     if place and not re.fullmatch(IMAGE, f"{place.rstrip('/')}/quic-lab/name:tag"):

@@ -14,7 +14,7 @@ from harness.errors import InputError, did_you_mean
 def schema(kind: Annotated[str, typer.Argument(help="scenario or image.", autocompletion=kinds)] = "scenario") -> None:
     """Print the JSON Schema that editors use."""
     from harness.catalogue import json_schema
-    from harness.model import Implementation, Part, Scenario
+    from harness.scenario.schema import Implementation, Part, Scenario
 
     models: dict[str, type[Part]] = {"scenario": Scenario, "image": Implementation}
     if kind not in models:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from harness.app import App
     from harness.cluster.place import Place
-    from harness.model import Implementation
     from harness.plan import Request, Shard, UntilDecided
+    from harness.scenario.schema import Implementation
     from harness.sweep import Combine
 
 #: Digits of a number on the command line.
@@ -42,8 +42,8 @@ def request_of(
     shard: Shard | None = None,
 ) -> Request:
     """What is asked for, as a plan is made of it."""
-    from harness.parameters import ROLES
     from harness.plan import Request
+    from harness.scenario.parameters import ROLES
 
     if engine == EngineChoice.VIRTUAL:
         if kernel == KernelChoice.HOST:
@@ -80,7 +80,7 @@ def request_of(
 
 def stand_ins_of(words: list[str] | None) -> dict[str, str]:
     """What --image says: implementation → image."""
-    from harness.model.part import FORMS, IMAGE
+    from harness.scenario.schema.base import FORMS, IMAGE
 
     found: dict[str, str] = {}
     for word in words or []:
@@ -126,8 +126,8 @@ def outcomes_of(text: str) -> frozenset[str]:
 
 def repetitions_of(text: str | None) -> int | UntilDecided | None:
     """What --repeat says."""
-    from harness.model import MAXIMUM_REPETITIONS
     from harness.plan import UntilDecided
+    from harness.scenario.schema import MAXIMUM_REPETITIONS
     from harness.stats import ENOUGH
 
     if text is None:

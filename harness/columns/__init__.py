@@ -29,7 +29,6 @@ from harness.columns.tables import (
 from harness.engines.contents import Contents, is_digest
 from harness.errors import ResultError
 from harness.estimate import ENDED, Took
-from harness.model import Implementation, Scenario
 from harness.outcome import Cell, MeasuredRun, Run
 from harness.records import (
     MOST_OBJECTS,
@@ -40,6 +39,7 @@ from harness.records import (
     unreadable,
     write_frame,
 )
+from harness.scenario.schema import Implementation, Scenario
 from harness.text import shown
 
 #: What comes of a row that was not written here: what it names is missing, or its texts are no records.

@@ -16,7 +16,6 @@ from pydantic import BaseModel
 
 from harness.columns.sheet import Sheet
 from harness.engines.contents import Contents
-from harness.model import Implementation, Scenario
 from harness.outcome import (
     MEASURED_SCHEMA,
     RUN_SCHEMA,
@@ -31,6 +30,7 @@ from harness.outcome import (
     Transfer,
 )
 from harness.records import SERIES_SCHEMA, plain_object, require_schema
+from harness.scenario.schema import Implementation, Scenario
 
 Row = dict[str, Any]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.design.fraction import Rows, fraction
-from harness.model import DesignKind, Experiment
+from harness.scenario.schema import DesignKind, Experiment
 
 #: Combinations of one pair: what more than that many are is a slip.
 MOST_COMBINATIONS = 1000

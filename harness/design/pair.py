@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from harness.arguments import endpoint_parameters, refusal
 from harness.design.combinations import Aliases, aliases, combinations
 from harness.design.fraction import Rows
-from harness.model import Flow, Implementation, Scenario
 from harness.outcome import Contestant
-from harness.parameters import ROLES, ParameterValue, Role
+from harness.scenario.parameters import ROLES, ParameterValue, Role
+from harness.scenario.schema import Flow, Implementation, Scenario
 from harness.sweep import Point, expanded, is_of_path, point_at
 
 Pair = Mapping[Role, Implementation]

@@ -17,8 +17,8 @@ import numpy as np
 from harness.effects.linear import Array, Linear, Term, linear, pseudoinverse
 from harness.effects.samples import Studied, metrics_of, studied
 from harness.outcome import Interval
-from harness.parameters import ParameterValue
 from harness.results import CellResult
+from harness.scenario.parameters import ParameterValue
 from harness.stats import interval
 
 #: Of the median time: what is less than this part of it counts as nothing where a condition is looked for.

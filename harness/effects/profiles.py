@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from harness.design import of_pair, players_of
 from harness.effects.samples import metrics_of
-from harness.model import Scenario
 from harness.outcome import Cell, Interval
-from harness.parameters import ParameterValue
 from harness.results import CellResult
+from harness.scenario.parameters import ParameterValue
+from harness.scenario.schema import Scenario
 from harness.sweep import Point
 
 

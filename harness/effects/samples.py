@@ -8,11 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from harness.design import honoured, players_of
-from harness.metric_names import MetricName
-from harness.model import Scenario
 from harness.outcome import proven_outcome
-from harness.parameters import PARAMETERS, ROLES, ParameterValue
 from harness.results import CellResult
+from harness.scenario.metric_names import MetricName
+from harness.scenario.parameters import PARAMETERS, ROLES, ParameterValue
+from harness.scenario.schema import Scenario
 from harness.sweep import Point, expanded, point_at
 from harness.units import Duration, Percentage, Rate, Size
 

@@ -6,7 +6,7 @@ import statistics
 from dataclasses import dataclass
 
 from harness.effects.samples import Studied
-from harness.parameters import ParameterValue
+from harness.scenario.parameters import ParameterValue
 
 
 @dataclass(frozen=True)

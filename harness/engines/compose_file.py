@@ -13,7 +13,7 @@ from harness.engines.docker import OWNER_LABEL
 from harness.engines.fence import FENCE, SAID, bridges, fence_command
 from harness.engines.kernels import OWN
 from harness.lab import PROXY_COMMAND, Host, Interface, Lab, Network, Proxy, Simulator, proxy_environment
-from harness.model import MTU
+from harness.scenario.schema import MTU
 
 #: What the file leaves open, and cell.env answers: where served files, certificates and output are.
 VARIABLES = ("LAB_WWW", "LAB_CERTS", "LAB_OUT", "LAB_PLAN", "LAB_OWNER")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.model import Container
+from harness.scenario.schema import Container
 
 #: Routes and checksums are for every endpoint to set (/setup.sh of the contract), on port 443 it serves, and what it
 #: reads (/certs, /www) may be for its owner's eyes alone: the harness's user, who need not be root.

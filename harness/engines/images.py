@@ -33,8 +33,8 @@ from harness.engines.docker import (
 )
 from harness.engines.registry import Registry
 from harness.errors import EngineError
-from harness.model import Implementation
 from harness.outcome import Image
+from harness.scenario.schema import Implementation
 
 BASE_IMAGE = "debian:trixie-slim"
 #: Label on every image built here.

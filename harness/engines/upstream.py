@@ -7,7 +7,7 @@ import urllib.request
 from functools import cache
 
 from harness.engines.docker import inspect_image
-from harness.model import Implementation
+from harness.scenario.schema import Implementation
 
 #: Seconds an answer may take.
 PATIENCE = 5.0

@@ -9,7 +9,7 @@ from itertools import islice
 import numpy as np
 
 from harness.fidelity.prediction import Booleans, Floats, Integers, Prediction
-from harness.model import GilbertElliott
+from harness.scenario.schema import GilbertElliott
 from harness.units import Percentage
 
 #: The largest 32-bit number: netem's probabilities are shares of it.

@@ -15,9 +15,9 @@ import numpy as np
 
 from harness.fidelity.losses import netem_losses
 from harness.fidelity.prediction import Booleans, Floats, Integers
-from harness.model import GilbertElliott, Path
 from harness.path.arithmetic import queue_bytes
 from harness.path.egress import phase_seed
+from harness.scenario.schema import GilbertElliott, Path
 from harness.units import Percentage
 
 

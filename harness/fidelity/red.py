@@ -8,9 +8,9 @@ import numpy as np
 
 from harness.fidelity.bottleneck import queue_of
 from harness.fidelity.prediction import Floats, Integers
-from harness.model import Link, Red
 from harness.path.arithmetic import size_bytes
 from harness.path.red import red_burst, red_log_weight
+from harness.scenario.schema import Link, Red
 from harness.units import Duration
 
 #: tc sends a RED probability as a 32-bit fraction (iproute2, tc/q_red.c), and the kernel draws 32-bit numbers.

@@ -11,15 +11,15 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 
 from harness.catalogue import read_yaml
-from harness.catalogue.load import error_of, modelled
 from harness.errors import UnfitError, did_you_mean
 from harness.gate.decide import ALARMS, OUTCOME, Decided
-from harness.metric_names import MetricName
 from harness.metrics.registry import declared, find
-from harness.mistakes import Location, Mistake
-from harness.model import Part
 from harness.outcome import EngineName
-from harness.parameters import ROLES
+from harness.scenario.loader import error_of, modelled
+from harness.scenario.metric_names import MetricName
+from harness.scenario.parameters import ROLES
+from harness.scenario.schema import Part
+from harness.scenario.validation_errors import Location, Mistake
 from harness.text import shown
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness import chance
 from harness.outcome import Cell
+from harness.scenario import chance
 
 #: Traffic whose packets leave when their law says, whatever the seed.
 _REGULAR = frozenset({"bulk", "cbr"})

@@ -23,12 +23,12 @@ import numpy as np
 from harness.comparison import ALPHA, Comparison, compare, holm, ratio
 from harness.gate.chance import plays
 from harness.gate.pairs import Pair
-from harness.metric_names import MetricName
 from harness.metrics.registry import find
-from harness.model import Scenario
 from harness.outcome import MeasuredRun, Run, proven_outcome
 from harness.ranking import headline
 from harness.results import CellResult
+from harness.scenario.metric_names import MetricName
+from harness.scenario.schema import Scenario
 from harness.stats import COVERAGE
 from harness.verified import other_figures
 

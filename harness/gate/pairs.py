@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from harness.bits import Change, changes, other_bits
 from harness.engines.contents import Contents
 from harness.identity import Ledger
-from harness.model import Implementation
 from harness.outcome import Cell, Run
-from harness.parameters import ROLES
 from harness.results import CellResult, point_of
+from harness.scenario.parameters import ROLES
+from harness.scenario.schema import Implementation
 
 #: Digest of an image's contents → the contents, as a store knows them.
 Known = Callable[[str], Contents | None]

@@ -11,7 +11,7 @@ from harness.arguments import UnsupportedError
 from harness.identity.ledger import Ledger, cell_identities
 from harness.lab import build_lab, digest_form
 from harness.outcome import Cell
-from harness.parameters import ROLES
+from harness.scenario.parameters import ROLES
 
 
 def cell_key(cell: Cell, ledger: Ledger) -> str:

@@ -14,13 +14,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from harness.catalogue.document import Place, Positions, read_yaml
-from harness.catalogue.load import error_of, modelled
 from harness.errors import did_you_mean
 from harness.identity.scenario_keys import is_key, known_keys, scenario_keys
-from harness.mistakes import Mistake
-from harness.model import NAME, Part
 from harness.outcome import Cell
+from harness.scenario.loader import error_of, modelled
+from harness.scenario.schema import NAME, Part
+from harness.scenario.validation_errors import Mistake
+from harness.scenario.yaml_reader import Place, Positions, read_yaml
 
 Kind = Literal["engine", "simulator", "image"]
 #: A kind and a name: ("engine", "virtual"), ("simulator", "sim"), ("image", "quiche").

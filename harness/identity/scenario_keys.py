@@ -6,8 +6,8 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, get_args, get_origin
 
-from harness.model import Part, Scenario
 from harness.outcome import Cell
+from harness.scenario.schema import Part, Scenario
 from harness.sweep import dimensions, is_name
 
 #: Keys that change no run: words for people, what runs are judged by, and which cells there are.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harness.interop.matrix import Entry, Pair
-from harness.parameters import Role
+from harness.scenario.parameters import Role
 
 Whose = Literal["implementation", "endpoint"]
 

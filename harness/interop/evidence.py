@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from harness.artefacts import sources
 from harness.artefacts.run import Artefacts
 from harness.outcome import Run
-from harness.parameters import ROLES, Role
+from harness.scenario.parameters import ROLES, Role
 from harness.traces.datagrams import Datagram, read_datagrams
 from harness.traces.key_log import read_secrets
 from harness.traces.quic import Form

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from harness.interop.cases import CASES
 from harness.interop.verdict import Word
 from harness.outcome import Checked
-from harness.parameters import Role
+from harness.scenario.parameters import Role
 
 Pair = tuple[str, str]
 """Client and server."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from harness.errors import did_you_mean
 from harness.interop.registry import Check, declared
-from harness.mistakes import Mistake
-from harness.model import Scenario
+from harness.scenario.schema import Scenario
+from harness.scenario.validation_errors import Mistake
 from harness.text import shown
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harness.outcome import Checked, MeasuredRun, Run, Verdict, proven_outcome
-from harness.parameters import Role
+from harness.scenario.parameters import Role
 
 Word = Literal["succeeded", "failed", "unsupported", "inconclusive"]
 _SIDE: dict[Role, str] = {"client": "left", "server": "right"}

@@ -13,10 +13,10 @@ from harness.lab.endpoints import client_network, pair, served_files, served_fol
 from harness.lab.moves import Moving, moving, outages
 from harness.lab.sequence import Layout, Station, layout
 from harness.lab.spec import Interface, Lab, LabFlow, LabMove, Network, Simulator
-from harness.model import Scenario
 from harness.outcome import Cell, EngineName
-from harness.parameters import ROLES, ParameterValue
 from harness.path import PathProgram, Server, compile_path
+from harness.scenario.parameters import ROLES, ParameterValue
+from harness.scenario.schema import Scenario
 from harness.units import Duration
 
 #: What serves a bottleneck that the scenario gives no token bucket: only in real time are timers late.

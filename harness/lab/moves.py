@@ -8,9 +8,9 @@ from decimal import Decimal
 
 from harness.lab.addresses import FIRST, MAPPED, MAPPED_COUNT, address
 from harness.lab.spec import LabMove
-from harness.model import Move, Scenario
 from harness.moves import Rebound, losses, rebounds, told
 from harness.path import Mapping, Outage
+from harness.scenario.schema import Move, Scenario
 from harness.units import Duration
 
 #: Source ports of the mappings of a flow count up from here, below those that systems choose.

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from harness.lab.addresses import ENDS, SIMULATOR, Side, address, address_between, between, network
 from harness.lab.spec import Interface, Network, Proxy, Route
-from harness.model import Proxy as Asked
-from harness.model import Scenario
+from harness.scenario.schema import Proxy as Asked
+from harness.scenario.schema import Scenario
 
 #: What every proxy's kernel is set to: it forwards, and what comes for others' addresses is not taken for forged.
 _FORWARDING = {

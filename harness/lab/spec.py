@@ -5,9 +5,9 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 from harness.lab.addresses import Side
-from harness.model import MTU, Container, LabFlowKind, MoveKind
-from harness.parameters import ParameterValue, Role
 from harness.path import PathProgram
+from harness.scenario.parameters import ParameterValue, Role
+from harness.scenario.schema import MTU, Container, LabFlowKind, MoveKind
 
 #: Port of the servers, of UDP, and of TCP where they serve files over it.
 SERVER_PORT = 443

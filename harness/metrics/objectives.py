@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from harness import interop
 from harness.catalogue import Mistake
 from harness.errors import did_you_mean
-from harness.metric_names import MetricName
 from harness.metrics.registry import Metric, declared, find
-from harness.model import Objective, Scenario
 from harness.moves import rebounds, told
+from harness.scenario.metric_names import MetricName
+from harness.scenario.schema import Objective, Scenario
 
 #: Units of one dimension: (from, to) → what one of the first is in the second.
 _SCALES = {("ms", "s"): 1e-3, ("s", "ms"): 1e3}

@@ -26,10 +26,10 @@ from harness.analysis.figures import (
 from harness.analysis.replay import Fate
 from harness.analysis.splits import legs, opened, split_flows
 from harness.analysis.view import RunView
-from harness.model import FRAME_HEADER, Link
 from harness.outcome import DirectionProof, LinkProof
 from harness.path.arithmetic import FRAME, bucket_share
 from harness.path.bottleneck import COLD_GAP
+from harness.scenario.schema import FRAME_HEADER, Link
 from harness.traces.counters import total
 
 #: Delay above (or, for rounding of µs captures and clock reads, hardly below) what was asked, ns.

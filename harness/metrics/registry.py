@@ -17,8 +17,8 @@ from functools import cache
 from typing import Literal, TypeVar
 
 from harness.analysis.view import RunView
-from harness.metric_names import TransferName
 from harness.outcome import Absence, Better, Measurement
+from harness.scenario.metric_names import TransferName
 
 Layer = Literal["flow", "move", "link", "network"]
 """What a metric is of: a flow or one of its transfers, a move of its client, the emulated link, all flows together."""

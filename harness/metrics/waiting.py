@@ -14,7 +14,7 @@ from harness.artefacts.window import Window
 from harness.metrics.kinds import of_transfer
 from harness.metrics.registry import Finding, declare, measures
 from harness.outcome import Absence
-from harness.parameters import ROLES
+from harness.scenario.parameters import ROLES
 from harness.traces.waits import MACHINE, Kind, Waited, waited
 
 #: Share of a transfer from which on whoever waited that long for a processor was starved, and the run shows the

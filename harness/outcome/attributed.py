@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from harness.metric_names import TransferName
 from harness.outcome.fact import Fact, Finite
+from harness.scenario.metric_names import TransferName
 
 State = Literal[
     "handshake", "request", "slow_start", "line_rate", "recovery", "spurious_recovery", "window_limited",

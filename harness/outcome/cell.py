@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from harness.model import Implementation, Scenario
 from harness.outcome.fact import Fact, Key
-from harness.parameters import ParameterValue, Role
+from harness.scenario.parameters import ParameterValue, Role
+from harness.scenario.schema import Implementation, Scenario
 
 EngineName = Literal["compose", "virtual"]
 Cpu = Literal["lab", "host"]

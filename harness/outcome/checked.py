@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from harness.outcome.fact import Fact, Finite
-from harness.parameters import Role
+from harness.scenario.parameters import Role
 
 
 class Checked(Fact):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from harness.metric_names import TransferName
 from harness.outcome.fact import Fact
-from harness.parameters import Role
+from harness.scenario.metric_names import TransferName
+from harness.scenario.parameters import Role
 
 EndingKind = Literal[
     "idle_timeout", "handshake_timeout", "ack_timeout", "stateless_reset", "connection_closed", "connection_reset",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from harness.metric_names import TransferName
-from harness.model import MoveKind
 from harness.outcome.fact import Fact, Finite
+from harness.scenario.metric_names import TransferName
+from harness.scenario.schema import MoveKind
 
 WindowReaction = Literal["reset", "kept", "kept a share", "collapsed by loss", "unknown"]
 """What became of the congestion window: its initial value again (RFC 9000 §9.4), what it was, a part of that which is

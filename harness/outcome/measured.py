@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from harness.metric_names import MetricName, TransferName
 from harness.outcome.attributed import Attributed
 from harness.outcome.checked import Checked
 from harness.outcome.ending import Ending, deciding
@@ -14,7 +13,8 @@ from harness.outcome.fact import Fact, Finite, Number
 from harness.outcome.handover import Handover
 from harness.outcome.run import Outcome, Run
 from harness.outcome.unfinished import Unfinished
-from harness.parameters import Role
+from harness.scenario.metric_names import MetricName, TransferName
+from harness.scenario.parameters import Role
 
 #: Version of the format of what was measured of a run. Other versions are not read.
 MEASURED_SCHEMA = 2
@@ -73,7 +73,8 @@ class Observation(Fact):
 
     role: Role
     parameter: str
-    """A name of the vocabulary (`harness.parameters`), or a figure that stands for one: first_pto and the like."""
+    """A name of the vocabulary (`harness.scenario.parameters`), or a figure that stands for one: first_pto and the
+    like."""
     value: Number | str
     """Bytes, seconds or a count, or a word."""
     unit: str

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from harness.outcome.cell import Cell, Cpu
 from harness.outcome.fact import CaptureName, ContentsDigest, Fact, Finite, Place
-from harness.parameters import ParameterValue, Role
+from harness.scenario.parameters import ParameterValue, Role
 
 Status = Literal[
     "completed", "unsupported", "timed_out", "idle_timeout", "handshake_timeout", "ack_timeout", "stateless_reset",

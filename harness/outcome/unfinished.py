@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from harness.metric_names import TransferName
 from harness.outcome.fact import Fact
-from harness.parameters import Role, other
+from harness.scenario.metric_names import TransferName
+from harness.scenario.parameters import Role, other
 from harness.text import counted
 from harness.units import Size
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from harness.model import FRAME_HEADER, MTU, Link, Path, Red
 from harness.path.timeline import Timeline, timeline
+from harness.scenario.schema import FRAME_HEADER, MTU, Link, Path, Red
 from harness.units import Duration, QueueSize, Rate, Size
 
 #: What serves a queue whose service is constant, unless a scenario asks for a bucket of its own: in virtual time one

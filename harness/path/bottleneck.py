@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from harness.model import DropTail, Link, Red
 from harness.path.arithmetic import (
     FRAME,
     STANDSTILL,
@@ -15,6 +14,7 @@ from harness.path.arithmetic import (
 )
 from harness.path.program import Command, Side
 from harness.path.red import red_burst
+from harness.scenario.schema import DropTail, Link, Red
 from harness.units import Duration, Rate
 
 #: TCP port on which the simulator says that the path is up.

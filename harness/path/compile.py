@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.model import MTU, DropTail, Link, LinkChange, Path
 from harness.path.arithmetic import Server, burst_bytes, queue_bytes
 from harness.path.bottleneck import bottleneck, cold_starts, redirect, serial, tbf
 from harness.path.egress import (
@@ -32,6 +31,7 @@ from harness.path.program import (
     Side,
     TimedCommands,
 )
+from harness.scenario.schema import MTU, DropTail, Link, LinkChange, Path
 from harness.units import Duration
 
 #: Seeds of service processes lie so far from those of the netems behind them.

@@ -6,10 +6,10 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 
-from harness.model import GilbertElliott, Link
 from harness.path.arithmetic import Server, burst_bytes, netem_limit
 from harness.path.bottleneck import READY_PORT
 from harness.path.program import Command, Side
+from harness.scenario.schema import GilbertElliott, Link
 from harness.units import Duration, Percentage
 
 Access = Mapping[str, Duration]

@@ -15,8 +15,8 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping
 
-from harness.model import Corrupt, Drop, Link
 from harness.path.program import Command, Direction, Fault, Side
+from harness.scenario.schema import Corrupt, Drop, Link
 
 _TABLE = "inet faults"
 #: The first bytes of a UDP payload of which one is changed; and so many every QUIC packet has (RFC 9001 §5.4.2: a

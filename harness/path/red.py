@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 
-from harness.model import Red
+from harness.scenario.schema import Red
 from harness.units import Rate
 
 #: Bits of the average, the weight's logarithm below the point (include/net/red.h, red_check_params).

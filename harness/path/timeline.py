@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from harness.model import Path
+from harness.scenario.schema import Path
 
 
 @dataclass(frozen=True)

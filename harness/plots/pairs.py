@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness.model import FRAME_HEADER, Red
 from harness.outcome import Cell
+from harness.scenario.schema import FRAME_HEADER, Red
 
 
 def is_red(cell: Cell) -> bool:

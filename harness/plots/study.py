@@ -17,10 +17,10 @@ from altair.utils.schemapi import debug_mode
 from harness.effects import Analysis, Effect, Studied
 from harness.effects.said import called
 from harness.effects.surface import surface
-from harness.parameters import ParameterValue
 from harness.plots.copied import Marks
 from harness.plots.parts import layered, sized
 from harness.plots.theme import INK, SOFT, WIDTH, Chart, Panel, config, headed
+from harness.scenario.parameters import ParameterValue
 from harness.store import disk_error
 from harness.writing import replace
 

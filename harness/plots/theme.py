@@ -8,7 +8,7 @@ from typing import Any
 
 import altair as alt
 
-from harness.model import FlowKind, Implementation
+from harness.scenario.schema import FlowKind, Implementation
 
 Panel = alt.Chart | alt.LayerChart
 Chart = Panel | alt.VConcatChart | alt.HConcatChart

@@ -13,10 +13,10 @@ from harness.analysis.series import BOTTLENECK
 from harness.analysis.series.grid import BIN
 from harness.draw import settled
 from harness.lab import flow_label
-from harness.model import FRAME_HEADER, DropTail, Link, Red
-from harness.model import Path as EmulatedPath
 from harness.outcome import MeasuredRun, Run
 from harness.plots.theme import Look, look
+from harness.scenario.schema import FRAME_HEADER, DropTail, Link, Red
+from harness.scenario.schema import Path as EmulatedPath
 
 #: Length of a detail, s, unless the path is so long that this is less than `_ROUND_TRIPS` round trips.
 _DETAIL, _ROUND_TRIPS = 3.0, 50

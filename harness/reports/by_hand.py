@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from harness.model import Implementation, Scenario
 from harness.outcome import Cell, Image
 from harness.plan import Request, cells
+from harness.scenario.schema import Implementation, Scenario
 
 
 def open_cell(scenario: Scenario) -> Cell:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from harness.errors import InputError, did_you_mean
-from harness.metric_names import MetricName
 from harness.metrics.registry import Metric, declared, find
-from harness.model import Scenario
 from harness.results import CellResult
+from harness.scenario.metric_names import MetricName
+from harness.scenario.schema import Scenario
 
 #: Flows of one run that a line of a table has room for; more than these are rows of their own.
 MOST_FLOWS = 6

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from harness.metric_names import MetricName
-from harness.model import Scenario
 from harness.outcome import Better, EngineName
-from harness.parameters import ParameterValue
 from harness.path.arithmetic import bucket_share
 from harness.reports.compare_figures import CpuRole, CpuUse, Side, cores_of, cpu_of, difference_of, kind_of, side_of
 from harness.results import CellResult
+from harness.scenario.metric_names import MetricName
+from harness.scenario.parameters import ParameterValue
+from harness.scenario.schema import Scenario
 from harness.stats import ENOUGH
 
 #: Median difference that counts as none, as a part of the real-time median.

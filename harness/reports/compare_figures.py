@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.metric_names import MetricName
 from harness.metrics.registry import find, unit_of
 from harness.outcome import Better, EngineName, Interval, MeasuredRun, Run, Transfer, proven_outcome
 from harness.results import CellResult, counts, unreached
+from harness.scenario.metric_names import MetricName
 from harness.stats import interval
 
 CpuRole = Literal["client", "server", "sim"]

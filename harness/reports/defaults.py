@@ -13,11 +13,11 @@ from typing import Any
 
 from rich.console import Console
 
-from harness.model import Implementation
 from harness.outcome import Observation
-from harness.parameters import PARAMETERS, ParameterValue, Role
 from harness.reports.layout import SENTENCE, Column, Fitted, Row
 from harness.results import CellResult
+from harness.scenario.parameters import PARAMETERS, ParameterValue, Role
+from harness.scenario.schema import Implementation
 
 #: The columns: those of N. Kuhn's table of parameters (studies/in_sequence_satellite), and others worth a column.
 SHOWN = (

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from harness.design import most_cells
 from harness.lab import SERVERS
 from harness.lab.moves import moving, outages
-from harness.model import GilbertElliott, Link, LinkChange, Move, Path, Proxy, Red, Scenario, Service
 from harness.moves import course
 from harness.outcome import EngineName
 from harness.path import (
@@ -21,6 +20,7 @@ from harness.path import (
     size_bytes,
     slow_start_time,
 )
+from harness.scenario.schema import GilbertElliott, Link, LinkChange, Move, Path, Proxy, Red, Scenario, Service
 from harness.units import Duration, Percentage, Size
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from harness.interop import declared
 from harness.interop.cases import CASES, DISABLED, FOLDER, MEASUREMENTS, case_of
-from harness.model import ONE_SIDED, TESTCASES, Implementation, Scenario, TestcaseName
-from harness.parameters import ROLES, Role
 from harness.reports import checks, effort, interop
 from harness.reports.markdown import line
 from harness.results import CellResult
+from harness.scenario.parameters import ROLES, Role
+from harness.scenario.schema import ONE_SIDED, TESTCASES, Implementation, Scenario, TestcaseName
 
 _HEAD = """\
 # Interop

@@ -8,9 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from harness.absences import warnings
-from harness.metric_names import MetricName
 from harness.metrics.registry import unit_of
-from harness.model import Scenario
 from harness.outcome import LinkProof
 from harness.plan import PlannedRun, SharedOut
 from harness.ranking import rankings
@@ -21,6 +19,8 @@ from harness.reports.ranking import plain
 from harness.reports.ranking import report as ranking_report
 from harness.reports.resumed import seed_of
 from harness.results import CellResult
+from harness.scenario.metric_names import MetricName
+from harness.scenario.schema import Scenario
 
 SCHEMA = 1
 #: Of `report --json`: from 2 on, cells of scenarios without objectives are `measured`, and there are rankings.

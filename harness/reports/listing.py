@@ -9,9 +9,9 @@ from typing import Any
 from rich.console import Console
 
 from harness.builds import MadeImage
-from harness.model import Implementation, Scenario
-from harness.parameters import PARAMETERS, Role
 from harness.reports.layout import SENTENCE, Column, Fitted, Row
+from harness.scenario.parameters import PARAMETERS, Role
+from harness.scenario.schema import Implementation, Scenario
 
 #: What stands above those whose manifests do not say `tested`.
 UNTESTED = "by manifest alone: never run by those who wrote it"

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Sequence
 
 from harness.lab import flow_label
-from harness.metric_names import MetricName
 from harness.metrics.registry import declared
 from harness.outcome import FAILED_TRANSFER
 from harness.ranking import rankings
@@ -20,6 +19,7 @@ from harness.reports.ranking import lines as sentences
 from harness.reports.resumed import footnotes, marked, seed_of
 from harness.reports.table import SYMBOLS, asked_and_seen, interval_text, reference_lines
 from harness.results import CellResult
+from harness.scenario.metric_names import MetricName
 from harness.standing import MARK, note
 from harness.standing import marked as marked_old
 from harness.text import quoted, without_html

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from harness.outcome import Cell
-from harness.parameters import PARAMETERS, ROLES, ParameterValue
+from harness.scenario.parameters import PARAMETERS, ROLES, ParameterValue
 from harness.sweep import is_of_path
 from harness.units import Duration, Percentage, QueueSize, Rate, Size
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from harness.errors import InputError
 from harness.interop.cases import case_of
-from harness.model import Implementation
 from harness.reports import because, compare_views, defaults, effort_of, grid, longest_families, vocabulary
 from harness.reports.compare import comparisons
 from harness.reports.markdown import report, summary
 from harness.results import CellResult
+from harness.scenario.schema import Implementation
 
 #: The scenario that `make run` runs: its verdicts stand in the README, its tables on the page of results.
 SHOWN = "satellite/medium"

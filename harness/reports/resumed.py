@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.metric_names import MetricName
-from harness.model import Flow
 from harness.outcome import Cell
 from harness.results import CellResult
+from harness.scenario.metric_names import MetricName
+from harness.scenario.schema import Flow
 
 #: What stands behind a repeat's figures that rest on an earlier connection, and begins the line that says so.
 MARK = "†"

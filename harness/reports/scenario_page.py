@@ -1,7 +1,7 @@
 """docs/scenario.md: the scenario format, every key with what it takes, its default and an example.
 
-From the model: keys, docstrings, types and defaults are those of `harness.model`. Examples are taken out of whole
-scenario files, which the page shows too, so that each is one that works.
+From the model: keys, docstrings, types and defaults are those of `harness.scenario.schema`. Examples are taken out of
+whole scenario files, which the page shows too, so that each is one that works.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from harness.errors import InputError
-from harness.model import Scenario
-from harness.parameters import PARAMETERS, WrittenNumber, WrittenValue
 from harness.path import inexpressible
 from harness.reports.markdown import line
+from harness.scenario.parameters import PARAMETERS, WrittenNumber, WrittenValue
+from harness.scenario.schema import Scenario
 from harness.sweep import DIRECTIONS, PROPERTIES
 from harness.text import in_cell
 from harness.units import Duration, Percentage, Quantity, QueueSize, Rate, Size
@@ -37,10 +37,11 @@ _BELOW = "[below](#examples)"
 
 _HEAD = """# The scenario format
 
-Generated (`make generate`) from [the model](../harness/model) and [the examples](scenarios) at the end of this page. A
-scenario is one YAML file below `scenarios/`, and its path there is its name. Its first line names the schema, so that
-an editor completes keys and checks values; `harness validate` names every mistake with its line and column, and
-`harness explain` says in words and figures what a file amounts to before anything runs. An unknown key is an error.
+Generated (`make generate`) from [the model](../harness/scenario/schema) and [the examples](scenarios) at the end of
+this page. A scenario is one YAML file below `scenarios/`, and its path there is its name. Its first line names the
+schema, so that an editor completes keys and checks values; `harness validate` names every mistake with its line and
+column, and `harness explain` says in words and figures what a file amounts to before anything runs. An unknown key is
+an error.
 
 ## How values are written
 

@@ -12,9 +12,7 @@ from rich.text import Text
 from harness.absences import warnings
 from harness.departures import departures
 from harness.lab import flow_label
-from harness.metric_names import MetricName
 from harness.metrics.registry import declared
-from harness.model import Objective
 from harness.moves import course
 from harness.outcome import Cell, Interval
 from harness.path import ack_limited_time, ideal_time, slow_start_time
@@ -28,6 +26,8 @@ from harness.reports.parameters import Asked, asked
 from harness.reports.ranking import lines
 from harness.reports.resumed import footnotes, marked, seed_of
 from harness.results import CellResult, initial_bytes
+from harness.scenario.metric_names import MetricName
+from harness.scenario.schema import Objective
 from harness.sweep import expanded
 from harness.text import counted
 from harness.units import Size

@@ -6,8 +6,8 @@ from typing import Any
 
 from rich.console import Console
 
-from harness.parameters import PARAMETERS
 from harness.reports.layout import SENTENCE, Column, Fitted, Row
+from harness.scenario.parameters import PARAMETERS
 
 _HEADINGS = ("parameter", "written as", "whose behaviour", "meaning", "what shows that it took effect")
 

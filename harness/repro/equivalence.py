@@ -32,12 +32,12 @@ from harness.identity import (
     scenario_keys,
 )
 from harness.outcome import Cell, Run
-from harness.parameters import ROLES
 from harness.provenance import commit_of
 from harness.repro.checkout import Checkout
 from harness.repro.digests import component_digests
 from harness.repro.guard import Feature, features, guard_set, sample
 from harness.repro.side_by_side import run_again
+from harness.scenario.parameters import ROLES
 from harness.store import Store
 from harness.verified import differing_digests
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from harness.identity import scenario_keys
 from harness.outcome import Cell, Run
-from harness.parameters import ROLES
+from harness.scenario.parameters import ROLES
 
 #: A thing that a run touches: its kind, and what it is called.
 Feature = tuple[str, ...]

@@ -21,12 +21,12 @@ from harness.outcome import (
     VerdictStatus,
     proven_outcome,
 )
-from harness.parameters import ROLES
 from harness.reading import is_regular
 from harness.reports.numbers import number, shown_unit, text
 from harness.reports.table import SYMBOLS
 from harness.reports.unfinished import sentence, unfinished
 from harness.results import CellResult, same_again
+from harness.scenario.parameters import ROLES
 from harness.site.because import Band, Because, bands, because
 from harness.site.pictures import Received, Scale, received, scale
 from harness.text import counted

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from harness.departures import departures
 from harness.judge import miss
-from harness.metric_names import MetricName
-from harness.model import Scenario
 from harness.outcome import Cell
 from harness.reports.chosen import Headed, columns
 from harness.reports.grid import METRIC, entry
 from harness.reports.numbers import number
 from harness.reports.table import SYMBOLS, reference_lines
 from harness.results import CellResult
+from harness.scenario.metric_names import MetricName
+from harness.scenario.schema import Scenario
 
 #: From how much of the bound on a figure is far from it, and nearer than how much it is close.
 _FAR, _CLOSE = 0.5, 0.1

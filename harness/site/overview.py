@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.outcome import Cell
-from harness.parameters import ROLES, Role
 from harness.reports import by_scenario, effort
 from harness.reports.chosen import columns
 from harness.reports.table import SYMBOLS, reference_lines
 from harness.results import CellResult
+from harness.scenario.parameters import ROLES, Role
 from harness.site.figures import Tile, headline, tile
 from harness.site.interop import on_page
 from harness.site.matrix import Matrix, matrix

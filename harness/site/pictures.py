@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from harness.metric_names import MetricName
 from harness.moves import course
 from harness.outcome import Interval, ObjectiveVerdict
 from harness.path import ideal_time, slow_start_time
 from harness.reports.chosen import columns
 from harness.results import CellResult, initial_bytes
+from harness.scenario.metric_names import MetricName
 from harness.units import Size
 
 #: Parts of the textbook's curve, and of that at the line rate, which is straight but where the rate changes.

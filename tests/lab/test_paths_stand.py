@@ -17,11 +17,11 @@ from harness.analysis.view import RunView
 from harness.app import App, Places
 from harness.app.lock import machine_lock
 from harness.engines.compose import ComposeEngine
-from harness.model import Scenario
 from harness.outcome import Cell, LinkProof
 from harness.plan import PlannedRun, Request
 from harness.provenance import Provenance
 from harness.runner import run_once
+from harness.scenario.schema import Scenario
 from harness.store import Store
 from tests.examples import ROOT
 from tests.lab.conftest import ATTEMPTS, CACHE, left_overs

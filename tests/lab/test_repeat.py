@@ -14,10 +14,10 @@ import pytest
 from harness.app import App, Options, Places
 from harness.catalogue import Catalogue
 from harness.engines.virtual import HOST_CPU
-from harness.model import Implementation
 from harness.outcome import Cell, MeasuredRun, Run
 from harness.plan import Request
 from harness.results import CellResult
+from harness.scenario.schema import Implementation
 from harness.traces.files import read_bytes
 from tests.examples import ROOT
 from tests.lab.conftest import CACHE, LINKS, Harness, Manifest, build_image

@@ -17,8 +17,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from harness.model import Implementation, Scenario
 from harness.outcome import Cell, Image, Outcome, Run, Transfer
+from harness.scenario.schema import Implementation, Scenario
 
 T0 = 1_790_000_000_000_000_000
 CLIENT, SERVER = "193.167.0.100", "193.167.100.100"

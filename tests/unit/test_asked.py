@@ -19,12 +19,12 @@ from harness.arguments import UnsupportedError
 from harness.design import of_pair, players_of
 from harness.errors import InputError
 from harness.lab import Lab, build_lab, flow_label
-from harness.model import Implementation, Scenario
 from harness.outcome import Cell, Contestant
-from harness.parameters import PARAMETERS, ROLES, Parameter, ParameterValue, Role, other, parse_parameter_name
 from harness.plan import Request, cells
 from harness.results import initial_bytes
-from harness.setting import Setting
+from harness.scenario.manifest_parameters import Setting
+from harness.scenario.parameters import PARAMETERS, ROLES, Parameter, ParameterValue, Role, other, parse_parameter_name
+from harness.scenario.schema import Implementation, Scenario
 from harness.sweep import Point
 from tests.examples import SIM, catalogue, images, scenario
 

@@ -16,11 +16,11 @@ from harness.errors import EngineError, HarnessError, InputError, disk_error
 from harness.events import RunFinished, Warned
 from harness.judge import judge
 from harness.metrics.objectives import mistakes
-from harness.model import Scenario
 from harness.outcome import MeasuredRun, Outcome, Run
 from harness.progress import Talk
 from harness.reports import listing, table
 from harness.results import CellResult
+from harness.scenario.schema import Scenario
 from harness.store import Store
 from tests.bad_commands import COMMANDS, VARIABLES, BadCommand
 from tests.bad_faults import FAULTS, FAULTY

@@ -25,8 +25,8 @@ from harness.engines.virtual import VirtualEngine
 from harness.errors import EngineError
 from harness.lab import Lab, build_lab
 from harness.lab.endpoints import served_size
-from harness.model import Flow
 from harness.outcome import Outcome
+from harness.scenario.schema import Flow
 from tests.examples import cell, path, scenario
 
 LIBRARY, PROGRAM = "usr/lib/libz.so.1", "usr/bin/server"

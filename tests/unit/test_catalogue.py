@@ -11,7 +11,7 @@ from jsonschema import Draft7Validator
 
 from harness.catalogue import Catalogue, json_schema, load
 from harness.errors import InputError
-from harness.model import Implementation, Scenario
+from harness.scenario.schema import Implementation, Scenario
 from tests.examples import ROOT, catalogue
 
 SCENARIO = """schema: 1

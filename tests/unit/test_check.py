@@ -12,12 +12,12 @@ from harness.check import contract, session
 from harness.check.trials import TRIALS, claims, values
 from harness.findings import Finding
 from harness.metrics import VERSION
-from harness.model import Implementation
 from harness.outcome import Cell, MeasuredRun, Measurement, Observation, Outcome, Run
-from harness.parameters import PARAMETERS, ROLES, ParameterValue, Role
 from harness.plan import Request, cells
 from harness.reports import findings as view
-from harness.setting import Setting
+from harness.scenario.manifest_parameters import Setting
+from harness.scenario.parameters import PARAMETERS, ROLES, ParameterValue, Role
+from harness.scenario.schema import Implementation
 from tests.examples import SIM, catalogue, cell, images, implementation
 
 

@@ -11,10 +11,10 @@ import pytest
 from harness.check import contract
 from harness.check.testcases import Trial, refused, scenario_of, trials, untried, works
 from harness.findings import Answer
-from harness.model import TESTCASES, Implementation
 from harness.outcome import Cell, Outcome, Verdict, VerdictStatus
-from harness.parameters import Role
 from harness.results import CellResult
+from harness.scenario.parameters import Role
+from harness.scenario.schema import TESTCASES, Implementation
 from tests.examples import catalogue, cell, implementation
 
 NO_V2 = {"testcases": ["v2"], "why": "it has version 1 alone"}

@@ -10,8 +10,8 @@ import pytest
 
 from harness.cli import completion, main
 from harness.cli.entry import COMMANDS
-from harness.parameters import PARAMETERS
 from harness.plots.registry import plots
+from harness.scenario.parameters import PARAMETERS
 from tests.examples import ROOT, catalogue
 
 Complete = Callable[..., list[str]]

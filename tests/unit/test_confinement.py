@@ -16,8 +16,8 @@ from harness.engines.fence import DONE, FENCE, bridges, fence_command, missing
 from harness.engines.launch import launch
 from harness.identity import compiled
 from harness.lab import Lab, build_lab
-from harness.model import Implementation
-from harness.model.container import Capability
+from harness.scenario.schema import Implementation
+from harness.scenario.schema.container import Capability
 from tests.confined import asking, containers, may_ask
 from tests.examples import catalogue, cell, implementation, scenario
 from tests.waiting import wait_for

@@ -17,11 +17,11 @@ from harness.gate.pairs import Pair
 from harness.judge import judge
 from harness.metrics import VERSION, measure
 from harness.outcome import LinkProof, MeasuredRun, Observation, Outcome, Run, proven_outcome
-from harness.parameters import PARAMETERS, Role
 from harness.reports import gate as view
 from harness.reports.gate import Passage, Told
 from harness.reports.junit import decisions
 from harness.results import CellResult
+from harness.scenario.parameters import PARAMETERS, Role
 from harness.site.cell import cell_page
 from harness.site.figures import tile
 from tests.examples import cell, implementation, scenario

@@ -13,12 +13,12 @@ from harness.analysis.view import RunView
 from harness.columns.sheet import Sheet
 from harness.errors import UnfitError
 from harness.judge import judge
-from harness.metric_names import MetricName
 from harness.metrics import measure
-from harness.model import Implementation, Scenario
 from harness.outcome import Ending, LinkProof, MeasuredRun, Outcome, Run, Transfer, Unfinished, Voice, proven_outcome
 from harness.reports.unfinished import lines
 from harness.results import CellResult, unreached
+from harness.scenario.metric_names import MetricName
+from harness.scenario.schema import Implementation, Scenario
 from harness.traces.closings import closings
 from tests.unit.captures import SCENARIO, T0, Link, Recipe, Traffic, carry, make_run, replace, write_run
 from tests.unit.test_judge import THREE

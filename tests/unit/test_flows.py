@@ -13,9 +13,9 @@ from harness.engines.compose_file import compose_document
 from harness.errors import InputError
 from harness.lab import Lab, build_lab, summary
 from harness.lab.endpoints import served_size
-from harness.model import Flow, Implementation, Scenario
 from harness.outcome import Cell
 from harness.plan import Request, cells, named, points_of
+from harness.scenario.schema import Flow, Implementation, Scenario
 from tests.examples import SIM, catalogue, images, implementation, path, scenario
 
 UDP = {"kind": "udp", "stop": "50 s", "traffic": {"model": "poisson", "rate": "8 Mbit/s", "packet": "1000 B"}}

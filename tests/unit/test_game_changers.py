@@ -15,15 +15,15 @@ from harness.effects import analyses
 from harness.effects.profiles import profiled
 from harness.errors import EngineError, InputError
 from harness.events import Listener
-from harness.model import Scenario
 from harness.outcome import Cell
-from harness.parameters import ParameterValue
 from harness.plan import Request
 from harness.plots.study import tornado
 from harness.reaching import factors_of, hopeless, searches
 from harness.reports import reach as view
 from harness.reports.reach import sentence
 from harness.results import CellResult
+from harness.scenario.parameters import ParameterValue
+from harness.scenario.schema import Scenario
 from harness.site import overview
 from harness.site.implementation import implementation_page
 from harness.site.study import study_pages

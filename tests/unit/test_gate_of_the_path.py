@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from harness.feasible import mistakes
-from harness.model import Scenario
 from harness.path import compile_path
+from harness.scenario.schema import Scenario
 from harness.units import Duration
 from tests.examples import link, path
 from tests.unit.captures import SCENARIO

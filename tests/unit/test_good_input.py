@@ -20,12 +20,12 @@ from hypothesis import strategies as st
 from harness.arguments import UnsupportedError
 from harness.errors import InputError
 from harness.lab import build_lab, sim_plan
-from harness.model import MAXIMUM_REPETITIONS, MTU, Implementation, Scenario
 from harness.outcome import Image
-from harness.parameters import PARAMETERS, ROLES
 from harness.path import Server, compile_path
 from harness.plan import Request, cells, named, points_of
 from harness.reports.explain import explain
+from harness.scenario.parameters import PARAMETERS, ROLES
+from harness.scenario.schema import MAXIMUM_REPETITIONS, MTU, Implementation, Scenario
 from tests.bad_files import MANIFEST, RAW, SCENARIO
 from tests.examples import SIM, catalogue
 

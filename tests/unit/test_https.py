@@ -19,9 +19,9 @@ from harness.lab import build_lab, summary
 from harness.lab.documents import sim_plan
 from harness.metrics import measure
 from harness.outcome import Cell, MeasuredRun, Observation
-from harness.parameters import ROLES, Role
 from harness.plan import Request, cells
 from harness.records import read_run
+from harness.scenario.parameters import ROLES, Role
 from harness.traces.capture import ACK, SYN, Capture, read_capture
 from harness.traces.lab import Endpoint, FlowAddresses, LabFacts
 from tests.examples import ROOT, SIM, catalogue, images, implementation, scenario

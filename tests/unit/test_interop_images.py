@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.model import TESTCASES, Implementation, TestcaseName, asked_of
-from harness.parameters import Role
 from harness.reports.interop_page import interop_page
+from harness.scenario.parameters import Role
+from harness.scenario.schema import TESTCASES, Implementation, TestcaseName, asked_of
 from tests.examples import ROOT, catalogue, implementation
 
 BUILT = {

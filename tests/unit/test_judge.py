@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.judge import judge
-from harness.model import Scenario
 from harness.outcome import LinkProof, MeasuredRun, Outcome, Run
+from harness.scenario.schema import Scenario
 from tests.measurements import measurement
 from tests.unit.captures import SCENARIO, make_run
 

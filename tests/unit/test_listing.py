@@ -7,8 +7,8 @@ import io
 import pytest
 from rich.console import Console
 
-from harness.model import Implementation
 from harness.reports import defaults, json_report, listing
+from harness.scenario.schema import Implementation
 from tests.examples import catalogue, implementation
 
 

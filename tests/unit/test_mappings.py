@@ -16,8 +16,8 @@ import yaml
 
 from harness.arguments import UnsupportedError
 from harness.lab import build_lab
-from harness.model import Flow, Implementation
-from harness.parameters import ROLES, ParameterValue, Role
+from harness.scenario.parameters import ROLES, ParameterValue, Role
+from harness.scenario.schema import Flow, Implementation
 from harness.units import Duration, Size
 from tests.examples import ROOT, catalogue, cell, implementation, scenario
 

@@ -9,8 +9,8 @@ import pytest
 
 from harness.analysis.figures import loss_probability
 from harness.metrics import measure
-from harness.model import GilbertElliott
 from harness.outcome import LinkProof
+from harness.scenario.schema import GilbertElliott
 from harness.units import Percentage
 from tests.unit.captures import (
     INITIAL,

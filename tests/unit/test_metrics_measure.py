@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from harness.analysis.view import RunView
-from harness.metric_names import MetricName
 from harness.metrics import VERSION, measure
 from harness.metrics.kinds import of_transfer
 from harness.metrics.registry import declared, measuring
 from harness.outcome import MeasuredRun, Run
+from harness.scenario.metric_names import MetricName
 from tests.measurements import by_name, said
 from tests.unit.captures import T0, Recipe, make_run, write_run
 

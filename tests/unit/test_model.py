@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from harness.model import Flow, GilbertElliott, Implementation, Red, Scenario
+from harness.scenario.schema import Flow, GilbertElliott, Implementation, Red, Scenario
 from tests.examples import implementation, link, path, scenario
 
 

@@ -10,9 +10,9 @@ from harness import draw, moves
 from harness.arguments import UnsupportedError
 from harness.identity import compiled, keyed
 from harness.lab import Lab, build_lab, sim_plan, summary
-from harness.model import Implementation, Scenario
 from harness.outcome import Cell
 from harness.path import compile_path
+from harness.scenario.schema import Implementation, Scenario
 from harness.sweep import SweepError, is_name, points
 from tests.examples import cell, implementation, scenario
 

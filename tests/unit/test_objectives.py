@@ -10,8 +10,8 @@ from harness.catalogue import Catalogue
 from harness.errors import InputError
 from harness.judge import judge
 from harness.metrics.objectives import mistakes
-from harness.model import Scenario
 from harness.outcome import LinkProof, MeasuredRun, Measurement
+from harness.scenario.schema import Scenario
 from tests.examples import ROOT
 from tests.measurements import measurement
 from tests.unit.captures import SCENARIO, make_run

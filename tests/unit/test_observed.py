@@ -13,8 +13,8 @@ from harness.analysis.view import RunView
 from harness.metrics import measure
 from harness.metrics.observed import observe
 from harness.metrics.observed.flight import longest_burst
-from harness.model import Move
 from harness.outcome import MeasuredRun, Observation, Run, Transfer
+from harness.scenario.schema import Move
 from harness.traces.capture import read_capture
 from harness.traces.lab import Endpoint, FlowAddresses
 from harness.traces.phases import read_phases

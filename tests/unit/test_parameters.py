@@ -11,9 +11,9 @@ from harness.arguments import endpoint_arguments, refusal
 from harness.catalogue import Catalogue
 from harness.errors import InputError, UnfitError
 from harness.lab import build_lab
-from harness.model import Flow
-from harness.parameters import PARAMETERS, canonical_value, parse_parameter_name
-from harness.setting import Setting
+from harness.scenario.manifest_parameters import Setting
+from harness.scenario.parameters import PARAMETERS, canonical_value, parse_parameter_name
+from harness.scenario.schema import Flow
 from harness.units import Size
 from tests.examples import catalogue, cell, implementation
 

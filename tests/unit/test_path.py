@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.lab import build_lab
-from harness.model import Flow
 from harness.path import (
     Outage,
     PathProgram,
@@ -23,6 +22,7 @@ from harness.path import (
 )
 from harness.path.arithmetic import curve_rate
 from harness.path.red import red_burst, red_log_weight
+from harness.scenario.schema import Flow
 from harness.units import Duration, Rate, Size
 from tests.examples import ROOT, cell, link, path, scenario
 

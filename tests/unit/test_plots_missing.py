@@ -13,7 +13,6 @@ import pytest
 from harness.cli import main
 from harness.errors import EngineError
 from harness.judge import judge
-from harness.model import Flow
 from harness.outcome import Run, Verdict
 from harness.plan import Request, cells
 from harness.plots import missing
@@ -24,6 +23,7 @@ from harness.plots.shared import with_figures
 from harness.plots.stored import find_subjects
 from harness.plots.view import Drawn
 from harness.results import CellResult
+from harness.scenario.schema import Flow
 from harness.store import MEASURED, Store
 from tests.drawings import download_run, link_sharing_run, page_cache, red_and_droptail
 from tests.examples import SIM, images, implementation, scenario

@@ -9,8 +9,6 @@ import pytest
 
 from harness.cli.comparisons import draw_comparisons
 from harness.cli.exits import exit_code
-from harness.metric_names import MetricName
-from harness.model import Flow
 from harness.outcome import EngineName
 from harness.plots.ranked import specification, write
 from harness.ranking import labels, rankings
@@ -18,6 +16,8 @@ from harness.reports import json_report
 from harness.reports.markdown import report as markdown
 from harness.reports.ranking import lines, text
 from harness.results import CellResult
+from harness.scenario.metric_names import MetricName
+from harness.scenario.schema import Flow
 from harness.units import Size
 from tests.comparisons import completions, result, run
 from tests.examples import implementation, scenario

@@ -11,10 +11,10 @@ from harness.columns.keep import forget, keep
 from harness.errors import InputError
 from harness.judge import judge as real_judge
 from harness.metrics import VERSION
-from harness.model import Scenario
 from harness.outcome import Cell, LinkProof, MeasuredRun, Outcome, Run, Verdict
 from harness.reference import CAMPAIGN, Reference, Share
 from harness.results import CellResult
+from harness.scenario.schema import Scenario
 from tests.examples import ROOT
 
 _TWO = """

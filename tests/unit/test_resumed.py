@@ -9,10 +9,10 @@ import pytest
 from rich.console import Console
 
 from harness.arguments import UnsupportedError, checked
-from harness.model import Implementation, Scenario
 from harness.outcome import Cell
 from harness.reports import json_report, markdown, table
 from harness.reports.resumed import footnotes, seed_of
+from harness.scenario.schema import Implementation, Scenario
 from tests.bounds import PICOQUIC, results, scenario
 from tests.examples import cell, implementation
 

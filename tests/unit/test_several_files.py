@@ -11,11 +11,11 @@ from harness.analysis.delivery import PACKETS
 from harness.judge import judge
 from harness.metrics import measure
 from harness.metrics.registry import find
-from harness.model import Flow
 from harness.outcome import LinkProof, MeasuredRun, Outcome, Run
 from harness.ranking import headline
 from harness.reports.chosen import columns
 from harness.results import CellResult, unreached
+from harness.scenario.schema import Flow
 from tests.examples import cell, scenario
 from tests.unit.protected import stream_frame
 from tests.unit.test_metrics_delivery import LUMPS, PART, SIZE, Server, recorded

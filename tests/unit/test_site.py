@@ -18,9 +18,9 @@ from harness.cli import main
 from harness.cli.exits import FAILED, USAGE
 from harness.errors import InputError
 from harness.judge import judge
-from harness.model import Implementation, Objective
 from harness.outcome import Checked, LinkProof, MeasuredRun, Measurement, Outcome, Run
 from harness.results import CellResult
+from harness.scenario.schema import Implementation, Objective
 from harness.site import build
 from harness.site.cell import cell_page
 from harness.site.drawn import packed

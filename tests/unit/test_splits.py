@@ -9,8 +9,8 @@ import pytest
 
 from harness.catalogue import Catalogue
 from harness.errors import InputError
-from harness.parameters import ROLES, Role
 from harness.plan import Request, of_matrix, points_of
+from harness.scenario.parameters import ROLES, Role
 from tests.bad_sequences import DOWNLOADS, SEQUENCE
 from tests.examples import ROOT
 

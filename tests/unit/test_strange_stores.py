@@ -28,7 +28,6 @@ from harness.engines.folder import diary, prepare_folder, random_bytes
 from harness.errors import EngineError, ResultError
 from harness.lab import Lab, build_lab
 from harness.merging import merge
-from harness.model import Implementation, Scenario
 from harness.outcome import Outcome, Run, Transfer, Verdict
 from harness.packing import pack
 from harness.parquet import claim_of
@@ -37,6 +36,7 @@ from harness.reading import DEEPEST, UnfitFileError, held_folder, open_regular, 
 from harness.records import SERIES_SCHEMA, TableError, read_frame, read_run
 from harness.results import CellResult
 from harness.runner import strangers, thin_logs
+from harness.scenario.schema import Implementation, Scenario
 from harness.store import MEASURED, RUN, SERIES, Store
 from harness.traces import files, qlog, settings
 from harness.traces.files import open_file, read_bytes

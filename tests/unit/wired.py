@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from harness.interop.evidence import Evidence
 from harness.outcome import Run
-from harness.parameters import ROLES
+from harness.scenario.parameters import ROLES
 from harness.traces.datagrams import Address, Datagram
 from harness.traces.wire import Opener
 from tests.unit.captures import make_run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness.analysis.handover.moved import Moved
-from harness.parameters import ROLES, Role
+from harness.scenario.parameters import ROLES, Role
 from harness.traces.close_codes import error_name, in_order, is_known
 from harness.traces.frames import CloseFrame
 

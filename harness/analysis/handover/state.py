@@ -14,7 +14,7 @@ from harness.analysis.connection_traces import traces_of
 from harness.analysis.handover.moved import Moved
 from harness.analysis.series.sender import first_event_ns, usual_payload
 from harness.analysis.unknown import Unknown
-from harness.model import Path
+from harness.scenario.schema import Path
 from harness.traces import qlog
 from harness.traces.capture import Flags, Ints
 from harness.traces.matching import Passage

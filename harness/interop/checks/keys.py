@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.interop.evidence import Evidence
 from harness.interop.registry import Failed, Found, Passed, Unknown, check
-from harness.parameters import ROLES, Role
+from harness.scenario.parameters import ROLES, Role
 from harness.traces.quic import Form, integer
 from harness.traces.wire import Packet
 from harness.traces.wire.tls import MAX_STREAMS_BIDI

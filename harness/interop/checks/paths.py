@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from harness.interop.evidence import Evidence
 from harness.interop.registry import Failed, Found, Passed, Unknown, check
-from harness.parameters import ROLES, Role, other
+from harness.scenario.parameters import ROLES, Role, other
 from harness.traces.capture import CE, NOT_ECT
 from harness.traces.datagrams import Address, Datagram
 from harness.traces.frames import ACK_ECN

@@ -11,7 +11,7 @@ from harness.analysis.view import RunView
 from harness.artefacts import sources
 from harness.artefacts.window import Window
 from harness.outcome import Observation
-from harness.parameters import Role, other
+from harness.scenario.parameters import Role, other
 from harness.traces.tcp import read_algorithm
 
 #: Whose word the congestion control of a generated flow is.

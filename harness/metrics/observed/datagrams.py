@@ -9,7 +9,7 @@ import numpy as np
 
 from harness.analysis.connection import TOGETHER, Connection
 from harness.outcome import Observation
-from harness.parameters import ROLES, Role
+from harness.scenario.parameters import ROLES, Role
 from harness.traces import qlog
 from harness.traces.quic import Form
 from harness.traces.settings import HEAD

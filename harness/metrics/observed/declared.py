@@ -8,7 +8,7 @@ import numpy as np
 
 from harness.analysis.connection import FULL, Connection
 from harness.outcome import Observation
-from harness.parameters import ROLES, Role, other
+from harness.scenario.parameters import ROLES, Role, other
 from harness.traces.settings import Early, Settings, TransportParameters
 
 #: No RTT sample can have been taken before this part of the path's RTT.

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from harness.analysis.connection import Connection
 from harness.artefacts import sources
 from harness.outcome import Observation
-from harness.parameters import ROLES
+from harness.scenario.parameters import ROLES
 from harness.traces.files import MOST_RECORD, read_bytes
 
 

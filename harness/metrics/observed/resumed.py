@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from harness.analysis.connection import FULL, ROUND, Connection
 from harness.outcome import Observation
-from harness.parameters import ROLES
+from harness.scenario.parameters import ROLES
 from harness.traces import qlog
 from harness.traces.phases import read_phases
 from harness.traces.quic import Form

@@ -12,7 +12,7 @@ from harness.analysis.splits import at_server_rtt_ns, is_split
 from harness.analysis.view import RunView
 from harness.artefacts.window import Window
 from harness.outcome import Observation
-from harness.parameters import ROLES, Role
+from harness.scenario.parameters import ROLES, Role
 
 #: Who has which buffer in a download.
 _BUFFERS: dict[Role, str] = {"server": "tcp_wmem_max", "client": "tcp_rmem_max"}

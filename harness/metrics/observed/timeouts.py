@@ -8,7 +8,7 @@ import numpy as np
 
 from harness.analysis.connection import Connection
 from harness.outcome import Observation
-from harness.parameters import ROLES, Role
+from harness.scenario.parameters import ROLES, Role
 from harness.traces.quic import Form
 
 #: A flight of the handshake ends with a pause longer than this, ns: stacks compute for less, and wait for longer.

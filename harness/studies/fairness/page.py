@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from harness.metric_names import MetricName
 from harness.reports.markdown import line
 from harness.reports.numbers import number, text
 from harness.results import CellResult
+from harness.scenario.metric_names import MetricName
 from harness.stats import harm
 from harness.studies import stored_of
 from harness.text import counted

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.chance import drawn
 from harness.outcome import Interval
 from harness.reports.numbers import number
 from harness.results import CellResult
+from harness.scenario.chance import drawn
 from harness.stats import interval
 from harness.studies import stored_of
 from harness.studies.in_sequence.claims import PROXIES, SIZES, Path

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from harness.metric_names import MetricName
-from harness.model import Link, Objective, Path
 from harness.outcome import Interval
 from harness.reports.markdown import line
 from harness.reports.resumed import marked, seed_of
 from harness.reports.table import interval_text
 from harness.results import CellResult
+from harness.scenario.metric_names import MetricName
+from harness.scenario.schema import Link, Objective, Path
 from harness.studies import stored_of
 from harness.studies.picoquic_bounds.claims import ABSENT, NOTES, Figures
 from harness.units import Duration, Percentage, Rate

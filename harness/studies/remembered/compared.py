@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.model import Implementation
 from harness.outcome import Interval, MeasuredRun, proven_outcome
-from harness.parameters import Role
 from harness.results import CellResult
+from harness.scenario.parameters import Role
+from harness.scenario.schema import Implementation
 from harness.stats import harm, interval
 from harness.studies import stored_of
 from harness.studies.remembered.claims import Course

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.metric_names import MetricName
 from harness.metrics.registry import declared, unit_of
 from harness.outcome import Interval
 from harness.reports.markdown import line
 from harness.reports.numbers import number, percentage, shown_unit, text
 from harness.results import CellResult
+from harness.scenario.metric_names import MetricName
 from harness.stats import interval
 from harness.studies import stored_of
 from harness.studies.udp_background.claims import LINK, NETWORK, TCP, UDP, Reported

@@ -11,7 +11,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESCCM, AESGCM, ChaCha20Poly1305
 
-from harness.parameters import Role
+from harness.scenario.parameters import Role
 from harness.traces.one_rtt import decode_number
 from harness.traces.protection import SAMPLE, TAG, Aead, Keys, derive, expand_label, next_secret
 from harness.traces.quic import VERSION_2

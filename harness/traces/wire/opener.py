@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from harness.parameters import ROLES, Role, other
+from harness.scenario.parameters import ROLES, Role, other
 from harness.traces.datagrams import Address, Datagram
 from harness.traces.protection import candidates
 from harness.traces.quic import Form

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from harness.parameters import Role
+from harness.scenario.parameters import Role
 from harness.traces.datagrams import Datagram
 from harness.traces.frames import FrameError, Frames, read_frames
 from harness.traces.quic import Form

@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from harness.catalogue.document import Positions, read_yaml
 from harness.errors import InputError
-from harness.mistakes import Mistake, mistakes_in
-from harness.model import FORMS, Part
+from harness.scenario.schema import FORMS, Part
+from harness.scenario.validation_errors import Mistake, mistakes_in
+from harness.scenario.yaml_reader import Positions, read_yaml
 
 M = TypeVar("M", bound=Part)
 

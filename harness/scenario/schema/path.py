@@ -7,11 +7,11 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from harness.errors import UnfitError
-from harness.model.fault import Blackhole, Corrupt, Drop
-from harness.model.frame import FRAME_HEADER, MTU
-from harness.model.loss import GilbertElliott
-from harness.model.part import Part, short_or
-from harness.model.queue import DropTail, Queue, Red, short_red
+from harness.scenario.schema.base import Part, short_or
+from harness.scenario.schema.faults import Blackhole, Corrupt, Drop
+from harness.scenario.schema.frame_size import FRAME_HEADER, MTU
+from harness.scenario.schema.loss import GilbertElliott
+from harness.scenario.schema.queue import DropTail, Queue, Red, short_red
 from harness.text import shown
 from harness.units import Duration, Percentage, QueueSize, Rate, Size
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.model.part import Part
+from harness.scenario.schema.base import Part
 from harness.units import Percentage
 
 

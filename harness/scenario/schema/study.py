@@ -7,8 +7,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from harness.errors import UnfitError
-from harness.model.part import DESIGN, PROFILE, Part
-from harness.parameters import ParameterValue, WrittenNumber, WrittenValue, canonical_value
+from harness.scenario.parameters import ParameterValue, WrittenNumber, WrittenValue, canonical_value
+from harness.scenario.schema.base import DESIGN, PROFILE, Part
 
 DesignKind = Literal["full", "fractional", "one-at-a-time", "random"]
 #: Two-level fractions below this alias main effects with each other.

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, field_validator, mod
 from pydantic.json_schema import SkipJsonSchema
 
 from harness.errors import UnfitError, did_you_mean
-from harness.parameters import PARAMETERS, ROLES, Parameter, ParameterValue, Role, Word, WrittenValue
+from harness.scenario.parameters import PARAMETERS, ROLES, Parameter, ParameterValue, Role, Word, WrittenValue
 from harness.units import Duration, Size
 
 #: What a placeholder in a manifest's text may be called.

@@ -8,12 +8,12 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from harness.errors import UnfitError
-from harness.model.container import Container
-from harness.model.move import ClientMove
-from harness.model.part import BUILD_FOLDER, COLOUR, IMAGE, NAME, WEB_ADDRESS, Part
-from harness.model.testcase import Refusal, TestcaseName
-from harness.parameters import ROLES, Role
-from harness.setting import ParameterName, RoleSettings, Setting
+from harness.scenario.manifest_parameters import ParameterName, RoleSettings, Setting
+from harness.scenario.parameters import ROLES, Role
+from harness.scenario.schema.base import BUILD_FOLDER, COLOUR, IMAGE, NAME, WEB_ADDRESS, Part
+from harness.scenario.schema.container import Container
+from harness.scenario.schema.mobility import ClientMove
+from harness.scenario.schema.testcase import Refusal, TestcaseName
 from harness.units import Duration
 
 Protocol = Literal["h3", "hq-interop", "h2", "tcp", "udp"]

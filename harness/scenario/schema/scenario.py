@@ -8,15 +8,15 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, StrictBool, StrictInt, StrictStr, field_validator, model_validator
 
 from harness.errors import UnfitError
-from harness.metric_names import MetricName
-from harness.model.experiment import Experiment
-from harness.model.flow import Flow
-from harness.model.objective import Objective
-from harness.model.part import NAME, PATH_NAME, SCENARIO_NAME, Part
-from harness.model.path import Path
-from harness.model.sequence import AnyPath, Proxy, Segment, boundaries, end_to_end
-from harness.model.testcase import ONE_SIDED, TestcaseName
-from harness.parameters import ROLES, ParameterValue, Role, WrittenNumber, WrittenValue, canonical_value
+from harness.scenario.metric_names import MetricName
+from harness.scenario.parameters import ROLES, ParameterValue, Role, WrittenNumber, WrittenValue, canonical_value
+from harness.scenario.schema.base import NAME, PATH_NAME, SCENARIO_NAME, Part
+from harness.scenario.schema.flow import Flow
+from harness.scenario.schema.objective import Objective
+from harness.scenario.schema.path import Path
+from harness.scenario.schema.segments import AnyPath, Proxy, Segment, boundaries, end_to_end
+from harness.scenario.schema.study import Experiment
+from harness.scenario.schema.testcase import ONE_SIDED, TestcaseName
 from harness.units import Duration, Size
 
 #: Flows that a lab can hold: what is left of its networks' addresses.

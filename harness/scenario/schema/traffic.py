@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from harness.errors import UnfitError
-from harness.model.part import Part
+from harness.scenario.schema.base import Part
 from harness.units import Duration, Rate, Size
 
 #: Datagrams that the generator can send in a second, in real time, on one core: it keeps time up to 30,000 here.

@@ -4,20 +4,19 @@ Everything here is frozen and validated, and does no I/O. The JSON Schema that e
 from these classes (`harness schema`), so their docstrings are its documentation.
 """
 
-from harness.model.container import Container
-from harness.model.experiment import LEAST_RESOLUTION, DesignKind, Experiment
-from harness.model.fault import Blackhole, Corrupt, Drop
-from harness.model.files import Files
-from harness.model.flow import GENERATOR, Flow, FlowKind, LabFlowKind
-from harness.model.frame import FRAME_HEADER, MTU
-from harness.model.implementation import Implementation, Protocol
-from harness.model.loss import GilbertElliott
-from harness.model.move import ClientMove, Move, MoveKind, Rebinding
-from harness.model.objective import Objective
-from harness.model.part import FORMS, NAME, PATH_NAME, Part
-from harness.model.path import Change, Link, LinkChange, Path, Service
-from harness.model.queue import DropTail, Queue, Red
-from harness.model.scenario import (
+from harness.scenario.schema.base import FORMS, NAME, PATH_NAME, Part
+from harness.scenario.schema.container import Container
+from harness.scenario.schema.faults import Blackhole, Corrupt, Drop
+from harness.scenario.schema.file_sizes import Files
+from harness.scenario.schema.flow import GENERATOR, Flow, FlowKind, LabFlowKind
+from harness.scenario.schema.frame_size import FRAME_HEADER, MTU
+from harness.scenario.schema.implementation import Implementation, Protocol
+from harness.scenario.schema.loss import GilbertElliott
+from harness.scenario.schema.mobility import ClientMove, Move, MoveKind, Rebinding
+from harness.scenario.schema.objective import Objective
+from harness.scenario.schema.path import Change, Link, LinkChange, Path, Service
+from harness.scenario.schema.queue import DropTail, Queue, Red
+from harness.scenario.schema.scenario import (
     MAXIMUM_ACCESS_DELAYS,
     MAXIMUM_DRAWN,
     MAXIMUM_FLOWS,
@@ -25,9 +24,10 @@ from harness.model.scenario import (
     MAXIMUM_REPETITIONS,
     Scenario,
 )
-from harness.model.sequence import MAXIMUM_SEGMENTS, Proxy, Segment
-from harness.model.testcase import ONE_SIDED, TESTCASES, Refusal, TestcaseName, asked_of
-from harness.model.traffic import GENERATOR_LIMIT, Bulk, ConstantRate, Poisson, Traffic, UniformGaps
+from harness.scenario.schema.segments import MAXIMUM_SEGMENTS, Proxy, Segment
+from harness.scenario.schema.study import LEAST_RESOLUTION, DesignKind, Experiment
+from harness.scenario.schema.testcase import ONE_SIDED, TESTCASES, Refusal, TestcaseName, asked_of
+from harness.scenario.schema.traffic import GENERATOR_LIMIT, Bulk, ConstantRate, Poisson, Traffic, UniformGaps
 
 __all__ = [
     "FORMS",

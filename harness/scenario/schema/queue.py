@@ -8,8 +8,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from harness.errors import UnfitError
-from harness.model.frame import MTU
-from harness.model.part import Part
+from harness.scenario.schema.base import Part
+from harness.scenario.schema.frame_size import MTU
 from harness.units import Percentage, QueueSize, Size
 
 

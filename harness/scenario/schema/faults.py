@@ -8,7 +8,7 @@ from typing import Annotated, Self
 from pydantic import Field, field_validator, model_validator
 
 from harness.errors import UnfitError
-from harness.model.part import Part
+from harness.scenario.schema.base import Part
 from harness.units import Duration, Percentage
 
 #: Rules of one direction: each packet passes one for every number that is counted, and for every step of a burst.

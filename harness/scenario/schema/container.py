@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from harness.errors import UnfitError
-from harness.model.part import FOLDER, Part
+from harness.scenario.schema.base import FOLDER, Part
 
 #: What an image may ask for, by the names of capabilities(7). Each is one of those that Docker gives a container unless
 #: told, and reaches no further than what is in it.

@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from harness.errors import InputError
-from harness.mistakes import Location
+from harness.scenario.validation_errors import Location
 
 #: Bytes of a file; the largest that is shipped has 4 kB.
 MOST_BYTES = 256 << 10

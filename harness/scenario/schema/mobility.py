@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from harness.errors import UnfitError
-from harness.model.part import PATH_NAME, Part
+from harness.scenario.schema.base import PATH_NAME, Part
 from harness.units import Duration
 
 ClientMove = Literal["migrate", "interface"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.model import Path, Red, Scenario
+from harness.scenario.schema import Path, Red, Scenario
 
 
 def drawn(scenario: Scenario) -> bool:

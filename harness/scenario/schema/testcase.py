@@ -6,8 +6,8 @@ from typing import Annotated, Final, Literal, get_args
 
 from pydantic import Field
 
-from harness.model.part import Part
-from harness.parameters import ROLES, Role
+from harness.scenario.parameters import ROLES, Role
+from harness.scenario.schema.base import Part
 
 TestcaseName = Literal[
     "handshake", "transfer", "chacha20", "keyupdate", "retry", "resumption", "zerortt", "http3", "multiconnect",

@@ -9,7 +9,7 @@ from typing import Self
 from pydantic import FiniteFloat, field_serializer, field_validator, model_validator
 
 from harness.errors import UnfitError
-from harness.model.part import Part
+from harness.scenario.schema.base import Part
 from harness.text import shown
 from harness.units import Duration, Rate
 

@@ -7,7 +7,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from harness.errors import UnfitError
-from harness.model.part import Part
+from harness.scenario.schema.base import Part
 from harness.units import Size
 
 #: Files of one transfer: their names are words of one command line.
