@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from harness.moves import told
+from harness.netem import bdp_bytes, queue_bytes
+from harness.netem.mobility import told
 from harness.outcome import Cell
-from harness.path import bdp_bytes, queue_bytes
 from harness.scenario.manifest_parameters import Setting
 from harness.scenario.parameters import PARAMETERS, ROLES, ParameterValue, Role, other, parse_parameter_name
 from harness.scenario.schema import Flow, Implementation, LabFlowKind, Protocol, Scenario

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from harness.path import inexpressible
+from harness.netem import inexpressible
 from harness.scenario.parameters import ParameterValue
 from harness.scenario.schema import FORMS, MAXIMUM_DRAWN, Scenario
 from harness.scenario.validation_errors import Location, Mistake, mistakes_in

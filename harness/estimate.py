@@ -12,9 +12,9 @@ import statistics
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
-from harness.moves import course
+from harness.netem import ideal_time
+from harness.netem.mobility import course
 from harness.outcome import Cell
-from harness.path import ideal_time
 from harness.scenario.schema import Scenario
 
 #: Wall seconds of a run in virtual time: a flow's endpoints, a second of the lab's clock, a byte of a transfer. Near to

@@ -1,6 +1,6 @@
 """What a scenario may ask of a lab: times, sizes and counts that a run can have. Pure.
 
-What a path's queues and links can be is for `harness.path.limits` to say.
+What a path's queues and links can be is for `harness.netem.limits` to say.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import math
 from collections.abc import Iterator, Sequence
 
 from harness.lab.endpoints import requests, served_files
-from harness.moves import course, paths_of
-from harness.path import ideal_time
+from harness.netem import ideal_time
+from harness.netem.mobility import course, paths_of
 from harness.scenario.schema import Flow, Path, Scenario
 from harness.scenario.validation_errors import Location, Mistake
 from harness.text import shown

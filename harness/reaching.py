@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from harness.design import Pair, honoured, players_of
-from harness.moves import course
-from harness.path import ideal_time
+from harness.netem import ideal_time
+from harness.netem.mobility import course
 from harness.reach import Reached, Settings, score, standing
 from harness.results import CellResult
 from harness.scenario.metric_names import MetricName

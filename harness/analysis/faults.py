@@ -13,7 +13,7 @@ import numpy as np
 from harness.analysis.figures import loss_probability
 from harness.analysis.link_phases import LinkPhase
 from harness.analysis.replay import Fate, Replay
-from harness.path import fault_share
+from harness.netem import fault_share
 from harness.traces.lab import FaultFacts
 from harness.traces.matching import Passage
 from harness.units import Percentage

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from harness.analysis.link_phases import LinkPhase
-from harness.path.arithmetic import STANDSTILL
+from harness.netem.bounds import STANDSTILL
 
 
 class Bottleneck(ABC):

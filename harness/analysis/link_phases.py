@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harness.artefacts.run import Artefacts
-from harness.path.arithmetic import default_bucket
+from harness.netem.bounds import default_bucket
 from harness.traces.lab import LinkSettings, LinkSettingsChange
 
 #: What the default bucket of runs that do not say held, s: a later default is not theirs.

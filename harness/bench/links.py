@@ -25,8 +25,8 @@ from harness.fidelity import (
     red_parameters,
     tail_drop,
 )
-from harness.path import PathProgram, compile_path
-from harness.path.arithmetic import burst_bytes, queue_bytes
+from harness.netem import PathProgram, compile_path
+from harness.netem.bounds import burst_bytes, queue_bytes
 from harness.scenario.schema import GilbertElliott, Link, Path
 
 #: Layer-2 size of the packets, bytes, as in the published comparison of layouts.

@@ -20,7 +20,7 @@ from harness.engines.docker import LONGEST, failure
 from harness.engines.gauge import Passage, Stream, Train, Trial
 from harness.errors import EngineError
 from harness.fidelity import red_parameters
-from harness.path import compile_path
+from harness.netem import compile_path
 from harness.scenario.schema import Path
 
 Ints = npt.NDArray[np.int64]

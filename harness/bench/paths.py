@@ -19,7 +19,7 @@ import numpy as np
 from harness.engines.gauge import Arrivals, Passage, Trial, gauge
 from harness.fidelity import Crossing, changes_ns, crossing
 from harness.fidelity.prediction import Floats
-from harness.path import Outage, PathProgram, compile_path
+from harness.netem import Outage, PathProgram, compile_path
 from harness.scenario.schema import Path
 
 #: Packets of a stream, and their layer-2 sizes, bytes.
@@ -30,7 +30,7 @@ NEAR = 5_000
 PLACES = tuple(number / 16 for number in range(17))
 #: What the way from the sender's stamp to the queue may take, ns.
 WAYS = (0, 300, 600)
-#: Rates at which hfsc's curve is exact, bit/s (`harness.path.arithmetic.curve_rate`). One that changes is any.
+#: Rates at which hfsc's curve is exact, bit/s (`harness.netem.bounds.curve_rate`). One that changes is any.
 RATES = tuple(round(value * 1e6) for value in (0.25, 0.5, 1, 2, 4, 5, 8, 10, 16, 20, 40, 50))
 
 

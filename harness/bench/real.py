@@ -17,8 +17,8 @@ from harness.engines.standing import StandingLab
 from harness.lab import Lab, build_lab
 from harness.lab.addresses import FIRST, address
 from harness.metrics import measure
+from harness.netem.bounds import FRAME
 from harness.outcome import Cell, Image
-from harness.path.arithmetic import FRAME
 from harness.plan import PlannedRun, Request, cells
 from harness.provenance import Provenance
 from harness.runner import run_once
@@ -94,7 +94,7 @@ class RealTime(Session):
     def _buckets(self) -> None:
         """What a token bucket too small for late timers costs: bytes served by an always full queue, of those asked.
 
-        The default bucket (harness.path.arithmetic.burst_bytes) follows from this table.
+        The default bucket (harness.netem.bounds.burst_bytes) follows from this table.
         """
         for rate in BUCKET_RATES:
             sizes = {f"{frames} frame{'s' * (frames > 1)}": frames * FRAME for frames in (1, 2)}

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from harness import design, draw, feasible, moves
+from harness import design, draw, feasible
 from harness.catalogue import seeds, splits
 from harness.catalogue import settings as manifest_settings
 from harness.catalogue.honoured import Honoured
 from harness.errors import InputError, did_you_mean
-from harness.path import inexpressible
+from harness.netem import inexpressible, mobility
 from harness.scenario.loader import error_of, modelled
 from harness.scenario.parameters import Role
 from harness.scenario.schema import Implementation, Scenario
@@ -79,7 +79,7 @@ class Catalogue:
                 yield Mistake((*feasible.of_path(scenario, name), *found.location), found.text, found.hint)
                 return
         yield from feasible.mistakes(scenario)
-        yield from moves.mistakes(scenario)
+        yield from mobility.mistakes(scenario)
         yield from draw.mistakes(scenario)
         yield from self._honoured.mistakes(scenario)
         yield from seeds.mistakes(scenario, self._honoured.known)

@@ -20,7 +20,7 @@ from harness.engines.folder import MOST_SAID
 from harness.engines.guest import LAB, STALL, Guest
 from harness.engines.kernels import OWN
 from harness.errors import EngineError
-from harness.path import PathProgram
+from harness.netem import PathProgram
 from harness.reading import read_regular
 
 _INIT = ["/usr/bin/python3", "-S", "-m", "simulator.gauge"]

@@ -11,7 +11,7 @@ from harness.engines.folder import plan_of
 from harness.engines.guest import seen
 from harness.engines.rootfs import RootFs
 from harness.lab import CLIENT_END, PROXY_COMMAND, Host, Lab, Proxy, proxy_environment
-from harness.path.arithmetic import FRAME
+from harness.netem.bounds import FRAME
 
 #: Memory of a guest beyond what its queues hold, MiB: kernel, init and page cache, and each endpoint's processes.
 BASE_MEMORY, ENDPOINT_MEMORY = 384, 160

@@ -1,6 +1,6 @@
 """What a path does to a stream of packets, by what the scenario says of it: rates, delays, losses and holes over time.
 
-A model beside the program that `harness.path` compiles and beside the replay of the link proof
+A model beside the program that `harness.netem` compiles and beside the replay of the link proof
 (`harness.analysis.replay`), with nothing of either but the seeds of netem.
 """
 
@@ -15,8 +15,8 @@ import numpy as np
 
 from harness.fidelity.losses import netem_losses
 from harness.fidelity.prediction import Booleans, Floats, Integers
-from harness.path.arithmetic import queue_bytes
-from harness.path.egress import phase_seed
+from harness.netem.bounds import queue_bytes
+from harness.netem.egress import phase_seed
 from harness.scenario.schema import GilbertElliott, Path
 from harness.units import Percentage
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from harness.fidelity.bottleneck import queue_of
 from harness.fidelity.prediction import Floats, Integers
-from harness.path.arithmetic import size_bytes
-from harness.path.red import red_burst, red_log_weight
+from harness.netem.bounds import size_bytes
+from harness.netem.red import red_burst, red_log_weight
 from harness.scenario.schema import Link, Red
 from harness.units import Duration
 

@@ -13,8 +13,8 @@ from harness.lab.endpoints import client_network, pair, served_files, served_fol
 from harness.lab.moves import Moving, moving, outages
 from harness.lab.sequence import Layout, Station, layout
 from harness.lab.spec import Interface, Lab, LabFlow, LabMove, Network, Simulator
+from harness.netem import PathProgram, Server, compile_path
 from harness.outcome import Cell, EngineName
-from harness.path import PathProgram, Server, compile_path
 from harness.scenario.parameters import ROLES, ParameterValue
 from harness.scenario.schema import Scenario
 from harness.units import Duration

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from harness.lab.spec import SAMPLE, SERVER_PORT, SERVER_WAIT, Interface, Lab, LabFlow, Proxy, Simulator
-from harness.path import PathProgram
+from harness.netem import PathProgram
 
 #: What runs a proxy, in the simulator's image.
 PROXY_COMMAND = ("python3", "-m", "simulator.split")

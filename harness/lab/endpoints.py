@@ -10,7 +10,7 @@ from typing import Any
 from harness.arguments import Given, interop_testcase
 from harness.lab.addresses import FIRST, SIMULATOR, address, network
 from harness.lab.spec import SERVER_PORT, Host, Interface, LabFile
-from harness.moves import paths_of
+from harness.netem.mobility import paths_of
 from harness.outcome import Cell
 from harness.scenario.parameters import Role
 from harness.scenario.schema import ConstantRate, Files, Flow, Path, Poisson, Scenario, Traffic, UniformGaps

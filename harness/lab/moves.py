@@ -8,8 +8,8 @@ from decimal import Decimal
 
 from harness.lab.addresses import FIRST, MAPPED, MAPPED_COUNT, address
 from harness.lab.spec import LabMove
-from harness.moves import Rebound, losses, rebounds, told
-from harness.path import Mapping, Outage
+from harness.netem import Mapping, Outage
+from harness.netem.mobility import Rebound, losses, rebounds, told
 from harness.scenario.schema import Move, Scenario
 from harness.units import Duration
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 from harness.lab.addresses import Side
-from harness.path import PathProgram
+from harness.netem import PathProgram
 from harness.scenario.parameters import ParameterValue, Role
 from harness.scenario.schema import MTU, Container, LabFlowKind, MoveKind
 

@@ -8,7 +8,7 @@ from harness import interop
 from harness.catalogue import Mistake
 from harness.errors import did_you_mean
 from harness.metrics.registry import Metric, declared, find
-from harness.moves import rebounds, told
+from harness.netem.mobility import rebounds, told
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Objective, Scenario
 

@@ -26,9 +26,9 @@ from harness.analysis.figures import (
 from harness.analysis.replay import Fate
 from harness.analysis.splits import legs, opened, split_flows
 from harness.analysis.view import RunView
+from harness.netem.bottleneck import COLD_GAP
+from harness.netem.bounds import FRAME, bucket_share
 from harness.outcome import DirectionProof, LinkProof
-from harness.path.arithmetic import FRAME, bucket_share
-from harness.path.bottleneck import COLD_GAP
 from harness.scenario.schema import FRAME_HEADER, Link
 from harness.traces.counters import total
 
@@ -225,7 +225,7 @@ def _delay_problems(view: RunView, direction: Direction) -> list[str]:
 def _longest_gap_ns(view: RunView, direction: Direction) -> int:
     """How long the only packet of a queue may wait for an opportunity; 0 where the service is no random process.
 
-    The gaps end at ten times their mean (`harness.path.bottleneck`), or are those of a cold start.
+    The gaps end at ten times their mean (`harness.netem.bottleneck`), or are those of a cold start.
     """
     if not direction.served_at_random:
         return 0

@@ -14,8 +14,8 @@ import polars as pl
 
 from harness.analysis.series.grid import BIN
 from harness.draw import settled
-from harness.moves import course
-from harness.path import slow_start_time
+from harness.netem import slow_start_time
+from harness.netem.mobility import course
 from harness.plots.copied import Marks
 from harness.plots.parts import (
     brief,

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from harness.netem.bounds import bucket_share
 from harness.outcome import Better, EngineName
-from harness.path.arithmetic import bucket_share
 from harness.reports.compare_figures import CpuRole, CpuUse, Side, cores_of, cpu_of, difference_of, kind_of, side_of
 from harness.results import CellResult
 from harness.scenario.metric_names import MetricName

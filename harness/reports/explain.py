@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from harness.design import most_cells
 from harness.lab import SERVERS
 from harness.lab.moves import moving, outages
-from harness.moves import course
-from harness.outcome import EngineName
-from harness.path import (
+from harness.netem import (
     Server,
     bdp_bytes,
     burst_bytes,
@@ -20,6 +18,8 @@ from harness.path import (
     size_bytes,
     slow_start_time,
 )
+from harness.netem.mobility import course
+from harness.outcome import EngineName
 from harness.scenario.schema import GilbertElliott, Link, LinkChange, Move, Path, Proxy, Red, Scenario, Service
 from harness.units import Duration, Percentage, Size
 

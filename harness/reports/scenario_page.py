@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from harness.errors import InputError
-from harness.path import inexpressible
+from harness.netem import inexpressible
 from harness.reports.markdown import line
 from harness.scenario.parameters import PARAMETERS, WrittenNumber, WrittenValue
 from harness.scenario.schema import Scenario

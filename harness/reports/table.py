@@ -13,9 +13,9 @@ from harness.absences import warnings
 from harness.departures import departures
 from harness.lab import flow_label
 from harness.metrics.registry import declared
-from harness.moves import course
+from harness.netem import ack_limited_time, ideal_time, slow_start_time
+from harness.netem.mobility import course
 from harness.outcome import Cell, Interval
-from harness.path import ack_limited_time, ideal_time, slow_start_time
 from harness.ranking import rankings
 from harness.reports import because, by_scenario, effort, unfinished
 from harness.reports.chosen import Headed, columns, compared, flow_columns, shows_goodput

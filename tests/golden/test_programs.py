@@ -12,7 +12,7 @@ from harness.engines.compose_file import compose_text
 from harness.engines.rootfs import RootFs
 from harness.engines.world import world_document
 from harness.lab import build_lab, sim_plan, summary
-from harness.path import Server, compile_path
+from harness.netem import Server, compile_path
 from harness.reports.by_hand import open_cell
 from harness.reports.explain import explain
 from harness.scenario.schema import Flow, Scenario

@@ -15,8 +15,8 @@ from harness.bench.ns3 import Arrivals, departures, red_experiment
 from harness.bench.paths import NEAR, compare, draw
 from harness.engines.gauge import Trial, gauge
 from harness.engines.images import Images
-from harness.path import compile_path
-from harness.path.arithmetic import queue_bytes
+from harness.netem import compile_path
+from harness.netem.bounds import queue_bytes
 from harness.scenario.schema import Path as EmulatedPath
 from tests.examples import ROOT
 from tests.lab.conftest import Harness

@@ -161,7 +161,7 @@ def test_one_packet_less_in_the_queue_is_caught(repository: Repository) -> None:
 
 
 def test_one_packet_more_in_netem_is_another_lab(repository: Repository) -> None:
-    repository.edit("harness/path/arithmetic.py", "return 1000 + math.ceil", "return 1001 + math.ceil")
+    repository.edit("harness/netem/bounds.py", "return 1000 + math.ceil", "return 1001 + math.ceil")
     code, said, text = repository.equivalent()
     assert (code, said["changed"], len(said["other_labs"])) == (1, [], 3)
     assert "another lab: " in text and "ngtcp2→ngtcp2" in text

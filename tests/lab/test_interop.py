@@ -10,8 +10,8 @@ import pytest
 
 from harness.artefacts.run import Artefacts
 from harness.interop.cases import CASES, FOLDER
+from harness.netem import fault_share
 from harness.outcome import Run
-from harness.path import fault_share
 from harness.traces.matching import match
 from tests.lab.conftest import Harness
 

@@ -21,7 +21,7 @@ from harness.bench.theory import (
     theory_experiments,
 )
 from harness.engines.gauge import Arrivals, Trial, gauge
-from harness.path import compile_path
+from harness.netem import compile_path
 from harness.queueing import lindley, poisson_arrivals
 from harness.reno import mathis, padhye
 from tests.lab.conftest import Harness

@@ -17,7 +17,7 @@ from scipy.stats import kstest
 
 from harness.bench.links import symmetric
 from harness.engines.gauge import Passage, Stream, Train, Trial, gauge
-from harness.path import PathProgram, compile_path
+from harness.netem import PathProgram, compile_path
 from harness.units import Duration
 from tests.lab.test_virtual_links import simulator_rootfs
 

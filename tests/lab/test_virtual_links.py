@@ -27,7 +27,7 @@ from harness.engines.gauge import Passage, Stream, Train, Trial, gauge
 from harness.engines.images import Images
 from harness.engines.rootfs import RootFileSystems
 from harness.errors import EngineError
-from harness.path import PathProgram, compile_path
+from harness.netem import PathProgram, compile_path
 from harness.scenario.schema import Path as EmulatedPath
 from tests.examples import ROOT, link
 from tests.lab.conftest import CACHE

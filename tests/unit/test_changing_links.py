@@ -19,8 +19,8 @@ from harness.attribution.gather import Clock
 from harness.feasible import mistakes
 from harness.fidelity import crossing
 from harness.metrics import measure
-from harness.moves import course
-from harness.path import compile_path, ideal_time, slow_start_time, timeline
+from harness.netem import compile_path, ideal_time, slow_start_time, timeline
+from harness.netem.mobility import course
 from harness.units import Size
 from tests.examples import link, path, scenario
 from tests.unit.captures import T0, Link, Recipe, write_run

@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 from harness.judge import judge
+from harness.netem import slow_start_time, timeline
 from harness.outcome import MeasuredRun, Outcome, Verdict
-from harness.path import slow_start_time, timeline
 from harness.plots.curves import curves_of, labels, stacked
 from harness.plots.registry import plots
 from harness.plots.render import figure, figures

@@ -19,7 +19,7 @@ from harness.fidelity import (
     run_length_probabilities,
     tail_drop,
 )
-from harness.path import compile_path
+from harness.netem import compile_path
 from harness.scenario.schema import GilbertElliott, Link
 from harness.units import Duration, Percentage
 from tests.examples import link, path

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harness.feasible import mistakes
-from harness.path import compile_path
+from harness.netem import compile_path
 from harness.scenario.schema import Scenario
 from harness.units import Duration
 from tests.examples import link, path

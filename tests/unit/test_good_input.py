@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from harness.arguments import UnsupportedError
 from harness.errors import InputError
 from harness.lab import build_lab, sim_plan
+from harness.netem import Server, compile_path
 from harness.outcome import Image
-from harness.path import Server, compile_path
 from harness.plan import Request, cells, named, points_of
 from harness.reports.explain import explain
 from harness.scenario.parameters import PARAMETERS, ROLES

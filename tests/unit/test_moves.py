@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from harness import draw, moves
+from harness import draw
 from harness.arguments import UnsupportedError
 from harness.identity import compiled, keyed
 from harness.lab import Lab, build_lab, sim_plan, summary
+from harness.netem import compile_path, mobility
 from harness.outcome import Cell
-from harness.path import compile_path
 from harness.scenario.schema import Implementation, Scenario
 from harness.sweep import SweepError, is_name, points
 from tests.examples import cell, implementation, scenario
@@ -46,23 +46,23 @@ def lab(*each: dict[str, str], **more: Any) -> Lab:
 
 def test_a_client_is_on_one_path_after_the_other() -> None:
     one = case(GO, PORT, BACK)
-    assert moves.stays(one, one.flows[0])[:2] == [
-        moves.Stay("cellular", 0, 200_000_000),
-        moves.Stay("campus", 200_000_000, 7_000_000_000),
+    assert mobility.stays(one, one.flows[0])[:2] == [
+        mobility.Stay("cellular", 0, 200_000_000),
+        mobility.Stay("campus", 200_000_000, 7_000_000_000),
     ]
-    assert moves.paths_of(one, one.flows[0]) == ["cellular", "campus"]
+    assert mobility.paths_of(one, one.flows[0]) == ["cellular", "campus"]
 
 
 def test_a_rebinding_comes_again_until_the_next_move() -> None:
     one = case(GO, PORT, BACK)
-    assert [(each.at_ns / 1e9, each.path) for each in moves.rebounds(one, one.flows[0])] == [
+    assert [(each.at_ns / 1e9, each.path) for each in mobility.rebounds(one, one.flows[0])] == [
         (5, "campus"),
         (6, "campus"),
     ]
     last = case({"at": "5 s", "how": "nat-address", "every": "40 s"})
-    assert [each.at_ns / 1e9 for each in moves.rebounds(last, last.flows[0])] == [5, 45, 85]
+    assert [each.at_ns / 1e9 for each in mobility.rebounds(last, last.flows[0])] == [5, 45, 85]
     once = case({"at": "5 s", "how": "nat-address"})
-    assert [each.at_ns / 1e9 for each in moves.rebounds(once, once.flows[0])] == [5]
+    assert [each.at_ns / 1e9 for each in mobility.rebounds(once, once.flows[0])] == [5]
 
 
 def test_a_path_may_move_a_client_between_its_connections() -> None:
@@ -70,12 +70,14 @@ def test_a_path_may_move_a_client_between_its_connections() -> None:
         flows=[{"download": "1 MB", "repeat_after": "5 s", "moves": [{"at": "4 s", "how": "nat-address"}]}],
         objectives=[],
     )
-    assert [each.at_ns / 1e9 for each in moves.rebounds(again, again.flows[0])] == [4]
+    assert [each.at_ns / 1e9 for each in mobility.rebounds(again, again.flows[0])] == [4]
     assert build_lab(cell(again), 0).flows[0].repeat_after == 5
 
 
 def test_a_path_is_lost_until_somebody_comes_to_it_again() -> None:
-    found = [(one.path, one.at_ns / 1e9, one.until_ns and one.until_ns / 1e9) for one in moves.losses(case(GO, BACK))]
+    found = [
+        (one.path, one.at_ns / 1e9, one.until_ns and one.until_ns / 1e9) for one in mobility.losses(case(GO, BACK))
+    ]
     assert found == [("cellular", 1.2, 7.0), ("campus", 7.0, None)]
 
 

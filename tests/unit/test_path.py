@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.lab import build_lab
-from harness.path import (
+from harness.netem import (
     Outage,
     PathProgram,
     burst_bytes,
@@ -20,8 +20,8 @@ from harness.path import (
     slow_start_time,
     timeline,
 )
-from harness.path.arithmetic import curve_rate
-from harness.path.red import red_burst, red_log_weight
+from harness.netem.bounds import curve_rate
+from harness.netem.red import red_burst, red_log_weight
 from harness.scenario.schema import Flow
 from harness.units import Duration, Rate, Size
 from tests.examples import ROOT, cell, link, path, scenario

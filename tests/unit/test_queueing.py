@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from harness.engines.gauge import Arrivals, Trial, memory_mib, plan_document
 from harness.fidelity import tail_drop
-from harness.path import compile_path
+from harness.netem import compile_path
 from harness.queueing import Inputs, Sizes, lindley, mean_wait, poisson_arrivals, wait_estimate
 from harness.reno import mathis, padhye
 from tests.examples import path

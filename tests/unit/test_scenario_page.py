@@ -11,7 +11,7 @@ import yaml
 
 from harness.errors import InputError
 from harness.lab import SERVERS
-from harness.path import compile_path
+from harness.netem import compile_path
 from harness.reports.explain import explain, loss_words
 from harness.reports.scenario_page import scenario_page
 from harness.scenario.schema import GilbertElliott, Link, Scenario

@@ -15,7 +15,7 @@ packet go at each opportunity. Flows with access delays of their own each find a
 out: a prio chooses it by the address of the destination.
 """
 
-from harness.path.arithmetic import (
+from harness.netem.bounds import (
     Server,
     ack_limited_rate,
     ack_limited_time,
@@ -26,11 +26,11 @@ from harness.path.arithmetic import (
     size_bytes,
     slow_start_time,
 )
-from harness.path.compile import compile_path
-from harness.path.faults import share as fault_share
-from harness.path.limits import inexpressible
-from harness.path.program import Command, Fault, LinkProgram, Mapping, Outage, PathProgram, TimedCommands
-from harness.path.timeline import State, Timeline, timeline
+from harness.netem.compile import compile_path
+from harness.netem.faults import share as fault_share
+from harness.netem.limits import inexpressible
+from harness.netem.program import Command, Fault, LinkProgram, Mapping, Outage, PathProgram, TimedCommands
+from harness.netem.timeline import State, Timeline, timeline
 
 __all__ = [
     "Command",

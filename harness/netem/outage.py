@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.path.program import Command, Outage
+from harness.netem.program import Command, Outage
 
-#: Priorities of what drops, ahead of what sends packets to the bottleneck (`harness.path.bottleneck.redirect`).
+#: Priorities of what drops, ahead of what sends packets to the bottleneck (`harness.netem.bottleneck.redirect`).
 PRIORITIES = {"ip": "1", "ipv6": "2"}
 #: What enters from the clients; and what leaves to them, whatever is queued or under way in the path by then.
 _DOWN: tuple[Command, ...] = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.path.arithmetic import (
+from harness.netem.bounds import (
     FRAME,
     STANDSTILL,
     Server,
@@ -12,8 +12,8 @@ from harness.path.arithmetic import (
     queue_bytes,
     size_bytes,
 )
-from harness.path.program import Command, Side
-from harness.path.red import red_burst
+from harness.netem.program import Command, Side
+from harness.netem.red import red_burst
 from harness.scenario.schema import DropTail, Link, Red
 from harness.units import Duration, Rate
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from harness.path.timeline import Timeline, timeline
+from harness.netem.timeline import Timeline, timeline
 from harness.scenario.schema import FRAME_HEADER, MTU, Link, Path, Red
 from harness.units import Duration, QueueSize, Rate, Size
 

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.path.arithmetic import Server, burst_bytes, queue_bytes
-from harness.path.bottleneck import bottleneck, cold_starts, redirect, serial, tbf
-from harness.path.egress import (
-    Access,
-    egress_of,
-    egress_room,
-    is_serial,
-    netem,
-    netem_places,
-    phase_seed,
-    spares_gate,
-)
-from harness.path.faults import fault_setup, faults_of
-from harness.path.nat import nat_commands, nat_setup
-from harness.path.outage import PRIORITIES, outage_commands
-from harness.path.program import (
+from harness.netem.bottleneck import bottleneck, cold_starts, redirect, serial, tbf
+from harness.netem.bounds import Server, burst_bytes, queue_bytes
+from harness.netem.egress import Access, egress_of, egress_room, is_serial, netem, netem_places, phase_seed, spares_gate
+from harness.netem.faults import fault_setup, faults_of
+from harness.netem.nat import nat_commands, nat_setup
+from harness.netem.outage import PRIORITIES, outage_commands
+from harness.netem.program import (
     Command,
     Direction,
     LinkProgram,

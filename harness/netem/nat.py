@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.path.program import Command, Mapping
+from harness.netem.program import Command, Mapping
 
 #: Table and chains: what is rewritten on the way out, in a chain a client; what passes.
 _TABLE = ("inet", "nat")

@@ -15,7 +15,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping
 
-from harness.path.program import Command, Direction, Fault, Side
+from harness.netem.program import Command, Direction, Fault, Side
 from harness.scenario.schema import Corrupt, Drop, Link
 
 _TABLE = "inet faults"

@@ -6,9 +6,9 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 
-from harness.path.arithmetic import Server, burst_bytes, netem_limit
-from harness.path.bottleneck import READY_PORT
-from harness.path.program import Command, Side
+from harness.netem.bottleneck import READY_PORT
+from harness.netem.bounds import Server, burst_bytes, netem_limit
+from harness.netem.program import Command, Side
 from harness.scenario.schema import GilbertElliott, Link
 from harness.units import Duration, Percentage
 

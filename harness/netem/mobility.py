@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from harness.errors import did_you_mean
-from harness.path import State, Timeline, timeline
+from harness.netem import State, Timeline, timeline
 from harness.scenario.schema import Flow, Move, Rebinding, Scenario
 from harness.scenario.validation_errors import Location, Mistake
 from harness.text import shown
