@@ -10,13 +10,13 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from harness.design import PairDesign, most_cells, of_pair, players_of
 from harness.errors import InputError
 from harness.identity import Ledger, keyed
 from harness.outcome import Cell, Contestant, EngineName, Image, SimKernel
+from harness.planning.design import PairDesign, most_cells, of_pair, players_of
+from harness.planning.sweep import Combine, Point, points
 from harness.scenario.parameters import ROLES, ParameterValue, Role
 from harness.scenario.schema import Implementation, Scenario
-from harness.sweep import Combine, Point, points
 
 #: Runs of one command: what more than that many are is a slip, or a month's work.
 MOST_RUNS = 100_000
@@ -70,7 +70,7 @@ class Request:
     """None leaves it to the scenarios."""
     seed: int = 1
     parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
-    """What holds in every cell: a name of `harness.sweep.dimensions` → its value."""
+    """What holds in every cell: a name of `harness.planning.sweep.dimensions` → its value."""
     vary: Mapping[str, Sequence[ParameterValue]] = field(default_factory=dict)
     """What makes a cell for each value, beside or in place of the scenario's own sweep."""
     combine: Combine | None = None

@@ -20,17 +20,17 @@ from harness.app.stored import StoredResults
 from harness.catalogue import load
 from harness.columns import Columns, is_columnar
 from harness.errors import InputError, did_you_mean
-from harness.estimate import expected_seconds
 from harness.events import Listener
 from harness.judge import judge
 from harness.metrics import VERSION
 from harness.outcome import Cell, EngineName, Run, proven_outcome
 from harness.plan import PlannedRun, Request, runs
+from harness.planning.estimate import expected_seconds
+from harness.planning.sweep import dimensions, is_name
 from harness.results import CellResult, point_of
 from harness.scenario.parameters import ROLES
 from harness.scenario.schema import Part
 from harness.standing import standing
-from harness.sweep import dimensions, is_name
 
 CAMPAIGN = "campaign.yaml"
 #: Sets of one cost that a search asks for at once: as many on every machine, so that it goes the same way on all.

@@ -13,18 +13,18 @@ from typing import Any
 
 import polars as pl
 
-from harness.arguments import UnsupportedError
 from harness.artefacts.sources import capture_digests, endpoint, harmed, other_digests
 from harness.engines import Engine, Progress
 from harness.engines.beginnings import discard_beginnings
 from harness.engines.contents import Contents
 from harness.errors import ResultError, disk_error
-from harness.estimate import written_bytes
 from harness.events import Listener, PhaseStarted, RunEnded
 from harness.lab import build_lab
 from harness.metrics import measure_with_series
 from harness.outcome import MeasuredRun, Outcome, Run
 from harness.plan import PlannedRun
+from harness.planning.endpoint_config import UnsupportedError
+from harness.planning.estimate import written_bytes
 from harness.provenance import Provenance
 from harness.reading import open_regular, tree_of
 from harness.scenario.parameters import ROLES

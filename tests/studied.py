@@ -7,10 +7,10 @@ from typing import Any
 
 from harness.outcome import Cell, MeasuredRun
 from harness.plan import Request, cells
+from harness.planning.sweep import Point
 from harness.results import CellResult
 from harness.scenario.parameters import ParameterValue
 from harness.scenario.schema import Implementation, Scenario
-from harness.sweep import Point
 from tests.comparisons import Pair, result, run
 from tests.examples import SIM, images, implementation, scenario
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from harness.analysis.connection import Connection
 from harness.analysis.unknown import Unknown
 from harness.analysis.view import RunView
-from harness.arguments import application_protocol
 from harness.artefacts.window import Window
+from harness.planning.endpoint_config import application_protocol
 from harness.traces.connections import Opened
 from harness.traces.quic import integer
 from harness.traces.sent_frames import sent_streams

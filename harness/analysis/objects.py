@@ -15,8 +15,8 @@ from harness.analysis.delivery import PACKETS, ROUGH, SEGMENTS, Reached
 from harness.analysis.tls_arrival import tls_arrival
 from harness.analysis.unknown import Unknown
 from harness.analysis.view import RunView
-from harness.arguments import application_protocol
 from harness.artefacts.window import Window
+from harness.planning.endpoint_config import application_protocol
 from harness.text import counted
 from harness.traces.connections import Opened
 from harness.traces.sent_frames import sent_streams

@@ -32,19 +32,19 @@ from harness.engines.registry import Registry
 from harness.engines.rootfs import RootFileSystems
 from harness.engines.served import serve
 from harness.errors import EngineError, InputError
-from harness.estimate import Experience
 from harness.events import Listener, MachineHeld, PlanMade, Warned
 from harness.identity import keyed, read_ledger
 from harness.lab import build_lab
 from harness.metrics.objectives import mistakes
 from harness.outcome import Cell, Contestant, EngineName
 from harness.plan import Request, UntilDecided, cells, named, of_matrix, points_of, varied
+from harness.planning.estimate import Experience
+from harness.planning.sweep import Point
 from harness.provenance import Provenance, commit_of
 from harness.repetitions import Repetitions
 from harness.results import CellResult, point_of
 from harness.scenario.parameters import ROLES
 from harness.store import Store, StoreReader
-from harness.sweep import Point
 from harness.unbuilt import LostRuns, UnbuiltError, lost_runs
 
 #: From the checkout's root, the file of equivalences.

@@ -15,7 +15,6 @@ from pydantic_core import from_json
 
 from harness.app.attempts import Attempts
 from harness.app.ground import CheckoutGround
-from harness.arguments import UnsupportedError
 from harness.claims import Claim
 from harness.cluster import twice
 from harness.cluster.crew import Crew
@@ -32,6 +31,7 @@ from harness.judge import judge
 from harness.lab import build_lab
 from harness.outcome import Cell, MeasuredRun, Run, proven_outcome
 from harness.plan import PlannedRun
+from harness.planning.endpoint_config import UnsupportedError
 from harness.schedule import Step, Work, next_step
 from harness.store import MEASURED, RUN
 from harness.unbuilt import LostRuns

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from harness.arguments import UnsupportedError
 from harness.errors import EngineError
-from harness.estimate import FIGURES, stored_bytes, written_bytes
 from harness.kept import Artefacts, keeps
 from harness.lab import Lab, build_lab
 from harness.outcome import Cell
 from harness.packing import STAYS, disk_use, is_packed
 from harness.plan import PlannedRun
+from harness.planning.endpoint_config import UnsupportedError
+from harness.planning.estimate import FIGURES, stored_bytes, written_bytes
 from harness.reading import is_regular
 from harness.records import read_measured, read_object, read_run, record_bytes
 from harness.store import MEASURED, RUN, Store, disk_error

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from harness.columns import Columns, is_columnar
 from harness.errors import ResultError
-from harness.estimate import ENDED, Experience, Took
 from harness.outcome import Cell
+from harness.planning.estimate import ENDED, Experience, Took
 from harness.runner import cpu_model
 from harness.store import Store
 

@@ -14,9 +14,9 @@ from harness.engines.docker import inspect_image
 from harness.engines.images import Build, Images
 from harness.engines.precedence import runs_come_first
 from harness.errors import EngineError
-from harness.estimate import Experience
 from harness.outcome import Cell, proven_outcome
 from harness.plan import PlannedRun
+from harness.planning.estimate import Experience
 from harness.schedule import Step
 from harness.store import disk_error
 

@@ -14,10 +14,10 @@ from harness.claims import Claim, claim
 from harness.errors import EngineError, InputError
 from harness.outcome import Cell, Run, proven_outcome
 from harness.packing import STAYS, disk_use
+from harness.planning.sweep import points
 from harness.records import read_measured, read_run, record_bytes, unreadable
 from harness.scenario.schema import Scenario
 from harness.store import MEASURED, RUN, disk_error
-from harness.sweep import points
 
 
 @dataclass(frozen=True)

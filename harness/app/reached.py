@@ -9,16 +9,16 @@ from dataclasses import replace
 
 from harness.app.checkout import App
 from harness.app.options import Options
-from harness.design import players_of
 from harness.errors import EngineError, InputError
 from harness.events import Listener
 from harness.outcome import Cell, Contestant, Image
 from harness.plan import Request, named, players, points_of
+from harness.planning.design import players_of
+from harness.planning.sweep import Point
 from harness.reach import Settings, score, search
 from harness.reaching import Search, factors_of, hopeless, told
 from harness.results import CellResult
 from harness.scenario.schema import Implementation
-from harness.sweep import Point
 
 Say = Callable[[str], object]
 #: Cells → what is known of each once it has its runs, in the same order.

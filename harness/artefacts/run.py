@@ -12,8 +12,8 @@ import polars as pl
 
 from harness.artefacts import sources
 from harness.artefacts.window import Window
-from harness.draw import settled
 from harness.outcome import Run, Transfer
+from harness.planning.sampling import settled
 from harness.scenario.parameters import ROLES
 from harness.scenario.schema import Flow, Scenario
 from harness.scenario.schema import Path as EmulatedPath

@@ -7,18 +7,19 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from harness import design, draw, feasible
+from harness import feasible
 from harness.catalogue import seeds, splits
 from harness.catalogue import settings as manifest_settings
 from harness.catalogue.honoured import Honoured
 from harness.errors import InputError, did_you_mean
 from harness.netem import inexpressible, mobility
+from harness.planning import design, sampling
+from harness.planning.sweep import Combine, Point, SweepError, is_of_path, points
 from harness.scenario.loader import error_of, modelled
 from harness.scenario.parameters import Role
 from harness.scenario.schema import Implementation, Scenario
 from harness.scenario.validation_errors import Location, Mistake
 from harness.scenario.yaml_reader import Positions, read_yaml
-from harness.sweep import Combine, Point, SweepError, is_of_path, points
 from harness.text import shown
 
 SCENARIOS, IMAGES = "scenarios", "images"
@@ -80,7 +81,7 @@ class Catalogue:
                 return
         yield from feasible.mistakes(scenario)
         yield from mobility.mistakes(scenario)
-        yield from draw.mistakes(scenario)
+        yield from sampling.mistakes(scenario)
         yield from self._honoured.mistakes(scenario)
         yield from seeds.mistakes(scenario, self._honoured.known)
         yield from self._wrong_sweep(scenario)

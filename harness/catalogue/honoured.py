@@ -36,7 +36,7 @@ class Honoured:
             yield from self._values(("flows", number, "parameters"), flow.parameters, {flow.kind})
 
     def values(self, where: Location, name: str, words: Sequence[object], scenario: Scenario) -> Iterator[Mistake]:
-        """Of the values that are asked for under a name of `harness.sweep`, those that nobody here honours."""
+        """Of the values that are asked for under a name of `harness.planning.sweep`, those that nobody here honours."""
         flow, _, rest = name.partition(".") if name.startswith("flow") else ("", "", name)
         kinds = {scenario.flows[int(flow[4:])].kind} if flow else _kinds(scenario)
         owner, _, short = rest.partition(".")

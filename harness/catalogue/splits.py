@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from harness.arguments import is_over_tcp
+from harness.planning.endpoint_config import is_over_tcp
 from harness.scenario.parameters import ROLES, Role
 from harness.scenario.schema import Implementation, Proxy, Scenario
 from harness.scenario.validation_errors import Location, Mistake

@@ -82,8 +82,8 @@ def _implementations() -> list[str]:
 
 def _names(incomplete: str) -> list[str]:
     """What can be set or varied; of flows only once it is clear of which."""
+    from harness.planning.sweep import dimensions
     from harness.scenario.parameters import PARAMETERS, ROLES
-    from harness.sweep import dimensions
 
     known = dimensions()
     if match := re.match(r"flow\d+\.", incomplete):

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from harness.app import App
     from harness.cluster.place import Place
     from harness.plan import Request, Shard, UntilDecided
+    from harness.planning.sweep import Combine
     from harness.scenario.schema import Implementation
-    from harness.sweep import Combine
 
 #: Digits of a number on the command line.
 _MOST_DIGITS = 9
@@ -165,7 +165,7 @@ def _once(option: str, words: list[str] | None) -> dict[str, str]:
 
 def _assignment(option: str, word: str) -> tuple[str, str]:
     """NAME and VALUE of one --set or --vary; the name is a known one."""
-    from harness.sweep import dimensions, is_name
+    from harness.planning.sweep import dimensions, is_name
 
     name, equals, value = word.partition("=")
     if not equals or not value:

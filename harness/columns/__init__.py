@@ -28,8 +28,8 @@ from harness.columns.tables import (
 )
 from harness.engines.contents import Contents, is_digest
 from harness.errors import ResultError
-from harness.estimate import ENDED, Took
 from harness.outcome import Cell, MeasuredRun, Run
+from harness.planning.estimate import ENDED, Took
 from harness.records import (
     MOST_OBJECTS,
     OtherSchemaError,

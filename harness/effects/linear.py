@@ -14,7 +14,7 @@ from functools import cache, cached_property
 
 import numpy as np
 
-from harness.design import Rows
+from harness.planning.design import Rows
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 #: A factor's number, or those of two that interact.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from harness.design import of_pair, players_of
 from harness.effects.samples import metrics_of
 from harness.outcome import Cell, Interval
+from harness.planning.design import of_pair, players_of
+from harness.planning.sweep import Point
 from harness.results import CellResult
 from harness.scenario.parameters import ParameterValue
 from harness.scenario.schema import Scenario
-from harness.sweep import Point
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from harness.arguments import UnsupportedError
 from harness.identity.ledger import Ledger, cell_identities
 from harness.lab import build_lab, digest_form
 from harness.outcome import Cell
+from harness.planning.endpoint_config import UnsupportedError
 from harness.scenario.parameters import ROLES
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal, get_args, get_origin
 
 from harness.outcome import Cell
+from harness.planning.sweep import dimensions, is_name
 from harness.scenario.schema import Part, Scenario
-from harness.sweep import dimensions, is_name
 
 #: Keys that change no run: words for people, what runs are judged by, and which cells there are.
 _BESIDE = frozenset(

@@ -13,9 +13,9 @@ import numpy as np
 import polars as pl
 
 from harness.analysis.series.grid import BIN
-from harness.draw import settled
 from harness.netem import slow_start_time
 from harness.netem.mobility import course
+from harness.planning.sampling import settled
 from harness.plots.copied import Marks
 from harness.plots.parts import (
     brief,

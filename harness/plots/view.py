@@ -11,9 +11,9 @@ import polars as pl
 
 from harness.analysis.series import BOTTLENECK
 from harness.analysis.series.grid import BIN
-from harness.draw import settled
 from harness.lab import flow_label
 from harness.outcome import MeasuredRun, Run
+from harness.planning.sampling import settled
 from harness.plots.theme import Look, look
 from harness.scenario.schema import FRAME_HEADER, DropTail, Link, Red
 from harness.scenario.schema import Path as EmulatedPath

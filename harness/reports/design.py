@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from harness.design import PairDesign
 from harness.plan import Designed
+from harness.planning.design import PairDesign
 from harness.text import counted
 
 #: Groups of interactions that are told in words; --json has all.

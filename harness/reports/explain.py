@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.design import most_cells
 from harness.lab import SERVERS
 from harness.lab.moves import moving, outages
 from harness.netem import (
@@ -20,6 +19,7 @@ from harness.netem import (
 )
 from harness.netem.mobility import course
 from harness.outcome import EngineName
+from harness.planning.design import most_cells
 from harness.scenario.schema import GilbertElliott, Link, LinkChange, Move, Path, Proxy, Red, Scenario, Service
 from harness.units import Duration, Percentage, Size
 

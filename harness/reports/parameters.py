@@ -7,8 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from harness.outcome import Cell
+from harness.planning.sweep import is_of_path
 from harness.scenario.parameters import PARAMETERS, ROLES, ParameterValue
-from harness.sweep import is_of_path
 from harness.units import Duration, Percentage, QueueSize, Rate, Size
 
 

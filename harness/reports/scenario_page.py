@@ -18,10 +18,10 @@ from pydantic_core import PydanticUndefined
 
 from harness.errors import InputError
 from harness.netem import inexpressible
+from harness.planning.sweep import DIRECTIONS, PROPERTIES
 from harness.reports.markdown import line
 from harness.scenario.parameters import PARAMETERS, WrittenNumber, WrittenValue
 from harness.scenario.schema import Scenario
-from harness.sweep import DIRECTIONS, PROPERTIES
 from harness.text import in_cell
 from harness.units import Duration, Percentage, Quantity, QueueSize, Rate, Size
 

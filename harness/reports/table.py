@@ -16,6 +16,7 @@ from harness.metrics.registry import declared
 from harness.netem import ack_limited_time, ideal_time, slow_start_time
 from harness.netem.mobility import course
 from harness.outcome import Cell, Interval
+from harness.planning.sweep import expanded
 from harness.ranking import rankings
 from harness.reports import because, by_scenario, effort, unfinished
 from harness.reports.chosen import Headed, columns, compared, flow_columns, shows_goodput
@@ -28,7 +29,6 @@ from harness.reports.resumed import footnotes, marked, seed_of
 from harness.results import CellResult, initial_bytes
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Objective
-from harness.sweep import expanded
 from harness.text import counted
 from harness.units import Size
 

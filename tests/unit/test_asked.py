@@ -15,17 +15,17 @@ import pytest
 from traffic.plan import read_plan
 from traffic.tcp import client_command
 
-from harness.arguments import UnsupportedError
-from harness.design import of_pair, players_of
 from harness.errors import InputError
 from harness.lab import Lab, build_lab, flow_label
 from harness.outcome import Cell, Contestant
 from harness.plan import Request, cells
+from harness.planning.design import of_pair, players_of
+from harness.planning.endpoint_config import UnsupportedError
+from harness.planning.sweep import Point
 from harness.results import initial_bytes
 from harness.scenario.manifest_parameters import Setting
 from harness.scenario.parameters import PARAMETERS, ROLES, Parameter, ParameterValue, Role, other, parse_parameter_name
 from harness.scenario.schema import Implementation, Scenario
-from harness.sweep import Point
 from tests.examples import SIM, catalogue, images, scenario
 
 Way = Literal["file", "set", "vary of the file", "vary", "factor", "profile", "flow", "set of a flow"]

@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.catalogue import Catalogue
-from harness.design import aliases, combinations, fraction, least_of_random, of_pair, resolution, size
 from harness.errors import InputError
 from harness.plan import Request, cells, designs
+from harness.planning.design import aliases, combinations, fraction, least_of_random, of_pair, resolution, size
+from harness.planning.sweep import Point, points
 from harness.reports.design import lines as design_lines
 from harness.reports.design import report as design_report
 from harness.scenario.schema import Implementation, Scenario
-from harness.sweep import Point, points
 from tests.examples import SIM, catalogue, images, implementation, scenario
 
 

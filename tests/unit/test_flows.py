@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from harness.arguments import UnsupportedError
 from harness.engines.compose_file import compose_document
 from harness.errors import InputError
 from harness.lab import Lab, build_lab, summary
 from harness.lab.endpoints import served_size
 from harness.outcome import Cell
 from harness.plan import Request, cells, named, points_of
+from harness.planning.endpoint_config import UnsupportedError
 from harness.scenario.schema import Flow, Implementation, Scenario
 from tests.examples import SIM, catalogue, images, implementation, path, scenario
 

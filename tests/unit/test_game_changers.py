@@ -10,13 +10,14 @@ from syrupy.assertion import SnapshotAssertion
 
 from harness.app import App, Options
 from harness.app.reached import reach
-from harness.design import of_pair
 from harness.effects import analyses
 from harness.effects.profiles import profiled
 from harness.errors import EngineError, InputError
 from harness.events import Listener
 from harness.outcome import Cell
 from harness.plan import Request
+from harness.planning.design import of_pair
+from harness.planning.sweep import Point, points
 from harness.plots.study import tornado
 from harness.reaching import factors_of, hopeless, searches
 from harness.reports import reach as view
@@ -30,7 +31,6 @@ from harness.site.study import study_pages
 from harness.studies.game_changers.figures import DRAWINGS
 from harness.studies.game_changers.overview import profiles_table, worth_table
 from harness.studies.game_changers.page import Tally, every_effect, game_changers, verdict
-from harness.sweep import Point, points
 from tests.comparisons import result, run
 from tests.examples import catalogue
 from tests.studied import of_study, results, told

@@ -17,12 +17,12 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.arguments import UnsupportedError
 from harness.errors import InputError
 from harness.lab import build_lab, sim_plan
 from harness.netem import Server, compile_path
 from harness.outcome import Image
 from harness.plan import Request, cells, named, points_of
+from harness.planning.endpoint_config import UnsupportedError
 from harness.reports.explain import explain
 from harness.scenario.parameters import PARAMETERS, ROLES
 from harness.scenario.schema import MAXIMUM_REPETITIONS, MTU, Implementation, Scenario

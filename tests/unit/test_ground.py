@@ -14,11 +14,11 @@ from harness.engines.compose import ComposeEngine
 from harness.engines.images import Build
 from harness.engines.quiet import Patience
 from harness.engines.virtual import VirtualEngine
-from harness.estimate import Experience
 from harness.events import Listener, RunFinished, Warned
 from harness.metrics import VERSION
 from harness.outcome import Cell, LinkProof, MeasuredRun, Outcome, Run
 from harness.plan import PlannedRun, Request
+from harness.planning.estimate import Experience
 from harness.provenance import Provenance
 from tests.examples import ROOT
 

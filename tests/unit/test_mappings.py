@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness.arguments import UnsupportedError
 from harness.lab import build_lab
+from harness.planning.endpoint_config import UnsupportedError
 from harness.scenario.parameters import ROLES, ParameterValue, Role
 from harness.scenario.schema import Flow, Implementation
 from harness.units import Duration, Size

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from harness import draw
-from harness.arguments import UnsupportedError
 from harness.identity import compiled, keyed
 from harness.lab import Lab, build_lab, sim_plan, summary
 from harness.netem import compile_path, mobility
 from harness.outcome import Cell
+from harness.planning import sampling
+from harness.planning.endpoint_config import UnsupportedError
+from harness.planning.sweep import SweepError, is_name, points
 from harness.scenario.schema import Implementation, Scenario
-from harness.sweep import SweepError, is_name, points
 from tests.examples import cell, implementation, scenario
 
 CELLULAR = {"forward": {"rate": "100 Mbit/s", "delay": "20 ms"}, "return": {"rate": "50 Mbit/s", "delay": "20 ms"}}
@@ -225,12 +225,12 @@ RANGES = {
 
 def test_a_value_is_drawn_from_its_range_for_each_repetition() -> None:
     one = case(draw=RANGES)
-    found = [draw.drawn(one, seed) for seed in range(200)]
+    found = [sampling.drawn(one, seed) for seed in range(200)]
     rates = sorted(float(each["paths.cellular.forward.rate"].split()[0]) for each in found)
     assert len({tuple(each.values()) for each in found}) == 200
     assert 100 <= rates[0] < 101 < 149 < rates[-1] <= 150
-    assert draw.drawn(one, 7) == draw.drawn(one, 7)
-    settled = draw.settled(one, found[0])
+    assert sampling.drawn(one, 7) == sampling.drawn(one, 7)
+    settled = sampling.settled(one, found[0])
     assert str(settled.paths["cellular"].forward.rate) == found[0]["paths.cellular.forward.rate"]
     assert str(settled.paths["campus"].forward.loss) == found[0]["paths.campus.forward.loss"]
     assert not settled.draw

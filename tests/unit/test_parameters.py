@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from harness.arguments import endpoint_arguments, refusal
 from harness.catalogue import Catalogue
 from harness.errors import InputError, UnfitError
 from harness.lab import build_lab
+from harness.planning.endpoint_config import endpoint_arguments, refusal
 from harness.scenario.manifest_parameters import Setting
 from harness.scenario.parameters import PARAMETERS, canonical_value, parse_parameter_name
 from harness.scenario.schema import Flow

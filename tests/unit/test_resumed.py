@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from harness.arguments import UnsupportedError, checked
 from harness.outcome import Cell
+from harness.planning.endpoint_config import UnsupportedError, checked
 from harness.reports import json_report, markdown, table
 from harness.reports.resumed import footnotes, seed_of
 from harness.scenario.schema import Implementation, Scenario

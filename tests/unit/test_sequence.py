@@ -10,9 +10,9 @@ from simulator.plan import Route
 from simulator.split import catching, configuration, delivering, routes
 
 from harness.lab import Lab, build_lab, sim_plan
+from harness.planning.sweep import points
 from harness.reports.explain import explain
 from harness.scenario.schema import MAXIMUM_SEGMENTS, Scenario
-from harness.sweep import points
 from harness.units import Duration, Percentage, Rate
 from tests.bad_sequences import SEQUENCE
 from tests.examples import catalogue, cell, implementation

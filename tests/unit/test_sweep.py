@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from harness.errors import InputError
 from harness.judge import judge
 from harness.plan import Request, cells
+from harness.planning.sweep import dimensions, points
 from harness.reports.parameters import asked, sort_key
 from harness.results import CellResult
 from harness.scenario.schema import DropTail
-from harness.sweep import dimensions, points
 from harness.units import QueueSize
 from tests.examples import SIM, cell, images, implementation, link, path, scenario
 

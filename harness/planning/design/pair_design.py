@@ -1,7 +1,8 @@
 """What a study is for one pair of implementations: the factors and levels that the two honour, and its points. Pure.
 
-A pair honours a level where it can be told it, or where it is in force untold (`harness.arguments.refusal`). What it
-does not honour is absent, with the reason; nothing is guessed in its place.
+A pair honours a level where it can be told it, or where it is in force untold
+(`harness.planning.endpoint_config.refusal`). What it does not honour is absent, with the reason; nothing is guessed in
+its place.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from harness.arguments import endpoint_parameters, refusal
-from harness.design.combinations import Aliases, aliases, combinations
-from harness.design.fraction import Rows
 from harness.outcome import Contestant
+from harness.planning.design.combinations import Aliases, aliases, combinations
+from harness.planning.design.fraction import Rows
+from harness.planning.endpoint_config import endpoint_parameters, refusal
+from harness.planning.sweep import Point, expanded, is_of_path, point_at
 from harness.scenario.parameters import ROLES, ParameterValue, Role
 from harness.scenario.schema import Flow, Implementation, Scenario
-from harness.sweep import Point, expanded, is_of_path, point_at
 
 Pair = Mapping[Role, Implementation]
 

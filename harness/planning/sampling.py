@@ -13,10 +13,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from harness.netem import inexpressible
+from harness.planning.sweep import SweepError, place_of
 from harness.scenario.parameters import ParameterValue
 from harness.scenario.schema import FORMS, MAXIMUM_DRAWN, Scenario
 from harness.scenario.validation_errors import Location, Mistake, mistakes_in
-from harness.sweep import SweepError, place_of
 from harness.units import Duration, Percentage, Quantity, Rate, Size
 
 #: What can be drawn, and what it is.

@@ -1,6 +1,6 @@
 """Designs of experiments: factors and levels → the combinations that are run, for each pair what it honours. Pure."""
 
-from harness.design.combinations import (
+from harness.planning.design.combinations import (
     MOST_COMBINATIONS,
     Aliases,
     aliases,
@@ -9,9 +9,9 @@ from harness.design.combinations import (
     most_cells,
     size,
 )
-from harness.design.fraction import Rows, fraction, resolution
-from harness.design.pair import Pair, PairDesign, honoured, of_pair, players_of
-from harness.design.wrong import mistakes
+from harness.planning.design.fraction import Rows, fraction, resolution
+from harness.planning.design.pair_design import Pair, PairDesign, honoured, of_pair, players_of
+from harness.planning.design.validation import mistakes
 
 __all__ = [
     "MOST_COMBINATIONS",

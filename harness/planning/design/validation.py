@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from harness.design.combinations import MOST_COMBINATIONS, least_of_random, size
 from harness.errors import did_you_mean
+from harness.planning.design.combinations import MOST_COMBINATIONS, least_of_random, size
+from harness.planning.sweep import Point, SweepError, dimensions, expanded, is_of_path, place_of, point_at
 from harness.scenario.parameters import PARAMETERS
 from harness.scenario.schema import LEAST_RESOLUTION, Experiment, Scenario
 from harness.scenario.validation_errors import Location, Mistake
-from harness.sweep import Point, SweepError, dimensions, expanded, is_of_path, place_of, point_at
 
 _DESIGN: Location = ("study", "design")
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.design.fraction import Rows, fraction
+from harness.planning.design.fraction import Rows, fraction
 from harness.scenario.schema import DesignKind, Experiment
 
 #: Combinations of one pair: what more than that many are is a slip.
