@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from harness import departures
-from harness.outcome import Absence, MeasuredRun, Run
+from harness.outcome import Absence, MeasuredRun, Run, deviations
 from harness.scenario.metric_names import MetricName
 from harness.text import flows_named
 
@@ -61,7 +60,7 @@ def warnings(runs: Iterable[tuple[Run, MeasuredRun | None]], *, flows_too: bool)
     Where parameters are seen at other values than they were set to is among it.
     """
     runs = list(runs)
-    found: Counter[str] = Counter(departures.sentences(runs))
+    found: Counter[str] = Counter(deviations.sentences(runs))
     for run, measured in runs:
         found.update(run.warnings)
         if measured is not None:

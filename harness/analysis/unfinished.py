@@ -10,7 +10,7 @@ import numpy as np
 from harness.analysis.connection_traces import traces_of
 from harness.analysis.view import RunView
 from harness.artefacts.window import Window
-from harness.outcome.unfinished import Unfinished, Voice
+from harness.outcome.incomplete_transfer import Unfinished, Voice
 from harness.scenario.parameters import ROLES, Role
 from harness.traces import qlog
 from harness.traces.capture import FIN, RST, SYN, Capture

@@ -14,7 +14,7 @@ from harness.attribution.gather import conversation_of
 from harness.attribution.notes import notes_of
 from harness.attribution.partition import bands, lasted, partition
 from harness.outcome import Run
-from harness.outcome.attributed import Attributed, Attribution, NotAttributed, Part
+from harness.outcome.time_breakdown import Attributed, Attribution, NotAttributed, Part
 
 #: Raised whenever a part would come out differently; no figure of `harness.metrics` depends on it.
 VERSION = 3

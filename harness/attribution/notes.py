@@ -9,7 +9,7 @@ import numpy as np
 from harness.attribution import rules
 from harness.attribution.conversation import RECEIVE_WINDOW, Conversation, Credit
 from harness.attribution.spans import inside
-from harness.outcome.attributed import State
+from harness.outcome.time_breakdown import State
 from harness.text import counted
 
 

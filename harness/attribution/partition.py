@@ -9,7 +9,7 @@ import numpy as np
 from harness.attribution import rules
 from harness.attribution.conversation import Conversation
 from harness.attribution.spans import Ints, distinct, flagged, inside, merged, pieces, without
-from harness.outcome.attributed import STATES, State
+from harness.outcome.time_breakdown import STATES, State
 
 Rule = Callable[[Conversation], Ints]
 #: Before what a sender does of itself come what it cannot help; a moment is the first's that claims it.

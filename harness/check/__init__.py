@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from harness.check.session import check
-from harness.findings import Finding
+from harness.outcome.conformance import Finding
 
 __all__ = ["Finding", "check"]

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from harness.engines.rootfs import RootFs
-from harness.findings import Finding
+from harness.outcome.conformance import Finding
 from harness.scenario.schema import Implementation
 
 #: What a program's build information begins with; its version of Go stands 32 bytes later, behind its length in one

@@ -16,8 +16,8 @@ from harness.engines.certificates import virtual_certificates
 from harness.engines.virtual import VirtualEngine
 from harness.errors import InputError
 from harness.events import Listener
-from harness.findings import Finding
 from harness.outcome import Cell, proven_outcome
+from harness.outcome.conformance import Finding
 from harness.plan import Request
 from harness.results import CellResult
 from harness.scenario.manifest_parameters import Setting

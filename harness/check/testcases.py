@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from harness.check import contract
 from harness.engines import Engine
 from harness.engines.conclusion import NOT_SUPPORTED
-from harness.findings import Answer, Finding
 from harness.interop.cases import FOLDER
 from harness.outcome import Cell
+from harness.outcome.conformance import Answer, Finding
 from harness.results import CellResult
 from harness.scenario.parameters import Role, other
 from harness.scenario.schema import ONE_SIDED, Implementation, TestcaseName, asked_of

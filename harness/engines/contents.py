@@ -30,7 +30,7 @@ from harness.engines.cache import short_id
 from harness.engines.docker import docker, failure, start
 from harness.engines.rootfs import FILES, ROOT, exported_folder
 from harness.engines.sealed import Entry, entries, read_entries
-from harness.outcome.fact import CONTENTS_DIGEST
+from harness.outcome.base import CONTENTS_DIGEST
 from harness.reading import read_regular
 
 #: Folders whose files are left out, and single files, from the root.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.analysis.view import RunView
-from harness.departures import contradiction, contradictions
 from harness.metrics.observed.buffers import RECORD, recorded_algorithm
 from harness.outcome import Observation
+from harness.outcome.deviations import contradiction, contradictions
 
 
 def contradicted(view: RunView, observed: Sequence[Observation]) -> tuple[str, ...]:

@@ -4,12 +4,12 @@ An outcome is what happened to one run; a verdict is the answer drawn from the c
 Only completed runs are judged, and a failure of the ground is never an implementation's failure.
 """
 
-from harness.outcome.attributed import STATES, Attributed, Attribution, NotAttributed, Part, State
+from harness.outcome.base import Fact
 from harness.outcome.cell import Cell, Contestant, Cpu, EngineName, Image, SimKernel
-from harness.outcome.checked import Checked
-from harness.outcome.ending import Ending, EndingKind, deciding
-from harness.outcome.fact import Fact
+from harness.outcome.connection_end import Ending, EndingKind, deciding
 from harness.outcome.handover import Handover, RttReaction, WindowReaction
+from harness.outcome.incomplete_transfer import Unfinished, Voice
+from harness.outcome.interop_check import Checked
 from harness.outcome.measured import (
     MEASURED_SCHEMA,
     Absence,
@@ -22,7 +22,7 @@ from harness.outcome.measured import (
     proven_outcome,
 )
 from harness.outcome.run import FAILED_TRANSFER, RUN_SCHEMA, Outcome, RandomBytes, Run, Status, Transfer
-from harness.outcome.unfinished import Unfinished, Voice
+from harness.outcome.time_breakdown import STATES, Attributed, Attribution, NotAttributed, Part, State
 from harness.outcome.verdict import Interval, ObjectiveVerdict, Verdict, VerdictStatus
 
 __all__ = [

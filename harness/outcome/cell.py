@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from harness.outcome.fact import Fact, Key
+from harness.outcome.base import Fact, Key
 from harness.scenario.parameters import ParameterValue, Role
 from harness.scenario.schema import Implementation, Scenario
 

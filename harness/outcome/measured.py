@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from harness.outcome.attributed import Attributed
-from harness.outcome.checked import Checked
-from harness.outcome.ending import Ending, deciding
-from harness.outcome.fact import Fact, Finite, Number
+from harness.outcome.base import Fact, Finite, Number
+from harness.outcome.connection_end import Ending, deciding
 from harness.outcome.handover import Handover
+from harness.outcome.incomplete_transfer import Unfinished
+from harness.outcome.interop_check import Checked
 from harness.outcome.run import Outcome, Run
-from harness.outcome.unfinished import Unfinished
+from harness.outcome.time_breakdown import Attributed
 from harness.scenario.metric_names import MetricName, TransferName
 from harness.scenario.parameters import Role
 

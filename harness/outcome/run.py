@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from harness.outcome.base import CaptureName, ContentsDigest, Fact, Finite, Place
 from harness.outcome.cell import Cell, Cpu
-from harness.outcome.fact import CaptureName, ContentsDigest, Fact, Finite, Place
 from harness.scenario.parameters import ParameterValue, Role
 
 Status = Literal[
@@ -15,8 +15,8 @@ Status = Literal[
     "connection_closed", "connection_reset", "crashed", "wrong_file", "log_overflow", "infrastructure",
 ]  # fmt: skip
 
-#: A transfer that failed: its time was over, or its connection ended first (`harness.outcome.ending`). Nobody broke,
-#: and nothing is missing that could be measured.
+#: A transfer that failed: its time was over, or its connection ended first (`harness.outcome.connection_end`). Nobody
+#: broke, and nothing is missing that could be measured.
 FAILED_TRANSFER: frozenset[Status] = frozenset(
     {
         "timed_out", "idle_timeout", "handshake_timeout", "ack_timeout", "stateless_reset", "connection_closed",

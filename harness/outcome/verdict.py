@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from harness.outcome.fact import Fact
+from harness.outcome.base import Fact
 
 VerdictStatus = Literal["pass", "fail", "measured", "inconclusive", "unsupported", "error"]
 """measured: nothing was demanded, and the figures are there."""

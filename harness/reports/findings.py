@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from harness.findings import Finding
+from harness.outcome.conformance import Finding
 
 _SYMBOLS = {"holds": ("✓", "green"), "does not hold": ("✕", "red"), "not offered": ("–", "bright_black")}
 

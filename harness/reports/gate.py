@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.text import Text
 
 from harness.comparison import ALPHA
-from harness.departures import departures, sentences
 from harness.gate.allowed import Allowance, Applied, Weighed
 from harness.gate.decide import ALARMS, GRAVITY, OUTCOME, Figure, Standing
+from harness.outcome.deviations import departures, sentences
 from harness.reports.layout import SENTENCE, Column, Fitted, Row
 from harness.reports.markdown import line
 from harness.reports.numbers import number, shown_unit

@@ -10,12 +10,12 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from harness.absences import warnings
-from harness.departures import departures
 from harness.lab import flow_label
 from harness.metrics.registry import declared
 from harness.netem import ack_limited_time, ideal_time, slow_start_time
 from harness.netem.mobility import course
 from harness.outcome import Cell, Interval
+from harness.outcome.deviations import departures
 from harness.planning.sweep import expanded
 from harness.ranking import rankings
 from harness.reports import because, by_scenario, effort, unfinished

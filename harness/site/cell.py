@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.absences import warnings
-from harness.departures import departures, observed_flow, sentences, values_set
 from harness.interop import failure
 from harness.lab import flow_label
 from harness.metrics.registry import unit_of
@@ -21,6 +20,7 @@ from harness.outcome import (
     VerdictStatus,
     proven_outcome,
 )
+from harness.outcome.deviations import departures, observed_flow, sentences, values_set
 from harness.reading import is_regular
 from harness.reports.numbers import number, shown_unit, text
 from harness.reports.table import SYMBOLS

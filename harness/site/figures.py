@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from harness.departures import departures
 from harness.judge import miss
 from harness.outcome import Cell
+from harness.outcome.deviations import departures
 from harness.reports.chosen import Headed, columns
 from harness.reports.grid import METRIC, entry
 from harness.reports.numbers import number

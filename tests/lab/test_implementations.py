@@ -10,7 +10,7 @@ import pytest
 
 from harness.check import processor
 from harness.cli.environment import open_app
-from harness.findings import Finding
+from harness.outcome.conformance import Finding
 from tests.examples import catalogue
 from tests.lab.conftest import Harness, local_image
 

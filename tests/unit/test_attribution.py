@@ -15,7 +15,7 @@ from harness.attribution.conversation import Conversation, Sent
 from harness.attribution.notes import notes_of
 from harness.attribution.partition import BANDS, bands, lasted, partition
 from harness.attribution.spans import NONE, both, inside, merged, pieces, total, without
-from harness.outcome.attributed import STATES, State
+from harness.outcome.time_breakdown import STATES, State
 from tests.unit.conversations import MS, SIZE, conversation
 
 #: Losses far apart, so that each begins a recovery period of its own.

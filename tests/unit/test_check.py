@@ -10,9 +10,9 @@ from rich.console import Console
 
 from harness.check import contract, session
 from harness.check.trials import TRIALS, claims, values
-from harness.findings import Finding
 from harness.metrics import VERSION
 from harness.outcome import Cell, MeasuredRun, Measurement, Observation, Outcome, Run
+from harness.outcome.conformance import Finding
 from harness.plan import Request, cells
 from harness.reports import findings as view
 from harness.scenario.manifest_parameters import Setting

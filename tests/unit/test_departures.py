@@ -10,13 +10,13 @@ import pytest
 from rich.console import Console
 
 from harness.absences import warnings
-from harness.departures import departures, sentences
 from harness.gate.allowed import Applied, Weighed
 from harness.gate.decide import Decided
 from harness.gate.pairs import Pair
 from harness.judge import judge
 from harness.metrics import VERSION, measure
 from harness.outcome import LinkProof, MeasuredRun, Observation, Outcome, Run, proven_outcome
+from harness.outcome.deviations import departures, sentences
 from harness.reports import gate as view
 from harness.reports.gate import Passage, Told
 from harness.reports.junit import decisions
@@ -135,7 +135,7 @@ def test_a_report_that_agrees_or_says_nothing_spoils_nothing(tmp_path: Path, rec
 
 
 def test_a_qlog_that_names_another_algorithm_of_the_endpoint_s_spoils_the_run() -> None:
-    from harness.departures import contradictions
+    from harness.outcome.deviations import contradictions
 
     run, _ = _run(None, {"server.congestion_control": "reno"})
     named = {word: contradictions(run, [seen("server", "congestion_control", word, "")]) for word in

@@ -12,7 +12,6 @@ from typing import ParamSpec
 
 from harness.analysis.connection import Connection
 from harness.analysis.view import RunView
-from harness.departures import is_of_the_pair
 from harness.metrics.observed.buffers import algorithm, windows_and_buffers
 from harness.metrics.observed.datagrams import ack_ratio, ecn, largest_payload, path_mtu_discovery, zero_rtt
 from harness.metrics.observed.declared import recovery_settings, transport_parameters
@@ -24,6 +23,7 @@ from harness.metrics.observed.resumed import bdp_frames, bdp_seed, careful_resum
 from harness.metrics.observed.segments import first_flight, most_in_flight
 from harness.metrics.observed.timeouts import first_probe_timeout
 from harness.outcome import Observation
+from harness.outcome.deviations import is_of_the_pair
 
 P = ParamSpec("P")
 _FAMILIES: tuple[Callable[[Connection], Iterator[Observation]], ...] = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from harness.outcome.fact import Fact
+from harness.outcome.base import Fact
 from harness.scenario.metric_names import TransferName
 from harness.scenario.parameters import Role
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from harness.outcome.fact import Fact, Finite
+from harness.outcome.base import Fact, Finite
 from harness.scenario.parameters import Role
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from harness.outcome.fact import Fact, Finite
+from harness.outcome.base import Fact, Finite
 from harness.scenario.metric_names import TransferName
 
 State = Literal[
