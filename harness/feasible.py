@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from harness.lab.endpoints import requests, served_files
 from harness.netem import ideal_time
 from harness.netem.mobility import course, paths_of
 from harness.scenario.schema import Flow, Path, Scenario
 from harness.scenario.validation_errors import Location, Mistake
 from harness.text import shown
+from harness.topology.endpoints import requests, served_files
 from harness.units import Duration
 
 #: The longest that anything in a run may take or be put off. A working day; what is waited for costs nothing in virtual

@@ -15,7 +15,6 @@ from harness.app import App
 from harness.catalogue import json_schema
 from harness.engines.compose_file import compose_text
 from harness.gate.former import read_former
-from harness.lab import Lab, build_lab, sim_plan
 from harness.plots.pairs import beside, is_red
 from harness.plots.registry import plots
 from harness.reference import Reference
@@ -37,6 +36,7 @@ from harness.results import CellResult
 from harness.scenario.schema import Implementation, Scenario
 from harness.studies.registry import claims, figures, study_page, study_page_names
 from harness.studies.registry import drawings as study_drawings
+from harness.topology import Lab, build_lab, sim_plan
 
 #: Makes the text of a file.
 Text = Callable[[], str]

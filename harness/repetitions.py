@@ -1,6 +1,6 @@
 """How many repetitions cells get: so many, or until the intervals decide their objectives. Pure but for what it asks.
 
-Every repetition has a seed of its own (`harness.lab.run_seed`), in virtual time too: what the path loses, when a
+Every repetition has a seed of its own (`harness.topology.run_seed`), in virtual time too: what the path loses, when a
 generator sends and the random numbers of the endpoints differ from one to the next, so that more of them tell more.
 Where two come out the same in every figure, chance plays no part in the cell, and more would only pretend to.
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from harness.absences import of_flows
 from harness.engines.cache import is_cache
 from harness.engines.compose_file import VARIABLES, compose_text
-from harness.lab import build_lab
 from harness.outcome import Cell, Interval, MeasuredRun, Measurement, Run, Verdict, proven_outcome
 from harness.planning.endpoint_config import UnsupportedError, effective_parameters, endpoint_parameters
 from harness.reading import read_regular, status_of
 from harness.scenario.metric_names import MetricName, TransferName
 from harness.stats import interval
+from harness.topology import build_lab
 
 #: Bytes of a file of the lab by hand, at most: that of fifty flows has a thousandth of it.
 MOST_BY_HAND = 64 << 20

@@ -19,7 +19,6 @@ from harness.engines.beginnings import discard_beginnings
 from harness.engines.contents import Contents
 from harness.errors import ResultError, disk_error
 from harness.events import Listener, PhaseStarted, RunEnded
-from harness.lab import build_lab
 from harness.metrics import measure_with_series
 from harness.outcome import MeasuredRun, Outcome, Run
 from harness.plan import PlannedRun
@@ -30,6 +29,7 @@ from harness.reading import open_regular, tree_of
 from harness.scenario.parameters import ROLES
 from harness.store import Store
 from harness.text import counted, size_of
+from harness.topology import build_lab
 from harness.traces import pcap, qlog
 from harness.traces.files import capture_file, capture_names, read_bytes
 from harness.traces.thinning import HEAD, STEP_MS, thin

@@ -34,7 +34,6 @@ from harness.engines.served import serve
 from harness.errors import EngineError, InputError
 from harness.events import Listener, MachineHeld, PlanMade, Warned
 from harness.identity import keyed, read_ledger
-from harness.lab import build_lab
 from harness.metrics.objectives import mistakes
 from harness.outcome import Cell, Contestant, EngineName
 from harness.plan import Request, UntilDecided, cells, named, of_matrix, points_of, varied
@@ -45,6 +44,7 @@ from harness.repetitions import Repetitions
 from harness.results import CellResult, point_of
 from harness.scenario.parameters import ROLES
 from harness.store import Store, StoreReader
+from harness.topology import build_lab
 from harness.unbuilt import LostRuns, UnbuiltError, lost_runs
 
 #: From the checkout's root, the file of equivalences.

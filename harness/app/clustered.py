@@ -28,12 +28,12 @@ from harness.engines.world import guest_memory_mib
 from harness.errors import EngineError, ResultError, disk_error
 from harness.events import BuildEnded, BuildStarted, Listener, RunFinished, Warned
 from harness.judge import judge
-from harness.lab import build_lab
 from harness.outcome import Cell, MeasuredRun, Run, proven_outcome
 from harness.plan import PlannedRun
 from harness.planning.endpoint_config import UnsupportedError
 from harness.schedule import Step, Work, next_step
 from harness.store import MEASURED, RUN
+from harness.topology import build_lab
 from harness.unbuilt import LostRuns
 from harness.writing import place_below, write_new
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from harness.errors import EngineError
 from harness.kept import Artefacts, keeps
-from harness.lab import Lab, build_lab
 from harness.outcome import Cell
 from harness.packing import STAYS, disk_use, is_packed
 from harness.plan import PlannedRun
@@ -20,6 +19,7 @@ from harness.reading import is_regular
 from harness.records import read_measured, read_object, read_run, record_bytes
 from harness.store import MEASURED, RUN, Store, disk_error
 from harness.text import counted, size_of
+from harness.topology import Lab, build_lab
 
 #: What one takes for a run of the same kind: scenario, client, server, engine.
 Kind = tuple[str, str, str, str]

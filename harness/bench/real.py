@@ -14,8 +14,6 @@ from harness.bench.session import Session, line, scenario
 from harness.engines.compose import ComposeEngine
 from harness.engines.docker import daemon
 from harness.engines.standing import StandingLab
-from harness.lab import Lab, build_lab
-from harness.lab.addresses import FIRST, address
 from harness.metrics import measure
 from harness.netem.bounds import FRAME
 from harness.outcome import Cell, Image
@@ -24,6 +22,8 @@ from harness.provenance import Provenance
 from harness.runner import run_once
 from harness.scenario.schema import Container, Implementation, Scenario
 from harness.store import Store
+from harness.topology import Lab, build_lab
+from harness.topology.addresses import FIRST, address
 from harness.traces.counters import read_counters
 
 #: UDP payload of the load, bytes; the size QUIC implementations start with.

@@ -13,10 +13,10 @@ from cryptography.hazmat.primitives import hashes
 
 from harness.engines import Engine, EngineResult
 from harness.engines.conclusion import NOT_SUPPORTED
-from harness.lab import Lab, build_lab
 from harness.outcome import Cell, Outcome, Run
 from harness.outcome.conformance import Answer, Finding
 from harness.scenario.parameters import Role, other
+from harness.topology import Lab, build_lab
 from harness.traces import qlog
 from harness.traces.files import read_bytes
 

@@ -1,9 +1,10 @@
 """What each factor of a study, and each two together, are worth in seconds of one time. Pure.
 
-Every repetition of a cell has the seed that the same repetition of every other cell has (`harness.lab.run_seed`): the
-same draws of loss, and of what a scenario draws, such as a delay's phase. So each repetition is the whole study once,
-and gives each effect once; the interval is that of these (`harness.stats.interval`), without assuming a distribution.
-What a model of factors and interactions of two leaves unexplained is not in it: in virtual time it is no noise.
+Every repetition of a cell has the seed that the same repetition of every other cell has (`harness.topology.run_seed`):
+the same draws of loss, and of what a scenario draws, such as a delay's phase. So each repetition is the whole study
+once, and gives each effect once; the interval is that of these (`harness.stats.interval`), without assuming a
+distribution. What a model of factors and interactions of two leaves unexplained is not in it: in virtual time it is no
+noise.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from harness.lab import Lab
 from harness.outcome import Cpu, EngineName, Outcome, RandomBytes, Transfer
+from harness.topology import Lab
 
 #: Called with a word for the phase that begins (create, ready, transfer, pause, collect, remove).
 Progress = Callable[[str], None]

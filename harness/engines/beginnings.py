@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.lab import Lab
 from harness.reading import open_regular, tree_of
+from harness.topology import Lab
 
 #: Bytes looked at together: as many as `served_file` makes together.
 _PIECE = 1 << 24

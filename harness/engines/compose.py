@@ -16,8 +16,8 @@ from harness.engines.paths import Paths, kind_of
 from harness.engines.project import Project
 from harness.engines.sampler import Sampler
 from harness.engines.served import serving
-from harness.lab import Lab
 from harness.outcome import EngineName, Outcome
+from harness.topology import Lab
 from harness.units import Size
 
 #: Seconds without a sample of the files from which on a run carries a warning.

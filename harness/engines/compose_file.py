@@ -12,8 +12,8 @@ from harness.engines.confinement import NAMELESS, Confinement, in_memory, of_end
 from harness.engines.docker import OWNER_LABEL
 from harness.engines.fence import FENCE, SAID, bridges, fence_command
 from harness.engines.kernels import OWN
-from harness.lab import PROXY_COMMAND, Host, Interface, Lab, Network, Proxy, Simulator, proxy_environment
 from harness.scenario.schema import MTU
+from harness.topology import PROXY_COMMAND, Host, Interface, Lab, Network, Proxy, Simulator, proxy_environment
 
 #: What the file leaves open, and cell.env answers: where served files, certificates and output are.
 VARIABLES = ("LAB_WWW", "LAB_CERTS", "LAB_OUT", "LAB_PLAN", "LAB_OWNER")

@@ -16,10 +16,10 @@ from simulator.lifecycle import Stage
 
 from harness.engines.outside import Finding
 from harness.engines.served import same_content
-from harness.lab import Host, Lab, LabFlow
 from harness.outcome import Outcome, Transfer
 from harness.reading import status_of
 from harness.scenario.parameters import Role
+from harness.topology import Host, Lab, LabFlow
 
 #: Exit code of the endpoint contract for "not supported".
 NOT_SUPPORTED = 127

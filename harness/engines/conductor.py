@@ -20,8 +20,8 @@ from harness.engines.folder import diary
 from harness.engines.outside import Finding
 from harness.engines.project import Death
 from harness.engines.sampler import Sampler
-from harness.lab import CLIENT_END, SERVER_WAIT, Lab
 from harness.outcome import Outcome, Transfer
+from harness.topology import CLIENT_END, SERVER_WAIT, Lab
 
 #: Seconds after which the simulator should have said that the path is up, or why not.
 _READY_WAIT = 2 * SERVER_WAIT + 15

@@ -10,9 +10,9 @@ from typing import Any
 from harness.engines.certificates import certificates
 from harness.engines.compose_file import CLOCK, compose_text
 from harness.engines.docker import json_lines
-from harness.lab import Lab, Simulator, sim_plan, summary
 from harness.outcome import Cpu, RandomBytes
 from harness.reading import read_regular
+from harness.topology import Lab, Simulator, sim_plan, summary
 
 #: Bytes of what a simulator says of a run, at most.
 MOST_SAID = 256 << 20

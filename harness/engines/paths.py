@@ -28,7 +28,7 @@ from harness.engines.folder import plan_of
 from harness.engines.launch import PROJECT_LABEL, SERVICE_LABEL
 from harness.engines.owner import owner
 from harness.errors import EngineError
-from harness.lab import Lab, sim_plan
+from harness.topology import Lab, sim_plan
 
 #: Seconds between two looks whether simulators are done, or the fence is, and how long they may take.
 _LOOK, _END_WAIT = 0.002, 10.0

@@ -26,7 +26,7 @@ from harness.engines.owner import owner
 from harness.engines.paths import Paths, despite_interrupts, next_project
 from harness.engines.sampler import Sampler
 from harness.errors import EngineError
-from harness.lab import Lab
+from harness.topology import Lab
 from harness.units import Size
 
 #: What the daemon is asked to tell of containers: their ends, and what somebody does to them.

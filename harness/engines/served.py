@@ -13,8 +13,8 @@ import numpy as np
 
 from harness.engines.cache import UNFINISHED, Cache, cache_error
 from harness.engines.owner import owner
-from harness.lab import Lab
 from harness.reading import open_regular
+from harness.topology import Lab
 
 #: When everything that endpoints are handed was last changed, seconds since the epoch (2026-01-01): servers tell their
 #: clients, as Last-Modified or as part of an ETag (RFC 9110 §8.8).

@@ -13,8 +13,8 @@ from harness.engines.docker import PREFIX
 from harness.engines.folder import MOST_SAID, diary, prepare_folder
 from harness.engines.paths import compose
 from harness.errors import EngineError
-from harness.lab import Lab, sim_plan
 from harness.reading import read_regular
+from harness.topology import Lab, sim_plan
 
 READY_SECONDS = 30.0
 

@@ -32,8 +32,8 @@ from harness.engines.rootfs import Exported, RootFileSystems, RootFs
 from harness.engines.served import serving
 from harness.engines.world import guest_memory_mib, roots_of, world_document
 from harness.errors import EngineError
-from harness.lab import Lab
 from harness.outcome import EngineName, Outcome, Transfer
+from harness.topology import Lab
 
 #: How a kernel begins to say why it cannot go on.
 PANIC = "Kernel panic - not syncing"

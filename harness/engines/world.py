@@ -10,8 +10,8 @@ from typing import Any
 from harness.engines.folder import plan_of
 from harness.engines.guest import seen
 from harness.engines.rootfs import RootFs
-from harness.lab import CLIENT_END, PROXY_COMMAND, Host, Lab, Proxy, proxy_environment
 from harness.netem.bounds import FRAME
+from harness.topology import CLIENT_END, PROXY_COMMAND, Host, Lab, Proxy, proxy_environment
 
 #: Memory of a guest beyond what its queues hold, MiB: kernel, init and page cache, and each endpoint's processes.
 BASE_MEMORY, ENDPOINT_MEMORY = 384, 160

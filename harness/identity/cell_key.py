@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from harness.identity.ledger import Ledger, cell_identities
-from harness.lab import build_lab, digest_form
 from harness.outcome import Cell
 from harness.planning.endpoint_config import UnsupportedError
 from harness.scenario.parameters import ROLES
+from harness.topology import build_lab, digest_form
 
 
 def cell_key(cell: Cell, ledger: Ledger) -> str:

@@ -11,12 +11,12 @@ import polars as pl
 
 from harness.analysis.series import BOTTLENECK
 from harness.analysis.series.grid import BIN
-from harness.lab import flow_label
 from harness.outcome import MeasuredRun, Run
 from harness.planning.sampling import settled
 from harness.plots.theme import Look, look
 from harness.scenario.schema import FRAME_HEADER, DropTail, Link, Red
 from harness.scenario.schema import Path as EmulatedPath
+from harness.topology import flow_label
 
 #: Length of a detail, s, unless the path is so long that this is less than `_ROUND_TRIPS` round trips.
 _DETAIL, _ROUND_TRIPS = 3.0, 50

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.lab import SERVERS
-from harness.lab.moves import moving, outages
 from harness.netem import (
     Server,
     bdp_bytes,
@@ -21,6 +19,8 @@ from harness.netem.mobility import course
 from harness.outcome import EngineName
 from harness.planning.design import most_cells
 from harness.scenario.schema import GilbertElliott, Link, LinkChange, Move, Path, Proxy, Red, Scenario, Service
+from harness.topology import SERVERS
+from harness.topology.mobility import moving, outages
 from harness.units import Duration, Percentage, Size
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from harness.lab import flow_label
 from harness.metrics.registry import Layer, declared, unit_of
 from harness.outcome import Interval
 from harness.reports.chosen import MOST_FLOWS
@@ -17,6 +16,7 @@ from harness.reports.numbers import shown_unit, text
 from harness.results import CellResult
 from harness.scenario.metric_names import MetricName
 from harness.text import counted, quoted
+from harness.topology import flow_label
 
 #: The order of rows, which is CCPerf's. A metric that is not here stands below those that are.
 ORDER = (

@@ -6,7 +6,6 @@ import itertools
 from collections import Counter
 from collections.abc import Sequence
 
-from harness.lab import flow_label
 from harness.metrics.registry import declared
 from harness.outcome import FAILED_TRANSFER
 from harness.ranking import rankings
@@ -23,6 +22,7 @@ from harness.scenario.metric_names import MetricName
 from harness.standing import MARK, note
 from harness.standing import marked as marked_old
 from harness.text import quoted, without_html
+from harness.topology import flow_label
 
 
 def line(cells: Sequence[str]) -> str:

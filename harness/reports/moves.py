@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from harness.lab import flow_label
 from harness.outcome import Handover, proven_outcome
 from harness.reports.layout import Column, Fitted, Row
 from harness.reports.markdown import line
@@ -18,6 +17,7 @@ from harness.reports.published_moves import PUBLISHED, SURVEY
 from harness.results import CellResult
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Scenario
+from harness.topology import flow_label
 
 SCHEMA = 1
 #: Metrics of a move in the table and in JSON: name → heading.

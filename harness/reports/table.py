@@ -10,7 +10,6 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from harness.absences import warnings
-from harness.lab import flow_label
 from harness.metrics.registry import declared
 from harness.netem import ack_limited_time, ideal_time, slow_start_time
 from harness.netem.mobility import course
@@ -30,6 +29,7 @@ from harness.results import CellResult, initial_bytes
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Objective
 from harness.text import counted
+from harness.topology import flow_label
 from harness.units import Size
 
 _ACK_RATIO = "client.ack_ratio"

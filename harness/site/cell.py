@@ -8,7 +8,6 @@ from pathlib import Path
 
 from harness.absences import warnings
 from harness.interop import failure
-from harness.lab import flow_label
 from harness.metrics.registry import unit_of
 from harness.outcome import (
     Checked,
@@ -30,6 +29,7 @@ from harness.scenario.parameters import ROLES
 from harness.site.because import Band, Because, bands, because
 from harness.site.pictures import Received, Scale, received, scale
 from harness.text import counted
+from harness.topology import flow_label
 from harness.traces.qlog import traces
 
 

@@ -11,11 +11,11 @@ from syrupy.assertion import SnapshotAssertion
 from harness.engines.compose_file import compose_text
 from harness.engines.rootfs import RootFs
 from harness.engines.world import world_document
-from harness.lab import build_lab, sim_plan, summary
 from harness.netem import Server, compile_path
 from harness.reports.by_hand import open_cell
 from harness.reports.explain import explain
 from harness.scenario.schema import Flow, Scenario
+from harness.topology import build_lab, sim_plan, summary
 from harness.units import Duration, Size
 from tests.examples import ROOT, catalogue, cell, implementation, link, path, scenario
 

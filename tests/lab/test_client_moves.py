@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from harness.cli.environment import open_app
-from harness.lab import SERVER_PORT
+from harness.topology import SERVER_PORT
 from harness.traces.files import read_bytes
 from harness.traces.pcap import parse
 from tests.examples import catalogue

@@ -16,7 +16,6 @@ from traffic.plan import read_plan
 from traffic.tcp import client_command
 
 from harness.errors import InputError
-from harness.lab import Lab, build_lab, flow_label
 from harness.outcome import Cell, Contestant
 from harness.plan import Request, cells
 from harness.planning.design import of_pair, players_of
@@ -26,6 +25,7 @@ from harness.results import initial_bytes
 from harness.scenario.manifest_parameters import Setting
 from harness.scenario.parameters import PARAMETERS, ROLES, Parameter, ParameterValue, Role, other, parse_parameter_name
 from harness.scenario.schema import Implementation, Scenario
+from harness.topology import Lab, build_lab, flow_label
 from tests.examples import SIM, catalogue, images, scenario
 
 Way = Literal["file", "set", "vary of the file", "vary", "factor", "profile", "flow", "set of a flow"]

@@ -8,7 +8,7 @@ import pytest
 
 from harness.engines.beginnings import discard_beginnings
 from harness.engines.served import served_file
-from harness.lab import build_lab
+from harness.topology import build_lab
 from tests.examples import cell, scenario
 
 MB = 10**6

@@ -23,10 +23,10 @@ from harness.engines.served import MODIFIED, serve, served_file, serving
 from harness.engines.shared_files import SharedFiles
 from harness.engines.virtual import VirtualEngine
 from harness.errors import EngineError
-from harness.lab import Lab, build_lab
-from harness.lab.endpoints import served_size
 from harness.outcome import Outcome
 from harness.scenario.schema import Flow
+from harness.topology import Lab, build_lab
+from harness.topology.endpoints import served_size
 from tests.examples import cell, path, scenario
 
 LIBRARY, PROGRAM = "usr/lib/libz.so.1", "usr/bin/server"

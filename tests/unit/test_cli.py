@@ -15,11 +15,11 @@ from harness.cli.exits import FAILED, INFRASTRUCTURE, INTERRUPTED, NOTHING, UNSU
 from harness.engines.cache import Cache
 from harness.engines.folder import prepare_folder
 from harness.errors import EngineError
-from harness.lab import build_lab
 from harness.metrics import VERSION
 from harness.outcome import LinkProof, MeasuredRun, Outcome, Run, Verdict
 from harness.results import CellResult
 from harness.store import Store
+from harness.topology import build_lab
 from harness.unbuilt import UnbuiltError
 from tests.examples import ROOT, catalogue, cell
 

@@ -18,7 +18,7 @@ from harness.engines.compose import ComposeEngine
 from harness.engines.conclusion import received_file
 from harness.engines.paths import Paths, kind_of
 from harness.errors import EngineError
-from harness.lab import Lab, build_lab
+from harness.topology import Lab, build_lab
 from tests.examples import cell, scenario
 
 #: Containers are called c-SERVICE; what they do when is in `does`: SERVICE.TRANSFER → a line of shell. `die SERVICE CODE`

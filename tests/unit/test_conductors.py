@@ -29,8 +29,8 @@ from harness.engines.outside import Finding
 from harness.engines.project import Death
 from harness.engines.sampler import Sampler
 from harness.engines.virtual import outcome_of, transfers_of
-from harness.lab import CLIENT_END, CLIENT_START, Lab, build_lab
 from harness.outcome import Outcome, Transfer
+from harness.topology import CLIENT_END, CLIENT_START, Lab, build_lab
 from tests.examples import cell, scenario
 
 EPOCH_NS = 1_700_000_000 * 10**9

@@ -16,7 +16,7 @@ from harness.engines.outside import Finding
 from harness.engines.project import Death
 from harness.engines.sampler import Sampler
 from harness.engines.virtual import outcome_of
-from harness.lab import Lab
+from harness.topology import Lab
 from tests.unit.test_moves import GO, lab
 
 EPOCH_NS = 1_700_000_000 * 10**9

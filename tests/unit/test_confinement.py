@@ -15,9 +15,9 @@ from harness.engines.confinement import alone
 from harness.engines.fence import DONE, FENCE, bridges, fence_command, missing
 from harness.engines.launch import launch
 from harness.identity import compiled
-from harness.lab import Lab, build_lab
 from harness.scenario.schema import Implementation
 from harness.scenario.schema.container import Capability
+from harness.topology import Lab, build_lab
 from tests.confined import asking, containers, may_ask
 from tests.examples import catalogue, cell, implementation, scenario
 from tests.waiting import wait_for

@@ -27,7 +27,7 @@ from harness.engines.images import Build, Images, kernel_lacks_queues, ours
 from harness.engines.sampler import Sampler, folder_size, tree_size
 from harness.engines.served import MODIFIED, same_content, served_file
 from harness.errors import EngineError
-from harness.lab import build_lab
+from harness.topology import build_lab
 from tests.examples import cell, implementation
 
 

@@ -20,9 +20,9 @@ from harness.engines import conclusion
 from harness.engines.cache import Cache
 from harness.engines.served import serve
 from harness.identity import keyed, used
-from harness.lab import build_lab, digest_form, sim_plan, summary
 from harness.netem import PathProgram, compile_path, fault_share
 from harness.outcome import Transfer
+from harness.topology import build_lab, digest_form, sim_plan, summary
 from harness.traces.lab import FaultFacts
 from harness.traces.matching import Passage
 from tests.examples import cell, link, path, scenario

@@ -18,7 +18,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.errors import InputError
-from harness.lab import build_lab, sim_plan
 from harness.netem import Server, compile_path
 from harness.outcome import Image
 from harness.plan import Request, cells, named, points_of
@@ -26,6 +25,7 @@ from harness.planning.endpoint_config import UnsupportedError
 from harness.reports.explain import explain
 from harness.scenario.parameters import PARAMETERS, ROLES
 from harness.scenario.schema import MAXIMUM_REPETITIONS, MTU, Implementation, Scenario
+from harness.topology import build_lab, sim_plan
 from tests.bad_files import MANIFEST, RAW, SCENARIO
 from tests.examples import SIM, catalogue
 

@@ -14,14 +14,14 @@ from harness.analysis.delivery import FILE, SEGMENTS
 from harness.analysis.shared_flow import NOT_TOLD
 from harness.analysis.tls_arrival import TlsArrival
 from harness.check.trials import TRIALS
-from harness.lab import build_lab, summary
-from harness.lab.documents import sim_plan
 from harness.metrics import measure
 from harness.outcome import Cell, MeasuredRun, Observation
 from harness.plan import Request, cells
 from harness.planning.endpoint_config import UnsupportedError, application_protocol, checked, lab_kind
 from harness.records import read_run
 from harness.scenario.parameters import ROLES, Role
+from harness.topology import build_lab, summary
+from harness.topology.run_files import sim_plan
 from harness.traces.capture import ACK, SYN, Capture, read_capture
 from harness.traces.lab import Endpoint, FlowAddresses, LabFacts
 from tests.examples import ROOT, SIM, catalogue, images, implementation, scenario

@@ -27,9 +27,9 @@ from harness.identity import (
     used,
     write_ledger,
 )
-from harness.lab import build_lab, digest_form
 from harness.outcome import Cell, Image, Outcome, Run
 from harness.store import Store
+from harness.topology import build_lab, digest_form
 from tests.examples import ROOT, cell, path, scenario
 
 PROOF = Proof(cells=84, commit="0123abcd", date="2026-11-25", lab_kernel="ff" * 32)

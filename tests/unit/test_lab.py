@@ -6,10 +6,10 @@ import pytest
 from pydantic import ValidationError
 
 from harness.errors import InputError
-from harness.lab import build_lab, run_seed, sim_plan
 from harness.outcome import EngineName
 from harness.planning.endpoint_config import UnsupportedError, default_receive_window, effective_parameters
 from harness.scenario.schema import Flow
+from harness.topology import build_lab, run_seed, sim_plan
 from harness.units import Duration, Size
 from tests.examples import cell, implementation, link, path, scenario
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harness.lab import build_lab
 from harness.planning.endpoint_config import UnsupportedError
 from harness.scenario.parameters import ROLES, ParameterValue, Role
 from harness.scenario.schema import Flow, Implementation
+from harness.topology import build_lab
 from harness.units import Duration, Size
 from tests.examples import ROOT, catalogue, cell, implementation, scenario
 

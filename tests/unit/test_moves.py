@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from harness.identity import compiled, keyed
-from harness.lab import Lab, build_lab, sim_plan, summary
 from harness.netem import compile_path, mobility
 from harness.outcome import Cell
 from harness.planning import sampling
 from harness.planning.endpoint_config import UnsupportedError
 from harness.planning.sweep import SweepError, is_name, points
 from harness.scenario.schema import Implementation, Scenario
+from harness.topology import Lab, build_lab, sim_plan, summary
 from tests.examples import cell, implementation, scenario
 
 CELLULAR = {"forward": {"rate": "100 Mbit/s", "delay": "20 ms"}, "return": {"rate": "50 Mbit/s", "delay": "20 ms"}}

@@ -8,7 +8,7 @@ from simulator.ports import _own
 from harness.engines.compose_file import compose_document
 from harness.engines.rootfs import RootFs
 from harness.engines.world import world_document
-from harness.lab import Lab, build_lab
+from harness.topology import Lab, build_lab
 from tests.examples import cell, path, scenario
 
 OPTION = "com.docker.network.driver.mtu"

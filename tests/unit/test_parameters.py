@@ -9,11 +9,11 @@ from pydantic import ValidationError
 
 from harness.catalogue import Catalogue
 from harness.errors import InputError, UnfitError
-from harness.lab import build_lab
 from harness.planning.endpoint_config import endpoint_arguments, refusal
 from harness.scenario.manifest_parameters import Setting
 from harness.scenario.parameters import PARAMETERS, canonical_value, parse_parameter_name
 from harness.scenario.schema import Flow
+from harness.topology import build_lab
 from harness.units import Size
 from tests.examples import catalogue, cell, implementation
 

@@ -9,7 +9,6 @@ from exponential import CENTRE, DEVIATION, table
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.lab import build_lab
 from harness.netem import (
     Outage,
     PathProgram,
@@ -23,6 +22,7 @@ from harness.netem import (
 from harness.netem.bounds import curve_rate
 from harness.netem.red import red_burst, red_log_weight
 from harness.scenario.schema import Flow
+from harness.topology import build_lab
 from harness.units import Duration, Rate, Size
 from tests.examples import ROOT, cell, link, path, scenario
 

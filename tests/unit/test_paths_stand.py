@@ -17,7 +17,7 @@ from simulator.standing import EXIT_AGAIN, Turn
 
 from harness.engines.compose_file import paths_document, services
 from harness.engines.launch import launch
-from harness.lab import build_lab, sim_plan
+from harness.topology import build_lab, sim_plan
 from tests.examples import cell, scenario
 
 LAB = build_lab(cell(scenario(flows=[{"download": "100 kB"}], objectives=[])), 0)

@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.identity import keyed
-from harness.lab import build_lab
 from harness.outcome import EngineName
 from harness.plan import Request, cells, runs
 from harness.scenario.schema import Flow
+from harness.topology import build_lab
 from harness.units import Duration, Size
 from tests.examples import SIM, cell, images, implementation, scenario
 

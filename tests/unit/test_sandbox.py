@@ -15,7 +15,7 @@ from harness.engines.guest import Guest, GuestEnd, require_memory
 from harness.engines.sandbox import BASE, Place, Sandbox, Sandboxes, sandbox_command, wanted
 from harness.engines.virtual import FORBIDDEN, VirtualEngine
 from harness.errors import EngineError
-from harness.lab import build_lab
+from harness.topology import build_lab
 from tests.escapes import ATTEMPTS, ENDED
 from tests.examples import ROOT, cell, scenario
 

@@ -9,10 +9,10 @@ import pytest
 from simulator.plan import Route
 from simulator.split import catching, configuration, delivering, routes
 
-from harness.lab import Lab, build_lab, sim_plan
 from harness.planning.sweep import points
 from harness.reports.explain import explain
 from harness.scenario.schema import MAXIMUM_SEGMENTS, Scenario
+from harness.topology import Lab, build_lab, sim_plan
 from harness.units import Duration, Percentage, Rate
 from tests.bad_sequences import SEQUENCE
 from tests.examples import catalogue, cell, implementation

@@ -26,7 +26,7 @@ from harness.engines.rootfs import FILES, ROOT, SET_IDS, RootFileSystems, RootFs
 from harness.engines.sealed import appearance, differences, disarm, entries, read_entries, write_entries
 from harness.engines.world import world_document
 from harness.errors import EngineError
-from harness.lab import build_lab
+from harness.topology import build_lab
 from tests.examples import cell
 
 IMAGE = "sha256:" + "a" * 64

@@ -26,7 +26,6 @@ from harness.engines.contents import Contents
 from harness.engines.docker import tail
 from harness.engines.folder import diary, prepare_folder, random_bytes
 from harness.errors import EngineError, ResultError
-from harness.lab import Lab, build_lab
 from harness.merging import merge
 from harness.outcome import Outcome, Run, Transfer, Verdict
 from harness.packing import pack
@@ -38,6 +37,7 @@ from harness.results import CellResult
 from harness.runner import strangers, thin_logs
 from harness.scenario.schema import Implementation, Scenario
 from harness.store import MEASURED, RUN, SERIES, Store
+from harness.topology import Lab, build_lab
 from harness.traces import files, qlog, settings
 from harness.traces.files import open_file, read_bytes
 from harness.traces.lab import LabFacts

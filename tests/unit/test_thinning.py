@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from harness.engines.conclusion import LOG_STEP, log_limit, of_logs
-from harness.lab import build_lab
 from harness.runner import thin_logs
+from harness.topology import build_lab
 from harness.traces import thinning
 from harness.traces.qlog import read_losses, read_recovery
 from harness.traces.settings import read_settings

@@ -26,7 +26,7 @@ from harness.engines.rootfs import RootFs
 from harness.engines.virtual import VirtualEngine, console_tail, outcome_of, transfers_of
 from harness.engines.world import guest_memory_mib, sample_ns, world_document
 from harness.errors import EngineError
-from harness.lab import Lab, build_lab
+from harness.topology import Lab, build_lab
 from tests.examples import cell, scenario
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.lab import flow_label
 from harness.reports.markdown import line
 from harness.reports.numbers import text
 from harness.results import CellResult
 from harness.scenario.metric_names import MetricName
 from harness.studies import stored_of
 from harness.studies.red_droptail.claims import NOTEBOOK
+from harness.topology import flow_label
 
 #: Probability of such a difference by chance below which it counts as one.
 SIGNIFICANT = 0.05

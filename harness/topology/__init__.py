@@ -5,9 +5,9 @@ Addresses and names are those of the published network simulator (quic-network-s
 there. A second lab on the same machine takes another slot, with the third byte shifted.
 """
 
-from harness.lab.build import SERVERS, build_lab, flow_label, run_seed
-from harness.lab.documents import PROXY_COMMAND, digest_form, proxy_environment, sim_plan, summary
-from harness.lab.spec import (
+from harness.topology.build import SERVERS, build_lab, flow_label, run_seed
+from harness.topology.run_files import PROXY_COMMAND, digest_form, proxy_environment, sim_plan, summary
+from harness.topology.spec import (
     CLIENT_END,
     CLIENT_START,
     SERVER_PORT,

@@ -7,13 +7,13 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from harness.lab.addresses import FIRST, SIMULATOR, address, network
-from harness.lab.spec import SERVER_PORT, Host, Interface, LabFile
 from harness.netem.mobility import paths_of
 from harness.outcome import Cell
 from harness.planning.endpoint_config import Given, interop_testcase
 from harness.scenario.parameters import Role
 from harness.scenario.schema import ConstantRate, Files, Flow, Path, Poisson, Scenario, Traffic, UniformGaps
+from harness.topology.addresses import FIRST, SIMULATOR, address, network
+from harness.topology.spec import SERVER_PORT, Host, Interface, LabFile
 from harness.units import Size
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-from harness.lab.addresses import Side
 from harness.netem import PathProgram
 from harness.scenario.parameters import ParameterValue, Role
 from harness.scenario.schema import MTU, Container, LabFlowKind, MoveKind
+from harness.topology.addresses import Side
 
 #: Port of the servers, of UDP, and of TCP where they serve files over it.
 SERVER_PORT = 443

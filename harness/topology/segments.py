@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from harness.lab.addresses import ENDS, SIMULATOR, Side, address, address_between, between, network
-from harness.lab.spec import Interface, Network, Proxy, Route
 from harness.scenario.schema import Proxy as Asked
 from harness.scenario.schema import Scenario
+from harness.topology.addresses import ENDS, SIMULATOR, Side, address, address_between, between, network
+from harness.topology.spec import Interface, Network, Proxy, Route
 
 #: What every proxy's kernel is set to: it forwards, and what comes for others' addresses is not taken for forged.
 _FORWARDING = {

@@ -6,17 +6,25 @@ import math
 from collections.abc import Sequence
 from typing import get_args
 
-from harness.lab.addresses import FIRST, SIMULATOR, Side, address, network
-from harness.lab.endpoints import client_network, pair, served_files, served_folder, served_name, served_size, ways_of
-from harness.lab.moves import Moving, moving, outages
-from harness.lab.sequence import Layout, Station, layout
-from harness.lab.spec import Interface, Lab, LabFlow, LabMove, Network, Simulator
 from harness.netem import PathProgram, Server, compile_path
 from harness.outcome import Cell, EngineName
 from harness.planning.endpoint_config import checked, effective_parameters, lab_kind
 from harness.planning.sampling import drawn, settled
 from harness.scenario.parameters import ROLES, ParameterValue
 from harness.scenario.schema import Scenario
+from harness.topology.addresses import FIRST, SIMULATOR, Side, address, network
+from harness.topology.endpoints import (
+    client_network,
+    pair,
+    served_files,
+    served_folder,
+    served_name,
+    served_size,
+    ways_of,
+)
+from harness.topology.mobility import Moving, moving, outages
+from harness.topology.segments import Layout, Station, layout
+from harness.topology.spec import Interface, Lab, LabFlow, LabMove, Network, Simulator
 from harness.units import Duration
 
 #: What serves a bottleneck that the scenario gives no token bucket: only in real time are timers late.

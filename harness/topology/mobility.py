@@ -6,11 +6,11 @@ from collections.abc import Mapping as Dictionary
 from dataclasses import dataclass
 from decimal import Decimal
 
-from harness.lab.addresses import FIRST, MAPPED, MAPPED_COUNT, address
-from harness.lab.spec import LabMove
 from harness.netem import Mapping, Outage
 from harness.netem.mobility import Rebound, losses, rebounds, told
 from harness.scenario.schema import Move, Scenario
+from harness.topology.addresses import FIRST, MAPPED, MAPPED_COUNT, address
+from harness.topology.spec import LabMove
 from harness.units import Duration
 
 #: Source ports of the mappings of a flow count up from here, below those that systems choose.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from harness.lab.spec import SAMPLE, SERVER_PORT, SERVER_WAIT, Interface, Lab, LabFlow, Proxy, Simulator
 from harness.netem import PathProgram
+from harness.topology.spec import SAMPLE, SERVER_PORT, SERVER_WAIT, Interface, Lab, LabFlow, Proxy, Simulator
 
 #: What runs a proxy, in the simulator's image.
 PROXY_COMMAND = ("python3", "-m", "simulator.split")
