@@ -1,7 +1,7 @@
 """YAML files → model. Every error says file, line and column, the reason, and what was probably meant."""
 
 from harness.catalogue.catalogue import IMAGES, MANIFEST, SCENARIOS, Catalogue
-from harness.catalogue.schema import json_schema
+from harness.catalogue.json_schema import json_schema
 from harness.scenario.loader import load
 from harness.scenario.validation_errors import Mistake
 from harness.scenario.yaml_reader import Place, Positions, read_yaml

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from harness import feasible
-from harness.catalogue import seeds, splits
-from harness.catalogue import settings as manifest_settings
-from harness.catalogue.honoured import Honoured
+from harness.catalogue import bdp_seed, limits, tcp_split
+from harness.catalogue import manifest_checks as manifest_settings
+from harness.catalogue.support import Honoured
 from harness.errors import InputError, did_you_mean
 from harness.netem import inexpressible, mobility
 from harness.planning import design, sampling
@@ -77,13 +76,13 @@ class Catalogue:
         """What is wrong with a scenario beyond its form."""
         for name, path in scenario.every_path.items():
             if (found := inexpressible(path)) is not None:
-                yield Mistake((*feasible.of_path(scenario, name), *found.location), found.text, found.hint)
+                yield Mistake((*limits.of_path(scenario, name), *found.location), found.text, found.hint)
                 return
-        yield from feasible.mistakes(scenario)
+        yield from limits.mistakes(scenario)
         yield from mobility.mistakes(scenario)
         yield from sampling.mistakes(scenario)
         yield from self._honoured.mistakes(scenario)
-        yield from seeds.mistakes(scenario, self._honoured.known)
+        yield from bdp_seed.mistakes(scenario, self._honoured.known)
         yield from self._wrong_sweep(scenario)
         yield from self._wrong_study(scenario)
         yield from self.mistakes(scenario)
@@ -97,9 +96,9 @@ class Catalogue:
             where: Location = ("vary", error.dimension, *at[:1]) if error.dimension else ("vary",)
             yield Mistake(where, error.reason, error.hint, of_key=not at)
             return
-        if not any(feasible.mistakes(scenario)):
+        if not any(limits.mistakes(scenario)):
             yield from _impossible_points(swept)
-        yield from splits.mistakes(scenario, (point.scenario for point in swept), self._honoured.known)
+        yield from tcp_split.mistakes(scenario, (point.scenario for point in swept), self._honoured.known)
         for name, words in scenario.vary.items():
             yield from self._honoured.values(("vary", name), name, words, scenario)
 
@@ -130,7 +129,7 @@ class Catalogue:
                 for found in self._honoured.values((), name, words, scenario):
                     raise InputError(f"{name}: {found.text}", found.hint)
 
-    def require_split(self, swept: Iterable[Point], players: Callable[[Scenario], splits.Players]) -> None:
+    def require_split(self, swept: Iterable[Point], players: Callable[[Scenario], tcp_split.Players]) -> None:
         """InputError, with its place, for a proxy that splits TCP where nobody who is asked for is TCP.
 
         `players`: who plays the roles that a scenario's flows leave open. Who a scenario names itself passes its proxy
@@ -143,9 +142,9 @@ class Catalogue:
         positions = {scenario.name: positions for scenario, positions in self._scenarios.values()}
         for name, found in by_name.items():
             known, asked = self._honoured.known, players(found[0])
-            if splits.are_listed(found[0], asked) or any(splits.is_split(one, asked, known) for one in found):
+            if tcp_split.are_listed(found[0], asked) or any(tcp_split.is_split(one, asked, known) for one in found):
                 continue
-            wrong = splits.unsplit(found[0], asked, known)
+            wrong = tcp_split.unsplit(found[0], asked, known)
             if name not in positions:  # a scenario of no file
                 raise InputError(wrong.text, wrong.hint)
             raise error_of([wrong], positions[name])
@@ -261,7 +260,7 @@ class Catalogue:
 def _impossible_points(swept: Iterable[Point]) -> Iterator[Mistake]:
     """The first point of a sweep that no lab can do anything for, though the scenario itself could be run."""
     for point in swept:
-        for found in feasible.mistakes(point.scenario):
+        for found in limits.mistakes(point.scenario):
             own = point.scenario.parameters
             asked = ", ".join(f"{name} {value}" for name, value in point.parameters.items() if own.get(name) != value)
             yield Mistake(("vary",), f"with {asked}: {found.text}", found.hint)
@@ -279,10 +278,10 @@ def _exists(path: Path) -> bool:
 def _wrong_manifest(implementation: Implementation, folder: Path) -> Iterator[Mistake]:
     """What is wrong with a manifest beyond its form; `folder`: where it lies."""
     for name in ("title", "licence", "version", "project"):
-        yield from feasible.one_line((name,), getattr(implementation, name))
-        yield from feasible.not_blank((name,), getattr(implementation, name), "leave it out, or fill it in")
+        yield from limits.one_line((name,), getattr(implementation, name))
+        yield from limits.not_blank((name,), getattr(implementation, name), "leave it out, or fill it in")
     for index, refusal in enumerate(implementation.refuses):
-        yield from feasible.not_blank(("refuses", index, "why"), refusal.why, "say what it lacks")
+        yield from limits.not_blank(("refuses", index, "why"), refusal.why, "say what it lacks")
     yield from manifest_settings.mistakes(implementation)
     for name in ("roles", "protocols", "moves"):
         entries = getattr(implementation, name)

@@ -18,8 +18,8 @@ def validate(
     ] = None,
 ) -> None:
     """Check scenario and image files without running anything."""
-    from harness.validation import files_of
-    from harness.validation import validate as check
+    from harness.catalogue.validation import files_of
+    from harness.catalogue.validation import validate as check
 
     app = open_app()
     found = files_of(files or [])

@@ -16,7 +16,7 @@ from harness.analysis.figures import coincidence_probability
 from harness.analysis.ideal_bottleneck import Bottleneck, SerialServer, TokenBucket
 from harness.analysis.link_phases import LinkPhase
 from harness.attribution.gather import Clock
-from harness.feasible import mistakes
+from harness.catalogue.limits import mistakes
 from harness.fidelity import crossing
 from harness.metrics import measure
 from harness.netem import compile_path, ideal_time, slow_start_time, timeline

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.feasible import mistakes
+from harness.catalogue.limits import mistakes
 from harness.netem import compile_path
 from harness.scenario.schema import Scenario
 from harness.units import Duration
