@@ -7,6 +7,8 @@ import shutil
 from pathlib import Path
 
 from harness.app import App, Options
+from harness.capture.divergence import Divergence, compare_runs
+from harness.capture.syscalls import first_other_call, read_calls
 from harness.engines.certificates import VIRTUAL_START
 from harness.engines.virtual import VirtualEngine
 from harness.errors import EngineError, ResultError
@@ -17,8 +19,6 @@ from harness.provenance import Provenance
 from harness.records import read_run, record_bytes
 from harness.runner import run_aside
 from harness.store import RUN, Store
-from harness.traces.calls import first_other_call, read_calls
-from harness.traces.divergence import Divergence, compare_runs
 
 #: What a run's trace is called in its folder.
 TRACE = "calls"

@@ -1,7 +1,7 @@
 """A finished run's folder made small: what was measured is compressed, or removed.
 
 A file is written beside the old one first, brought to the disk, renamed, and only then is the old one removed: whatever
-ends the process, one of the two is there and whole, and readers take either (`harness.traces.files`).
+ends the process, one of the two is there and whole, and readers take either (`harness.capture.files`).
 
 Captures keep the head of every packet, most of which is encrypted: alone they shrink to a half. Both sides hold the
 same packets, though, so they go into one archive, where the second capture is found again in the first.
@@ -20,9 +20,9 @@ from typing import IO
 
 import zstandard
 
+from harness.capture.files import ARCHIVE, CAPTURES, GZIP, ZSTD, simulators
 from harness.engines.owner import lives, owner
 from harness.reading import is_regular, open_regular
-from harness.traces.files import ARCHIVE, CAPTURES, GZIP, ZSTD, simulators
 from harness.writing import replaced
 
 #: What stays of a run's folder whatever becomes of what was measured: its record and figures, and the lab by hand.

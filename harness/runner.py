@@ -13,7 +13,11 @@ from typing import Any
 
 import polars as pl
 
-from harness.artefacts.sources import capture_digests, endpoint, harmed, other_digests
+from harness.capture import pcap, qlog
+from harness.capture.artefacts.source_files import capture_digests, endpoint, harmed, other_digests
+from harness.capture.files import capture_file, capture_names, read_bytes
+from harness.capture.fingerprint import trail, trail_of
+from harness.capture.qlog_thinning import HEAD, STEP_MS, thin
 from harness.engines import Engine, Progress
 from harness.engines.beginnings import discard_beginnings
 from harness.engines.contents import Contents
@@ -30,10 +34,6 @@ from harness.scenario.parameters import ROLES
 from harness.store import Store
 from harness.text import counted, size_of
 from harness.topology import build_lab
-from harness.traces import pcap, qlog
-from harness.traces.files import capture_file, capture_names, read_bytes
-from harness.traces.thinning import HEAD, STEP_MS, thin
-from harness.traces.trail import trail, trail_of
 
 
 def cpu_times() -> dict[str, int]:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harness.bits import Change, changes, other_bits
+from harness.capture.fingerprint import Parting, parting
 from harness.identity import Equivalence, Ledger, components
 from harness.outcome import MeasuredRun, Run
 from harness.scenario.metric_names import MetricName
 from harness.store import StoreReader
-from harness.traces.trail import Parting, parting
 
 Answer = Literal["identical", "same figures", "differs"]
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from harness.analysis.connection import Connection
 from harness.analysis.unknown import Unknown
 from harness.analysis.view import RunView
-from harness.artefacts.window import Window
+from harness.capture.artefacts.transfer import Window
+from harness.capture.connections import Opened
+from harness.capture.qlog_stream_frames import sent_streams
+from harness.capture.quic.invariants import integer
+from harness.capture.streams import Bounds, StreamArrival, hidden_packets, largest_stream, stream_arrival
 from harness.planning.endpoint_config import application_protocol
-from harness.traces.connections import Opened
-from harness.traces.quic import integer
-from harness.traces.sent_frames import sent_streams
-from harness.traces.streams import Bounds, StreamArrival, hidden_packets, largest_stream, stream_arrival
 
 #: Type of HTTP/3's HEADERS frame, and bytes of its smallest frame header (RFC 9114 §7.1, §7.2.2).
 _HEADERS, _FRAME_HEADER = 0x01, 2

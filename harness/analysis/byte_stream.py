@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from harness.traces.capture import ACK, SYN, Capture
-from harness.traces.streams import contiguous
+from harness.capture.capture import ACK, SYN, Capture
+from harness.capture.streams import contiguous
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

@@ -10,11 +10,11 @@ import numpy as np
 
 from harness.analysis.connection_traces import traces_of
 from harness.analysis.view import RunView
-from harness.artefacts.window import Window
+from harness.capture.artefacts.transfer import Window
+from harness.capture.capture import Capture
+from harness.capture.qlog_parameters import Settings, read_settings
+from harness.capture.quic.invariants import Form
 from harness.scenario.parameters import ROLES, Role
-from harness.traces.capture import Capture
-from harness.traces.quic import Form
-from harness.traces.settings import Settings, read_settings
 
 #: Payload from which on a datagram was filled as far as it goes, not by what there was to say, bytes.
 FULL = 1000

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.artefacts.run import Artefacts
-from harness.artefacts.window import Window
+from harness.capture import qlog
+from harness.capture.artefacts.run import Artefacts
+from harness.capture.artefacts.transfer import Window
+from harness.capture.files import content_size
 from harness.scenario.parameters import Role
-from harness.traces import qlog
-from harness.traces.files import content_size
 
 #: What is read of a trace to tell whose it is, bytes.
 _HEAD = 1 << 16

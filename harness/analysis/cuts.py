@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from harness.artefacts.run import Artefacts
-from harness.traces.capture import Capture
-from harness.traces.lab import FlowAddresses, MappingFacts
-from harness.traces.matching import Passage
+from harness.capture.artefacts.run import Artefacts
+from harness.capture.capture import Capture
+from harness.capture.lab_file import FlowAddresses, MappingFacts
+from harness.capture.matching import Passage
 
 Ints = npt.NDArray[np.int64]
 

@@ -18,9 +18,9 @@ from harness.analysis.series.file import AHEAD
 from harness.analysis.tls_arrival import TlsArrival, tls_arrival
 from harness.analysis.unknown import Unknown
 from harness.analysis.view import RunView
-from harness.artefacts.window import Window
-from harness.traces.cpu import spent
-from harness.traces.growth import Growth, Moment, growth_of
+from harness.capture.artefacts.transfer import Window
+from harness.capture.cpu import spent
+from harness.capture.file_growth import Growth, Moment, growth_of
 
 FILE, PACKETS, SEGMENTS = "client file", "left capture, decrypted", "left capture"
 #: Two samples further apart than this bracket a moment too loosely to pass without a word, ns.

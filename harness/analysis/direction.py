@@ -11,10 +11,10 @@ from harness.analysis.cuts import Cuts, cuts_to_client, entering
 from harness.analysis.faults import faulty
 from harness.analysis.link_phases import LinkPhase, phases_of
 from harness.analysis.replay import GUARD, Counted, Ints, Replay, accounted, calibrated
-from harness.artefacts.run import Artefacts
-from harness.traces.counters import running_total
-from harness.traces.lab import FaultFacts, LinkSettings
-from harness.traces.matching import Passage
+from harness.capture.artefacts.run import Artefacts
+from harness.capture.counters import running_total
+from harness.capture.lab_file import FaultFacts, LinkSettings
+from harness.capture.matching import Passage
 
 Side = Literal["to_client", "to_server"]
 SIDES: tuple[Side, ...] = ("to_client", "to_server")

@@ -13,18 +13,18 @@ import numpy as np
 
 from harness.analysis.connection_traces import traces_of
 from harness.analysis.view import RunView
-from harness.artefacts.window import Window
+from harness.capture.artefacts.transfer import Window
+from harness.capture.capture import RST
+from harness.capture.files import open_file
+from harness.capture.qlog_close import Closing, closings
+from harness.capture.qlog_parameters import read_settings
+from harness.capture.quic.error_codes import error_name, in_order, is_known
+from harness.capture.quic.frames import CloseFrame
+from harness.capture.quic.invariants import Form
 from harness.outcome import Ending, EndingKind
 from harness.scenario.parameters import PARAMETERS, ROLES, Role, other
 from harness.scenario.schema import Implementation
 from harness.scenario.schema.implementation import EndingWord
-from harness.traces.capture import RST
-from harness.traces.close_codes import error_name, in_order, is_known
-from harness.traces.closings import Closing, closings
-from harness.traces.files import open_file
-from harness.traces.frames import CloseFrame
-from harness.traces.quic import Form
-from harness.traces.settings import read_settings
 
 #: What a manifest calls it → what it is.
 _KINDS: dict[EndingWord, EndingKind] = {

@@ -13,9 +13,9 @@ import numpy as np
 from harness.analysis.figures import loss_probability
 from harness.analysis.link_phases import LinkPhase
 from harness.analysis.replay import Fate, Replay
+from harness.capture.lab_file import FaultFacts
+from harness.capture.matching import Passage
 from harness.netem import fault_share
-from harness.traces.lab import FaultFacts
-from harness.traces.matching import Passage
 from harness.units import Percentage
 
 #: What is asked for by number may be nobody's in the long run, but it is no drop of the queue's.

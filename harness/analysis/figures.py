@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.analysis.replay import Fate, Replay
+from harness.capture.matching import Passage
 from harness.scenario.schema import GilbertElliott
-from harness.traces.matching import Passage
 from harness.units import Percentage
 
 #: A busy period shorter than this says nothing of the rate, ns.

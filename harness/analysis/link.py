@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from harness.analysis.direction import SIDES, Direction, Side, direction_of
-from harness.artefacts.run import Artefacts
-from harness.traces import capture, matching
+from harness.capture import capture, matching
+from harness.capture.artefacts.run import Artefacts
 
 
 @dataclass(frozen=True)

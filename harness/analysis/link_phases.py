@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.artefacts.run import Artefacts
+from harness.capture.artefacts.run import Artefacts
+from harness.capture.lab_file import LinkSettings, LinkSettingsChange
 from harness.netem.bounds import default_bucket
-from harness.traces.lab import LinkSettings, LinkSettingsChange
 
 #: What the default bucket of runs that do not say held, s: a later default is not theirs.
 _FORMER_WAKE_UP = 0.004

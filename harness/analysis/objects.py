@@ -15,12 +15,12 @@ from harness.analysis.delivery import PACKETS, ROUGH, SEGMENTS, Reached
 from harness.analysis.tls_arrival import tls_arrival
 from harness.analysis.unknown import Unknown
 from harness.analysis.view import RunView
-from harness.artefacts.window import Window
+from harness.capture.artefacts.transfer import Window
+from harness.capture.connections import Opened
+from harness.capture.qlog_stream_frames import sent_streams
+from harness.capture.streams import Bounds, StreamArrival, hidden_packets, stream_arrivals
 from harness.planning.endpoint_config import application_protocol
 from harness.text import counted
-from harness.traces.connections import Opened
-from harness.traces.sent_frames import sent_streams
-from harness.traces.streams import Bounds, StreamArrival, hidden_packets, stream_arrivals
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from harness.analysis.cuts import Cuts
 from harness.analysis.ideal_bottleneck import Bottleneck, SerialServer, TokenBucket
 from harness.analysis.link_phases import LinkPhase
-from harness.traces.matching import Passage
+from harness.capture.matching import Passage
 
 Ints = npt.NDArray[np.int64]
 

@@ -11,8 +11,8 @@ from harness.analysis.series import RunSeries, bottleneck_number
 from harness.analysis.series.grid import BIN, Floats, Points
 from harness.analysis.series.lifetimes import Lifetime
 from harness.analysis.view import RunView
-from harness.traces.capture import Capture
-from harness.traces.lab import FlowAddresses
+from harness.capture.capture import Capture
+from harness.capture.lab_file import FlowAddresses
 
 #: Why a flow has no metric that only its sender could tell.
 NOT_TOLD = "neither a qlog nor tcp_info of the sender shows it"

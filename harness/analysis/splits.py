@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from harness.analysis.series.lifetimes import client_port
 from harness.analysis.view import RunView
-from harness.traces.capture import ACK, SYN, Capture
-from harness.traces.lab import FlowAddresses, LabFacts
+from harness.capture.capture import ACK, SYN, Capture
+from harness.capture.lab_file import FlowAddresses, LabFacts
 
 Ints = npt.NDArray[np.int64]
 

@@ -18,12 +18,12 @@ from harness.analysis.held import Held
 from harness.analysis.series.sender import first_event_ns
 from harness.analysis.unknown import Unknown
 from harness.analysis.view import RunView
-from harness.artefacts.window import Window
-from harness.traces import qlog
-from harness.traces.capture import Keys
-from harness.traces.connections import Opened
-from harness.traces.matching import Passage
-from harness.traces.streams import SMALLEST_FRAME
+from harness.capture import qlog
+from harness.capture.artefacts.transfer import Window
+from harness.capture.capture import Keys
+from harness.capture.connections import Opened
+from harness.capture.matching import Passage
+from harness.capture.streams import SMALLEST_FRAME
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

@@ -13,9 +13,9 @@ import numpy as np
 
 from harness.analysis.byte_stream import InOrder, in_order
 from harness.analysis.unknown import Unknown
-from harness.artefacts.run import Artefacts
-from harness.artefacts.window import Window
-from harness.traces.streams import Bounds
+from harness.capture.artefacts.run import Artefacts
+from harness.capture.artefacts.transfer import Window
+from harness.capture.streams import Bounds
 
 #: A stream that has more beside the file than this part of it, and so many bytes, is not the file's alone: records of
 #: 1400 B cost 1.6 %, HTTP/2's smallest usual frames less, a handshake some thousand bytes.

@@ -9,14 +9,14 @@ import numpy as np
 
 from harness.analysis.connection_traces import traces_of
 from harness.analysis.view import RunView
-from harness.artefacts.window import Window
+from harness.capture import qlog
+from harness.capture.artefacts.transfer import Window
+from harness.capture.capture import FIN, RST, SYN, Capture
+from harness.capture.file_growth import growth_of
+from harness.capture.files import read_bytes
+from harness.capture.quic.invariants import Form
 from harness.outcome.incomplete_transfer import Unfinished, Voice
 from harness.scenario.parameters import ROLES, Role
-from harness.traces import qlog
-from harness.traces.capture import FIN, RST, SYN, Capture
-from harness.traces.files import read_bytes
-from harness.traces.growth import growth_of
-from harness.traces.quic import Form
 
 #: Of all datagrams: so few that are too large are probes of the path's MTU, which may be (RFC 8899 §4.3).
 _PROBES = 0.1

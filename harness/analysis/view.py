@@ -9,8 +9,8 @@ from typing import Self, TypeVar, cast
 
 from harness.analysis.link import LinkView
 from harness.analysis.series import RunSeries, series_of
-from harness.artefacts.window import Window
-from harness.traces import connections, key_log
+from harness.capture import connections, key_log
+from harness.capture.artefacts.transfer import Window
 
 T = TypeVar("T")
 

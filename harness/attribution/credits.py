@@ -10,13 +10,13 @@ import numpy as np
 from harness.analysis.byte_stream import offsets
 from harness.analysis.connection import Connection
 from harness.analysis.view import RunView
-from harness.artefacts.window import Window
 from harness.attribution.conversation import RECEIVE_WINDOW, Credit
 from harness.attribution.spans import Ints
-from harness.traces.capture import ACK, NO_SHIFT, SYN
-from harness.traces.connections import Opened
-from harness.traces.matching import Passage
-from harness.traces.streams import largest_stream
+from harness.capture.artefacts.transfer import Window
+from harness.capture.capture import ACK, NO_SHIFT, SYN
+from harness.capture.connections import Opened
+from harness.capture.matching import Passage
+from harness.capture.streams import largest_stream
 
 #: A sender that goes on so soon after the first credit of a connection had waited for it, ns.
 _AT_ONCE = 5_000_000

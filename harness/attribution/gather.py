@@ -18,15 +18,15 @@ from harness.analysis.shared_flow import flows_of
 from harness.analysis.spurious import Spurious, spurious_losses
 from harness.analysis.unknown import Unknown
 from harness.analysis.view import RunView
-from harness.artefacts.window import Window as OneTransfer
 from harness.attribution.conversation import Acknowledged, Conversation, Credit, Mistaken, Sent, Steps, Window
 from harness.attribution.credits import credits_of, receive_window
 from harness.attribution.spans import NONE, Flags, Ints, merged
-from harness.traces.capture import SYN, Capture, Keys
-from harness.traces.frames import NOT_ELICITING
-from harness.traces.matching import Passage
-from harness.traces.quic import Form
-from harness.traces.streams import largest_stream
+from harness.capture.artefacts.transfer import Window as OneTransfer
+from harness.capture.capture import SYN, Capture, Keys
+from harness.capture.matching import Passage
+from harness.capture.quic.frames import NOT_ELICITING
+from harness.capture.quic.invariants import Form
+from harness.capture.streams import largest_stream
 
 #: Before all moments, ns.
 _EVER = 1 << 62

@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 
 from harness.bench.session import Session, line, scenario
+from harness.capture.counters import read_counters
 from harness.engines.compose import ComposeEngine
 from harness.engines.docker import daemon
 from harness.engines.standing import StandingLab
@@ -24,7 +25,6 @@ from harness.scenario.schema import Container, Implementation, Scenario
 from harness.store import Store
 from harness.topology import Lab, build_lab
 from harness.topology.addresses import FIRST, address
-from harness.traces.counters import read_counters
 
 #: UDP payload of the load, bytes; the size QUIC implementations start with.
 PAYLOAD = 1252

@@ -11,14 +11,14 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
+from harness.capture import qlog
+from harness.capture.files import read_bytes
 from harness.engines import Engine, EngineResult
 from harness.engines.conclusion import NOT_SUPPORTED
 from harness.outcome import Cell, Outcome, Run
 from harness.outcome.conformance import Answer, Finding
 from harness.scenario.parameters import Role, other
 from harness.topology import Lab, build_lab
-from harness.traces import qlog
-from harness.traces.files import read_bytes
 
 #: What a key log has of a connection that got as far as data (draft-ietf-tls-keylogfile).
 SECRETS = ("CLIENT_TRAFFIC_SECRET_0", "SERVER_TRAFFIC_SECRET_0")

@@ -15,7 +15,7 @@ from harness.cli.words import request_of
 from harness.errors import InputError
 
 if TYPE_CHECKING:
-    from harness.traces.divergence import Divergence
+    from harness.capture.divergence import Divergence
 
 
 def divergence(

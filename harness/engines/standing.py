@@ -57,7 +57,7 @@ class StandingLab:
         return int(counts[side]["captured"])
 
     def counters(self) -> Path:
-        """The kernel's count over time, once the lab is down (see harness.traces.counters)."""
+        """The kernel's count over time, once the lab is down (see harness.capture.counters)."""
         return self._folder / "sim" / "counters.jsonl"
 
     def _await_ready(self) -> None:

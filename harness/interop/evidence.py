@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from ipaddress import ip_address
 
-from harness.artefacts import sources
-from harness.artefacts.run import Artefacts
+from harness.capture.artefacts import source_files
+from harness.capture.artefacts.run import Artefacts
+from harness.capture.datagrams import Datagram, read_datagrams
+from harness.capture.key_log import read_secrets
+from harness.capture.quic.dissector import Connection, Opener, Packet
+from harness.capture.quic.invariants import Form
 from harness.outcome import Run
 from harness.scenario.parameters import ROLES, Role
-from harness.traces.datagrams import Datagram, read_datagrams
-from harness.traces.key_log import read_secrets
-from harness.traces.quic import Form
-from harness.traces.wire import Connection, Opener, Packet
 
 #: Side of a capture → who sends what is captured there first.
 _NEAR: dict[str, Role] = {"left": "client", "right": "server"}
@@ -83,7 +83,7 @@ def evidence_of(artefacts: Artefacts, *, keys: bool = True) -> Evidence:
 
 
 def _captured(artefacts: Artefacts, side: str) -> Sequence[Datagram]:
-    path = artefacts.path(sources.CAPTURE[side])
+    path = artefacts.path(source_files.CAPTURE[side])
     if path is None:
         raise ValueError(f"the {side} capture is missing")
     return read_datagrams(path)
@@ -93,7 +93,7 @@ def _secrets(artefacts: Artefacts) -> dict[tuple[bytes, str], bytes]:
     found: dict[tuple[bytes, str], bytes] = {}
     for flow in range(len(artefacts.flows)):
         for role in ROLES:
-            path = artefacts.path(f"{sources.endpoint(flow, role)}/{sources.KEYS}")
+            path = artefacts.path(f"{source_files.endpoint(flow, role)}/{source_files.KEYS}")
             if path is not None:
                 found = read_secrets(path) | found
     return found

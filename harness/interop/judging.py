@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.artefacts.run import Artefacts
+from harness.capture.artefacts.run import Artefacts
 from harness.interop.evidence import Evidence, evidence_of
 from harness.interop.registry import Check, Failed, Found, Passed, Unknown, declared
 from harness.outcome import Checked

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
+from harness.capture.quic.dissector import Packet
 from harness.interop.evidence import Evidence
-from harness.traces.wire import Packet
 
 
 @dataclass(frozen=True)

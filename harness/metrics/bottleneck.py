@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from harness.analysis.replay import Fate
 from harness.analysis.shared_bottleneck import SharedBottleneck
+from harness.capture.counters import total
 from harness.metrics.kinds import Figure, Told, link_metric
-from harness.traces.counters import total
 
 _CAPTURES = "both captures"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness.analysis.view import RunView
+from harness.capture.cpu import spent
 from harness.metrics.kinds import of_transfer
 from harness.metrics.registry import Finding, declare, measures
 from harness.metrics.waiting import containers
-from harness.traces.cpu import spent
 
 CPU = {
     role: declare(

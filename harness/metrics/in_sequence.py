@@ -9,9 +9,9 @@ import numpy as np
 from harness.analysis.direction import SIDES
 from harness.analysis.splits import legs, split_flows
 from harness.analysis.view import RunView
+from harness.capture.counters import total
 from harness.metrics.registry import Finding, declare, measures
 from harness.outcome import Absence
-from harness.traces.counters import total
 
 DROPS = {
     (kind, to): declare(

@@ -13,7 +13,7 @@ from harness.analysis.handover import SeenMove, seen_moves
 from harness.analysis.shared_bottleneck import SharedBottleneck, shared_bottleneck
 from harness.analysis.shared_flow import SharedFlow, flows_of
 from harness.analysis.view import RunView
-from harness.artefacts.window import Window
+from harness.capture.artefacts.transfer import Window
 from harness.metrics.registry import Finding, Layer, Metric, declare, measures
 from harness.outcome import Absence, Better, Measurement
 

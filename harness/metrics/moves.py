@@ -14,11 +14,11 @@ from harness.analysis.handover.rtt import OFF
 from harness.analysis.handover.validation import validation
 from harness.analysis.unknown import Unknown
 from harness.analysis.view import RunView
+from harness.capture.key_log import Sender
 from harness.metrics.kinds import Absent, Figure, Told, move_metric
 from harness.metrics.registry import Caution, Finding, measures
 from harness.outcome import Handover
 from harness.scenario.metric_names import MetricName
-from harness.traces.key_log import Sender
 
 _LEFT, _RIGHT, _BOTH, _OPENED, _QLOG = (
     "left capture", "right capture", "both captures", "left capture, decrypted", "qlog",

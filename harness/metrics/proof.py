@@ -26,11 +26,11 @@ from harness.analysis.figures import (
 from harness.analysis.replay import Fate
 from harness.analysis.splits import legs, opened, split_flows
 from harness.analysis.view import RunView
+from harness.capture.counters import total
 from harness.netem.bottleneck import COLD_GAP
 from harness.netem.bounds import FRAME, bucket_share
 from harness.outcome import DirectionProof, LinkProof
 from harness.scenario.schema import FRAME_HEADER, Link
-from harness.traces.counters import total
 
 #: Delay above (or, for rounding of µs captures and clock reads, hardly below) what was asked, ns.
 DELAY_ABOVE, DELAY_BELOW = 1_000_000, 200_000

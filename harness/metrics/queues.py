@@ -10,14 +10,14 @@ import numpy.typing as npt
 
 from harness.analysis.direction import SIDES
 from harness.analysis.view import RunView
-from harness.artefacts.window import Window
+from harness.capture.artefacts.transfer import Window
+from harness.capture.capture import NOT_ECT, Capture, ecn
+from harness.capture.counters import total
+from harness.capture.lab_file import LinkSettings
 from harness.metrics.kinds import of_transfer
 from harness.metrics.registry import Caution, Finding, declare, measures
 from harness.scenario.metric_names import TransferName
 from harness.scenario.schema import Red
-from harness.traces.capture import NOT_ECT, Capture, ecn
-from harness.traces.counters import total
-from harness.traces.lab import LinkSettings
 
 _TO = ("to_client", "to_server")
 DROPS = {

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from harness.analysis.byte_stream import sent_again
 from harness.analysis.connection_traces import traces_of
 from harness.analysis.view import RunView
-from harness.artefacts.window import Window
+from harness.capture.artefacts.transfer import Window
+from harness.capture.qlog import summarise
 from harness.metrics.kinds import of_transfer
 from harness.metrics.registry import Finding, declare, measures
-from harness.traces.qlog import summarise
 
 RETRANSMITTED_SHARE = declare(
     "retransmitted_share", layer="flow", unit="1", better="lower",

@@ -10,11 +10,11 @@ from harness.analysis.reordering import reordering
 from harness.analysis.spurious import spurious_losses
 from harness.analysis.unknown import Unknown
 from harness.analysis.view import RunView
-from harness.artefacts.window import Window
+from harness.capture.artefacts.transfer import Window
+from harness.capture.matching import Passage
 from harness.metrics.kinds import of_transfer
 from harness.metrics.registry import Finding, declare, measures
 from harness.outcome import Absence
-from harness.traces.matching import Passage
 
 _CAPTURES = "both captures"
 RATIO = declare(

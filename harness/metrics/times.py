@@ -19,11 +19,11 @@ from harness.analysis.segments import Segments
 from harness.analysis.shared_flow import flows_of
 from harness.analysis.unknown import Unknown
 from harness.analysis.view import RunView
-from harness.artefacts.window import Window
+from harness.capture.artefacts.transfer import Window
+from harness.capture.capture import Capture
 from harness.metrics.kinds import of_transfer
 from harness.metrics.registry import Caution, Finding, Metric, declare, measures
 from harness.outcome import Absence
-from harness.traces.capture import Capture
 
 _BY_FILE = "the client's file, sampled every 10 ms; decrypted packets of the left capture where it does not tell; "
 _BY_FILE += "of TCP the segments at the receiver's side, from the first one of the connection that has the data"

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from itertools import chain
 
 from harness.analysis.view import RunView
-from harness.artefacts.window import Window
+from harness.capture.artefacts.transfer import Window
+from harness.capture.sched_delay import MACHINE, Kind, Waited, waited
 from harness.metrics.kinds import of_transfer
 from harness.metrics.registry import Finding, declare, measures
 from harness.outcome import Absence
 from harness.scenario.parameters import ROLES
-from harness.traces.waits import MACHINE, Kind, Waited, waited
 
 #: Share of a transfer from which on whoever waited that long for a processor was starved, and the run shows the
 #: machine; and the share from which on that is worth a caution (docs/limits.md has the runs both rest on).

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from harness.analysis.connection import Connection
 from harness.analysis.view import RunView
-from harness.artefacts.window import Window
+from harness.capture.artefacts.transfer import Window
+from harness.capture.capture import SYN, Capture
+from harness.capture.quic.invariants import Form
 from harness.metrics.kinds import of_transfer
 from harness.metrics.registry import Caution, Finding, declare, measures
 from harness.outcome import Absence
-from harness.traces.capture import SYN, Capture
-from harness.traces.quic import Form
 
 WIRE = {
     to: declare(

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+from harness.capture.divergence import Divergence, Packet, PacketDivergence
+from harness.capture.syscalls import Call, CallDivergence
 from harness.outcome import RandomBytes
 from harness.text import counted
-from harness.traces.calls import Call, CallDivergence
-from harness.traces.divergence import Divergence, Packet, PacketDivergence
 
 
 def text(divergence: Divergence, times: int = 2) -> str:

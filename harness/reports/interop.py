@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from harness.artefacts.words import last_words
+from harness.capture.artefacts.endpoint_logs import last_words
 from harness.interop.cases import CASES, FOLDER, MEASUREMENTS, case_of
 from harness.interop.matrix import Disagreement, Entry, Failure, Matrix, Pair, disagreements, relabelled
 from harness.interop.published import written

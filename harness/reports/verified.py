@@ -9,9 +9,9 @@ from typing import Any
 from rich.console import Console
 
 from harness.bits import Change
+from harness.capture.fingerprint import Parting
 from harness.identity import Equivalence, Ledger
 from harness.text import counted
-from harness.traces.trail import Parting
 from harness.verified import Figure, Verified
 
 #: Changed packages, and figures, that are named; of more only the number is said.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.absences import warnings
+from harness.capture.qlog import traces
 from harness.interop import failure
 from harness.metrics.registry import unit_of
 from harness.outcome import (
@@ -30,7 +31,6 @@ from harness.site.because import Band, Because, bands, because
 from harness.site.pictures import Received, Scale, received, scale
 from harness.text import counted
 from harness.topology import flow_label
-from harness.traces.qlog import traces
 
 
 @dataclass(frozen=True)

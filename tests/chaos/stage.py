@@ -15,10 +15,10 @@ from pathlib import Path
 
 import yaml
 
+from harness.capture.files import ARCHIVE, CAPTURES, ZSTD, content_digest
+from harness.capture.files import as_written as written_name
 from harness.outcome import EngineName
 from harness.packing import UNFINISHED
-from harness.traces.files import ARCHIVE, CAPTURES, ZSTD, content_digest
-from harness.traces.files import as_written as written_name
 from tests.chaos import machine
 from tests.examples import ROOT
 

@@ -12,10 +12,10 @@ import numpy.typing as npt
 import pytest
 import yaml
 
+from harness.capture.files import read_bytes
+from harness.capture.pcap import parse
 from harness.cli.environment import open_app
 from harness.topology import SERVER_PORT
-from harness.traces.files import read_bytes
-from harness.traces.pcap import parse
 from tests.examples import catalogue
 from tests.lab.conftest import EARLY, LINKS, Harness
 

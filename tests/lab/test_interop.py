@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.artefacts.run import Artefacts
+from harness.capture.artefacts.run import Artefacts
+from harness.capture.matching import match
 from harness.interop.cases import CASES, FOLDER
 from harness.netem import fault_share
 from harness.outcome import Run
-from harness.traces.matching import match
 from tests.lab.conftest import Harness
 
 VIRTUAL = ("--engine", "virtual", "--repeat", "1", "--no-figures")

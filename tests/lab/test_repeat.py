@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from harness.app import App, Options, Places
+from harness.capture.files import read_bytes
 from harness.catalogue import Catalogue
 from harness.engines.virtual import HOST_CPU
 from harness.outcome import Cell, MeasuredRun, Run
 from harness.plan import Request
 from harness.results import CellResult
 from harness.scenario.schema import Implementation
-from harness.traces.files import read_bytes
 from tests.examples import ROOT
 from tests.lab.conftest import CACHE, LINKS, Harness, Manifest, build_image
 from tests.lab.test_flows import DUMBBELL, POISSON, QUIC

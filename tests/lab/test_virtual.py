@@ -10,9 +10,9 @@ import pytest
 from simulator.world import MASKS
 
 from harness.bench.theory import LOOK
+from harness.capture.files import read_bytes
 from harness.engines.cache import Cache
 from harness.engines.rootfs import RootFileSystems
-from harness.traces.files import read_bytes
 from tests.lab.conftest import CACHE, LINKS, Harness, Manifest, build_image, left_overs, local_image
 
 pytestmark = pytest.mark.usefixtures("work_on_every_core")

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.capture.quic.protection import Aead
 from harness.outcome import Run, Transfer
-from harness.traces.protection import Aead
 from tests.unit.captures import (
     CLIENT,
     CLIENT6,

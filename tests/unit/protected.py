@@ -1,5 +1,5 @@
 """1-RTT packets as a sender protects them, with the AEADs of `cryptography` as a whole: written after RFC 9001, not after
-harness.traces.protection, so that the two check each other."""
+harness.capture.quic.protection, so that the two check each other."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESCCM, AESGCM, ChaCha20Poly1305
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
-from harness.traces.one_rtt import Heads
-from harness.traces.protection import Aead
+from harness.capture.quic.one_rtt import Heads
+from harness.capture.quic.protection import Aead
 
 SIZES = {Aead.AES_128_GCM: 16, Aead.AES_128_CCM: 16, Aead.AES_256_GCM: 32, Aead.CHACHA20_POLY1305: 32}
 

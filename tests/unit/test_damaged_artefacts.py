@@ -14,7 +14,8 @@ import pytest
 
 from harness import reading
 from harness.app.stored import StoredResults, measure_again
-from harness.artefacts.sources import CAPTURE, capture_digests, harmed, other_digests
+from harness.capture.artefacts.source_files import CAPTURE, capture_digests, harmed, other_digests
+from harness.capture.files import ARCHIVE, find
 from harness.cli import main
 from harness.errors import ResultError
 from harness.metrics import measure_with_series
@@ -22,7 +23,6 @@ from harness.outcome import MeasuredRun, Run
 from harness.packing import pack
 from harness.records import read_run
 from harness.store import MEASURED, Store
-from harness.traces.files import ARCHIVE, find
 from tests.examples import ROOT
 from tests.unit.shared_flows import write_two_flows
 

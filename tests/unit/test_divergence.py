@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.artefacts.sources import capture_digests
+from harness.capture.artefacts.source_files import capture_digests
+from harness.capture.divergence import compare_runs, first_other_packet
+from harness.capture.syscall_names import call_name
+from harness.capture.syscalls import RECORD, Records, first_other_call, read_calls
 from harness.divergence import stored
 from harness.errors import ResultError
 from harness.outcome import Outcome, RandomBytes, Run
 from harness.reports import divergence as view
 from harness.store import RUN
-from harness.traces.call_names import call_name
-from harness.traces.calls import RECORD, Records, first_other_call, read_calls
-from harness.traces.divergence import compare_runs, first_other_packet
 from harness.verified import differing_digests
 from tests.examples import cell
 

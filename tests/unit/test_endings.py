@@ -10,6 +10,7 @@ import pytest
 
 from harness.analysis.endings import endings
 from harness.analysis.view import RunView
+from harness.capture.qlog_close import closings
 from harness.columns.sheet import Sheet
 from harness.errors import UnfitError
 from harness.judge import judge
@@ -19,7 +20,6 @@ from harness.reports.unfinished import lines
 from harness.results import CellResult, unreached
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Implementation, Scenario
-from harness.traces.closings import closings
 from tests.unit.captures import SCENARIO, T0, Link, Recipe, Traffic, carry, make_run, replace, write_run
 from tests.unit.test_judge import THREE
 

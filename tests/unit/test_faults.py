@@ -16,6 +16,8 @@ import pytest
 
 from harness.analysis.faults import fault_problems
 from harness.analysis.replay import Fate, Replay
+from harness.capture.lab_file import FaultFacts
+from harness.capture.matching import Passage
 from harness.engines import conclusion
 from harness.engines.cache import Cache
 from harness.engines.served import serve
@@ -23,8 +25,6 @@ from harness.identity import keyed, used
 from harness.netem import PathProgram, compile_path, fault_share
 from harness.outcome import Transfer
 from harness.topology import build_lab, digest_form, sim_plan, summary
-from harness.traces.lab import FaultFacts
-from harness.traces.matching import Passage
 from tests.examples import cell, link, path, scenario
 
 

@@ -14,8 +14,9 @@ import pytest
 import zstandard
 
 from harness.app.stored import StoredResults
-from harness.artefacts.sources import capture_digests, harmed, other_digests
-from harness.artefacts.words import last_words
+from harness.capture import files
+from harness.capture.artefacts.endpoint_logs import last_words
+from harness.capture.artefacts.source_files import capture_digests, harmed, other_digests
 from harness.cli import main
 from harness.cli.exits import FAILED, INFRASTRUCTURE, MET
 from harness.columns import Columns, write_columns
@@ -29,7 +30,6 @@ from harness.outcome import Run
 from harness.reading import UnfitFileError, read_regular
 from harness.records import MOST_RECORD, SERIES_SCHEMA, TableError, read_frame, read_measured, read_run
 from harness.store import MEASURED, RUN, SERIES, Store
-from harness.traces import files
 from tests.drawings import download_run
 from tests.unit.shared_flows import write_two_flows
 

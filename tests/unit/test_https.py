@@ -13,6 +13,8 @@ from harness.analysis.byte_stream import in_flight, in_order, offsets, sent_agai
 from harness.analysis.delivery import FILE, SEGMENTS
 from harness.analysis.shared_flow import NOT_TOLD
 from harness.analysis.tls_arrival import TlsArrival
+from harness.capture.capture import ACK, SYN, Capture, read_capture
+from harness.capture.lab_file import Endpoint, FlowAddresses, LabFacts
 from harness.check.trials import TRIALS
 from harness.metrics import measure
 from harness.outcome import Cell, MeasuredRun, Observation
@@ -22,8 +24,6 @@ from harness.records import read_run
 from harness.scenario.parameters import ROLES, Role
 from harness.topology import build_lab, summary
 from harness.topology.run_files import sim_plan
-from harness.traces.capture import ACK, SYN, Capture, read_capture
-from harness.traces.lab import Endpoint, FlowAddresses, LabFacts
 from tests.examples import ROOT, SIM, catalogue, images, implementation, scenario
 from tests.measurements import by_name
 from tests.unit.captures import CLIENT, SERVER, pcap

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from harness.artefacts.run import Artefacts
+from harness.capture.artefacts.run import Artefacts
+from harness.capture.datagrams import read_datagrams
+from harness.capture.quic.dissector.header import split
+from harness.capture.quic.invariants import Form
 from harness.interop import checked
 from harness.outcome import Transfer
-from harness.traces.datagrams import read_datagrams
-from harness.traces.quic import Form
-from harness.traces.wire.header import split
 from tests.unit import wired
 from tests.unit.captures import Link, asked_link, make_run, pcap
 from tests.unit.wired import Conversation, Role, Trace, shake_hands

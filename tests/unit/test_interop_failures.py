@@ -10,7 +10,7 @@ import pytest
 import zstandard
 from rich.console import Console
 
-from harness.artefacts.words import LINES, WIDTH, last_words
+from harness.capture.artefacts.endpoint_logs import LINES, WIDTH, last_words
 from harness.interop.blame import KNOWN, Blame, blamed
 from harness.interop.cases import CASES
 from harness.interop.matrix import Entry, Failure, Matrix, relabelled

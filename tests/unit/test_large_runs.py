@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from harness.capture import capture, connections, memmap, pcap, streams
+from harness.capture.files import capture_file, read_bytes
+from harness.capture.fingerprint import trail, trail_of
+from harness.capture.quic import one_rtt
 from harness.metrics import measure
 from harness.records import read_run
-from harness.traces import capture, connections, one_rtt, pcap, spilled, streams
-from harness.traces.files import capture_file, read_bytes
-from harness.traces.trail import trail, trail_of
 from tests.examples import ROOT
 
 DATA = ROOT / "tests/replay/data"
@@ -28,8 +29,8 @@ def as_if_large(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = pcap.parts
     monkeypatch.setattr(pcap, "parts", lambda file: parts(file, 10_000))
     monkeypatch.setattr(capture, "_TOGETHER", 3)
-    monkeypatch.setattr(spilled, "LARGE", 100)
-    monkeypatch.setattr(spilled, "_PART", 64)
+    monkeypatch.setattr(memmap, "LARGE", 100)
+    monkeypatch.setattr(memmap, "_PART", 64)
     monkeypatch.setattr(connections, "_MANY", 10)
     monkeypatch.setattr(connections, "_PART", 50)
     monkeypatch.setattr(one_rtt, "_PART", 37)
@@ -75,12 +76,12 @@ def test_a_capture_that_is_damaged_in_the_middle_ends_there() -> None:
 def test_arrays_on_the_disk_are_like_others(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.arange(3000, dtype=np.int64).reshape(1000, 3)
     mask = rows[:, 0] % 2 == 0
-    monkeypatch.setattr(spilled, "LARGE", 1000)
-    monkeypatch.setattr(spilled, "_PART", 7)
-    assert np.array_equal(spilled.taken(rows, mask), rows[mask])
-    assert np.array_equal(spilled.taken(rows, np.array([5, 5, 0])), rows[[5, 5, 0]])
-    assert np.array_equal(spilled.joined([rows, rows[:2]]), np.concatenate([rows, rows[:2]]))
-    made = spilled.empty((1000, 3), np.int64)
+    monkeypatch.setattr(memmap, "LARGE", 1000)
+    monkeypatch.setattr(memmap, "_PART", 7)
+    assert np.array_equal(memmap.taken(rows, mask), rows[mask])
+    assert np.array_equal(memmap.taken(rows, np.array([5, 5, 0])), rows[[5, 5, 0]])
+    assert np.array_equal(memmap.joined([rows, rows[:2]]), np.concatenate([rows, rows[:2]]))
+    made = memmap.empty((1000, 3), np.int64)
     made[:] = 1
     assert made.flags.writeable and (made == 1).all()
 
@@ -92,5 +93,5 @@ def test_a_full_disk_is_an_error_and_no_end(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(os, "posix_fallocate", refuse)
     with pytest.raises(OSError, match="No space"):
-        spilled.empty((spilled.LARGE,), np.uint8)
+        memmap.empty((memmap.LARGE,), np.uint8)
     assert not list(tmp_path.iterdir())

@@ -11,9 +11,9 @@ import pytest
 
 from harness.analysis.delivery import PACKETS
 from harness.analysis.view import RunView
+from harness.capture.quic.protection import Aead
 from harness.metrics import measure
 from harness.outcome import MeasuredRun, Run
-from harness.traces.protection import Aead
 from tests.measurements import said
 from tests.unit.captures import Link, Recipe, Traffic, write_run
 from tests.unit.protected import Sender, integer, secret_size, stream_frame

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from harness.analysis.view import RunView
+from harness.capture import qlog
 from harness.metrics import measure
 from harness.metrics.flow import times
 from harness.metrics.flow.times import moving_average
@@ -21,7 +22,6 @@ from harness.metrics.observed import observe
 from harness.outcome import MeasuredRun, Run
 from harness.records import read_run
 from harness.stats import entropy, jain, product
-from harness.traces import qlog
 from tests.examples import implementation
 from tests.measurements import by_name, said
 from tests.unit.captures import make_run

@@ -16,10 +16,10 @@ import pytest
 from harness.analysis.series import BOTTLENECK, NETWORK, RETURN_BOTTLENECK, bottleneck_number
 from harness.analysis.shared_flow import SharedFlow
 from harness.analysis.view import RunView
+from harness.capture.lab_file import MoveFacts
+from harness.capture.pcap import parse
 from harness.metrics import measure
 from harness.outcome import LinkProof, Run
-from harness.traces.lab import MoveFacts
-from harness.traces.pcap import parse
 from tests.measurements import by_name
 from tests.unit.captures import CLIENT, CLIENT6, T0, Recipe, pcap, write_run
 

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from harness.analysis.view import RunView
+from harness.capture.capture import read_capture
+from harness.capture.careful_resume import read_phases
+from harness.capture.lab_file import Endpoint, FlowAddresses
 from harness.metrics import measure
 from harness.metrics.observed import observe
 from harness.metrics.observed.flight import longest_burst
 from harness.outcome import MeasuredRun, Observation, Run, Transfer
 from harness.scenario.schema import Move
-from harness.traces.capture import read_capture
-from harness.traces.lab import Endpoint, FlowAddresses
-from harness.traces.phases import read_phases
 from harness.units import Duration
 from tests.unit.captures import (
     CLIENT,

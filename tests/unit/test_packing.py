@@ -18,13 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness import packing
-from harness.artefacts.sources import capture_digests
-from harness.metrics import measure_with_series
-from harness.outcome import MeasuredRun, Outcome, Run
-from harness.packing import STAYS, disk_use, is_packed, pack, strip
-from harness.store import Store
-from harness.traces import qlog
-from harness.traces.files import (
+from harness.capture import qlog
+from harness.capture.artefacts.source_files import capture_digests
+from harness.capture.files import (
     ARCHIVE,
     CAPTURES,
     ZSTD,
@@ -35,7 +31,11 @@ from harness.traces.files import (
     open_file,
     read_bytes,
 )
-from harness.traces.settings import read_reduction
+from harness.capture.qlog_parameters import read_reduction
+from harness.metrics import measure_with_series
+from harness.outcome import MeasuredRun, Outcome, Run
+from harness.packing import STAYS, disk_use, is_packed, pack, strip
+from harness.store import Store
 from tests.examples import cell
 from tests.unit.captures import Recipe, write_run
 

@@ -13,8 +13,8 @@ from harness.attribution.conversation import Credit
 from harness.attribution.credits import receive_window
 from harness.attribution.notes import notes_of
 from harness.attribution.partition import lasted, partition
-from harness.traces.capture import SYN, read_capture
-from harness.traces.matching import match
+from harness.capture.capture import SYN, read_capture
+from harness.capture.matching import match
 from tests.unit.captures import T0, pcap
 from tests.unit.conversations import MS, SIZE, conversation
 from tests.unit.shared_flows import Segment, segment_frame

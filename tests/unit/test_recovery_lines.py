@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.traces import qlog
-from harness.traces.files import read_bytes
+from harness.capture import qlog
+from harness.capture.files import read_bytes
 from tests.examples import ROOT
 
 TRACES = sorted((ROOT / "tests/replay/data").glob("*/flow0/server/qlog/*"))

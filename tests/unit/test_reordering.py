@@ -14,12 +14,12 @@ from harness.analysis.held import Held
 from harness.analysis.reordering import reordering
 from harness.analysis.spurious import copies, segments
 from harness.analysis.view import RunView
-from harness.artefacts.window import Window
+from harness.capture import qlog
+from harness.capture.artefacts.transfer import Window
+from harness.capture.capture import SYN, read_capture
+from harness.capture.matching import match
 from harness.metrics import measure
 from harness.records import read_run
-from harness.traces import qlog
-from harness.traces.capture import SYN, read_capture
-from harness.traces.matching import match
 from tests.examples import ROOT
 from tests.unit.captures import T0, pcap
 from tests.unit.shared_flows import Segment, segment_frame

@@ -15,6 +15,10 @@ import pytest
 import zstandard
 
 from harness.app.stored import StoredResults
+from harness.capture import files, qlog, qlog_parameters
+from harness.capture.files import open_file, read_bytes
+from harness.capture.lab_file import LabFacts
+from harness.capture.qlog_thinning import thin
 from harness.claims import claim, sweep
 from harness.columns import Columns, write_columns
 from harness.columns.tables import Entry
@@ -38,10 +42,6 @@ from harness.runner import strangers, thin_logs
 from harness.scenario.schema import Implementation, Scenario
 from harness.store import MEASURED, RUN, SERIES, Store
 from harness.topology import Lab, build_lab
-from harness.traces import files, qlog, settings
-from harness.traces.files import open_file, read_bytes
-from harness.traces.lab import LabFacts
-from harness.traces.thinning import thin
 from harness.writing import copy_tree, place_below, replace, write_new
 from tests.drawings import download_run
 from tests.examples import ROOT, cell, scenario
@@ -650,7 +650,7 @@ def test_merging_takes_no_lab_that_is_to_be_brought_up(tmp_path: Path) -> None:
 def test_an_event_without_an_end_is_not_kept_until_memory_is_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settings, "_CHUNK", 1000)
-    monkeypatch.setattr(settings, "_LONGEST", 3000)
+    monkeypatch.setattr(qlog_parameters, "_CHUNK", 1000)
+    monkeypatch.setattr(qlog_parameters, "_LONGEST", 3000)
     (tmp_path / "a.qlog").write_bytes(b"x" * 100_000 + b"{}")
-    assert max(map(len, settings._parts(tmp_path / "a.qlog"))) <= 4000
+    assert max(map(len, qlog_parameters._parts(tmp_path / "a.qlog"))) <= 4000

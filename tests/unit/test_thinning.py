@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from harness.capture import qlog_thinning
+from harness.capture.qlog import read_losses, read_recovery
+from harness.capture.qlog_parameters import read_settings
+from harness.capture.qlog_thinning import STEP_MS, thin
 from harness.engines.conclusion import LOG_STEP, log_limit, of_logs
 from harness.runner import thin_logs
 from harness.topology import build_lab
-from harness.traces import thinning
-from harness.traces.qlog import read_losses, read_recovery
-from harness.traces.settings import read_settings
-from harness.traces.thinning import STEP_MS, thin
 from tests.examples import ROOT, cell, scenario
 
 RECORDED = sorted((ROOT / "tests/replay/data").glob("*/flow0/server/qlog/*.gz"))
@@ -102,7 +102,7 @@ def test_what_cannot_be_cut_by_lines_stays_whole(tmp_path: Path, content: str) -
 
 
 def test_an_event_that_is_never_rare_has_its_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(thinning, "ROOM", 10_000)
+    monkeypatch.setattr(qlog_thinning, "ROOM", 10_000)
     file = tmp_path / "x.sqlog"
     chatter = [json.dumps({"time": n, "name": "quic:stream_data_moved", "data": {"n": n}}) for n in range(5000)]
     file.write_text("\n".join([*chatter, *lines(10)]) + "\n")

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.traces.capture import Capture, read_capture
-from harness.traces.lab import Endpoint, FlowAddresses
-from harness.traces.matching import match
-from harness.traces.quic import Form, coalesced
+from harness.capture.capture import Capture, read_capture
+from harness.capture.lab_file import Endpoint, FlowAddresses
+from harness.capture.matching import match
+from harness.capture.quic.invariants import Form, coalesced
 from tests.unit.captures import (
     CLIENT,
     CLIENT6,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.traces.frames import FrameError, StreamFrame, read_frames
+from harness.capture.quic.frames import FrameError, StreamFrame, read_frames
 from tests.unit.protected import integer, stream_frame
 
 INTEGERS = st.integers(0, (1 << 62) - 1)

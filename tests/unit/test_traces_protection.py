@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.traces.one_rtt import Protection, decode_number, decrypt, numbers
-from harness.traces.protection import Aead, candidates, derive, expand_label, header_masks, keystream, next_secret
-from harness.traces.quic import VERSION_2
+from harness.capture.quic.invariants import VERSION_2
+from harness.capture.quic.one_rtt import Protection, decode_number, decrypt, numbers
+from harness.capture.quic.protection import Aead, candidates, derive, expand_label, header_masks, keystream, next_secret
 from tests.unit.protected import SIZES, Sender, heads, secret_size
 
 VERSION_1 = 1

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.traces import settings as module
-from harness.traces.qlog import events, read_head, read_recovery
-from harness.traces.settings import Early, Reduction, TransportParameters, number, read_reduction, read_settings
+from harness.capture import qlog_parameters as module
+from harness.capture.qlog import events, read_head, read_recovery
+from harness.capture.qlog_parameters import Early, Reduction, TransportParameters, number, read_reduction, read_settings
 
 
 def write(path: Path, text: str) -> Path:

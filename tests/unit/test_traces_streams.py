@@ -6,12 +6,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.traces.connections import Connection, Opened
-from harness.traces.frames import StreamFrame, read_frames
-from harness.traces.key_log import Secret
-from harness.traces.one_rtt import Packets
-from harness.traces.protection import Aead
-from harness.traces.streams import Bounds, contiguous, gaps, largest_stream, stream_arrival, stream_arrivals
+from harness.capture.connections import Connection, Opened
+from harness.capture.key_log import Secret
+from harness.capture.quic.frames import StreamFrame, read_frames
+from harness.capture.quic.one_rtt import Packets
+from harness.capture.quic.protection import Aead
+from harness.capture.streams import Bounds, contiguous, gaps, largest_stream, stream_arrival, stream_arrivals
 from tests.unit.protected import stream_frame
 
 PARTS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 12)), max_size=40)

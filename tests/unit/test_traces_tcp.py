@@ -8,12 +8,12 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from harness.traces.capture import SYN, TCP, UDP, Capture, read_capture
-from harness.traces.events import Events, read_events
-from harness.traces.lab import Endpoint, FlowAddresses, read_lab
-from harness.traces.matching import match
-from harness.traces.quic import Form
-from harness.traces.tcp import read_iperf3, read_tcp
+from harness.capture.capture import SYN, TCP, UDP, Capture, read_capture
+from harness.capture.lab_file import Endpoint, FlowAddresses, read_lab
+from harness.capture.matching import match
+from harness.capture.quic.invariants import Form
+from harness.capture.simulator_events import Events, read_events
+from harness.capture.tcp_info import read_iperf3, read_tcp
 from tests.unit.captures import INITIAL, T0, Packet, pcap
 from tests.unit.shared_flows import TCP_HEADER, Segment, any_frame, ends, tcp_rows, write_lab
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.traces.pcap import HEAD, Records
-from harness.traces.trail import DENSE, STRIDE, Parting, parting, trail
+from harness.capture.fingerprint import DENSE, STRIDE, Parting, parting, trail
+from harness.capture.pcap import HEAD, Records
 
 
 def _records(count: int, changed: int | None = None) -> Records:

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from harness.capture.fingerprint import Parting
 from harness.engines.contents import Contents
 from harness.errors import InputError
 from harness.identity import Equivalence, Ledger, keyed
 from harness.outcome import MeasuredRun, Measurement, Outcome, Run
 from harness.reports import verified as view
 from harness.repro.verify import chosen, drawn
-from harness.traces.trail import Parting
 from harness.verified import Verified
 from harness.verified import compared as compared_runs
 from tests.examples import cell

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from harness.capture.sched_delay import MACHINE, read_waits, waited
 from harness.engines.sampler import Sampler
 from harness.engines.waits import Waiting, stolen_ns
 from harness.metrics import measure
 from harness.metrics.waiting import CAUTION, STARVED
 from harness.outcome import MeasuredRun, Run, proven_outcome
-from harness.traces.waits import MACHINE, read_waits, waited
 from tests.measurements import by_name
 from tests.unit.captures import Recipe, write_run
 

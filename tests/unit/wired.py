@@ -1,5 +1,5 @@
 """Conversations of QUIC as they are on the wire, packet by packet: written after RFC 9000, 9001, 9369 and 8446, not after
-harness.traces.wire, so that the two check each other."""
+harness.capture.quic.dissector, so that the two check each other."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
+from harness.capture.datagrams import Address, Datagram
+from harness.capture.quic.dissector import Opener
 from harness.interop.evidence import Evidence
 from harness.outcome import Run
 from harness.scenario.parameters import ROLES
-from harness.traces.datagrams import Address, Datagram
-from harness.traces.wire import Opener
 from tests.unit.captures import make_run
 from tests.unit.protected import integer
 

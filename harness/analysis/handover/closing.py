@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness.analysis.handover.moved import Moved
+from harness.capture.quic.error_codes import error_name, in_order, is_known
+from harness.capture.quic.frames import CloseFrame
 from harness.scenario.parameters import ROLES, Role
-from harness.traces.close_codes import error_name, in_order, is_known
-from harness.traces.frames import CloseFrame
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from harness.analysis.connection import FULL
 from harness.analysis.handover.moved import Moved
 from harness.analysis.held import Held
 from harness.analysis.unknown import Unknown
-from harness.traces.capture import Ints
-from harness.traces.frames import StreamFrame
+from harness.capture.capture import Ints
+from harness.capture.quic.frames import StreamFrame
 
 #: How long after a move what is sent again counts as sent again because of it, ns.
 AFTER_NS = 2_000_000_000

@@ -16,12 +16,12 @@ import numpy.typing as npt
 
 from harness.analysis.connection import FULL
 from harness.analysis.view import RunView
-from harness.artefacts.window import Window
-from harness.traces.capture import Capture, Ints
-from harness.traces.connections import connections
-from harness.traces.lab import FlowAddresses, MoveFacts
-from harness.traces.matching import Passage
-from harness.traces.quic import Form
+from harness.capture.artefacts.transfer import Window
+from harness.capture.capture import Capture, Ints
+from harness.capture.connections import connections
+from harness.capture.lab_file import FlowAddresses, MoveFacts
+from harness.capture.matching import Passage
+from harness.capture.quic.invariants import Form
 
 Flags = npt.NDArray[np.bool_]
 

@@ -14,10 +14,10 @@ from harness.analysis.connection_traces import traces_of
 from harness.analysis.handover.moved import Moved
 from harness.analysis.series.sender import first_event_ns, usual_payload
 from harness.analysis.unknown import Unknown
+from harness.capture import qlog
+from harness.capture.capture import Flags, Ints
+from harness.capture.matching import Passage
 from harness.scenario.schema import Path
-from harness.traces import qlog
-from harness.traces.capture import Flags, Ints
-from harness.traces.matching import Passage
 
 #: Traces in whole ms, and clocks that are read before the work, put an event so much before what it answers, ns.
 CLOCK_NS = 1_500_000

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.analysis.handover.moved import EARLY, Moved
-from harness.traces.frames import PADDING, PATH_CHALLENGE, PATH_RESPONSE, Frames
-from harness.traces.key_log import Sender
+from harness.capture.key_log import Sender
+from harness.capture.quic.frames import PADDING, PATH_CHALLENGE, PATH_RESPONSE, Frames
 
 #: NEW_CONNECTION_ID is the fourth (RFC 9000 §9.1).
 _PROBING = frozenset((PADDING, 0x18, PATH_CHALLENGE, PATH_RESPONSE))

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.analysis.series.grid import BIN_NS
-from harness.artefacts.run import Artefacts
-from harness.traces.capture import Capture
-from harness.traces.lab import FlowAddresses
+from harness.capture.artefacts.run import Artefacts
+from harness.capture.capture import Capture
+from harness.capture.lab_file import FlowAddresses
 
 _NEVER = 2**62
 

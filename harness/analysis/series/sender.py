@@ -12,11 +12,11 @@ import polars as pl
 from harness.analysis.connection_traces import traces_of
 from harness.analysis.series.grid import Floats, Points, grid_ns, held
 from harness.analysis.series.lifetimes import Lifetime
-from harness.artefacts.run import Artefacts
-from harness.artefacts.window import Window
-from harness.traces import qlog
-from harness.traces.capture import Capture
-from harness.traces.lab import FlowAddresses
+from harness.capture import qlog
+from harness.capture.artefacts.run import Artefacts
+from harness.capture.artefacts.transfer import Window
+from harness.capture.capture import Capture
+from harness.capture.lab_file import FlowAddresses
 
 #: A trace's own clock is believed where it puts the trace's first event so close to the connection's first packet, ns.
 _NEAR = 500_000_000

@@ -9,9 +9,9 @@ from harness.analysis.link import LinkView
 from harness.analysis.replay import Fate
 from harness.analysis.series.grid import NOTHING, Floats, Ints, Points, beginnings, bin_of, rates, sums
 from harness.analysis.series.lifetimes import Lifetime
-from harness.traces.lab import FlowAddresses
-from harness.traces.matching import Passage
-from harness.traces.quic import Form
+from harness.capture.lab_file import FlowAddresses
+from harness.capture.matching import Passage
+from harness.capture.quic.invariants import Form
 
 
 def wire_series(view: LinkView, flow: FlowAddresses, lifetime: Lifetime) -> dict[str, Points]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from harness.capture.quic.dissector import Packet
+from harness.capture.quic.dissector.tls import CLIENT_HELLO
+from harness.capture.quic.invariants import VERSION_2, Form
 from harness.interop.evidence import Evidence
 from harness.interop.registry import Failed, Found, Passed, Unknown, check
 from harness.text import counted
-from harness.traces.quic import VERSION_2, Form
-from harness.traces.wire import Packet
-from harness.traces.wire.tls import CLIENT_HELLO
 
 _VERSION_1 = 1
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from harness.capture.quic.dissector import Packet
+from harness.capture.quic.dissector.tls import MAX_STREAMS_BIDI
+from harness.capture.quic.invariants import Form, integer
 from harness.interop.evidence import Evidence
 from harness.interop.registry import Failed, Found, Passed, Unknown, check
 from harness.scenario.parameters import ROLES, Role
-from harness.traces.quic import Form, integer
-from harness.traces.wire import Packet
-from harness.traces.wire.tls import MAX_STREAMS_BIDI
 
 _CHACHA20 = 0x1303
 

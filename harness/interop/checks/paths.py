@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from harness.capture.capture import CE, NOT_ECT
+from harness.capture.datagrams import Address, Datagram
+from harness.capture.quic.dissector import Packet, split
+from harness.capture.quic.frames import ACK_ECN
+from harness.capture.quic.invariants import Form
 from harness.interop.evidence import Evidence
 from harness.interop.registry import Failed, Found, Passed, Unknown, check
 from harness.scenario.parameters import ROLES, Role, other
-from harness.traces.capture import CE, NOT_ECT
-from harness.traces.datagrams import Address, Datagram
-from harness.traces.frames import ACK_ECN
-from harness.traces.quic import Form
-from harness.traces.wire import Packet, split
 
 #: A connection ID that nobody guesses (RFC 9000 §8.1): bytes.
 _ENTROPY = 8

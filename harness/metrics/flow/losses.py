@@ -9,8 +9,8 @@ from harness.analysis.byte_stream import sent_again
 from harness.analysis.series.lifetimes import client_port
 from harness.analysis.series.sender import base_rtt_ms, trace_of
 from harness.analysis.shared_flow import NOT_TOLD, SharedFlow
+from harness.capture.qlog import Losses
 from harness.metrics.kinds import Absent, Figure, Told, flow_metric
-from harness.traces.qlog import Losses
 
 #: A recovery period lasts a round trip at least (RFC 9002 §7.3.2); below this part of it a trace shows none.
 _SHORT = 0.5

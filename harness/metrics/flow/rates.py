@@ -6,10 +6,10 @@ import numpy as np
 import polars as pl
 
 from harness.analysis.shared_flow import SharedFlow
-from harness.artefacts import sources
+from harness.capture.artefacts import source_files
+from harness.capture.file_growth import growth_of
+from harness.capture.tcp_info import read_iperf3
 from harness.metrics.kinds import Absent, Figure, Told, flow_metric
-from harness.traces.growth import growth_of
-from harness.traces.tcp import read_iperf3
 
 #: A file larger than this multiple of the payload that had arrived was sized in advance.
 _AHEAD = 1.1
@@ -96,7 +96,7 @@ def mean_sending_rate(flow: SharedFlow) -> Told:
 )  # fmt: skip
 def mean_sending_rate_l7(flow: SharedFlow) -> Told:
     """More than was sent is what waited in the socket's buffer."""
-    path = flow.view.path(f"{sources.endpoint(flow.number, flow.facts.sender)}/{sources.IPERF3}")
+    path = flow.view.path(f"{source_files.endpoint(flow.number, flow.facts.sender)}/{source_files.IPERF3}")
     written = None if path is None or flow.facts.kind != "tcp" else read_iperf3(path)
     return None if written is None else Figure(written.rate_mbps, "iperf3")
 

@@ -8,11 +8,11 @@ import polars as pl
 
 from harness.analysis.splits import is_split
 from harness.analysis.view import RunView
-from harness.artefacts import sources
-from harness.artefacts.window import Window
+from harness.capture.artefacts import source_files
+from harness.capture.artefacts.transfer import Window
+from harness.capture.tcp_info import read_algorithm
 from harness.outcome import Observation
 from harness.scenario.parameters import Role, other
-from harness.traces.tcp import read_algorithm
 
 #: Whose word the congestion control of a generated flow is.
 RECORD = "iperf3's report at its sender"
@@ -29,7 +29,7 @@ def algorithm(view: RunView, window: Window) -> Iterator[Observation]:
 
 def recorded_algorithm(view: RunView, flow: int, sender: Role) -> str | None:
     """The congestion control in the report of a generated flow's sender; None where it has none. Raises OSError."""
-    path = view.path(f"{sources.endpoint(flow, sender)}/{sources.IPERF3}")
+    path = view.path(f"{source_files.endpoint(flow, sender)}/{source_files.IPERF3}")
     return None if path is None else read_algorithm(path)
 
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from harness.analysis.connection import TOGETHER, Connection
+from harness.capture import qlog
+from harness.capture.qlog_parameters import HEAD
+from harness.capture.quic.invariants import Form
 from harness.outcome import Observation
 from harness.scenario.parameters import ROLES, Role
-from harness.traces import qlog
-from harness.traces.quic import Form
-from harness.traces.settings import HEAD
 
 #: The bulk of a download: between these parts of its bytes.
 _BULK = (0.2, 0.8)

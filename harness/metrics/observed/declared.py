@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from harness.analysis.connection import FULL, Connection
+from harness.capture.qlog_parameters import Early, Settings, TransportParameters
 from harness.outcome import Observation
 from harness.scenario.parameters import ROLES, Role, other
-from harness.traces.settings import Early, Settings, TransportParameters
 
 #: No RTT sample can have been taken before this part of the path's RTT.
 _UNSAMPLED = 0.9

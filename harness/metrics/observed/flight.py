@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from harness.analysis.connection import TOGETHER, Connection, Flight
+from harness.capture.capture import Capture
 from harness.metrics.observed.declared import received_credit
 from harness.outcome import Observation
-from harness.traces.capture import Capture
 
 #: From this part of a limit on, the limit may be what ended a flight.
 _NEAR = 0.9

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator
 
 from harness.analysis.connection import Connection
-from harness.artefacts import sources
+from harness.capture.artefacts import source_files
+from harness.capture.files import MOST_RECORD, read_bytes
 from harness.outcome import Observation
 from harness.scenario.parameters import ROLES
-from harness.traces.files import MOST_RECORD, read_bytes
 
 
 def gso(connection: Connection) -> Iterator[Observation]:
@@ -18,7 +18,7 @@ def gso(connection: Connection) -> Iterator[Observation]:
     From the simulator's udp.json, {host: {"out_datagrams": n}}, which counts over all the flow's connections. Nothing
     where the file is absent. Raises ValueError where it does not say that.
     """
-    path = connection.view.path(sources.SENDS)
+    path = connection.view.path(source_files.SENDS)
     counted = {} if path is None else json.loads(read_bytes(path, MOST_RECORD))
     flow = connection.window.transfer.flow
     for role in ROLES:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import polars as pl
 
 from harness.analysis.connection import Connection
+from harness.capture.qlog import read_recovery
 from harness.outcome import Observation
-from harness.traces.qlog import read_recovery
 
 #: Below this share of the window before, it has been set back: a loss leaves more of it (CUBIC 0.7, Reno a half), and
 #: every rule but to keep it begins anew, as the new round trip is not known yet.

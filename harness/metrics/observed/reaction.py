@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness.analysis.connection import Connection
+from harness.capture.qlog_parameters import read_reduction
 from harness.outcome import Observation
-from harness.traces.settings import read_reduction
 
 
 def congestion_reaction(connection: Connection) -> Iterator[Observation]:

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator
 
 from harness.analysis.connection import FULL, ROUND, Connection
+from harness.capture import qlog
+from harness.capture.careful_resume import read_phases
+from harness.capture.qlog_parameters import HEAD
+from harness.capture.quic.invariants import Form
 from harness.outcome import Observation
 from harness.scenario.parameters import ROLES
-from harness.traces import qlog
-from harness.traces.phases import read_phases
-from harness.traces.quic import Form
-from harness.traces.settings import HEAD
 
 #: Round trips of data that are compared: with early data the first may be over before the RTT is known to fit.
 _ROUNDS = 2

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from harness.analysis.connection import Connection
+from harness.capture.quic.invariants import Form
 from harness.outcome import Observation
 from harness.scenario.parameters import ROLES, Role
-from harness.traces.quic import Form
 
 #: A flight of the handshake ends with a pause longer than this, ns: stacks compute for less, and wait for longer.
 PAUSE = 20_000_000

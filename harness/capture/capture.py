@@ -1,0 +1,388 @@
+"""A capture as columns: the UDP datagrams and TCP segments of the flows at one interface of the simulator."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from harness.capture import pcap
+from harness.capture.files import open_file
+from harness.capture.lab_file import Endpoint, FlowAddresses
+from harness.capture.memmap import joined, taken
+from harness.capture.quic import invariants
+
+Bytes = npt.NDArray[np.uint8]
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+Keys = npt.NDArray[np.uint64]
+Windows = npt.NDArray[np.uint16]
+Shifts = npt.NDArray[np.int8]
+
+#: IP protocol numbers.
+TCP, UDP = 6, 17
+#: Codepoints of ECN (RFC 3168 §5): not capable of it; marked.
+NOT_ECT, CE = 0b00, 0b11
+#: Of a segment's flags (RFC 9293 §3.1).
+FIN, SYN, RST, ACK = 0x01, 0x02, 0x04, 0x10
+#: Window scale of a segment that has no such option, and the largest that counts (RFC 7323 §2.3).
+NO_SHIFT, MOST_SHIFT = -1, 14
+#: Offset of the header of UDP or TCP behind an Ethernet header and an IPv4 header without options, or an IPv6 header.
+_TRANSPORT_AT = {4: 34, 6: 54}
+#: Bytes of a TCP header without options, and how many of what follows are told apart by.
+_TCP_HEADER, _TCP_OPTIONS = 20, 40
+#: Kinds of TCP's options (RFC 9293 §3.2, RFC 7323 §2.2).
+_END_OF_OPTIONS, _NO_OPERATION, _WINDOW_SCALE = 0, 1, 3
+#: Where the source address starts, and the length of an address.
+_ADDRESS_AT = {4: (26, 4), 6: (22, 16)}
+#: Payload bytes visible of an IPv4 datagram.
+_VISIBLE = pcap.HEAD - 42
+#: Parts of a capture, of a quarter of a million packets each, that are in memory before they are joined.
+_TOGETHER = 4
+
+
+@dataclass(frozen=True)
+class Capture:
+    """n packets between the flows' endpoints, in order of time; arrays have shape (n,) unless said.
+
+    UDP datagrams of flows over QUIC or UDP, TCP segments of flows over TCP, with TLS or without.
+    """
+
+    t_ns: Ints
+    to_client: Flags
+    """Direction: server to client, else client to server."""
+    flow: Ints
+    client_address: Ints
+    """Which of the addresses of its flow's client (`traces.lab.Endpoint`) it came from, or goes to."""
+    ip: Ints
+    """IP version."""
+    protocol: Bytes
+    """IP protocol: `TCP` or `UDP`."""
+    traffic_class: Bytes
+    """The IP header's byte of DSCP and ECN (RFC 2474 §3, RFC 3168 §5): Type of Service in IPv4."""
+    source_port: Ints
+    destination_port: Ints
+    length: Ints
+    """Bytes of the frame on the wire, Ethernet header included, as tc counts them."""
+    payload: Ints
+    """Bytes of payload of UDP or TCP."""
+    sequence: Ints
+    """Sequence number of a segment (RFC 9293 §3.4), 0 for a datagram."""
+    acknowledgement: Ints
+    """Acknowledgement number of a segment, 0 for a datagram."""
+    flags: Bytes
+    """Control bits of a segment (`SYN`, `ACK` …), 0 for a datagram."""
+    window: Windows
+    """Window field of a segment, not scaled (RFC 9293 §3.1), 0 for a datagram."""
+    shift: Shifts
+    """Window scale option of a segment (RFC 7323 §2.2), which only a SYN has; `NO_SHIFT` without."""
+    form: Bytes
+    """`quic.Form` of the datagram's first packet; NONE outside flows over QUIC."""
+    one_rtt: Flags
+    """A 1-RTT packet is visible: first in the datagram, or behind a Handshake packet."""
+    after_initial: Flags
+    """Something follows the datagram's Initial packet."""
+    key: Keys
+    """Equal at both interfaces for one packet; differs between packets, retransmitted ones too."""
+    visible: Bytes
+    """First bytes of the UDP payload, zero beyond what was captured and for segments, shape (n, 54)."""
+    seen: Ints
+    """How many of these were captured, 0 for segments."""
+    truncated: bool = False
+    """The file ends inside a record."""
+
+    def __len__(self) -> int:
+        return len(self.t_ns)
+
+    def where(self, chosen: npt.NDArray[np.generic]) -> Capture:
+        """The packets chosen by a mask or by indices."""
+        columns = {name: taken(getattr(self, name), chosen) for name in _COLUMNS}
+        return Capture(**columns, truncated=self.truncated)
+
+    def between(self, start_ns: int, end_ns: int, flow: int, to_client: bool) -> Capture:
+        """The packets of one flow and direction with start ≤ t < end."""
+        inside = (self.t_ns >= start_ns) & (self.t_ns < end_ns)
+        return self.where(inside & (self.flow == flow) & (self.to_client == to_client))
+
+    def frame(self) -> pl.DataFrame:
+        """The same as a polars frame, one row per packet."""
+        names = [f.name for f in fields(self) if f.name not in ("truncated", "visible", "seen")]
+        return pl.DataFrame({name: getattr(self, name) for name in names})
+
+    def first_destination(self) -> bytes:
+        """Destination connection ID of the first Initial packet (RFC 9000 §17.2); empty where there is none.
+
+        Of a client's datagrams that is the original one, by which a server's qlog names the connection.
+        """
+        rows = np.flatnonzero(self.form == invariants.Form.INITIAL)
+        if not len(rows):
+            return b""
+        head: bytes = self.visible[rows[0]].tobytes()
+        return head[6 : 6 + head[5]]
+
+
+#: The fields of a capture that have a row a packet.
+_COLUMNS = tuple(f.name for f in fields(Capture) if f.name != "truncated")
+
+
+def together(captures: Sequence[Capture]) -> Capture:
+    """Captures of one side of several paths, in order of time."""
+    order = np.argsort(np.concatenate([one.t_ns for one in captures]), kind="stable")
+    columns = {
+        f.name: np.concatenate([getattr(one, f.name) for one in captures])[order]
+        for f in fields(captures[0])
+        if f.name != "truncated"
+    }
+    return Capture(**columns, truncated=any(one.truncated for one in captures))
+
+
+def read_capture(path: Path, flows: Sequence[FlowAddresses]) -> Capture:
+    """Read a pcap, compressed or not. Raises OSError; ValueError where it is no Ethernet pcap.
+
+    IPv4 headers with options, IPv6 extension headers, fragments and VLAN tags do not occur between the
+    endpoints and are left out.
+    """
+    with open_file(path) as file:
+        parts: list[Capture] = []
+        for records in pcap.parts(file):
+            parts.append(_packets(records, flows))
+            if len(parts) == _TOGETHER:
+                parts = [_joined(parts)]
+    capture = _joined(parts)
+    in_order = not len(capture) or bool((np.diff(capture.t_ns) >= 0).all())
+    return capture if in_order else capture.where(np.argsort(capture.t_ns, kind="stable"))
+
+
+def _joined(parts: Sequence[Capture]) -> Capture:
+    """Packets of one capture, one part after the other."""
+    columns = {name: joined([getattr(one, name) for one in parts]) for name in _COLUMNS}
+    return Capture(**columns, truncated=parts[-1].truncated)
+
+
+def _packets(records: pcap.Records, flows: Sequence[FlowAddresses]) -> Capture:
+    """The packets of flows among some frames, in the order of these."""
+    ip, protocol = _transport(records.heads)
+    flow, to_client, client_address = _flows(records.heads, ip, protocol, flows)
+    chosen = np.flatnonzero(flow >= 0)
+    heads, ip, protocol = records.heads[chosen], ip[chosen], protocol[chosen]
+    flow, to_client, client_address = flow[chosen], to_client[chosen], client_address[chosen]
+    udp, visible = _udp(heads, ip, protocol)
+    segments = _segments(heads, ip, protocol)
+    payload = np.where(protocol == TCP, segments.payload, udp[:, 2] - 8)
+    over_quic = np.isin(flow, [item.flow for item in flows if item.kind == "quic"])
+    form = np.where(over_quic, invariants.forms(visible), invariants.Form.NONE).astype(np.uint8)
+    seen = _seen(np.minimum(records.captured[chosen], pcap.HEAD), ip, protocol, payload)
+    one_rtt, after_initial = _coalesced(visible, form, payload, seen)
+    key = _keys(flow, to_client, ip, _lasting(udp, flow, to_client, flows), visible, segments)
+    return Capture(
+        t_ns=records.t_ns[chosen], to_client=to_client, flow=flow, client_address=client_address, ip=ip,
+        protocol=protocol,
+        traffic_class=_traffic_class(heads, ip), source_port=udp[:, 0], destination_port=udp[:, 1],
+        length=records.length[chosen], payload=payload, sequence=segments.sequence,
+        acknowledgement=segments.acknowledgement, flags=segments.flags, window=segments.window, shift=segments.shift,
+        form=form, one_rtt=one_rtt, after_initial=after_initial, key=key, visible=visible, seen=seen,
+        truncated=records.truncated,
+    )  # fmt: skip
+
+
+def ecn(traffic_class: Bytes) -> Bytes:
+    """The ECN codepoint in bytes of DSCP and ECN (RFC 3168 §5)."""
+    return traffic_class & np.uint8(0b11)
+
+
+def _transport(heads: Bytes) -> tuple[Ints, Bytes]:
+    """IP version and protocol of each frame; version 0 for one without a whole header of UDP or TCP."""
+    ethertype = np.ascontiguousarray(heads[:, 12:14]).view(">u2")[:, 0]
+    whole = (heads[:, 20] & 0x1F == 0) & (heads[:, 21] == 0)  # fragment offset 0
+    four = (ethertype == 0x0800) & (heads[:, 14] == 0x45) & np.isin(heads[:, 23], (TCP, UDP)) & whole
+    six = (ethertype == 0x86DD) & (heads[:, 14] >> 4 == 6) & np.isin(heads[:, 20], (TCP, UDP))
+    return np.where(four, 4, np.where(six, 6, 0)), np.where(six, heads[:, 20], heads[:, 23])
+
+
+def _traffic_class(heads: Bytes, ip: Ints) -> Bytes:
+    """Second byte of an IPv4 header; of an IPv6 header the eight bits behind the version."""
+    return np.where(ip == 6, heads[:, 14] << 4 | heads[:, 15] >> 4, heads[:, 15])
+
+
+def _flows(heads: Bytes, ip: Ints, protocol: Bytes, flows: Sequence[FlowAddresses]) -> tuple[Ints, Flags, Ints]:
+    """Flow of each frame (-1: none, as for what is not of its flow's transport), whether it goes to the client, and
+    which of the client's addresses it has.
+    """
+    flow = np.full(len(heads), -1, np.int64)
+    place = np.zeros(len(heads), np.int64)
+    to_client = np.zeros(len(heads), np.bool_)
+    for version in (4, 6):
+        rows = np.flatnonzero(ip == version)
+        at, size = _ADDRESS_AT[version]
+        source, destination = heads[rows, at : at + size], heads[rows, at + size : at + 2 * size]
+        for entry in flows:
+            client, server = (_packed(side.addresses, version) for side in (entry.client, entry.server))
+            its = protocol[rows] == (TCP if entry.over_tcp else UDP)
+            down = its & _any(source, server) & _any(destination, client)
+            up = its & _any(source, client) & _any(destination, server)
+            flow[rows[up | down]] = entry.flow
+            to_client[rows[down]] = True
+            for address in client:
+                own = up | down
+                if len(client) > 1:
+                    own = (down & _any(destination, [address])) | (up & _any(source, [address]))
+                place[rows[own]] = _place(entry.client, address)
+    return flow, to_client, place
+
+
+def _place(client: Endpoint, packed: bytes) -> int:
+    return next(client.place(text) for text in client.addresses if ipaddress.ip_address(text).packed == packed)
+
+
+def _lasting(udp: Ints, flow: Ints, to_client: Flags, flows: Sequence[FlowAddresses]) -> Ints:
+    """Ports and length, without the client's port where a path rewrites it."""
+    rewritten = np.isin(flow, [item.flow for item in flows if item.is_rebound])
+    if not rewritten.any():
+        return udp
+    lasting = udp.copy()
+    lasting[rewritten & ~to_client, 0] = 0
+    lasting[rewritten & to_client, 1] = 0
+    return lasting
+
+
+def _packed(addresses: Sequence[str], version: int) -> list[bytes]:
+    parsed = [ipaddress.ip_address(address.partition("/")[0]) for address in addresses]
+    return [address.packed for address in parsed if address.version == version]
+
+
+def _any(column: Bytes, addresses: list[bytes]) -> Flags:
+    """Whether each row of shape (n, size) is one of the addresses."""
+    words = np.ascontiguousarray(column).view("u4")
+    found = np.zeros(len(column), np.bool_)
+    for address in addresses:
+        same = np.ones(len(column), np.bool_)
+        for index, word in enumerate(np.frombuffer(address, "u4")):
+            same &= words[:, index] == word
+        found |= same
+    return found
+
+
+def _udp(heads: Bytes, ip: Ints, protocol: Bytes) -> tuple[Ints, Bytes]:
+    """Ports (of TCP too) and length, shape (n, 3), and the visible payload, zero-padded, shape (n, _VISIBLE)."""
+    header = np.zeros((len(heads), 6), np.uint8)
+    visible = np.zeros((len(heads), _VISIBLE), np.uint8)
+    for version, at in _TRANSPORT_AT.items():
+        rows = np.flatnonzero(ip == version)
+        header[rows] = heads[rows, at : at + 6]
+        rows = rows[protocol[rows] == UDP]
+        visible[rows, : pcap.HEAD - at - 8] = heads[rows, at + 8 :]
+    return header.view(">u2").astype(np.int64), visible
+
+
+@dataclass(frozen=True)
+class _Segments:
+    """The TCP side of n packets; zero where one is a datagram."""
+
+    payload: Ints
+    sequence: Ints
+    acknowledgement: Ints
+    flags: Bytes
+    window: Windows
+    shift: Shifts
+    rows: Ints
+    """Which of the packets are segments, shape (m,)."""
+    identity: Bytes
+    """What tells one segment from the next and routing leaves alone, shape (m, 60)."""
+
+
+def _segments(heads: Bytes, ip: Ints, protocol: Bytes) -> _Segments:
+    """Header fields of TCP (RFC 9293 §3.1); the payload's length is that of the IP packet less both headers."""
+    numbers = np.zeros((3, len(heads)), np.int64)
+    flags = np.zeros(len(heads), np.uint8)
+    window, shift = np.zeros(len(heads), np.uint16), np.full(len(heads), NO_SHIFT, np.int8)
+    segment = protocol == TCP
+    rows = np.flatnonzero(segment)
+    identity = np.zeros((len(heads), 20 + _TCP_OPTIONS), np.uint8)
+    for version, at in _TRANSPORT_AT.items():
+        mine = rows[ip[rows] == version]
+        header = heads[mine, at : at + _TCP_HEADER + _TCP_OPTIONS]
+        total = _field(heads[mine], 16 if version == 4 else 18, 2) - (20 if version == 4 else 0)
+        numbers[0, mine] = np.maximum(total - (header[:, 12] >> 4).astype(np.int64) * 4, 0)
+        numbers[1, mine], numbers[2, mine] = _field(header, 4, 4), _field(header, 8, 4)
+        flags[mine] = header[:, 13]
+        window[mine] = _field(header, 14, 2)
+        opening = header[:, 13] & SYN != 0
+        shift[mine[opening]] = [_window_scale(row.tobytes()) for row in header[opening]]
+        # Ports, numbers, flags and window; the checksum may be finished only on the way. Then the options, of which
+        # a timestamp (RFC 7323 §3) differs in a retransmission, as the identification of IPv4 does.
+        identity[mine, :16] = header[:, :16]
+        identity[mine, 16:18] = heads[mine, 16:18] if version == 4 else heads[mine, 18:20]
+        identity[mine, 18:20] = heads[mine, 18:20] if version == 4 else 0
+        options = header[:, _TCP_HEADER:]
+        identity[mine, 20 : 20 + options.shape[1]] = options
+    return _Segments(numbers[0], numbers[1], numbers[2], flags, window, shift, rows, identity[rows])
+
+
+def _window_scale(header: bytes) -> int:
+    """The window scale option of one header (RFC 7323 §2.2), as far as it was captured; `NO_SHIFT` where none is."""
+    at, end = _TCP_HEADER, min((header[12] >> 4) * 4, len(header))
+    while at < end and header[at] != _END_OF_OPTIONS:
+        if header[at] == _NO_OPERATION:
+            at += 1
+            continue
+        length = header[at + 1] if at + 1 < end else 0
+        if length < 2 or at + length > end:
+            break
+        if header[at] == _WINDOW_SCALE and length == 3:
+            return min(header[at + 2], MOST_SHIFT)
+        at += length
+    return NO_SHIFT
+
+
+def _field(bytes_: Bytes, at: int, size: int) -> Ints:
+    """A number in network byte order, of each row."""
+    value = np.zeros(len(bytes_), np.int64)
+    for index in range(at, at + size):
+        value = value << 8 | bytes_[:, index]
+    return value
+
+
+def _keys(
+    flow: Ints, to_client: Flags, ip: Ints, udp: Ints, visible: Bytes, segments: _Segments
+) -> npt.NDArray[np.uint64]:
+    """64-bit hash of what routing leaves alone.
+
+    The checksum is left out: with transmit offload it is finished only on the way. The payload's head of a QUIC
+    datagram is header-protected and encrypted (RFC 9001 §5.4), so it differs even between retransmissions.
+    """
+    columns = np.zeros((len(flow), 64), np.uint8)
+    columns[:, 0] = flow & 0xFF
+    columns[:, 1] = to_client + 2 * (ip == 6)
+    columns[:, 2:8] = udp.astype(">u2").view(np.uint8).reshape(-1, 6)
+    columns[:, 8 : 8 + visible.shape[1]] = visible
+    columns[segments.rows, 1] += 4
+    columns[segments.rows, 4:] = segments.identity
+    key = np.full(len(flow), 0x9E3779B97F4A7C15, np.uint64)
+    for word in columns.view(np.uint64).T:
+        key ^= word
+        key *= np.uint64(0xD6E8FEB86659FD93)
+        key ^= key >> np.uint64(32)
+    return key
+
+
+def _seen(captured: Ints, ip: Ints, protocol: Bytes, payload: Ints) -> Ints:
+    """Bytes captured of each datagram's payload; Ethernet pads short frames, which is no payload."""
+    header = np.where(ip == 6, _TRANSPORT_AT[6], _TRANSPORT_AT[4]) + 8
+    return np.where(protocol == UDP, np.clip(captured - header, 0, np.maximum(payload, 0)), 0)
+
+
+def _coalesced(visible: Bytes, form: Bytes, payload: Ints, seen: Ints) -> tuple[Flags, Flags]:
+    """Which datagrams show a 1-RTT packet, and which have something behind their Initial packet."""
+    one_rtt = form == invariants.Form.SHORT
+    after_initial = np.zeros(len(form), np.bool_)
+    for row in np.flatnonzero((form == invariants.Form.INITIAL) | (form == invariants.Form.HANDSHAKE)):
+        found = invariants.coalesced(visible[row, : seen[row]].tobytes(), int(payload[row]))
+        if found is not None and found[1]:
+            one_rtt[row] = found[0] is invariants.Form.HANDSHAKE
+            after_initial[row] = found[0] is invariants.Form.INITIAL
+    return one_rtt, after_initial

@@ -1,0 +1,120 @@
+"""Each packet at both interfaces: when it entered the simulator and when it left it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.capture.capture import CE, Bytes, Capture, Ints, Keys, ecn
+
+
+@dataclass(frozen=True)
+class Passage:
+    """One direction: the n packets that entered, in order of time."""
+
+    entered: Capture
+    out_ns: Ints
+    """When each left, shape (n,); -1 where it never did."""
+    appeared: int
+    """Datagrams that left without having been seen entering: the ingress capture missed them."""
+    end_ns: int
+    """Until when leaving packets were captured; one that was due later may have been under way."""
+    access_ns: Ints | None = None
+    """What `out_ns` was reduced by, shape (n,): the delay of each packet's flow on top of the link's."""
+    out_class: Bytes | None = None
+    """Byte of DSCP and ECN with which each packet left, shape (n,), 0 where it never did; None where nobody looked."""
+
+    @property
+    def arrived(self) -> npt.NDArray[np.bool_]:
+        """Which packets left, shape (n,)."""
+        return self.out_ns >= 0
+
+    @property
+    def marked(self) -> npt.NDArray[np.bool_]:
+        """Which packets left with Congestion Experienced and had entered without (RFC 3168 §5), shape (n,)."""
+        if self.out_class is None:
+            return np.zeros(len(self.out_ns), np.bool_)
+        new = (ecn(self.out_class) == CE) & (ecn(self.entered.traffic_class) != CE)
+        return np.asarray(new & self.arrived, np.bool_)
+
+    def less(self, access_ns: Ints) -> Passage:
+        """The same as if no packet had been delayed by more than the link: `access_ns` is taken off, shape (n,)."""
+        if not access_ns.any():
+            return self
+        return replace(self, out_ns=np.where(self.arrived, self.out_ns - access_ns, -1), access_ns=access_ns)
+
+    def where(self, chosen: npt.NDArray[np.bool_]) -> Passage:
+        """The packets chosen by a mask of shape (n,)."""
+        access = None if self.access_ns is None else self.access_ns[chosen]
+        out_class = None if self.out_class is None else self.out_class[chosen]
+        entered, out_ns = self.entered.where(chosen), self.out_ns[chosen]
+        return replace(self, entered=entered, out_ns=out_ns, access_ns=access, out_class=out_class)
+
+
+def match(ingress: Capture, egress: Capture, to_client: bool, at_least_ns: int = 0) -> Passage:
+    """Match one direction of two captures.
+
+    Datagrams that look alike are matched in order, the k-th with the k-th, while as many left as entered; else
+    each departure goes with the latest entry at least `at_least_ns` (the asked delay) before it, because the
+    earlier one is the likelier to have been lost.
+    """
+    entered = ingress.where(ingress.to_client == to_client)
+    left = egress.where(egress.to_client == to_client)
+    exits = np.full(len(entered), -1, np.int64)
+    found, at = _lookup(_numbered(entered.key), _numbered(left.key))
+    exits[found] = at
+    matched = len(found) + _rematch(entered, left, exits, at_least_ns)
+    end_ns = int(egress.t_ns[-1]) if len(egress) else 0
+    # One row more, for -1: packets that never left.
+    out_ns, out_class = np.append(left.t_ns, -1)[exits], np.append(left.traffic_class, np.uint8(0))[exits]
+    return Passage(entered, out_ns, len(left) - matched, end_ns, out_class=out_class)
+
+
+def _numbered(keys: Keys) -> Keys:
+    """Keys made unique by their rank among equal ones."""
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    first = np.ones(len(keys), np.bool_)
+    first[1:] = ordered[1:] != ordered[:-1]
+    starts = np.flatnonzero(first)
+    rank = np.empty(len(keys), np.uint64)
+    rank[order] = np.arange(len(keys)) - np.repeat(starts, np.diff(np.append(starts, len(keys))))
+    return keys + rank * np.uint64(0x9E3779B97F4A7C15)
+
+
+def _lookup(needles: Keys, haystack: Keys) -> tuple[Ints, Ints]:
+    """Indices of the needles that occur in the haystack, and where they do."""
+    if not len(haystack) or not len(needles):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    order = np.argsort(haystack)
+    position = np.minimum(np.searchsorted(haystack[order], needles), len(haystack) - 1)
+    at = order[position]
+    found = np.flatnonzero(haystack[at] == needles)
+    return found, at[found]
+
+
+def _rematch(entered: Capture, left: Capture, exits: Ints, at_least_ns: int) -> int:
+    """Match anew, in place, the look-alikes of which some were lost; the change in the number of matches.
+
+    `exits`: which of those that left each that entered is, shape (n,); -1 for none.
+    """
+    keys, count = np.unique(entered.key, return_counts=True)
+    several = keys[count > 1]
+    change = 0
+    for key in several:
+        rows = np.flatnonzero(entered.key == key)
+        alike = np.flatnonzero(left.key == key)
+        if len(rows) == len(alike):
+            continue
+        change -= int((exits[rows] >= 0).sum())
+        exits[rows] = -1
+        free = rows.tolist()
+        for exit_ in alike[::-1]:
+            before = [row for row in free if entered.t_ns[row] <= left.t_ns[exit_] - at_least_ns]
+            if before:
+                exits[before[-1]] = exit_
+                free.remove(before[-1])
+                change += 1
+    return change

@@ -1,0 +1,405 @@
+"""qlog, old and new (draft-ietf-quic-qlog-main-schema; draft-ietf-quic-qlog-quic-events).
+
+JSON-SEQ (RFC 7464), newline-delimited JSON and contained JSON, whole or cut short. A trace of a 100 MB
+transfer has 60 MB, so only events of interest are decoded: the others are passed over as bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from harness.capture.files import as_written, open_file, read_bytes
+from harness.reading import tree_of
+
+#: Names of the recovery figures: ours → those in use (aioquic's are its own).
+_FIGURES = {
+    "smoothed_rtt_ms": ("smoothed_rtt",),
+    "latest_rtt_ms": ("latest_rtt",),
+    "min_rtt_ms": ("min_rtt",),
+    "congestion_window": ("congestion_window", "cwnd"),
+    "bytes_in_flight": ("bytes_in_flight",),
+    "ssthresh": ("ssthresh",),
+    "pacing_rate": ("pacing_rate",),
+}
+_RTTS = [name for name in _FIGURES if name.endswith("_rtt_ms")]
+_SCHEMA = {"t_ms": pl.Float64, **dict.fromkeys(_FIGURES, pl.Float64)}
+
+_METRICS = b'metrics_updated"'
+#: A line longer than this holds more than an event, bytes.
+_LONGEST = 65_536
+
+#: How an event begins in contained JSON, by its first key.
+_EVENT_STARTS = (b'"time"', b'"name"', b'"data"', b'"category"')
+#: What traces call 1-RTT packets, and the space of their numbers, without hyphens and underscores.
+_ONE_RTT = ("1rtt", "onertt", "applicationdata", "application")
+_BARE = str.maketrans("", "", "-_ ")
+#: The time of the first event that is an array.
+_ARRAY_TIME = re.compile(rb"\[\s*(-?[0-9.]+)\s*,")
+#: How one begins that is an array: with its time.
+_ARRAY_START = re.compile(r"\[\s*-?[0-9]")
+#: A line that is one such event, with nothing inside its data (picoquic's, with a path ID or without; the last of a
+#: trace also has the trace's end).
+_ARRAY_LINE = re.compile(rb'\[\s*-?[0-9.]+\s*,(?:\s*[0-9]+\s*,)?(?:\s*"[^"]*"\s*,){2}\s*\{[^][{}]*\}\s*\][]}\s]*')
+_REFERENCE = re.compile(rb'"reference_time"\s*:\s*"?([0-9.eE+]+)')
+_WALL_CLOCK = re.compile(rb'"wall_clock_time"\s*:\s*"([^"]+)"')
+_PTO_COUNT = re.compile(rb'"pto_count"\s*:\s*"?([0-9]+)')
+_QUICHE_LOST = re.compile(rb'"cf_lost_packets"\s*:\s*\{\s*"total"\s*:\s*([0-9]+)')
+_TIME = re.compile(rb'"time"\s*:\s*"?([0-9.eE+]+)')
+#: Bytes in which a trace's header and first events are looked for.
+_OPENING = 16_384
+#: Event times above this are ms since the epoch, below it since the trace's reference (2001-09-09).
+_EPOCH_LIKE = 1e12
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event of a trace."""
+
+    time: float
+    """In the trace's unit and from its reference."""
+    name: str
+    """Category and type, lower case: "recovery:metrics_updated"; without category where the trace has none."""
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How often a trace names two events, and when it starts."""
+
+    sent: int
+    """packet_sent events."""
+    lost: int
+    """packet_lost events."""
+    start_ns: int | None
+    """Since the epoch; None where the trace has relative times only."""
+    opening: bytes
+    """File name and first bytes, lower case, where a trace says which connection it is of."""
+
+    def names(self, connection_id: bytes) -> bool:
+        """Whether the trace names a connection by its original destination connection ID, in hexadecimal."""
+        return bool(connection_id) and connection_id.hex().encode() in self.opening
+
+
+def traces(folder: Path) -> list[Path]:
+    """The qlog files below a folder, by name as they were written, each once; empty where there is no folder."""
+    try:
+        every = [folder / place for place in tree_of(folder).files]
+    except OSError:
+        return []
+    # Of one that is there twice the last counts: it is being compressed, and what was written is whole.
+    found = {as_written(path): path for path in sorted(every, reverse=True)}
+    return [found[path] for path in sorted(found) if path.suffix in (".qlog", ".sqlog")]
+
+
+def summarise(path: Path) -> Summary:
+    """Count the packets sent and declared lost (recovery:packet_lost, quic:packet_lost). Raises OSError."""
+    return summary_of(path.name, read_bytes(path))
+
+
+def summary_of(name: str, data: bytes) -> Summary:
+    """The same of a trace's file name and content, or of the part of it that was read."""
+    opening = name.encode() + data[:_OPENING]
+    return Summary(data.count(b'packet_sent"'), data.count(b'packet_lost"'), _start_ns(data), opening.lower())
+
+
+def read_head(path: Path, size: int) -> bytes:
+    """The first `size` bytes of a trace, decompressed (less where it is shorter or damaged). Raises OSError."""
+    with open_file(path) as file:
+        return file.read(size)
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A 1-RTT packet that was declared lost."""
+
+    t_ms: float
+    """When, since the trace's first event."""
+    number: int
+    """Its packet number."""
+
+
+def read_lost(path: Path) -> list[Lost]:
+    """The 1-RTT packets that a trace declares lost (recovery:packet_lost, quic:packet_lost), in its order.
+
+    Empty of a trace whose times are differences, and of one that names no losses, as quiche's. Raises OSError.
+    """
+    data = read_bytes(path)
+    if counts_from_previous(data):
+        return []
+    unit = time_unit(data)
+    first = first_time(data)
+    if first is None:
+        opening = _ARRAY_TIME.search(data)
+        first = _number(opening[1]) if opening is not None else 0.0
+    found = []
+    for event in events(data, b'packet_lost"'):
+        header = event.data.get("header")
+        fields = {**event.data, **header} if isinstance(header, dict) else event.data
+        number = fields.get("packet_number")
+        kind = str(fields.get("packet_type") or fields.get("packet_number_space") or "1rtt").lower()
+        if isinstance(number, int | str) and str(number).isdecimal() and kind.translate(_BARE) in _ONE_RTT:
+            found.append(Lost((event.time - first) * unit, int(number)))
+    return found
+
+
+@dataclass(frozen=True)
+class Losses:
+    """What a trace says of lost packets and what followed; None for what it does not say."""
+
+    lost: int | None
+    """Packets declared lost: packet_lost events, or quiche's own running total."""
+    timeouts: int | None
+    """Probe timeouts that expired: loss_timer_updated events, or the steps by which pto_count rose."""
+    recoveries_ms: tuple[float, ...] | None
+    """How long each recovery period lasted (congestion_state_updated events), of those that ended."""
+
+
+def read_losses(path: Path) -> Losses:
+    """Packets lost, probe timeouts, recovery periods (RFC 9002 §6, §6.2, §7.3.2). Raises OSError."""
+    data = read_bytes(path)
+    lost: int | None = data.count(b'packet_lost"') or None
+    totals = [int(found) for found in _QUICHE_LOST.findall(data)]
+    if lost is None and totals:
+        lost = max(totals)
+    unit = time_unit(data)
+    changes = [] if counts_from_previous(data) else list(events(data, b'congestion_state_updated"'))
+    states = [(event.time * unit, str(event.data.get("new")).lower()) for event in changes]
+    return Losses(lost, _timeouts(data), _recoveries(states) if states else None)
+
+
+def _timeouts(data: bytes) -> int | None:
+    if b'loss_timer_updated"' in data:
+        timers = [event.data for event in events(data, b'loss_timer_updated"')]
+        expired = [str(timer.get("timer_type", "pto")) for timer in timers if timer.get("event_type") == "expired"]
+        return sum(kind.lower() == "pto" for kind in expired)
+    counts = [int(found) for found in _PTO_COUNT.findall(data)]
+    return sum(max(0, after - before) for before, after in pairwise([0, *counts])) if counts else None
+
+
+def _recoveries(states: list[tuple[float, str]]) -> tuple[float, ...]:
+    """From the beginning of each run of "recovery" to the next other state, ms."""
+    lasted: list[float] = []
+    since: float | None = None
+    for time, state in states:
+        if state == "recovery":
+            since = time if since is None else since
+        elif since is not None:
+            lasted.append(time - since)
+            since = None
+    return tuple(lasted)
+
+
+def _start_ns(data: bytes) -> int | None:
+    head = data[:_OPENING]
+    wall = _WALL_CLOCK.search(head)
+    if wall is not None:
+        try:
+            return round(datetime.fromisoformat(wall[1].decode()).timestamp() * 1e9)
+        except ValueError:
+            pass
+    for pattern in (_REFERENCE, _TIME):
+        found = pattern.search(head)
+        if found is not None and _number(found[1]) > _EPOCH_LIKE:
+            return round(_number(found[1]) * 1e6)
+    return None
+
+
+def first_event_ns(path: Path) -> int | None:
+    """When a trace's first event happened, ns since the epoch; None where it has relative times only.
+
+    Raises OSError.
+    """
+    head = read_head(path, _OPENING)
+    start, first = _start_ns(head), first_time(head)
+    if start is None or first is None:
+        return start
+    # The time is since the reference, or since the epoch itself.
+    first_ms = first * time_unit(head)
+    return start if first_ms > _EPOCH_LIKE else start + round(first_ms * 1e6)
+
+
+def clock(data: bytes) -> tuple[int | None, float]:
+    """(the moment that a trace's times count from, ns since the epoch, None where it is not known; their unit, ms)."""
+    return (None if counts_from_previous(data) else _start_ns(data)), time_unit(data)
+
+
+def epoch_ns(time: float, start_ns: int | None, unit: float) -> int | None:
+    """An event's time as ns since the epoch, by its trace's `clock`; None where that is not known."""
+    if start_ns is None:
+        return None
+    t_ms = time * unit
+    # The time is since the reference, or since the epoch itself.
+    return round(t_ms * 1e6) if t_ms > _EPOCH_LIKE else start_ns + round(t_ms * 1e6)
+
+
+def _number(text: bytes) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
+
+
+def read_recovery(path: Path, rtt_ms: float | None = None) -> pl.DataFrame:
+    """The sender's state over time from metrics_updated events, each figure held until it changes.
+
+    Columns: t_ms (since the trace's first event), smoothed_rtt_ms, latest_rtt_ms, min_rtt_ms,
+    congestion_window, bytes_in_flight, ssthresh (bytes), pacing_rate (bit/s); null before the first value.
+    With the path's RTT given, RTTs below a tenth of it are taken for seconds, in which quinn writes them.
+    Empty for a trace with times as differences, which no stack with these events writes. Raises OSError.
+    """
+    data = read_bytes(path)
+    if counts_from_previous(data):
+        return pl.DataFrame(schema=_SCHEMA)
+    unit, lines = time_unit(data), lines_with(data, _METRICS)
+    frame = _decoded(data) if lines is None else _scanned(lines)
+    frame = frame.with_columns(pl.col("t_ms", *_RTTS) * unit)
+    first = first_time(data)
+    start = first * unit if first is not None else frame["t_ms"].min()
+    frame = frame.with_columns(pl.col("t_ms") - start, pl.exclude("t_ms").forward_fill())
+    return _in_ms(frame, rtt_ms)
+
+
+def lines_with(data: bytes, word: bytes) -> list[bytes] | None:
+    """The lines with `word`, where each is an event; None of other traces, and of those cut short in one."""
+    found, position = [], data.find(word)
+    while position >= 0:
+        end = data.find(b"\n", position)
+        end = len(data) if end < 0 else end
+        line = data[data.rfind(b"\n", 0, position) + 1 : end].strip(b"\x1e ,\r\t")
+        if not _is_event(line):
+            return None
+        found.append(line)
+        position = data.find(word, end)
+    return found
+
+
+def _is_event(line: bytes) -> bool:
+    # A whole trace may stand in a line (contained qlog), and is no event.
+    if len(line) > _LONGEST or b'"traces"' in line:
+        return False
+    return line[:1] + line[-1:] == b"{}" or _ARRAY_LINE.fullmatch(line) is not None
+
+
+def _scanned(lines: list[bytes]) -> pl.DataFrame:
+    """Times and recovery figures by their keys in the text, a row a line: five times as fast as to decode them."""
+    text, number = pl.col("line"), r"(-?[0-9.]+(?:[eE][-+]?[0-9]+)?)"
+    figures = {
+        name: pl.coalesce(text.str.extract(rf'"{key}"\s*:\s*{number}').cast(pl.Float64, strict=False) for key in keys)
+        for name, keys in _FIGURES.items()
+    }
+    time = text.str.extract(rf'(?:^\[|"time"\s*:)\s*"?{number}').cast(pl.Float64, strict=False)
+    frame = pl.DataFrame({"line": [line.decode("utf-8", "replace") for line in lines]}, schema={"line": pl.String})
+    return frame.select(t_ms=time, **figures).drop_nulls("t_ms")
+
+
+def _decoded(data: bytes) -> pl.DataFrame:
+    """The same of every other form of trace."""
+    rows = []
+    for event in events(data, _METRICS):
+        figures = (next((event.data[n] for n in names if n in event.data), None) for names in _FIGURES.values())
+        rows.append((event.time, *(float(f) if isinstance(f, int | float) else None for f in figures)))
+    return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
+
+
+def _in_ms(frame: pl.DataFrame, rtt_ms: float | None) -> pl.DataFrame:
+    largest = frame["smoothed_rtt_ms"].max()
+    if rtt_ms is None or not isinstance(largest, float) or largest >= rtt_ms / 10:
+        return frame
+    return frame.with_columns(pl.col(_RTTS) * 1000)
+
+
+def counts_from_previous(data: bytes) -> bool:
+    """Whether each event's time counts from the event before."""
+    return re.search(rb'"time_format"\s*:\s*"(?:delta|relative_to_previous_event)"', data[:_OPENING]) is not None
+
+
+def time_unit(data: bytes) -> float:
+    """The trace's unit of time, in ms."""
+    return 1e-3 if re.search(rb'"time_units"\s*:\s*"us"', data[:_OPENING]) else 1.0
+
+
+def first_time(data: bytes) -> float | None:
+    """Time of the first event, in the trace's unit; None where events are arrays."""
+    found = _TIME.search(data)
+    return None if found is None else _number(found[1])
+
+
+def events(data: bytes, word: bytes) -> Iterator[Event]:
+    """The events whose text has `word`, in order of the trace."""
+    position = data.find(word)
+    while position >= 0:
+        event, end = event_at(data, position)
+        if event is not None:
+            yield event
+        position = data.find(word, max(end, position + len(word)))
+
+
+def event_at(data: bytes, position: int) -> tuple[Event | None, int]:
+    """The event that a byte of a trace is in, and where its line ends; the byte's own place where it has no line."""
+    start, end = data.rfind(b"\n", 0, position) + 1, data.find(b"\n", position)
+    end = len(data) if end < 0 else end
+    event = _event(data[start:end].strip(b"\x1e ,\r\t")) if end - start < _LONGEST else None
+    return (event, end) if event is not None else (_embedded(data, position), position)
+
+
+def _event(text: bytes) -> Event | None:
+    """One event: an object, or the array of qlog 0.2 and before."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    return _fields(value)
+
+
+def _fields(value: Any) -> Event | None:
+    if isinstance(value, list) and len(value) in (4, 5):
+        # Time, category and type stand before the data, and picoquic's path ID before the category.
+        category, kind = value[1:3] if isinstance(value[1], str) else value[2:4]
+        time, name, content = value[0], f"{category}:{kind}", value[-1]
+    elif isinstance(value, dict):
+        time, content = value.get("time"), value.get("data")
+        parts = (value.get("category"), value.get("name") or value.get("type") or value.get("event"))
+        name = ":".join(str(part) for part in parts if part)
+    else:
+        return None
+    try:
+        return Event(float(time), name.lower(), content) if isinstance(content, dict) else None
+    except (TypeError, ValueError):
+        return None
+
+
+def _embedded(data: bytes, position: int) -> Event | None:
+    """The event around a word inside contained JSON: decode from each bracket before it that may begin it."""
+    floor = max(0, position - 4096)
+    window = data[floor : position + 4096].decode("utf-8", "replace")
+    inside = len(data[floor:position].decode("utf-8", "replace"))
+    for bracket in "{[":
+        at = window.rfind(bracket, 0, inside)
+        for _ in range(32):
+            if at < 0:
+                break
+            if _may_begin(window, at):
+                try:
+                    value, end = json.JSONDecoder().raw_decode(window, at)
+                except ValueError:
+                    value, end = None, 0
+                fields = _fields(value)
+                if fields is not None and end > inside:
+                    return fields
+            at = window.rfind(bracket, 0, at)
+    return None
+
+
+def _may_begin(window: str, at: int) -> bool:
+    if window[at] == "[":
+        return _ARRAY_START.match(window, at) is not None
+    return window[at + 1 : at + 64].lstrip().encode().startswith(_EVENT_STARTS)

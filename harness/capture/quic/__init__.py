@@ -1,0 +1,1 @@
+"""QUIC packets of a capture: headers, protection and frames."""
