@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from harness.engines.contents import Contents, comparable, counts
+from harness.engine.images.contents import Contents, comparable, counts
 from harness.identity import Ledger, cell_identities
 from harness.outcome import Cell, Run
 

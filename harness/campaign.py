@@ -1,6 +1,6 @@
 """Works on a plan: runs in plan order as far as their images are there, and builds of the other images beside them.
 
-What to do next is decided by `harness.schedule`; here are the threads that do it.
+What to do next is decided by `harness.engine.build_queue`; here are the threads that do it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Protocol
 
+from harness.engine.build_queue import LANES, Step, Work, awaited, next_run, next_step, ready_runs, seconds_left
 from harness.errors import EngineError
 from harness.events import BuildEnded, BuildStarted, Listener, RunsHeld, RunStarted, RunsWait, RunTakenOver
 from harness.outcome import Cell
 from harness.plan import PlannedRun
-from harness.schedule import LANES, Step, Work, awaited, next_run, next_step, ready_runs, seconds_left
 from harness.unbuilt import LostRuns
 
 #: Seconds after which the main thread looks up: a signal that another thread was given does not wake it.

@@ -9,8 +9,8 @@ from pathlib import Path
 from harness.app import App, Options
 from harness.capture.divergence import Divergence, compare_runs
 from harness.capture.syscalls import first_other_call, read_calls
-from harness.engines.certificates import VIRTUAL_START
-from harness.engines.virtual import VirtualEngine
+from harness.engine.certificates import VIRTUAL_START
+from harness.engine.virtual.engine import VirtualEngine
 from harness.errors import EngineError, ResultError
 from harness.events import Listener
 from harness.outcome import Cell, Run

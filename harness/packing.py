@@ -21,7 +21,7 @@ from typing import IO
 import zstandard
 
 from harness.capture.files import ARCHIVE, CAPTURES, GZIP, ZSTD, simulators
-from harness.engines.owner import lives, owner
+from harness.engine.process_owner import lives, owner
 from harness.reading import is_regular, open_regular
 from harness.writing import replaced
 

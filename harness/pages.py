@@ -13,7 +13,7 @@ from pathlib import Path
 
 from harness.app import App
 from harness.catalogue import json_schema
-from harness.engines.compose_file import compose_text
+from harness.engine.compose_file import compose_text
 from harness.gate.former import read_former
 from harness.plots.pairs import beside, is_red
 from harness.plots.registry import plots

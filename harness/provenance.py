@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.engines.contents import Contents, KnownContents
-from harness.engines.registry import origin_of
+from harness.engine.images.contents import Contents, KnownContents
+from harness.engine.images.registry import origin_of
 from harness.errors import EngineError
 
 

@@ -10,8 +10,8 @@ from functools import cached_property
 from pathlib import Path
 
 from harness.absences import of_flows
-from harness.engines.cache import is_cache
-from harness.engines.compose_file import VARIABLES, compose_text
+from harness.engine.compose_file import VARIABLES, compose_text
+from harness.engine.images.cache import is_cache
 from harness.outcome import Cell, Interval, MeasuredRun, Measurement, Run, Verdict, proven_outcome
 from harness.planning.endpoint_config import UnsupportedError, effective_parameters, endpoint_parameters
 from harness.reading import read_regular, status_of

@@ -18,9 +18,9 @@ from harness.capture.artefacts.source_files import capture_digests, endpoint, ha
 from harness.capture.files import capture_file, capture_names, read_bytes
 from harness.capture.fingerprint import trail, trail_of
 from harness.capture.qlog_thinning import HEAD, STEP_MS, thin
-from harness.engines import Engine, Progress
-from harness.engines.beginnings import discard_beginnings
-from harness.engines.contents import Contents
+from harness.engine import Engine, Progress
+from harness.engine.images.contents import Contents
+from harness.engine.partial_downloads import discard_beginnings
 from harness.errors import ResultError, disk_error
 from harness.events import Listener, PhaseStarted, RunEnded
 from harness.metrics import measure_with_series

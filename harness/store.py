@@ -32,8 +32,8 @@ from typing import Protocol
 import polars as pl
 from pydantic import TypeAdapter
 
-from harness.engines.contents import Contents, is_digest
-from harness.engines.owner import lives, owner
+from harness.engine.images.contents import Contents, is_digest
+from harness.engine.process_owner import lives, owner
 from harness.errors import EngineError, ResultError
 from harness.errors import disk_error as disk_error
 from harness.identity import Ledger, cell_key

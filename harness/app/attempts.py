@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from harness.app.options import Options
 from harness.app.stored import StoredResults
-from harness.engines import Engine
-from harness.engines.quiet import GAP, Patience
+from harness.engine import Engine
+from harness.engine.docker.host_jitter import GAP, Patience
 from harness.events import Listener, PhaseStarted, RunFinished, Warned
 from harness.kept import keeps
 from harness.outcome import MeasuredRun, Outcome, Run, proven_outcome

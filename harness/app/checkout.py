@@ -22,15 +22,15 @@ from harness.campaign import Campaign
 from harness.catalogue import Catalogue
 from harness.cluster.depot import Depot
 from harness.columns import Columns, is_columnar
-from harness.engines.cache import Cache
-from harness.engines.code import engine_code
-from harness.engines.contents import KnownContents
-from harness.engines.folder import prepare_folder
-from harness.engines.images import Images
-from harness.engines.quiet import Patience
-from harness.engines.registry import Registry
-from harness.engines.rootfs import RootFileSystems
-from harness.engines.served import serve
+from harness.engine.code_digest import engine_code
+from harness.engine.docker.host_jitter import Patience
+from harness.engine.images.build import Images
+from harness.engine.images.cache import Cache
+from harness.engine.images.contents import KnownContents
+from harness.engine.images.registry import Registry
+from harness.engine.images.rootfs_export import RootFileSystems
+from harness.engine.run_dir import prepare_folder
+from harness.engine.served_files import serve
 from harness.errors import EngineError, InputError
 from harness.events import Listener, MachineHeld, PlanMade, Warned
 from harness.identity import keyed, read_ledger

@@ -23,15 +23,15 @@ from harness.cluster.driver import Driver
 from harness.cluster.letters import Answer, Order
 from harness.cluster.place import Place, started
 from harness.cluster.worker import MEASURING
-from harness.engines.cache import Cache
-from harness.engines.world import guest_memory_mib
+from harness.engine.build_queue import Step, Work, next_step
+from harness.engine.images.cache import Cache
+from harness.engine.virtual.guest_config import guest_memory_mib
 from harness.errors import EngineError, ResultError, disk_error
 from harness.events import BuildEnded, BuildStarted, Listener, RunFinished, Warned
 from harness.judge import judge
 from harness.outcome import Cell, MeasuredRun, Run, proven_outcome
 from harness.plan import PlannedRun
 from harness.planning.endpoint_config import UnsupportedError
-from harness.schedule import Step, Work, next_step
 from harness.store import MEASURED, RUN
 from harness.topology import build_lab
 from harness.unbuilt import LostRuns

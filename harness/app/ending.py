@@ -8,10 +8,10 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
-from harness.engines.docker import remove_orphans
-from harness.engines.guest import SCRATCH
-from harness.engines.owner import owner
-from harness.engines.precedence import as_usual
+from harness.engine.docker.cpu_priority import as_usual
+from harness.engine.docker_cli import remove_orphans
+from harness.engine.process_owner import owner
+from harness.engine.virtual.uml_guest import SCRATCH
 from harness.errors import EngineError
 from harness.store import Store
 

@@ -6,11 +6,11 @@ import os
 from contextlib import suppress
 
 from harness.app.options import Options
-from harness.engines import Engine
-from harness.engines.cache import Cache
-from harness.engines.compose import ComposeEngine
-from harness.engines.docker import daemon
-from harness.engines.virtual import VirtualEngine
+from harness.engine import Engine
+from harness.engine.docker.engine import ComposeEngine
+from harness.engine.docker_cli import daemon
+from harness.engine.images.cache import Cache
+from harness.engine.virtual.engine import VirtualEngine
 from harness.errors import EngineError
 from harness.outcome import EngineName
 

@@ -9,15 +9,15 @@ from contextlib import nullcontext, suppress
 from harness.app.attempts import Attempts
 from harness.app.inventory import Inventory
 from harness.claims import Claim, claim
-from harness.engines.contents import KnownContents
-from harness.engines.docker import inspect_image
-from harness.engines.images import Build, Images
-from harness.engines.precedence import runs_come_first
+from harness.engine.build_queue import Step
+from harness.engine.docker.cpu_priority import runs_come_first
+from harness.engine.docker_cli import inspect_image
+from harness.engine.images.build import Build, Images
+from harness.engine.images.contents import KnownContents
 from harness.errors import EngineError
 from harness.outcome import Cell, proven_outcome
 from harness.plan import PlannedRun
 from harness.planning.estimate import Experience
-from harness.schedule import Step
 from harness.store import disk_error
 
 

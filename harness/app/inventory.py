@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from harness.builds import MadeImage
 from harness.catalogue import Catalogue
-from harness.engines.building import make_side_by_side
-from harness.engines.docker import inspect_image
-from harness.engines.images import Announce, Build, Images
-from harness.engines.registry import Registry
-from harness.engines.rootfs import RootFileSystems
-from harness.engines.upstream import missing
+from harness.engine.docker_cli import inspect_image
+from harness.engine.images.build import Announce, Build, Images
+from harness.engine.images.parallel_build import make_side_by_side
+from harness.engine.images.registry import Registry
+from harness.engine.images.result import MadeImage
+from harness.engine.images.rootfs_export import RootFileSystems
+from harness.engine.images.upstream import missing
 from harness.errors import EngineError, InputError, did_you_mean
 from harness.events import ImageStarted, Listener
 from harness.outcome import Cell, Image

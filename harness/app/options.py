@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.cluster.place import Place
-from harness.engines.cache import LIMIT
-from harness.engines.confinement import MEMORY
-from harness.engines.guest import STALL
-from harness.engines.kernels import OWN, LabKernel
-from harness.engines.quiet import PATIENCE
+from harness.engine.confinement import MEMORY
+from harness.engine.docker.host_jitter import PATIENCE
+from harness.engine.images.cache import LIMIT
+from harness.engine.kernel import OWN, LabKernel
+from harness.engine.virtual.uml_guest import STALL
 from harness.kept import Artefacts
 
 

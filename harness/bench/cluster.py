@@ -41,8 +41,8 @@ from harness.cluster.travelled import Sent
 from harness.cluster.worker import make
 from harness.columns import Columns
 from harness.columns.tables import Entry
-from harness.engines.contents import Contents
-from harness.engines.quiet import Patience
+from harness.engine.docker.host_jitter import Patience
+from harness.engine.images.contents import Contents
 from harness.events import Event
 from harness.outcome import Cell
 from harness.plan import PlannedRun

@@ -17,9 +17,9 @@ from harness.app import App
 from harness.bench.kernels import SideBySide, kernel_of, side_by_side
 from harness.bench.session import Line, Session, line, scenario
 from harness.bench.virtual import DELAY, RATES, SIZE
-from harness.engines.guest import Guest, GuestEnd
-from harness.engines.kernels import LabKernel
-from harness.engines.virtual import VirtualEngine
+from harness.engine.kernel import LabKernel
+from harness.engine.virtual.engine import VirtualEngine
+from harness.engine.virtual.uml_guest import Guest, GuestEnd
 from harness.errors import EngineError
 from harness.outcome import Cell
 from harness.plan import PlannedRun

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.app import App
-from harness.engines.kernels import ENTRIES, LabKernel
-from harness.engines.virtual import VirtualEngine
+from harness.engine.kernel import ENTRIES, LabKernel
+from harness.engine.virtual.engine import VirtualEngine
 from harness.errors import InputError, did_you_mean
 from harness.events import Listener
 from harness.outcome import Run

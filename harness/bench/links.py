@@ -14,7 +14,7 @@ from pathlib import Path as FilePath
 import numpy as np
 from scipy.stats import norm
 
-from harness.engines.gauge import Passage, Stream, Train, Trial, constant_rate, gauge
+from harness.engine.virtual.gauge import Passage, Stream, Train, Trial, constant_rate, gauge
 from harness.fidelity import (
     Prediction,
     first_other_gap,

@@ -15,9 +15,9 @@ from harness.analysis.direction import Direction
 from harness.analysis.replay import Fate
 from harness.analysis.view import RunView
 from harness.bench.links import FRAME, RED, RED_RUNS, Experiment, Row, symmetric
-from harness.engines.confinement import alone
-from harness.engines.docker import LONGEST, failure
-from harness.engines.gauge import Passage, Stream, Train, Trial
+from harness.engine.confinement import alone
+from harness.engine.docker_cli import LONGEST, failure
+from harness.engine.virtual.gauge import Passage, Stream, Train, Trial
 from harness.errors import EngineError
 from harness.fidelity import red_parameters
 from harness.netem import compile_path

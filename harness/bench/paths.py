@@ -16,7 +16,7 @@ from typing import Literal
 
 import numpy as np
 
-from harness.engines.gauge import Arrivals, Passage, Trial, gauge
+from harness.engine.virtual.gauge import Arrivals, Passage, Trial, gauge
 from harness.fidelity import Crossing, changes_ns, crossing
 from harness.fidelity.prediction import Floats
 from harness.netem import Outage, PathProgram, compile_path

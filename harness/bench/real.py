@@ -12,9 +12,9 @@ import polars as pl
 
 from harness.bench.session import Session, line, scenario
 from harness.capture.counters import read_counters
-from harness.engines.compose import ComposeEngine
-from harness.engines.docker import daemon
-from harness.engines.standing import StandingLab
+from harness.engine.docker.engine import ComposeEngine
+from harness.engine.docker_cli import daemon
+from harness.engine.idle_lab import StandingLab
 from harness.metrics import measure
 from harness.netem.bounds import FRAME
 from harness.outcome import Cell, Image

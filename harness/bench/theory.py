@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.bench.links import Experiment, Row, symmetric
-from harness.engines.gauge import Arrivals, Passage, Stream, Train, Trial
+from harness.engine.virtual.gauge import Arrivals, Passage, Stream, Train, Trial
 from harness.netem import PathProgram, compile_path
 from harness.queueing import Inputs, Sizes, lindley, poisson_arrivals, wait_estimate
 from harness.scenario.schema import FRAME_HEADER, MTU, Scenario

@@ -11,8 +11,8 @@ from harness.analysis.view import RunView
 from harness.bench.ns3 import Agreement, agreements, red_experiment
 from harness.bench.paths import NEAR, Difference, compare
 from harness.bench.session import Session, line, scenario
-from harness.engines.gauge import gauge
-from harness.engines.virtual import VirtualEngine
+from harness.engine.virtual.engine import VirtualEngine
+from harness.engine.virtual.gauge import gauge
 from harness.plan import PlannedRun
 from harness.provenance import Provenance
 from harness.runner import run_once

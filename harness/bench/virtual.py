@@ -17,7 +17,7 @@ from harness.bench.links import experiments, link_fidelity
 from harness.bench.pairs import pairs_repeat
 from harness.bench.session import Session, line, scenario
 from harness.bench.theory import RENO_LOSS, RENO_SEGMENT, RENO_TIMER, reno_scenario, theory_experiments
-from harness.engines.virtual import VirtualEngine
+from harness.engine.virtual.engine import VirtualEngine
 from harness.outcome import Cell, MeasuredRun, Run
 from harness.plan import PlannedRun
 from harness.provenance import Provenance

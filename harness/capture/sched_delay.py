@@ -12,7 +12,7 @@ import polars as pl
 from harness.capture.files import read_whole_lines
 
 Kind = Literal["run_delay", "longest", "pressure", "stopped", "steal"]
-"""What a sum counts (see `harness.engines.waits`, which writes them)."""
+"""What a sum counts (see `harness.engine.docker.sched_delay`, which writes them)."""
 #: What stands in place of a container's name for figures of the whole machine.
 MACHINE = "machine"
 _SCHEMA = {"t_ns": pl.Int64, "container": pl.String, "kind": pl.String, "ns": pl.Int64}

@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives import hashes
 
 from harness.capture import qlog
 from harness.capture.files import read_bytes
-from harness.engines import Engine, EngineResult
-from harness.engines.conclusion import NOT_SUPPORTED
+from harness.engine import Engine, EngineResult
+from harness.engine.exit_rules import NOT_SUPPORTED
 from harness.outcome import Cell, Outcome, Run
 from harness.outcome.conformance import Answer, Finding
 from harness.scenario.parameters import Role, other

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from harness.engines.rootfs import RootFs
+from harness.engine.images.rootfs_export import RootFs
 from harness.outcome.conformance import Finding
 from harness.scenario.schema import Implementation
 

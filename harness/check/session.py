@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from harness.app import App, Options
 from harness.check import contract, processor, testcases
 from harness.check.trials import TRIALS, Tried, claims, values
-from harness.engines.certificates import virtual_certificates
-from harness.engines.virtual import VirtualEngine
+from harness.engine.certificates import virtual_certificates
+from harness.engine.virtual.engine import VirtualEngine
 from harness.errors import InputError
 from harness.events import Listener
 from harness.outcome import Cell, proven_outcome

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.check import contract
-from harness.engines import Engine
-from harness.engines.conclusion import NOT_SUPPORTED
+from harness.engine import Engine
+from harness.engine.exit_rules import NOT_SUPPORTED
 from harness.interop.cases import FOLDER
 from harness.outcome import Cell
 from harness.outcome.conformance import Answer, Finding

@@ -19,8 +19,8 @@ def cache(
     as_json: AsJson = False,
 ) -> None:
     """Say what is kept to be used again (exported images, served files) and how large it is. Results are elsewhere."""
-    from harness.engines.cache import size_of
-    from harness.engines.docker import image_ids
+    from harness.engine.docker_cli import image_ids
+    from harness.engine.images.cache import size_of
     from harness.errors import EngineError
     from harness.reports.cached import Cached, cached_json, show_cached
 

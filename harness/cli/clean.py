@@ -8,8 +8,8 @@ from harness.cli.environment import open_app
 
 def clean() -> None:
     """Remove what the harness left or made in Docker: containers, networks, images and their exports. Results stay."""
-    from harness.engines.docker import image_ids
-    from harness.engines.images import remove_everything
+    from harness.engine.docker_cli import image_ids
+    from harness.engine.images.build import remove_everything
 
     app = open_app()
     for name in [*remove_everything(), *app.cache.tidy(image_ids())]:

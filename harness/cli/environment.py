@@ -14,7 +14,7 @@ from harness.errors import InputError
 
 if TYPE_CHECKING:
     from harness.app import App
-    from harness.engines.kernels import LabKernel
+    from harness.engine.kernel import LabKernel
 
 Quantity = TypeVar("Quantity")
 
@@ -86,7 +86,7 @@ def host_cpu() -> bool:
 
 def lab_kernel() -> LabKernel:
     """HARNESS_ENTRY, host, trap or inproc: how the lab kernel and its guest's programs take turns; else as it can."""
-    from harness.engines.kernels import ENTRIES, OWN, LabKernel
+    from harness.engine.kernel import ENTRIES, OWN, LabKernel
 
     word = os.environ.get("HARNESS_ENTRY")
     if not word:
@@ -99,7 +99,7 @@ def lab_kernel() -> LabKernel:
 
 def stall() -> float:
     """HARNESS_STALL: CPU seconds that the clock of a lab in virtual time may stand still."""
-    from harness.engines.guest import STALL
+    from harness.engine.virtual.uml_guest import STALL
 
     text = os.environ.get("HARNESS_STALL") or f"{STALL}"
     try:
@@ -113,7 +113,7 @@ def stall() -> float:
 
 def patience() -> float:
     """HARNESS_PATIENCE, a duration: how long spoilt runs may wait, in all, for a machine that keeps time."""
-    from harness.engines.quiet import PATIENCE
+    from harness.engine.docker.host_jitter import PATIENCE
     from harness.units import Duration
 
     return _quantity("HARNESS_PATIENCE", Duration.parse, f"{PATIENCE} s", "'5 min', or '0 s'").seconds
@@ -121,7 +121,7 @@ def patience() -> float:
 
 def cache_limit() -> int:
     """HARNESS_CACHE_LIMIT, a size: what the cache may grow to before what was used least recently goes."""
-    from harness.engines.cache import LIMIT
+    from harness.engine.images.cache import LIMIT
     from harness.units import Size
 
     return _quantity("HARNESS_CACHE_LIMIT", Size.parse, f"{LIMIT} B", "'10 GB'").bytes
@@ -136,7 +136,7 @@ def log_limit() -> int:
 
 def endpoint_memory() -> int:
     """HARNESS_ENDPOINT_MEMORY, a size: what one endpoint may have of memory, in real time."""
-    from harness.engines.confinement import LEAST_MEMORY, MEMORY
+    from harness.engine.confinement import LEAST_MEMORY, MEMORY
     from harness.units import Size
 
     size = _quantity("HARNESS_ENDPOINT_MEMORY", Size.parse, f"{MEMORY} B", "'4 GiB'")

@@ -21,7 +21,7 @@ from harness.errors import InputError
 
 if TYPE_CHECKING:
     from harness.app import App
-    from harness.engines.contents import Contents
+    from harness.engine.images.contents import Contents
     from harness.identity import Component
     from harness.repro.checkout import Checkout
     from harness.repro.equivalence import Prover

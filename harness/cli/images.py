@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from harness.app import App
-    from harness.builds import MadeImage
-    from harness.engines.images import Build
+    from harness.engine.images.build import Build
+    from harness.engine.images.result import MadeImage
 
 
 def images(
@@ -104,9 +104,9 @@ def _complain(results: Mapping[str, MadeImage]) -> None:
 
 def _look(app: App, names: Sequence[str], *, check: bool, record: bool, sbom: Path | None, as_json: bool) -> None:
     """Build images, look into each, and compare or write down what is in it."""
-    from harness.engines import recorded
-    from harness.engines.components import composition_of
-    from harness.engines.sbom import sbom_of
+    from harness.engine.images import record as recorded
+    from harness.engine.images.components import composition_of
+    from harness.engine.images.sbom import sbom_of
     from harness.reports import composed
 
     builds, absent = _builds(app, names)

@@ -10,9 +10,9 @@ from typing import Self
 
 from harness.cluster.parcel import digest_of, head_of, pieces
 from harness.cluster.travelled import Sent
-from harness.engines.contents import Contents, KnownContents
-from harness.engines.owner import owner
-from harness.engines.rootfs import RootFileSystems
+from harness.engine.images.contents import Contents, KnownContents
+from harness.engine.images.rootfs_export import RootFileSystems
+from harness.engine.process_owner import owner
 from harness.errors import EngineError
 
 

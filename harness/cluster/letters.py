@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from harness.cluster.travelled import Sent
-from harness.engines.kernels import Entry
+from harness.engine.kernel import Entry
 from harness.kept import Artefacts
 
 #: Name of a resource that a worker has as much of as it has threads, and of one that it has bytes of memory of: behind

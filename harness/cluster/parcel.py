@@ -1,9 +1,9 @@
 """An exported image on its way to another machine: a stream of bytes known by the digest of what it holds.
 
 A parcel is compressed with zstd. In it are the length of a head (8 bytes, big-endian), the head, and the contents of
-all files in its order. The head (JSON) has everything that `harness.engines.sealed` knows of the files, the digest of
-each content among it, and which of them are names of one file. The parcel's digest is that of its head: who has the
-head has the digests of all contents, so that nothing else needs to be believed.
+all files in its order. The head (JSON) has everything that `harness.engine.images.file_manifest` knows of the files,
+the digest of each content among it, and which of them are names of one file. The parcel's digest is that of its head:
+who has the head has the digests of all contents, so that nothing else needs to be believed.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import IO, cast
 
 import zstandard
 
-from harness.engines.rootfs import FILES, ROOT
-from harness.engines.sealed import Entry, entries, read_entries, runs_as_another
+from harness.engine.images.file_manifest import Entry, entries, read_entries, runs_as_another
+from harness.engine.images.rootfs_export import FILES, ROOT
 from harness.errors import EngineError
 from harness.text import size_of
 from harness.writing import place_below

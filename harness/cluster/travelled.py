@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from harness.cluster.parcel import unpack
-from harness.engines.cache import UNFINISHED, Cache, short_id
-from harness.engines.kernels import LabKernel
-from harness.engines.owner import owner
+from harness.engine.images.cache import UNFINISHED, Cache, short_id
 
 # (Under its own name: whatever is renamed there changes every cell's key.)
-from harness.engines.rootfs import ROOT, RootFileSystems, RootFs, _place, exported_folder, seal
-from harness.engines.virtual import VirtualEngine
+from harness.engine.images.rootfs_export import ROOT, RootFileSystems, RootFs, _place, exported_folder, seal
+from harness.engine.kernel import LabKernel
+from harness.engine.process_owner import owner
+from harness.engine.virtual.engine import VirtualEngine
 from harness.errors import EngineError
 
 

@@ -27,11 +27,11 @@ from typing import Any
 from harness.cluster.bits import build, named
 from harness.cluster.letters import CORE, MEMORY, WANTED, Answer, Order
 from harness.cluster.travelled import TravelledEngine, TravelledRoots
-from harness.engines.cache import LIMIT, Cache
-from harness.engines.contents import Contents
-from harness.engines.guest import remove_orphans
-from harness.engines.kernels import LabKernel
-from harness.engines.owner import lives, owner
+from harness.engine.images.cache import LIMIT, Cache
+from harness.engine.images.contents import Contents
+from harness.engine.kernel import LabKernel
+from harness.engine.process_owner import lives, owner
+from harness.engine.virtual.uml_guest import remove_orphans
 from harness.errors import EngineError, HarnessError
 from harness.kept import keeps
 from harness.outcome import Cell

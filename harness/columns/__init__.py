@@ -26,7 +26,7 @@ from harness.columns.tables import (
     read_measured,
     read_run,
 )
-from harness.engines.contents import Contents, is_digest
+from harness.engine.images.contents import Contents, is_digest
 from harness.errors import ResultError
 from harness.outcome import Cell, MeasuredRun, Run
 from harness.planning.estimate import ENDED, Took

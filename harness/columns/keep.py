@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harness.columns import Columns, is_columnar, write_columns
 from harness.columns.tables import Entry
-from harness.engines.contents import Contents
+from harness.engine.images.contents import Contents
 from harness.errors import ResultError
 from harness.identity import Ledger, cell_key
 from harness.interop.cases import case_of

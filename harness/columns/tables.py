@@ -15,7 +15,7 @@ import polars as pl
 from pydantic import BaseModel
 
 from harness.columns.sheet import Sheet
-from harness.engines.contents import Contents
+from harness.engine.images.contents import Contents
 from harness.outcome import (
     MEASURED_SCHEMA,
     RUN_SCHEMA,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from harness.bits import Change, changes, other_bits
-from harness.engines.contents import Contents
+from harness.engine.images.contents import Contents
 from harness.identity import Ledger
 from harness.outcome import Cell, Run
 from harness.results import CellResult, point_of

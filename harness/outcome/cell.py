@@ -50,7 +50,7 @@ class Cell(Fact):
     compiled: str = ""
     """Digest of the lab that the cell amounts to (`harness.identity.compiled`)."""
     engine_code: str = ""
-    """Digest of the engine's code (`harness.engines.code`)."""
+    """Digest of the engine's code (`harness.engine.code_digest`)."""
     host_cpu: bool = False
     """In virtual time: endpoints are to see the host's processor, also where the lab's own could be had."""
     others: dict[str, Contestant] = {}

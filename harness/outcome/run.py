@@ -122,7 +122,7 @@ class Run(Fact):
     image_ids: dict[str, str] = {}
     """Image ID per role and for the simulator."""
     contents: dict[str, ContentsDigest] = {}
-    """Digest of what was really in each image (see `harness.engines.contents`), by the names of `image_ids`."""
+    """Digest of what was really in each image (see `harness.engine.images.contents`), by the names of `image_ids`."""
     commit: str = ""
     """Commit of the project that ran it, with + behind it where files had been changed; empty where it is not known."""
     host: dict[str, Any] = {}

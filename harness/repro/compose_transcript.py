@@ -55,7 +55,7 @@ _CONCERNING_ALL = ("compose ", "network ")
 _VARYING = (
     # Projects: the harness's process, and how many it has made.
     (re.compile(r"\bquic-lab-\d+-(\d+)"), r"quic-lab-\1"),
-    # Owners (harness/engines/owner.py).
+    # Owners (harness/engine/process_owner.py).
     (re.compile(r"\b\d+-\d+-[0-9a-f]{12}(n\d+)?\b"), "OWNER"),
     # An image that is built here is called by what it is made from, which a change of the simulator changes.
     (re.compile(r"\b(quic-lab/[\w.-]+):[0-9a-f]{12}"), r"\1"),

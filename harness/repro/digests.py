@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import get_args
 
 from harness.app import App
-from harness.engines.code import engine_code
+from harness.engine.code_digest import engine_code
 from harness.errors import HarnessError
 from harness.identity import Component
 from harness.outcome import EngineName

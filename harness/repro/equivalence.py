@@ -16,7 +16,7 @@ from pathlib import Path
 
 from harness.app import App, Options
 from harness.bits import changes
-from harness.engines.contents import Contents
+from harness.engine.images.contents import Contents
 from harness.errors import InputError, did_you_mean
 from harness.events import Listener
 from harness.identity import (

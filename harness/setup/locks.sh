@@ -29,7 +29,7 @@ for file in images/aioquic images/ns3 tests/browser/image; do
 done
 
 ca=${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt}
-rust=$(.venv/bin/python -c 'from harness.engines.images import Images; from pathlib import Path; print(Images(Path("images"), Path(".state")).rust.reference)')
+rust=$(.venv/bin/python -c 'from harness.engine.images.build import Images; from pathlib import Path; print(Images(Path("images"), Path(".state")).rust.reference)')
 find images -name Cargo.toml -printf '%h\n' | sort | while read -r folder; do
   docker run --rm --network host --volume "$ca:/run/ca.crt:ro" --env CARGO_HTTP_CAINFO=/run/ca.crt \
     --volume "$PWD/images/rust/endpoint:/rust/endpoint" --volume "$PWD/$folder:/src" "$rust" sh /rust/lock.sh renew /src

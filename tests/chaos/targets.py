@@ -6,7 +6,7 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
-from harness.engines.guest import guests
+from harness.engine.virtual.uml_guest import guests
 from tests.chaos import machine
 from tests.chaos.scene import Scene, Target
 

@@ -8,9 +8,9 @@ from typing import get_args
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from harness.engines.compose_file import compose_text
-from harness.engines.rootfs import RootFs
-from harness.engines.world import world_document
+from harness.engine.compose_file import compose_text
+from harness.engine.images.rootfs_export import RootFs
+from harness.engine.virtual.guest_config import world_document
 from harness.netem import Server, compile_path
 from harness.reports.by_hand import open_cell
 from harness.reports.explain import explain

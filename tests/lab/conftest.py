@@ -18,8 +18,8 @@ import yaml
 
 from harness.app import App, Places
 from harness.bench.virtual import busy_cores
-from harness.engines import rootfs
-from harness.engines.cache import Cache
+from harness.engine.images import rootfs_export
+from harness.engine.images.cache import Cache
 from tests.examples import ROOT
 
 #: A short path with everything on it: 40 ms, asymmetric, a queue of one BDP.
@@ -223,8 +223,8 @@ def own_cache(cache: Path, implementation: str) -> Cache:
             folder = Path(root.rootfs).parent
             own = cache / "rootfs" / folder.name
             # What is said of the files is copied: a test that changes them may say so without the other export's saying it.
-            shutil.copytree(folder, own, ignore=shutil.ignore_patterns(rootfs.ROOT))
-            shutil.copytree(folder / rootfs.ROOT, own / rootfs.ROOT, symlinks=True, copy_function=os.link)
+            shutil.copytree(folder, own, ignore=shutil.ignore_patterns(rootfs_export.ROOT))
+            shutil.copytree(folder / rootfs_export.ROOT, own / rootfs_export.ROOT, symlinks=True, copy_function=os.link)
     return Cache(cache)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.engines.images import kernel_lacks_queues
+from harness.engine.images.build import kernel_lacks_queues
 from tests.lab.conftest import LINKS, Harness, Manifest, left_overs, local_image
 
 pytestmark = pytest.mark.alone

@@ -13,8 +13,8 @@ import pytest
 from harness.bench.links import RED, symmetric
 from harness.bench.ns3 import Arrivals, departures, red_experiment
 from harness.bench.paths import NEAR, compare, draw
-from harness.engines.gauge import Trial, gauge
-from harness.engines.images import Images
+from harness.engine.images.build import Images
+from harness.engine.virtual.gauge import Trial, gauge
 from harness.netem import compile_path
 from harness.netem.bounds import queue_bytes
 from harness.scenario.schema import Path as EmulatedPath

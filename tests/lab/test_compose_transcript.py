@@ -17,8 +17,8 @@ pytestmark = pytest.mark.alone
 STATE = ROOT / ".state"
 #: File → (what is in it, what is put in its place).
 ALTERATIONS = {
-    "harness/engines/project.py": ('_GRACE = "2"', '_GRACE = "3"'),
-    "harness/engines/confinement.py": ('STANDING = ("DAC_OVERRIDE", ', 'STANDING = ("CHOWN", "DAC_OVERRIDE", '),
+    "harness/engine/docker/containers.py": ('_GRACE = "2"', '_GRACE = "3"'),
+    "harness/engine/confinement.py": ('STANDING = ("DAC_OVERRIDE", ', 'STANDING = ("CHOWN", "DAC_OVERRIDE", '),
 }
 
 

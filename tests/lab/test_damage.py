@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from harness.engines.virtual import HOST_CPU
+from harness.engine.virtual.engine import HOST_CPU
 from tests.examples import ROOT
 from tests.lab.conftest import Harness, own_cache
 

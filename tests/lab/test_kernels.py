@@ -17,7 +17,7 @@ from rich.console import Console
 from harness.bench import entries
 from harness.bench.session import Line
 from harness.cli.environment import open_app
-from harness.engines.guest import Guest, GuestEnd
+from harness.engine.virtual.uml_guest import Guest, GuestEnd
 from tests.examples import ROOT
 from tests.lab.conftest import Harness, Manifest
 from tests.lab.test_faults import faulty_image

@@ -16,7 +16,7 @@ import pytest
 from harness.analysis.view import RunView
 from harness.app import App, Places
 from harness.app.lock import machine_lock
-from harness.engines.compose import ComposeEngine
+from harness.engine.docker.engine import ComposeEngine
 from harness.outcome import Cell, LinkProof
 from harness.plan import PlannedRun, Request
 from harness.provenance import Provenance

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli.environment import open_app
-from harness.engines.images import Build, Images
+from harness.engine.images.build import Build, Images
 from harness.errors import EngineError
 from tests.examples import ROOT
 from tests.lab.conftest import Harness

@@ -20,7 +20,7 @@ from harness.bench.theory import (
     reno_scenario,
     theory_experiments,
 )
-from harness.engines.gauge import Arrivals, Trial, gauge
+from harness.engine.virtual.gauge import Arrivals, Trial, gauge
 from harness.netem import compile_path
 from harness.queueing import lindley, poisson_arrivals
 from harness.reno import mathis, padhye

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.engines.components import composition_of
-from harness.engines.contents import exported_contents
-from harness.engines.images import Build, Images
-from harness.engines.recorded import Record, base_of, differences, read_record, write_record
+from harness.engine.images.build import Build, Images
+from harness.engine.images.components import composition_of
+from harness.engine.images.contents import exported_contents
+from harness.engine.images.record import Record, base_of, differences, read_record, write_record
 from tests.examples import ROOT
 from tests.lab.conftest import build_image
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.engines.registry import SBOM_LABEL, SEAL_LABEL, Registry, origin_of
+from harness.engine.images.registry import SBOM_LABEL, SEAL_LABEL, Registry, origin_of
 from harness.errors import EngineError
 from tests.examples import ROOT
 from tests.lab.conftest import CACHE, Harness, build_image, local_image

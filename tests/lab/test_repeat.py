@@ -14,7 +14,7 @@ import pytest
 from harness.app import App, Options, Places
 from harness.capture.files import read_bytes
 from harness.catalogue import Catalogue
-from harness.engines.virtual import HOST_CPU
+from harness.engine.virtual.engine import HOST_CPU
 from harness.outcome import Cell, MeasuredRun, Run
 from harness.plan import Request
 from harness.results import CellResult

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import call_sites as sites
 
-from harness.engines.cache import Cache
-from harness.engines.rootfs import RootFileSystems
+from harness.engine.images.cache import Cache
+from harness.engine.images.rootfs_export import RootFileSystems
 from tests.lab.conftest import CACHE, Harness
 from tests.lab.test_kernels import run_guest
 from tests.machine_code import as_read, code_of, found_in, programs

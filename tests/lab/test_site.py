@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from harness.app import App, Places
-from harness.engines.images import Build, Images
+from harness.engine.images.build import Build, Images
 from harness.site.addresses import address
 from harness.site.build import write
 from harness.store import Store

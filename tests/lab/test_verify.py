@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from harness.engines.rootfs import RootFileSystems, seal
-from harness.engines.sealed import entries
+from harness.engine.images.file_manifest import entries
+from harness.engine.images.rootfs_export import RootFileSystems, seal
 from tests.examples import ROOT
 from tests.lab.conftest import Harness, local_image, own_cache
 

@@ -11,8 +11,8 @@ from simulator.world import MASKS
 
 from harness.bench.theory import LOOK
 from harness.capture.files import read_bytes
-from harness.engines.cache import Cache
-from harness.engines.rootfs import RootFileSystems
+from harness.engine.images.cache import Cache
+from harness.engine.images.rootfs_export import RootFileSystems
 from tests.lab.conftest import CACHE, LINKS, Harness, Manifest, build_image, left_overs, local_image
 
 pytestmark = pytest.mark.usefixtures("work_on_every_core")

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.engines.guest import Guest, guests
-from harness.engines.kernels import OWN
-from harness.engines.owner import lives
+from harness.engine.kernel import OWN
+from harness.engine.process_owner import lives
+from harness.engine.virtual.uml_guest import Guest, guests
 from tests.examples import ROOT
 from tests.lab.conftest import Harness, Manifest, build_image
 from tests.lab.test_faults import FAULTS, check_fault, faulty_image

@@ -22,10 +22,10 @@ from harness.bench.links import (
     random_early_detection,
     symmetric,
 )
-from harness.engines.cache import Cache
-from harness.engines.gauge import Passage, Stream, Train, Trial, gauge
-from harness.engines.images import Images
-from harness.engines.rootfs import RootFileSystems
+from harness.engine.images.build import Images
+from harness.engine.images.cache import Cache
+from harness.engine.images.rootfs_export import RootFileSystems
+from harness.engine.virtual.gauge import Passage, Stream, Train, Trial, gauge
 from harness.errors import EngineError
 from harness.netem import PathProgram, compile_path
 from harness.scenario.schema import Path as EmulatedPath

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.engines.beginnings import discard_beginnings
-from harness.engines.served import served_file
+from harness.engine.partial_downloads import discard_beginnings
+from harness.engine.served_files import served_file
 from harness.topology import build_lab
 from tests.examples import cell, scenario
 

@@ -14,14 +14,15 @@ import pytest
 from typer.testing import CliRunner
 
 from harness.cli.entry import cli
-from harness.engines import EngineResult, rootfs
-from harness.engines.cache import UNFINISHED, Cache
-from harness.engines.contents import KnownContents, folder_contents
-from harness.engines.rootfs import DAMAGED, RootFileSystems
-from harness.engines.sealed import appearance, differences, entries
-from harness.engines.served import MODIFIED, serve, served_file, serving
-from harness.engines.shared_files import SharedFiles
-from harness.engines.virtual import VirtualEngine
+from harness.engine import EngineResult
+from harness.engine.images import rootfs_export
+from harness.engine.images.cache import UNFINISHED, Cache
+from harness.engine.images.contents import KnownContents, folder_contents
+from harness.engine.images.file_manifest import appearance, differences, entries
+from harness.engine.images.hardlink_pool import SharedFiles
+from harness.engine.images.rootfs_export import DAMAGED, RootFileSystems
+from harness.engine.served_files import MODIFIED, serve, served_file, serving
+from harness.engine.virtual.engine import VirtualEngine
 from harness.errors import EngineError
 from harness.outcome import Outcome
 from harness.scenario.schema import Flow
@@ -133,9 +134,9 @@ class FakeDocker:
         self.images = {"alpha:1": "sha256:" + "a" * 64, "beta:1": "sha256:" + "b" * 64}
         self.exports: list[str] = []
         self.answers = True
-        monkeypatch.setattr(rootfs, "inspect_image", self._inspect)
-        monkeypatch.setattr(rootfs, "image_ids", lambda: set(self.images.values()))
-        monkeypatch.setattr(rootfs, "_extract", self._extract)
+        monkeypatch.setattr(rootfs_export, "inspect_image", self._inspect)
+        monkeypatch.setattr(rootfs_export, "image_ids", lambda: set(self.images.values()))
+        monkeypatch.setattr(rootfs_export, "_extract", self._extract)
 
     def _inspect(self, reference: str) -> dict[str, Any] | None:
         if not self.answers:
@@ -274,7 +275,7 @@ def test_a_cache_that_is_only_read_does(docker: FakeDocker, cache: Cache, monkey
     def refuse(*_: object) -> int:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
-    monkeypatch.setattr("harness.engines.cache.os.open", refuse)
+    monkeypatch.setattr("harness.engine.images.cache.os.open", refuse)
     assert RootFileSystems(cache).of("alpha:1") == made
     assert cache.tidy([]) == []
     assert Path(made.rootfs).is_dir()

@@ -13,11 +13,11 @@ import pytest
 
 from harness.campaign import Campaign, Claim
 from harness.claims import claim
+from harness.engine.build_queue import Step
 from harness.errors import EngineError
 from harness.events import BuildEnded, BuildStarted, Event, RunsHeld, RunStarted, RunsWait, RunTakenOver
 from harness.outcome import Cell
 from harness.plan import PlannedRun, runs
-from harness.schedule import Step
 from harness.unbuilt import LostRuns, lost_runs
 from tests.examples import cell, implementation
 

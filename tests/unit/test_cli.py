@@ -12,8 +12,8 @@ import pytest
 from harness.cli import main
 from harness.cli.entry import COMMANDS, HIDDEN
 from harness.cli.exits import FAILED, INFRASTRUCTURE, INTERRUPTED, NOTHING, UNSUPPORTED, USAGE, exit_code
-from harness.engines.cache import Cache
-from harness.engines.folder import prepare_folder
+from harness.engine.images.cache import Cache
+from harness.engine.run_dir import prepare_folder
 from harness.errors import EngineError
 from harness.metrics import VERSION
 from harness.outcome import LinkProof, MeasuredRun, Outcome, Run, Verdict

@@ -26,13 +26,13 @@ from harness.cluster.driver import Driver
 from harness.cluster.letters import Answer, Order
 from harness.cluster.place import Place, place_of
 from harness.cluster.worker import packed
-from harness.engines.owner import owner
+from harness.engine.build_queue import Step
+from harness.engine.process_owner import owner
 from harness.errors import EngineError, InputError, ResultError
 from harness.events import ClusterWorks, Event, RunFinished, RunTakenOver, Verified, Warned
 from harness.outcome import Cell, MeasuredRun, Outcome, Run
 from harness.plan import PlannedRun
 from harness.records import read_run
-from harness.schedule import Step
 from harness.store import Store
 from tests.examples import ROOT, cell
 from tests.waiting import wait_for
@@ -357,7 +357,7 @@ def test_a_run_is_stored_as_the_worker_stored_it(tmp_path: Path) -> None:
     from harness.app.attempts import Attempts
     from harness.app.options import Options
     from harness.app.stored import StoredResults
-    from harness.engines.quiet import Patience
+    from harness.engine.docker.host_jitter import Patience
     from harness.provenance import Provenance
 
     there, here = Store(tmp_path / "there"), Store(tmp_path / "here")

@@ -14,10 +14,10 @@ import zstandard
 from harness.cluster import parcel
 from harness.cluster.depot import Depot
 from harness.cluster.travelled import Sent, TravelledRoots
-from harness.engines.cache import Cache
-from harness.engines.contents import KnownContents
-from harness.engines.rootfs import FILES, ROOT, RootFileSystems, RootFs, seal
-from harness.engines.sealed import entries, write_entries
+from harness.engine.images.cache import Cache
+from harness.engine.images.contents import KnownContents
+from harness.engine.images.file_manifest import entries, write_entries
+from harness.engine.images.rootfs_export import FILES, ROOT, RootFileSystems, RootFs, seal
 from harness.errors import EngineError
 
 IMAGE = "sha256:" + "ab" * 32

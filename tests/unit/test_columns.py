@@ -12,7 +12,7 @@ from harness.app.stored import StoredResults
 from harness.columns import Columns, is_columnar, write_columns
 from harness.columns.keep import forget, keep, rekey
 from harness.columns.tables import TABLES, Entry
-from harness.engines.contents import Contents
+from harness.engine.images.contents import Contents
 from harness.errors import ResultError
 from harness.identity import Equivalence, Ledger, keyed
 from harness.outcome import (

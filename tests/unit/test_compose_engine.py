@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.engines import EngineResult
-from harness.engines.cache import Cache
-from harness.engines.compose import ComposeEngine
-from harness.engines.conclusion import received_file
-from harness.engines.paths import Paths, kind_of
+from harness.engine import EngineResult
+from harness.engine.docker.engine import ComposeEngine
+from harness.engine.docker.networks import Paths, kind_of
+from harness.engine.exit_rules import received_file
+from harness.engine.images.cache import Cache
 from harness.errors import EngineError
 from harness.topology import Lab, build_lab
 from tests.examples import cell, scenario
@@ -244,8 +244,8 @@ def test_nothing_stays_after_what_nobody_asked_for(tmp_path: Path, monkeypatch: 
     """The ground fails in mid-run: whatever that was, the next run has none of it."""
     machine = Machine(tmp_path, monkeypatch, {"download": "100 kB"})
     machine.does("client0.0", "sleep 0.1; kill -9 $(cat $here/simulator); project=$(cat $here/standing) die sim 137")
-    monkeypatch.setattr("harness.engines.project.next_project", lambda: "quic-lab-1-run")
-    monkeypatch.setattr("harness.engines.paths.next_project", lambda: "quic-lab-1-paths")
+    monkeypatch.setattr("harness.engine.docker.containers.next_project", lambda: "quic-lab-1-run")
+    monkeypatch.setattr("harness.engine.docker.networks.next_project", lambda: "quic-lab-1-paths")
     (tmp_path / "standing").write_text("quic-lab-1-paths\n")
     engine = machine.engine()
     done = engine.run(machine.lab, machine.run, machine.phases.append)
@@ -265,7 +265,7 @@ def _kill(pid: int) -> None:
 
 def _fence_ends(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> EngineResult:
     machine.does("client0.0", "sleep 0.1; project=$(cat $here/standing) die fence 137; got 0 100kB.bin; die client0 0")
-    monkeypatch.setattr("harness.engines.paths.next_project", lambda: "quic-lab-1-paths")
+    monkeypatch.setattr("harness.engine.docker.networks.next_project", lambda: "quic-lab-1-paths")
     (machine.folder / "standing").write_text("quic-lab-1-paths\n")
     return machine.once()
 

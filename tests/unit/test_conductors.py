@@ -23,12 +23,13 @@ import pytest
 from simulator import conductor as inside
 from simulator.conductor import Endpoint
 
-from harness.engines import conclusion, conductor
-from harness.engines.conductor import flows
-from harness.engines.outside import Finding
-from harness.engines.project import Death
-from harness.engines.sampler import Sampler
-from harness.engines.virtual import outcome_of, transfers_of
+from harness.engine import exit_rules
+from harness.engine.docker import supervisor
+from harness.engine.docker.containers import Death
+from harness.engine.docker.sampler import Sampler
+from harness.engine.docker.supervisor import flows
+from harness.engine.external_failures import Finding
+from harness.engine.virtual.engine import outcome_of, transfers_of
 from harness.outcome import Outcome, Transfer
 from harness.topology import CLIENT_END, CLIENT_START, Lab, build_lab
 from tests.examples import cell, scenario
@@ -173,10 +174,10 @@ class Stage:
         return self.befallen.get(service)
 
 
-def _in_real_time(stage: Stage) -> tuple[Outcome, conductor.Conductor, list[tuple[float, str]]]:
+def _in_real_time(stage: Stage) -> tuple[Outcome, supervisor.Conductor, list[tuple[float, str]]]:
     phases: list[tuple[float, str]] = []
     sampler = Sampler(stage.folder, 1 << 30)
-    conducted = conductor.Conductor(
+    conducted = supervisor.Conductor(
         stage.case.lab(), stage.folder, stage, sampler, lambda word: phases.append((stage.now, word)), stage
     )
     conducted.begin()
@@ -255,8 +256,8 @@ def test_what_came_after_the_time_was_over_does_not_count(tmp_path: Path) -> Non
     (transfer,) = conducted.transfers
     assert (outcome.status, transfer.received) == ("timed_out", 400_000)
     # Until its container was stopped the rest of it came, too.
-    conclusion.received_file(tmp_path, 0, 0).write_bytes(bytes(flow.size))
-    checked = conclusion.check(transfer, flow, tmp_path, tmp_path).transfer
+    exit_rules.received_file(tmp_path, 0, 0).write_bytes(bytes(flow.size))
+    checked = exit_rules.check(transfer, flow, tmp_path, tmp_path).transfer
     assert (checked.received, checked.intact) == (400_000, False)
 
 
@@ -324,7 +325,7 @@ def test_logs_that_overflow_end_the_run(tmp_path: Path) -> None:
     stage = Stage(CASES["two end"], tmp_path)
     sampler = Sampler(tmp_path, 1 << 30)
     sampler.overflowed = "server1"
-    conducted = conductor.Conductor(stage.case.lab(), tmp_path, stage, sampler, lambda word: None, stage)
+    conducted = supervisor.Conductor(stage.case.lab(), tmp_path, stage, sampler, lambda word: None, stage)
     conducted.begin()
     assert (conducted.watch().status, conducted.blamed) == ("log_overflow", "server1")
 

@@ -10,12 +10,12 @@ from typing import Any, cast
 import pytest
 from simulator import conductor as inside
 
-from harness.engines.conductor import Conductor
-from harness.engines.folder import plan_of, prepare_folder
-from harness.engines.outside import Finding
-from harness.engines.project import Death
-from harness.engines.sampler import Sampler
-from harness.engines.virtual import outcome_of
+from harness.engine.docker.containers import Death
+from harness.engine.docker.sampler import Sampler
+from harness.engine.docker.supervisor import Conductor
+from harness.engine.external_failures import Finding
+from harness.engine.run_dir import plan_of, prepare_folder
+from harness.engine.virtual.engine import outcome_of
 from harness.topology import Lab
 from tests.unit.test_moves import GO, lab
 
@@ -132,7 +132,7 @@ def test_inside_the_lab_all_must_be_ready_and_none_may_end() -> None:
 @pytest.mark.parametrize("one", [lab(GO), lab(paths={"alone": {"forward": {"rate": "1 Mbit/s", "delay": "1 ms"},
                                                               "return": {"rate": "1 Mbit/s", "delay": "1 ms"}}})])  # fmt: skip
 def test_a_folder_has_what_every_simulator_needs(one: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.engines.folder.certificates", lambda cache, *more: cache)
+    monkeypatch.setattr("harness.engine.run_dir.certificates", lambda cache, *more: cache)
     prepare_folder(one, tmp_path, tmp_path / "cache")
     for simulator in one.simulators:
         assert (tmp_path / simulator.name).is_dir()

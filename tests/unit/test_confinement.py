@@ -10,10 +10,10 @@ from typing import Any, get_args
 
 import pytest
 
-from harness.engines.compose_file import compose_document, paths_document, services
-from harness.engines.confinement import alone
-from harness.engines.fence import DONE, FENCE, bridges, fence_command, missing
-from harness.engines.launch import launch
+from harness.engine.compose_file import compose_document, paths_document, services
+from harness.engine.confinement import alone
+from harness.engine.docker.run_options import launch
+from harness.engine.fence import DONE, FENCE, bridges, fence_command, missing
 from harness.identity import compiled
 from harness.scenario.schema import Implementation
 from harness.scenario.schema.container import Capability

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.engines import contents
-from harness.engines.contents import Contents, KnownContents, comparable, folder_contents
-from harness.engines.sealed import entries, write_entries
+from harness.engine.images import contents
+from harness.engine.images.contents import Contents, KnownContents, comparable, folder_contents
+from harness.engine.images.file_manifest import entries, write_entries
 
 _STATUS = """Package: openssl
 Status: install ok installed

@@ -175,7 +175,7 @@ def test_the_estimate_grows_with_what_is_transferred() -> None:
 def test_runs_that_do_not_fit_are_refused_before_the_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, artefacts: Artefacts, fits: bool
 ) -> None:
-    for module in ("harness.app.inventory", "harness.app.ground", "harness.engines.images"):
+    for module in ("harness.app.inventory", "harness.app.ground", "harness.engine.images.build"):
         monkeypatch.setattr(f"{module}.inspect_image", lambda reference: None)
     monkeypatch.setattr("harness.app.checkout.docker_versions", lambda required: {})
     monkeypatch.setattr("harness.app.checkout.remove_orphans", lambda cache, required: [])

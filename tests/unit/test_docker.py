@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from harness.engines.docker import OWNER_LABEL, docker, ending_with_us, start
-from harness.engines.owner import lives
+from harness.engine.docker_cli import OWNER_LABEL, docker, ending_with_us, start
+from harness.engine.process_owner import lives
 from harness.errors import EngineError
 from tests.waiting import wait_for
 
@@ -25,8 +25,8 @@ def test_a_container_that_is_only_created_says_whose_it_is(monkeypatch: pytest.M
         given.append(command)
         return subprocess.CompletedProcess(command, 0, "", "")
 
-    monkeypatch.setattr("harness.engines.docker.shutil.which", lambda name: name)
-    monkeypatch.setattr("harness.engines.docker.subprocess.run", run)
+    monkeypatch.setattr("harness.engine.docker_cli.shutil.which", lambda name: name)
+    monkeypatch.setattr("harness.engine.docker_cli.subprocess.run", run)
     docker("create", "an-image")
     docker("start", "a-container")
     (_, create, label, owned, image), start = given
@@ -45,7 +45,7 @@ def test_a_daemon_that_does_not_answer_holds_nobody_up_for_ever(
     program.write_text("#!/bin/sh\nexec sleep 600\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    monkeypatch.setattr("harness.engines.docker.LONGEST", 0.2)
+    monkeypatch.setattr("harness.engine.docker_cli.LONGEST", 0.2)
     with pytest.raises(EngineError, match=r"'docker rm' did not end within 0\.2 s") as raised:
         way()
     assert "daemon" in raised.value.hint
@@ -61,7 +61,7 @@ def test_who_listens_to_the_daemon_ends_with_a_harness_that_is_killed(
     program.write_text(f"#!/bin/sh\necho $$ >{number}.new; mv {number}.new {number}\nexec sleep 600\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    code = "import time; from harness.engines.docker import start; start(['events']); time.sleep(600)"
+    code = "import time; from harness.engine.docker_cli import start; start(['events']); time.sleep(600)"
     with subprocess.Popen([sys.executable, "-c", code]) as harness:
         wait_for(number.exists, 30)
         listening = Path("/proc", number.read_text().strip())

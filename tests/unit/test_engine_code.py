@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.engines import code
-from harness.engines.code import BESIDE, MODULES, engine_code
-from harness.engines.source import behaviour, statements
+from harness.engine import code_digest
+from harness.engine.code_digest import BESIDE, MODULES, engine_code
+from harness.engine.python_source import behaviour, statements
 
 _SOURCE = '''"""What it is."""
 
@@ -53,7 +53,7 @@ def test_the_engines_have_keys_of_their_own() -> None:
 
 
 def test_every_module_of_the_engines_is_said_to_count_or_not() -> None:
-    there = {file.stem for file in Path(code.__file__).parent.glob("*.py")}
+    there = {file.stem for file in Path(code_digest.__file__).parent.glob("*.py")}
     counting = {name for modules in MODULES.values() for name in modules}
     assert counting | set(BESIDE) == there
     assert not counting & set(BESIDE)

@@ -17,15 +17,15 @@ from cryptography.hazmat.primitives import serialization
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.engines import held
-from harness.engines.certificates import VIRTUAL_START, certificates, virtual_certificates
-from harness.engines.compose_file import VARIABLES, compose_document, compose_text
-from harness.engines.context import folder_hash, fresh
-from harness.engines.docker import failure, hint_for, tail
-from harness.engines.held import Held
-from harness.engines.images import Build, Images, kernel_lacks_queues, ours
-from harness.engines.sampler import Sampler, folder_size, tree_size
-from harness.engines.served import MODIFIED, same_content, served_file
+from harness.engine.certificates import VIRTUAL_START, certificates, virtual_certificates
+from harness.engine.compose_file import VARIABLES, compose_document, compose_text
+from harness.engine.docker import delayed_start
+from harness.engine.docker.delayed_start import Held
+from harness.engine.docker.sampler import Sampler, folder_size, tree_size
+from harness.engine.docker_cli import failure, hint_for, tail
+from harness.engine.images.build import Build, Images, kernel_lacks_queues, ours
+from harness.engine.images.context import folder_hash, fresh
+from harness.engine.served_files import MODIFIED, same_content, served_file
 from harness.errors import EngineError
 from harness.topology import build_lab
 from tests.examples import cell, implementation
@@ -94,8 +94,8 @@ def test_a_folder_is_read_once_however_many_cells_ask(tmp_path: Path, monkeypatc
         read.append(folder.name)
         return folder_hash(folder)
 
-    monkeypatch.setattr("harness.engines.images.folder_hash", counted)
-    monkeypatch.setattr("harness.engines.images.inspect_image", lambda reference: None)
+    monkeypatch.setattr("harness.engine.images.build.folder_hash", counted)
+    monkeypatch.setattr("harness.engine.images.build.inspect_image", lambda reference: None)
     images = Images(tmp_path, tmp_path / "state")
     for _ in range(3):
         images.image_of(implementation(image=None, build="."), tmp_path / "x")
@@ -274,7 +274,7 @@ def test_sizes_of_what_is_not_there(tmp_path: Path) -> None:
 
 
 def test_what_is_held_becomes_its_own_program_in_the_end() -> None:
-    service = held.held(["/run_endpoint.sh", "--price=$5"], Path("/runs/a$b/held/client3"))
+    service = delayed_start.held(["/run_endpoint.sh", "--price=$5"], Path("/runs/a$b/held/client3"))
     shell, option, script, *program = service["entrypoint"]
     assert (shell, option) == ("/bin/sh", "-c")
     assert script.endswith('exec "$0" "$@"')
@@ -283,7 +283,7 @@ def test_what_is_held_becomes_its_own_program_in_the_end() -> None:
 
 
 def test_a_client_is_held_until_it_is_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(held, "_program", lambda image: ["echo", image, "goes on"])
+    monkeypatch.setattr(delayed_start, "_program", lambda image: ["echo", image, "goes on"])
     ones = Held(tmp_path / "held", {"client1": "alpha"})
     service = ones.services()["client1"]
     words = [word.replace("/held/", f"{tmp_path}/held/client1/") for word in service["entrypoint"]]

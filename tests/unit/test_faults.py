@@ -18,9 +18,9 @@ from harness.analysis.faults import fault_problems
 from harness.analysis.replay import Fate, Replay
 from harness.capture.lab_file import FaultFacts
 from harness.capture.matching import Passage
-from harness.engines import conclusion
-from harness.engines.cache import Cache
-from harness.engines.served import serve
+from harness.engine import exit_rules
+from harness.engine.images.cache import Cache
+from harness.engine.served_files import serve
 from harness.identity import keyed, used
 from harness.netem import PathProgram, compile_path, fault_share
 from harness.outcome import Transfer
@@ -139,7 +139,7 @@ def test_several_files_are_asked_for_by_name_and_served_from_a_folder_of_their_o
     assert not lab.flows[0].file
 
 
-def _downloaded(tmp_path: Path, change: Callable[[Path], object]) -> conclusion.Check:
+def _downloaded(tmp_path: Path, change: Callable[[Path], object]) -> exit_rules.Check:
     """What is said of two files of which somebody changed something."""
     asked = scenario(flows=[{"files": [{"count": 2, "size": "1 KiB"}]}], testcase="transfer", objectives=[])
     lab = build_lab(keyed(cell(asked)), 0)
@@ -150,7 +150,7 @@ def _downloaded(tmp_path: Path, change: Callable[[Path], object]) -> conclusion.
     shutil.copytree(cache.www / flow.folder, came)
     change(came)
     transfer = Transfer(flow=0, index=0, size=flow.size, started_ns=0, ended_ns=1, exit_code=0)
-    return conclusion.check(transfer, flow, tmp_path, cache.www)
+    return exit_rules.check(transfer, flow, tmp_path, cache.www)
 
 
 def test_several_files_that_are_whole_are_intact_and_removed(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.engines.gauge import Stream, Train, Trial, constant_rate, memory_mib, plan_document, read_passages
+from harness.engine.virtual.gauge import Stream, Train, Trial, constant_rate, memory_mib, plan_document, read_passages
 from harness.fidelity import (
     Prediction,
     RedParameters,

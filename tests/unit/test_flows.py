@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from harness.engines.compose_file import compose_document
+from harness.engine.compose_file import compose_document
 from harness.errors import InputError
 from harness.outcome import Cell
 from harness.plan import Request, cells, named, points_of

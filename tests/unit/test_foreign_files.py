@@ -21,7 +21,7 @@ from harness.cli import main
 from harness.cli.exits import FAILED, INFRASTRUCTURE, MET
 from harness.columns import Columns, write_columns
 from harness.columns.tables import Entry
-from harness.engines.contents import Contents
+from harness.engine.images.contents import Contents
 from harness.errors import ResultError
 from harness.gate.former import read_former
 from harness.identity import Ledger

@@ -15,7 +15,7 @@ from harness.app.further import repeat_until
 from harness.app.stored import StoredResults
 from harness.cli.entry import cli
 from harness.columns import Columns
-from harness.engines.contents import Contents
+from harness.engine.images.contents import Contents
 from harness.errors import InputError
 from harness.gate.allowed import Allowance, Names, apply, read_allowances
 from harness.gate.chance import plays

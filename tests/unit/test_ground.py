@@ -10,10 +10,10 @@ import pytest
 from harness.app import App, Options, Places
 from harness.app.attempts import Attempts
 from harness.app.ground import CheckoutGround
-from harness.engines.compose import ComposeEngine
-from harness.engines.images import Build
-from harness.engines.quiet import Patience
-from harness.engines.virtual import VirtualEngine
+from harness.engine.docker.engine import ComposeEngine
+from harness.engine.docker.host_jitter import Patience
+from harness.engine.images.build import Build
+from harness.engine.virtual.engine import VirtualEngine
 from harness.events import Listener, RunFinished, Warned
 from harness.metrics import VERSION
 from harness.outcome import Cell, LinkProof, MeasuredRun, Outcome, Run
@@ -26,7 +26,7 @@ from tests.examples import ROOT
 @pytest.fixture
 def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> App:
     """A checkout on a machine that has no image yet."""
-    for module in ("harness.app.inventory", "harness.app.ground", "harness.engines.images"):
+    for module in ("harness.app.inventory", "harness.app.ground", "harness.engine.images.build"):
         monkeypatch.setattr(f"{module}.inspect_image", lambda reference: None)
     return App(Places(ROOT, tmp_path / "store", tmp_path / "state", tmp_path / "cache"))
 
@@ -50,7 +50,7 @@ def _ground(app: App) -> CheckoutGround:
 def test_the_lab_kernel_is_built_at_once_where_the_host_cannot_do(
     app: App, monkeypatch: pytest.MonkeyPatch, lacks: bool, simulators: set[str]
 ) -> None:
-    monkeypatch.setattr("harness.engines.images.kernel_lacks_queues", lambda: lacks)
+    monkeypatch.setattr("harness.engine.images.build.kernel_lacks_queues", lambda: lacks)
     needs, steps = _ground(app).needs(_cell(app, "quiche", "ngtcp2"))
     by_name = {step.name: step for step in steps}
     assert by_name.keys() == {"ngtcp2", "quiche", "rust", "endpoint", *simulators}
@@ -63,7 +63,7 @@ def test_the_lab_kernel_is_built_at_once_where_the_host_cannot_do(
 def test_the_answer_of_the_kernel_is_asked_for_once_and_changes_what_is_needed(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.engines.images.kernel_lacks_queues", lambda: False)
+    monkeypatch.setattr("harness.engine.images.build.kernel_lacks_queues", lambda: False)
     made: list[tuple[str, int | None]] = []
 
     def make(build: Build, announce: object, jobs: int | None = None) -> None:

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from harness.app.inventory import Inventory
-from harness.builds import MadeImage
 from harness.cli import main
 from harness.cli.exits import FAILED, INFRASTRUCTURE, MET, USAGE
-from harness.engines.components import Component, Composition
-from harness.engines.context import RECORD
-from harness.engines.images import Build
-from harness.engines.recorded import Record
+from harness.engine.images.build import Build
+from harness.engine.images.components import Component, Composition
+from harness.engine.images.context import RECORD
+from harness.engine.images.record import Record
+from harness.engine.images.result import MadeImage
 from harness.errors import EngineError
 
 SSL = Component("deb", "libssl3t64", "3.5.4-1", "amd64", digest="a" * 64)
@@ -45,8 +45,8 @@ def records(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setattr(Inventory, "builds", elsewhere)
     monkeypatch.setattr(Inventory, "make_each", make)
     monkeypatch.setattr(Inventory, "absent", lambda self: {"h2o": "its repository does not answer"})
-    monkeypatch.setattr("harness.engines.components.composition_of", lambda reference: NOW)
-    monkeypatch.setattr("harness.engines.recorded.base_of", lambda build: "bootstrapped")
+    monkeypatch.setattr("harness.engine.images.components.composition_of", lambda reference: NOW)
+    monkeypatch.setattr("harness.engine.images.record.base_of", lambda build: "bootstrapped")
     return tmp_path
 
 
@@ -111,6 +111,6 @@ def test_the_library_of_sboms_is_imported_when_it_is_needed() -> None:
     import subprocess
     import sys
 
-    said = "import sys, harness.cli.images, harness.app, harness.engines.sbom; print(*sys.modules)"
+    said = "import sys, harness.cli.images, harness.app, harness.engine.images.sbom; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
     assert not {"cyclonedx", "packageurl"} & set(done.stdout.split())

@@ -13,7 +13,7 @@ from rich.console import Console
 from harness.app import ending
 from harness.cli.exits import INTERRUPTED
 from harness.cli.interrupts import heard
-from harness.engines.owner import owner
+from harness.engine.process_owner import owner
 from harness.errors import EngineError
 from harness.events import BuildStarted, PhaseStarted, RunStarted
 from harness.progress import Talk

@@ -5,7 +5,7 @@ from pathlib import Path
 from harness.app.stored import StoredResults
 from harness.columns import Columns
 from harness.columns.keep import keep
-from harness.engines.contents import Contents
+from harness.engine.images.contents import Contents
 from harness.identity import Ledger, keyed
 from harness.outcome import (
     Cell,

@@ -6,7 +6,7 @@ import pytest
 
 from harness.bench.kernels import SideBySide, differences, kernel_of, report, sentence, summary, varied
 from harness.cli.environment import lab_kernel
-from harness.engines.kernels import OWN, LabKernel
+from harness.engine.kernel import OWN, LabKernel
 from harness.errors import InputError
 from harness.outcome import Outcome, RandomBytes, Run
 from tests.examples import cell

@@ -13,7 +13,7 @@ from harness.cli.entry import cli
 from harness.cli.words import shard_of, stand_ins_of
 from harness.columns import Columns, write_columns
 from harness.columns.tables import Entry
-from harness.engines.contents import Contents
+from harness.engine.images.contents import Contents
 from harness.errors import InputError
 from harness.merging import merge
 from harness.outcome import Cell, MeasuredRun, Measurement, Outcome, Run

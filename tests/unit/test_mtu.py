@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from simulator.ports import _own
 
-from harness.engines.compose_file import compose_document
-from harness.engines.rootfs import RootFs
-from harness.engines.world import world_document
+from harness.engine.compose_file import compose_document
+from harness.engine.images.rootfs_export import RootFs
+from harness.engine.virtual.guest_config import world_document
 from harness.topology import Lab, build_lab
 from tests.examples import cell, path, scenario
 

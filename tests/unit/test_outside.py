@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from harness.engines.outside import Outside, died_of, shim_of
+from harness.engine.external_failures import Outside, died_of, shim_of
 
 Event = tuple[str, dict[str, Any]]
 DIED: Event = ("die", {"exitCode": "137"})
@@ -77,7 +77,9 @@ def test_of_a_process_that_lives_nothing_is_told() -> None:
 def _heard(monkeypatch: pytest.MonkeyPatch, *events: Event, kills: int = 0, limit: bool = False) -> Outside:
     """What was heard of client0, while so many processes were killed for memory."""
     answer = "true\n" if limit else "false\n"
-    monkeypatch.setattr("harness.engines.outside.docker", lambda *words, check: CompletedProcess(words, 0, answer, ""))
+    monkeypatch.setattr(
+        "harness.engine.external_failures.docker", lambda *words, check: CompletedProcess(words, 0, answer, "")
+    )
     counts = iter([5])
     heard = Outside(lambda: next(counts, 5 + kills))
     for name, attributes in events:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.engines import owner as module
-from harness.engines.owner import lives, owner
+from harness.engine import process_owner as module
+from harness.engine.process_owner import lives, owner
 
 
 def test_a_label_tells_whether_its_process_lives() -> None:

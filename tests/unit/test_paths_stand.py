@@ -15,8 +15,8 @@ from simulator.lab_kernel import Wire
 from simulator.shell import CommandError
 from simulator.standing import EXIT_AGAIN, Turn
 
-from harness.engines.compose_file import paths_document, services
-from harness.engines.launch import launch
+from harness.engine.compose_file import paths_document, services
+from harness.engine.docker.run_options import launch
 from harness.topology import build_lab, sim_plan
 from tests.examples import cell, scenario
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.check.processor import findings, go_programs
-from harness.engines.rootfs import RootFs
+from harness.engine.images.rootfs_export import RootFs
 from tests.examples import implementation
 
 

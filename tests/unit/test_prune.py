@@ -26,7 +26,7 @@ def today() -> Cell:
     """A cell that today's checkout asks for."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("harness.app.inventory.inspect_image", lambda reference: None)
-        patch.setattr("harness.engines.images.inspect_image", lambda reference: None)
+        patch.setattr("harness.engine.images.build.inspect_image", lambda reference: None)
         app = App(Places(ROOT, Path("store"), Path("state"), Path("cache")))
         one = app.catalogue.find_implementations("ngtcp2", "client")
         given = {"server.congestion_control": "cubic", "path.down.loss": "1 %"}
@@ -40,7 +40,7 @@ def today() -> Cell:
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     monkeypatch.setattr("harness.app.inventory.inspect_image", lambda reference: None)
-    monkeypatch.setattr("harness.engines.images.inspect_image", lambda reference: None)
+    monkeypatch.setattr("harness.engine.images.build.inspect_image", lambda reference: None)
     return Store(tmp_path / "store")
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.engines.gauge import Arrivals, Trial, memory_mib, plan_document
+from harness.engine.virtual.gauge import Arrivals, Trial, memory_mib, plan_document
 from harness.fidelity import tail_drop
 from harness.netem import compile_path
 from harness.queueing import Inputs, Sizes, lindley, mean_wait, poisson_arrivals, wait_estimate

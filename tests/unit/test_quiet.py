@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from harness.engines.quiet import GAP, LONGEST, LOOK, PAUSE, Patience, longest_gap
+from harness.engine.docker.host_jitter import GAP, LONGEST, LOOK, PAUSE, Patience, longest_gap
 
 
 def test_the_longest_time_between_two_looks_is_found() -> None:

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from harness.engines import recorded
-from harness.engines.components import Component, Composition
-from harness.engines.context import RECORD
-from harness.engines.images import Build
-from harness.engines.recorded import Record, base_of, differences, read_record, write_record
+from harness.engine.images import record as recorded
+from harness.engine.images.build import Build
+from harness.engine.images.components import Component, Composition
+from harness.engine.images.context import RECORD
+from harness.engine.images.record import Record, base_of, differences, read_record, write_record
 from harness.errors import InputError
 from harness.reports import composed
 

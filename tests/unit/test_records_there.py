@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.engines.contents import is_digest
-from harness.engines.images import Images
-from harness.engines.recorded import read_record
+from harness.engine.images.build import Images
+from harness.engine.images.contents import is_digest
+from harness.engine.images.record import read_record
 from tests.examples import ROOT, catalogue
 
 _IMAGES = Images(ROOT / "images", ROOT / ".state")

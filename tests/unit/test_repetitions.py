@@ -17,6 +17,7 @@ from rich.console import Console
 from harness.app import App, Options, Places
 from harness.campaign import Claim
 from harness.cli.words import repetitions_of
+from harness.engine.build_queue import Step
 from harness.errors import InputError
 from harness.events import Event, PlanMade, RunStarted
 from harness.identity import Ledger, cell_key
@@ -27,7 +28,6 @@ from harness.plan import PlannedRun, UntilDecided, runs
 from harness.repetitions import Repetitions
 from harness.reports import table
 from harness.results import CellResult
-from harness.schedule import Step
 from harness.stats import COVERAGE, decisive, interval
 from harness.store import Store
 from tests.comparisons import Pair, run

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.engines.sampler import Sampler
+from harness.engine.docker.sampler import Sampler
 from harness.errors import EngineError
 
 

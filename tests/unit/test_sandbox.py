@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.engines import guest as guests
-from harness.engines.cache import Cache
-from harness.engines.guest import Guest, GuestEnd, require_memory
-from harness.engines.sandbox import BASE, Place, Sandbox, Sandboxes, sandbox_command, wanted
-from harness.engines.virtual import FORBIDDEN, VirtualEngine
+from harness.engine.images.cache import Cache
+from harness.engine.virtual import uml_guest as guests
+from harness.engine.virtual.engine import FORBIDDEN, VirtualEngine
+from harness.engine.virtual.sandbox import BASE, Place, Sandbox, Sandboxes, sandbox_command, wanted
+from harness.engine.virtual.uml_guest import Guest, GuestEnd, require_memory
 from harness.errors import EngineError
 from harness.topology import build_lab
 from tests.escapes import ATTEMPTS, ENDED

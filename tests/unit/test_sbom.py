@@ -11,8 +11,8 @@ from typing import Any
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from harness.engines.components import Component, Composition
-from harness.engines.sbom import sbom_of
+from harness.engine.images.components import Component, Composition
+from harness.engine.images.sbom import sbom_of
 from tests.examples import ROOT
 
 COMPOSITION = Composition(

@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.schedule import BESIDE_RUN, LANES, Step, Work, awaited, next_run, next_step, seconds_left
+from harness.engine.build_queue import BESIDE_RUN, LANES, Step, Work, awaited, next_run, next_step, seconds_left
 
 #: What `make run` has to build on a fresh machine: image → (seconds, what it is built on).
 FRESH: Mapping[str, tuple[float, tuple[str, ...]]] = {

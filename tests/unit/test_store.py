@@ -12,7 +12,7 @@ import pytest
 
 from harness import writing
 from harness.app.stored import StoredResults, measure_again
-from harness.engines.owner import lives, owner
+from harness.engine.process_owner import lives, owner
 from harness.errors import EngineError, ResultError
 from harness.metrics import VERSION
 from harness.outcome import MEASURED_SCHEMA, MeasuredRun, Measurement, Outcome, Run

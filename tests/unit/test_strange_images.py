@@ -19,12 +19,12 @@ from harness.app import clustered
 from harness.cluster import parcel
 from harness.cluster.letters import Answer
 from harness.cluster.travelled import Sent, TravelledRoots
-from harness.engines import contents, rootfs
-from harness.engines.cache import EXPORT, Cache
-from harness.engines.contents import folder_contents
-from harness.engines.rootfs import FILES, ROOT, SET_IDS, RootFileSystems, RootFs
-from harness.engines.sealed import appearance, differences, disarm, entries, read_entries, write_entries
-from harness.engines.world import world_document
+from harness.engine.images import contents, rootfs_export
+from harness.engine.images.cache import EXPORT, Cache
+from harness.engine.images.contents import folder_contents
+from harness.engine.images.file_manifest import appearance, differences, disarm, entries, read_entries, write_entries
+from harness.engine.images.rootfs_export import FILES, ROOT, SET_IDS, RootFileSystems, RootFs
+from harness.engine.virtual.guest_config import world_document
 from harness.errors import EngineError
 from harness.topology import build_lab
 from tests.examples import cell
@@ -56,9 +56,9 @@ HARMLESS = {"su": 0o755, "alias": 0o755, "wall": 0o755, "both": 0o711, "plain": 
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cache:
     """A cache, and a Docker with one image."""
     image = {"Id": IMAGE, "Config": {"Entrypoint": ["/usr/bin/plain"], "User": "nobody"}}
-    monkeypatch.setattr(rootfs, "inspect_image", lambda reference: image)
-    monkeypatch.setattr(rootfs, "image_ids", lambda: {IMAGE})
-    monkeypatch.setattr(rootfs, "_extract", lambda reference, folder: armed(folder))
+    monkeypatch.setattr(rootfs_export, "inspect_image", lambda reference: image)
+    monkeypatch.setattr(rootfs_export, "image_ids", lambda: {IMAGE})
+    monkeypatch.setattr(rootfs_export, "_extract", lambda reference, folder: armed(folder))
     return Cache(tmp_path / "cache")
 
 
@@ -111,7 +111,7 @@ def test_an_export_of_an_older_harness_is_disarmed_where_it_is(cache: Cache, mon
     (folder / EXPORT).write_text(json.dumps({**content, "appearance": appearance(folder / ROOT)}))
     write_entries(folder / FILES, entries(folder / ROOT))
     folder.chmod(0o755)
-    monkeypatch.setattr(rootfs, "inspect_image", lambda reference: None)
+    monkeypatch.setattr(rootfs_export, "inspect_image", lambda reference: None)
     later = RootFileSystems(cache)
     assert later.of("strange:1") == root
     assert modes(folder / ROOT) == HARMLESS and stat.S_IMODE(folder.stat().st_mode) == 0o700

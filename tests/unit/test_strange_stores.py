@@ -22,13 +22,13 @@ from harness.capture.qlog_thinning import thin
 from harness.claims import claim, sweep
 from harness.columns import Columns, write_columns
 from harness.columns.tables import Entry
-from harness.engines import compose as compose_engine
-from harness.engines.beginnings import discard_beginnings
-from harness.engines.cache import Cache
-from harness.engines.conclusion import check, received_file
-from harness.engines.contents import Contents
-from harness.engines.docker import tail
-from harness.engines.folder import diary, prepare_folder, random_bytes
+from harness.engine.docker import engine as compose_engine
+from harness.engine.docker_cli import tail
+from harness.engine.exit_rules import check, received_file
+from harness.engine.images.cache import Cache
+from harness.engine.images.contents import Contents
+from harness.engine.partial_downloads import discard_beginnings
+from harness.engine.run_dir import diary, prepare_folder, random_bytes
 from harness.errors import EngineError, ResultError
 from harness.merging import merge
 from harness.outcome import Outcome, Run, Transfer, Verdict

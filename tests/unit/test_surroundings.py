@@ -192,7 +192,7 @@ def test_a_build_ends_with_the_harness_that_was_killed(tmp_path: Path) -> None:
     docker.chmod(0o755)
     code = textwrap.dedent(f"""
         from pathlib import Path
-        from harness.engines.images import Images
+        from harness.engine.images.build import Images
         images = Images.__new__(Images)
         import threading
         images._lock, images._cancelled, images._processes = threading.Lock(), False, set()

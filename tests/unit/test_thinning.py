@@ -14,7 +14,7 @@ from harness.capture import qlog_thinning
 from harness.capture.qlog import read_losses, read_recovery
 from harness.capture.qlog_parameters import read_settings
 from harness.capture.qlog_thinning import STEP_MS, thin
-from harness.engines.conclusion import LOG_STEP, log_limit, of_logs
+from harness.engine.exit_rules import LOG_STEP, log_limit, of_logs
 from harness.runner import thin_logs
 from harness.topology import build_lab
 from tests.examples import ROOT, cell, scenario

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from harness.capture.fingerprint import Parting
-from harness.engines.contents import Contents
+from harness.engine.images.contents import Contents
 from harness.errors import InputError
 from harness.identity import Equivalence, Ledger, keyed
 from harness.outcome import MeasuredRun, Measurement, Outcome, Run

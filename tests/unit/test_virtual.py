@@ -17,14 +17,14 @@ from simulator.ports import mac
 from simulator.shell import CommandError
 from simulator.world import flows, masks, random_drawn, set_kernel
 
-from harness.engines import conductor
-from harness.engines import guest as guests
-from harness.engines.cache import Cache
-from harness.engines.folder import cpu_of, kernel_of, random_bytes
-from harness.engines.guest import Guest, GuestEnd, _Stillness, ram_folder
-from harness.engines.rootfs import RootFs
-from harness.engines.virtual import VirtualEngine, console_tail, outcome_of, transfers_of
-from harness.engines.world import guest_memory_mib, sample_ns, world_document
+from harness.engine.docker import supervisor
+from harness.engine.images.cache import Cache
+from harness.engine.images.rootfs_export import RootFs
+from harness.engine.run_dir import cpu_of, kernel_of, random_bytes
+from harness.engine.virtual import uml_guest as guests
+from harness.engine.virtual.engine import VirtualEngine, console_tail, outcome_of, transfers_of
+from harness.engine.virtual.guest_config import guest_memory_mib, sample_ns, world_document
+from harness.engine.virtual.uml_guest import Guest, GuestEnd, _Stillness, ram_folder
 from harness.errors import EngineError
 from harness.topology import Lab, build_lab
 from tests.examples import cell, scenario
@@ -70,7 +70,7 @@ def test_both_engines_give_clients_the_same_times() -> None:
     made = made.model_copy(update={"flows": (*made.flows[:2], made.flows[2].model_copy(update={"kind": "tcp"}))})
     world = world_document(made, images(made), 1000)
     given = flows(world["hosts"], world["client_end"])
-    assert given == conductor.flows(made)
+    assert given == supervisor.flows(made)
     assert [(flow.start, flow.stop, flow.repeat_after, flow.time_limit, flow.patience) for flow in given] == [
         (0, None, 5, 120, 5),
         (0, 3, None, 3 + 10, 5),

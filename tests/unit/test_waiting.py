@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from harness.capture.sched_delay import MACHINE, read_waits, waited
-from harness.engines.sampler import Sampler
-from harness.engines.waits import Waiting, stolen_ns
+from harness.engine.docker.sampler import Sampler
+from harness.engine.docker.sched_delay import Waiting, stolen_ns
 from harness.metrics import measure
 from harness.metrics.waiting import CAUTION, STARVED
 from harness.outcome import MeasuredRun, Run, proven_outcome

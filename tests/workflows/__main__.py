@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from harness.cli.environment import ROOT
-from harness.engines.images import Build, Images
+from harness.engine.images.build import Build, Images
 
 HERE = Path(__file__).parent
 

@@ -1,0 +1,236 @@
+"""Lab → Compose file. Pure; golden-tested; the file works by hand from the run's folder."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import Any
+
+import yaml
+
+from harness.engine import confinement
+from harness.engine.confinement import NAMELESS, Confinement, in_memory, of_endpoint
+from harness.engine.docker_cli import OWNER_LABEL
+from harness.engine.fence import FENCE, SAID, bridges, fence_command
+from harness.engine.kernel import OWN
+from harness.scenario.schema import MTU
+from harness.topology import PROXY_COMMAND, Host, Interface, Lab, Network, Proxy, Simulator, proxy_environment
+
+#: What the file leaves open, and cell.env answers: where served files, certificates and output are.
+VARIABLES = ("LAB_WWW", "LAB_CERTS", "LAB_OUT", "LAB_PLAN", "LAB_OWNER")
+
+#: What runs a simulator that stays up, in its image.
+STANDING_COMMAND = ("python3", "-m", "simulator.standing")
+
+#: Processor time of an endpoint against what else the daemon runs, which has 1024; the most is 262,144.
+SHARES = 32768
+
+#: Folder, below the run's, in which simulators of one lab tell each other when it begins.
+CLOCK = "clock"
+#: Where simulators that stay up see all runs' folders.
+RUNS = PurePosixPath("/runs")
+_LOGGING = {"driver": "json-file", "options": {"max-size": "8m", "max-file": "1"}}
+
+
+#: Where a fence that stands says what it could not do.
+_SAID = PurePosixPath("/said")
+
+
+def _variable(name: str) -> str:
+    return "${" + name + ":?see cell.env}"
+
+
+def _endpoint(host: Host, folder: str) -> dict[str, Any]:
+    """`folder`: of several files that a server serves the one that has them; else empty."""
+    out = _variable("LAB_OUT")
+    volumes = [f"{out}/flow{host.flow}/{host.role}:/logs", f"{_variable('LAB_CERTS')}:/certs:ro"]
+    if host.role == "server":
+        www = _variable("LAB_WWW") + (f"/{folder}" if folder else "")
+        volumes.append(f"{www}:/www:ro")
+    else:
+        volumes.append(f"{out}/flow{host.flow}/downloads:/downloads")
+    if host.container.read_only and (place := host.environment.get("SESSION_DIR")):
+        # What the container that is started once more finds again; a folder in memory would be another one.
+        volumes.append(place)
+    return {
+        "image": host.image,
+        "pull_policy": "never",
+        "cpu_shares": SHARES,
+        "environment": dict(sorted(host.environment.items())),
+        **of_endpoint(host.container).keys,
+        **NAMELESS,
+        "volumes": volumes,
+        "extra_hosts": [f"{name}:{address}" for name, addresses in host.hosts.items() for address in addresses],
+        **({"sysctls": dict(sorted(host.sysctls.items()))} if host.sysctls else {}),
+        "networks": _places(*host.interfaces),
+        "labels": {OWNER_LABEL: _variable("LAB_OWNER")},
+        "logging": _LOGGING,
+        # The engine ends the endpoints; time to write the last of a log, for those that heed SIGTERM.
+        "stop_grace_period": "2s",
+    }
+
+
+def _places(*interfaces: Interface) -> dict[str, Any]:
+    return {one.network: {"ipv4_address": one.ipv4, "ipv6_address": one.ipv6} for one in interfaces}
+
+
+def _simulator(lab: Lab, simulator: Simulator, capabilities: tuple[str, ...] = confinement.SIMULATOR) -> dict[str, Any]:
+    plan = _variable("LAB_PLAN")
+    if simulator is not lab.simulators[0]:
+        plan += f"/{simulator.name}"
+    clock = [f"{_variable('LAB_OUT')}/{CLOCK}:/clock"] if len(lab.simulators) > 1 else []
+    servers = [host for host in lab.hosts if host.role == "server"]
+    return {
+        "image": lab.sim_image,
+        "pull_policy": "never",
+        # Of the lab kernel, where that has the queues (see `harness.engine.kernel`).
+        "environment": OWN.settings,
+        # Where cores are short the path comes first: a late queue would be everybody's fault but its own.
+        "cpu_shares": 8 * SHARES,
+        **Confinement(capabilities, f"{2 * simulator.memory_mib + confinement.SIMULATOR_MEMORY}m").keys,
+        **NAMELESS,
+        # /proc/sys is read-only inside: what the path needs of it is set here.
+        "sysctls": {
+            "net.ipv4.ip_forward": "1",
+            "net.ipv4.conf.all.rp_filter": "0",
+            "net.ipv6.conf.all.disable_ipv6": "0",
+            "net.ipv6.conf.all.forwarding": "1",
+        },
+        "tmpfs": [f"/run/lab:exec,size={simulator.memory_mib + 64}m", in_memory("/root"), in_memory("/tmp")],
+        "volumes": [f"{_variable('LAB_OUT')}/{simulator.name}:/logs", f"{plan}:/sim:ro", *clock],
+        "extra_hosts": [f"server:{servers[0].ipv4}"],
+        "networks": _places(simulator.left, simulator.right),
+        "labels": {OWNER_LABEL: _variable("LAB_OWNER")},
+        "logging": _LOGGING,
+        "stop_grace_period": "10s",
+    }
+
+
+def _proxy(lab: Lab, proxy: Proxy) -> dict[str, Any]:
+    return {
+        "image": lab.sim_image,
+        "pull_policy": "never",
+        "entrypoint": list(PROXY_COMMAND),
+        "cpu_shares": 8 * SHARES,
+        "environment": proxy_environment(proxy),
+        **Confinement(confinement.PROXY, f"{confinement.PROXY_MEMORY}m").keys,
+        **NAMELESS,
+        "sysctls": proxy.sysctls,
+        "networks": _places(proxy.left, proxy.right),
+        "labels": {OWNER_LABEL: _variable("LAB_OWNER")},
+        "logging": _LOGGING,
+        "stop_grace_period": "2s",
+    }
+
+
+def _fence(lab: Lab, said: str, *volumes: str) -> dict[str, Any]:
+    """`said`: the file for what it could not do."""
+    return {
+        "image": lab.sim_image,
+        "pull_policy": "never",
+        # A dollar sign of Compose's own is a variable.
+        "entrypoint": [word.replace("$", "$$") for word in fence_command(said, bridges(list(lab.networks)).values())],
+        **Confinement(confinement.FENCE, f"{confinement.FENCE_MEMORY}m", writes=()).keys,
+        # Where the bridges are, of which no container of the lab has one.
+        "network_mode": "host",
+        # Where the daemon gives containers other users, that network namespace is not theirs.
+        "userns_mode": "host",
+        **({"volumes": list(volumes)} if volumes else {}),
+        "labels": {OWNER_LABEL: _variable("LAB_OWNER")},
+        "logging": _LOGGING,
+        # A shell that waits heeds nothing else.
+        "stop_signal": "SIGKILL",
+    }
+
+
+def _network(network: Network, bridge: str, mtu: int) -> dict[str, Any]:
+    options = {
+        "com.docker.network.bridge.enable_ip_masquerade": "false",
+        # By which the fence knows it.
+        "com.docker.network.bridge.name": bridge,
+    }
+    if mtu != MTU:
+        # Of the bridge and of both ends of every wire to it.
+        options["com.docker.network.driver.mtu"] = str(mtu)
+    return {
+        "driver": "bridge",
+        "enable_ipv6": True,
+        "driver_opts": options,
+        "ipam": {"config": [{"subnet": network.ipv4}, {"subnet": network.ipv6}]},
+        "labels": {OWNER_LABEL: _variable("LAB_OWNER")},
+    }
+
+
+def compose_document(lab: Lab) -> dict[str, Any]:
+    """The Compose file of a lab, as plain data."""
+    behind = {name: {**service, "depends_on": [FENCE]} for name, service in services(lab).items()}
+    return {
+        "services": {
+            FENCE: _fence(lab, "/dev/stdout"),
+            **{simulator.name: _simulator(lab, simulator) for simulator in lab.simulators},
+            **behind,
+        },
+        "networks": _networks(lab),
+    }
+
+
+def _networks(lab: Lab) -> dict[str, Any]:
+    names = bridges(list(lab.networks))
+    return {name: _network(network, names[name], lab.mtu) for name, network in lab.networks.items()}
+
+
+def services(lab: Lab) -> dict[str, Any]:
+    """What is made for each run: proxies and endpoints, by their names."""
+    return {
+        **{proxy.name: _proxy(lab, proxy) for proxy in lab.proxies},
+        **{host.name: _endpoint(host, lab.flows[host.flow].folder) for host in lab.hosts},
+    }
+
+
+def paths_document(lab: Lab) -> dict[str, Any]:
+    """The Compose file of what stays up from run to run, as plain data: networks, and simulators that await orders."""
+    runs = _variable("LAB_RUNS")
+    return {
+        "services": {
+            FENCE: _fence(lab, str(_SAID / SAID), f"{_variable('LAB_FENCE')}:{_SAID}"),
+            **{
+                simulator.name: {
+                    **_simulator(lab, simulator, confinement.STANDING),
+                    "volumes": [f"{runs}:{RUNS}"],
+                    "entrypoint": [*STANDING_COMMAND, f"{_variable('LAB_ORDERS')}/{simulator.name}"],
+                }
+                for simulator in lab.simulators
+            },
+        },
+        "networks": _networks(lab),
+    }
+
+
+class _Dumper(yaml.SafeDumper):
+    """Has a text of several lines stand as it is."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def _dumped(document: dict[str, Any]) -> str:
+    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=120)
+
+
+def paths_text(lab: Lab) -> str:
+    """The Compose file of what stays up from run to run, as text."""
+    return _dumped(paths_document(lab))
+
+
+def compose_text(lab: Lab) -> str:
+    """The Compose file of a lab, as text."""
+    head = (
+        f"# {lab.name}\n"
+        "# By hand, from this folder:\n"
+        "#   docker compose --env-file cell.env up --abort-on-container-exit\n"
+        "#   docker compose --env-file cell.env down --volumes\n"
+    )
+    return head + _dumped(compose_document(lab))

@@ -1,0 +1,347 @@
+"""A run's own containers, endpoints and proxies: made on the networks that stand, watched, ended and removed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.engine.compose_file import services
+from harness.engine.confinement import alone
+from harness.engine.docker.delayed_start import Held
+from harness.engine.docker.networks import Paths, despite_interrupts, next_project
+from harness.engine.docker.run_options import PROJECT_LABEL, SERVICE_LABEL, Launch, launch
+from harness.engine.docker.sampler import Sampler
+from harness.engine.docker_cli import OWNER_LABEL, docker, failure, start
+from harness.engine.external_failures import Finding, Outside
+from harness.engine.fence import FENCE
+from harness.engine.process_owner import owner
+from harness.errors import EngineError
+from harness.topology import Lab
+from harness.units import Size
+
+#: What the daemon is asked to tell of containers: their ends, and what somebody does to them.
+_EVENTS = ("start", "die", "kill", "oom", "pause")
+#: Seconds before the daemon is asked once more to tell.
+_LISTEN_AGAIN = 0.1
+#: Seconds that whoever is told to end has before it is killed.
+_GRACE = "2"
+#: Seconds from the moment that a container is told to end to the daemon's word that it has.
+_TOLD_WAIT = 4.0
+
+
+@dataclass(frozen=True)
+class Death:
+    """A container ended."""
+
+    service: str
+    exit_code: int
+    at_ns: int
+    """ns since the epoch, by the daemon's clock."""
+
+
+class Project:
+    """The containers of one lab, whose files are in its run's folder."""
+
+    def __init__(
+        self, lab: Lab, folder: Path, variables: Mapping[str, str], paths: Paths, sampler: Sampler, memory: int
+    ) -> None:
+        """`variables`: what `prepare_folder` says; `paths`: what stands; `sampler`: what looks on from outside.
+
+        `memory`: bytes that each endpoint may have.
+        """
+        self.image_ids: dict[str, str] = {}
+        """Service → the ID of the image it ran on."""
+        self.unlimited: set[str] = set()
+        """Limits that Docker has not on this machine: memory, processes."""
+        self._lab = lab
+        self._folder = folder
+        self._memory = memory
+        self._variables = {**variables, "LAB_OUT": str(folder), "LAB_OWNER": owner(), "LAB_MEMORY": str(memory)}
+        self._paths = paths
+        self._sampler = sampler
+        self._name = next_project()
+        self._deaths: queue.Queue[Death] = queue.Queue()
+        self._ids: dict[str, str] = {}
+        self._news = threading.Condition()
+        """Of what has ended."""
+        self._ended: set[str] = set()
+        self._told: set[str] = set()
+        """Services that were told to end before the others."""
+        self._without_memory: set[str] = set()
+        """Services of which the kernel killed a process, as the daemon says."""
+        self._outside = Outside()
+        self._stopping: list[subprocess.Popen[str]] = []
+        self._removal: subprocess.Popen[str] | None = None
+        self._hands = ThreadPoolExecutor(len(lab.hosts) + len(lab.proxies) + 1, thread_name_prefix="docker")
+        """What is done to several containers is done at once."""
+        late = sorted(flow.client for flow in lab.flows if flow.start > 0)
+        self._held = Held(folder / "held", {name: lab.host(name).image for name in late}) if late else None
+
+    # --- up
+
+    def up(self) -> None:
+        """Start everything, all at once; clients that start late are held. Raises EngineError."""
+        wanted = services(self._lab)
+        for name, more in (self._held.services() if self._held is not None else {}).items():
+            wanted[name] = {**wanted[name], **more, "volumes": [*wanted[name]["volumes"], *more["volumes"]]}
+        names = self._name, self._paths.project
+        ways = {name: launch(service, name, *names, self._variables) for name, service in wanted.items()}
+        made = {name: self._hands.submit(self._start, way) for name, way in ways.items()}
+        self._ids = {name: identity.result() for name, identity in made.items()}
+
+    @staticmethod
+    def _start(how: Launch) -> str:
+        """Make a container and start it; its ID."""
+        if not how.further:
+            return docker("run", "--detach", *how.words).stdout.strip()
+        identity = docker("create", *how.words).stdout.strip()
+        for network in how.further:
+            docker("network", "connect", *network, identity)
+        docker("start", identity)
+        return identity
+
+    def look(self) -> None:
+        """Learn the containers' processes and images."""
+        for service, identity in self._paths.ids.items():
+            if service not in self._ids:
+                # It was there before.
+                pid = self._paths.pids[service]
+                self._sampler.watch_process(service, pid, new=False)
+                self._outside.watch(service, pid)
+                self._outside.watch_shim(service, identity)
+        self._ids |= self._paths.ids
+        done = docker("inspect", *self._ids.values(), check=False)
+        if done.returncode != 0 and "No such" not in done.stderr:
+            raise failure("docker inspect", done.stderr)
+        # Without those that somebody has removed.
+        found: list[dict[str, Any]] = json.loads(done.stdout)
+        for container in found:
+            service, state = container["Config"]["Labels"][SERVICE_LABEL], container["State"]
+            self.image_ids[service] = container["Image"]
+            if service in self._paths.ids:
+                self._look_at_standing(service, state)
+                continue
+            self._look_at_limits(container["HostConfig"])
+            if state["Pid"]:
+                self._sampler.watch_process(service, state["Pid"])
+                self._outside.watch(service, state["Pid"])
+        self._sampler.watch_logs({host.name: self._folder / f"flow{host.flow}" / host.role for host in self._lab.hosts})
+
+    def _look_at_standing(self, service: str, state: Mapping[str, Any]) -> None:
+        """What befell a simulator before anybody told of it is known to the daemon alone."""
+        if state["Paused"]:
+            self._outside.hear(service, "pause", {})
+        if not state["Running"] and service not in self._ended:
+            self._outside.hear(service, "die", {"exitCode": state["ExitCode"]})
+            self._deaths.put(Death(service, state["ExitCode"], time.time_ns()))
+
+    def _look_at_limits(self, config: Mapping[str, Any]) -> None:
+        """A limit that a daemon cannot keep it leaves out, and says so to whoever made the container."""
+        for limit, key in (("memory", "Memory"), ("processes", "PidsLimit")):
+            if (config.get(key) or 0) <= 0:
+                self.unlimited.add(limit)
+
+    # --- while it runs
+
+    @contextlib.contextmanager
+    def death_notices(self) -> Iterator[None]:
+        """Deaths of this lab's containers arrive for `next_death`, from before the first is started."""
+        since, lock, over = f"{time.time():.3f}", threading.Lock(), threading.Event()
+        process = self._events(since)
+
+        def read() -> None:
+            nonlocal process
+            heard: set[str] = set()
+            while True:
+                assert process.stdout is not None
+                for line in process.stdout:
+                    if line not in heard:
+                        heard.add(line)
+                        self._hear(line)
+                process.wait()
+                if over.wait(_LISTEN_AGAIN):
+                    return
+                with lock:
+                    if over.is_set():
+                        return
+                    # Somebody ended it, or the daemon did. What it told is told again, and what happened meanwhile.
+                    process = self._events(since)
+
+        reader = threading.Thread(target=read, name="docker-events", daemon=True)
+        reader.start()
+        try:
+            yield
+        finally:
+            with lock:
+                over.set()
+                process.terminate()
+            reader.join()
+            self._outside.close()
+
+    def _events(self, since: str) -> subprocess.Popen[str]:
+        return start(
+            ["events", "--since", since, "--format", "{{json .}}", "--filter", f"label={OWNER_LABEL}={owner()}",
+             *(word for name in _EVENTS for word in ("--filter", f"event={name}"))],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def _hear(self, line: str) -> None:
+        try:
+            event = json.loads(line)
+        except ValueError:
+            # It was cut short, and is told again.
+            return
+        attributes = event["Actor"]["Attributes"]
+        if attributes.get(PROJECT_LABEL) not in (self._name, self._paths.project):
+            # Of the run before.
+            return
+        service, what = attributes[SERVICE_LABEL], event["Action"]
+        if service == FENCE and event["Actor"]["ID"] != self._paths.fence:
+            # One that another stands in for.
+            return
+        if what == "oom":
+            self._without_memory.add(service)
+        self._outside.hear(service, what, attributes, event["Actor"]["ID"])
+        if what == "start":
+            self._ended.discard(service)
+        if what == "die":
+            with self._news:
+                self._ended.add(service)
+                self._news.notify_all()
+            self._deaths.put(Death(service, int(attributes["exitCode"]), int(event["timeNano"])))
+
+    def befell(self, service: str) -> Finding | None:
+        """What befell a container from outside; None where nothing did that is known of."""
+        heard = self._outside.befell(service, self._ids[service])
+        if service in self._told:
+            return heard
+        # The daemon also tells of a process below the first one, whose end that one bears: a server's worker.
+        if service not in self._without_memory and (heard is None or heard.reason != "out_of_memory"):
+            return heard
+        again = "free memory ('free -m', 'dmesg'), and give the same command again"
+        if "memory" not in self.unlimited and any(host.name == service for host in self._lab.hosts):
+            again = f"it may have {Size(self._memory)} (HARNESS_ENDPOINT_MEMORY); if it had less, {again}"
+        return Finding("out_of_memory", f"a process of {service} was killed for want of memory: {again}")
+
+    def next_death(self, timeout: float) -> Death | None:
+        """The next container that ended, waiting so many seconds for it."""
+        try:
+            return self._deaths.get(timeout=timeout) if timeout > 0 else self._deaths.get_nowait()
+        except queue.Empty:
+            return None
+
+    def release(self, service: str) -> bool:
+        """Let a client that is held go on; False while it is not there yet."""
+        assert self._held is not None
+        return self._held.release(service)
+
+    def start_again(self, service: str) -> None:
+        """Start a container that ended once more. Raises EngineError."""
+        docker("start", self._ids[service])
+        # Its process is another one.
+        with contextlib.suppress(EngineError):
+            self.look()
+
+    def tell(self, *services: str) -> None:
+        """Tell containers to end, each with its image's own stop signal, and without waiting: others go on."""
+        self._outside.tell(*services)
+        self._told.update(services)
+        words = ["stop", "--time", _GRACE, *(self._ids[service] for service in services)]
+        self._stopping.append(start(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+
+    # --- down
+
+    def stop(self) -> bool:
+        """End the endpoints and the simulators' run, and keep what they printed; whether the simulators did end it."""
+        for process in self._stopping:
+            process.wait()
+        stood = self._hands.submit(self._paths.end)
+        others = [self._hands.submit(self._end, service, identity) for service, identity in self._own.items()]
+        for other in others:
+            other.result()
+        ended = stood.result()
+        for service, identity in self._paths.ids.items():
+            # A simulator that took its order writes there itself.
+            if not self.log_file(service).exists():
+                self._keep_log(service, identity)
+        return ended
+
+    def _end(self, service: str, identity: str) -> None:
+        if not self._has_ended(service, 0):
+            # Docker tells of an end when all that was printed is there, and then takes its time to clear away.
+            stop = start(["stop", "--time", _GRACE, identity], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            self._stopping.append(stop)
+            if not self._has_ended(service, _TOLD_WAIT):
+                stop.wait()
+        self._keep_log(service, identity)
+
+    def _has_ended(self, service: str, seconds: float) -> bool:
+        """Whether the daemon has told that a container ended, waiting so many seconds for it."""
+        with self._news:
+            return self._news.wait_for(lambda: service in self._ended, seconds)
+
+    @property
+    def _own(self) -> dict[str, str]:
+        """Service → container of those that are this run's alone."""
+        return {service: identity for service, identity in self._ids.items() if service not in self._paths.ids}
+
+    def log_file(self, service: str) -> Path:
+        """Where what a container printed is kept."""
+        return self._folder / f"{service}.log"
+
+    def _keep_log(self, service: str, identity: str) -> None:
+        # A folder or a disk that takes no log takes no run either, and that is said when the run is stored.
+        with contextlib.suppress(OSError), self.log_file(service).open("wb") as log:
+            start(["logs", identity], stdout=log, stderr=log).wait()
+
+    def leave(self) -> None:
+        """Begin to remove this run's containers, which have been told to end; see `gone`."""
+        self._hands.shutdown()
+        self._removal = start(
+            ["rm", "--force", "--volumes", *self._own.values()], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        self._tidy()
+
+    def gone(self) -> None:
+        """Return when this run's containers are removed. Raises EngineError."""
+        for process in self._stopping:
+            process.wait()
+        if self._removal is None or self._removal.wait() != 0:
+            self.down()
+
+    def down(self) -> None:
+        """Remove this run's containers, whatever they do; a second Ctrl-C does not leave them behind."""
+        despite_interrupts(self._remove)
+        self._tidy()
+
+    def _remove(self, check: bool) -> None:
+        # Whoever is about to start a container comes to an end first.
+        self._hands.shutdown()
+        for process in self._stopping:
+            process.wait()
+        listed = docker("ps", "--all", "--quiet", "--filter", f"label={PROJECT_LABEL}={self._name}", check=check)
+        if own := listed.stdout.split():
+            docker("rm", "--force", "--volumes", *own, check=check)
+
+    def _tidy(self) -> None:
+        if os.geteuid() != 0:
+            self._own_files()
+        if self._held is not None:
+            self._held.remove()
+
+    def _own_files(self) -> None:
+        """Give files that containers wrote as root to the user, who could not delete them."""
+        docker(
+            "run", *alone("CHOWN", "DAC_OVERRIDE"), "--volume", f"{self._folder}:/run-folder", "--entrypoint", "chown",
+            self._lab.sim_image, "-R", f"{os.getuid()}:{os.getgid()}", "/run-folder", check=False,
+        )  # fmt: skip

@@ -1,0 +1,224 @@
+"""The compose engine: a lab as containers on this machine, in real time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from harness.engine import EngineResult, Progress, confinement, exit_rules
+from harness.engine.docker.containers import Project
+from harness.engine.docker.networks import Paths, kind_of
+from harness.engine.docker.sampler import Sampler
+from harness.engine.docker.supervisor import Conductor
+from harness.engine.docker_cli import remove_orphans, tail
+from harness.engine.images.cache import Cache
+from harness.engine.run_dir import diary, kernel_of, prepare_folder
+from harness.engine.served_files import serving
+from harness.outcome import EngineName, Outcome
+from harness.topology import Lab
+from harness.units import Size
+
+#: Seconds without a sample of the files from which on a run carries a warning.
+LONG_GAP = 0.1
+#: What programs say when they are not let (strerror(3) of EPERM and EROFS), and what is to be said of it.
+_REFUSED = ("Operation not permitted", "Read-only file system")
+_ASK = (
+    "{} was not let do something: only root may set its network, and for all else 'container' in its manifest may ask "
+    "(docs/untrusted.md says for what)"
+)
+
+
+class ComposeEngine:
+    """Runs labs with `docker compose`."""
+
+    name: EngineName = "compose"
+
+    def __init__(self, cache: Cache, log_limit: int = 2 << 30, memory: int = confinement.MEMORY) -> None:
+        """`cache` holds served files and certificates; `log_limit` and `memory` are in bytes per endpoint."""
+        self._cache = cache
+        self._log_limit = log_limit
+        self._memory = memory
+        self._said: set[str] = set()
+        """What there was to be said of this machine: once is enough."""
+        self._paths: Paths | None = None
+        self._leaving: Project | None = None
+        """The former run's containers, which are being removed."""
+
+    def remove_orphans(self) -> list[str]:
+        """Remove containers and networks of harness processes that no longer live."""
+        return remove_orphans()
+
+    def cancel(self) -> None:
+        """Nothing to do: real-time labs run one at a time, in the thread that is interrupted."""
+
+    def run(self, lab: Lab, folder: Path, progress: Progress) -> EngineResult:
+        """Run a lab; see `harness.engine.Engine.run`."""
+        try:
+            with serving(lab, self._cache):
+                folder = folder.resolve()
+                # Its parts are for whatever user an image runs as; nobody else on this machine comes to them.
+                folder.chmod(0o700)
+                paths = self._paths_for(lab, folder.parent)
+                limits = _Limits(self._log_limit, self._memory)
+                session = _Session(lab, folder, self._cache.folder, limits, progress, paths, self._left)
+                try:
+                    result = session.run()
+                finally:
+                    self._leaving = session.project
+        except BaseException:
+            self.close()
+            raise
+        news = [said for said in session.open_doors() if said not in self._said]
+        self._said.update(news)
+        result = replace(result, warnings=(*result.warnings, *news))
+        if not session.ended or result.outcome.status == "infrastructure":
+            # Whatever that was, the next run has none of it.
+            self.close()
+        return result
+
+    def _paths_for(self, lab: Lab, runs: Path) -> Paths:
+        """Those that stand, where they are of this lab's kind."""
+        if self._paths is not None and self._paths.kind != kind_of(lab, runs):
+            self.close()
+        if self._paths is None:
+            self._paths = Paths(lab, runs)
+        return self._paths
+
+    def _left(self) -> None:
+        """Return when the former run's containers are removed."""
+        leaving, self._leaving = self._leaving, None
+        if leaving is not None:
+            leaving.gone()
+
+    def close(self) -> None:
+        """Remove what stays between runs; see `harness.engine.Engine.close`."""
+        try:
+            self._left()
+        finally:
+            paths, self._paths = self._paths, None
+            if paths is not None:
+                paths.down()
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """Of each endpoint, bytes."""
+
+    logs: int
+    memory: int
+
+
+class _Session:
+    """One lab, from its files to the removal of its own containers."""
+
+    def __init__(
+        self,
+        lab: Lab,
+        folder: Path,
+        cache: Path,
+        limits: _Limits,
+        progress: Progress,
+        paths: Paths,
+        left: Callable[[], None],
+    ) -> None:
+        """`left` returns when the former run's containers are removed."""
+        self.ended = False
+        """Whether the simulators came to the end of this run, and can begin with another."""
+        self._lab = lab
+        self._folder = folder
+        self._cache = cache
+        self._progress = progress
+        self._phases: dict[str, float] = {}
+        self._phase = ("", time.monotonic())
+        self._limits = limits
+        self._sampler = Sampler(folder, exit_rules.log_limit(lab, limits.logs))
+        self._paths = paths
+        self._left = left
+        self.project = Project(lab, folder, prepare_folder(lab, folder, cache), paths, self._sampler, limits.memory)
+        self._conductor = Conductor(lab, folder, self.project, self._sampler, self._enter)
+
+    def run(self) -> EngineResult:
+        whole = False
+        try:
+            with self.project.death_notices():
+                self._enter("create")
+                self._paths.up()
+                self._paths.order(self._folder)
+                # Until then they may have the addresses.
+                self._left()
+                self.project.up()
+                self._paths.started()
+                self._conductor.begin()
+                self.project.look()
+                self._sampler.start()
+                self._enter("ready")
+                outcome = self._conductor.watch()
+                self._enter("collect")
+                self._sampler.stop()
+                self.ended = self.project.stop()
+            whole = True
+        finally:
+            self._sampler.stop()
+            self._enter("remove")
+            if whole:
+                self.project.leave()
+            else:
+                self.project.down()
+            self._enter("")
+        self._sampler.require_written()
+        return self._result(outcome)
+
+    def _enter(self, phase: str) -> None:
+        name, since = self._phase
+        now = time.monotonic()
+        if name:
+            self._phases[name] = round(self._phases.get(name, 0.0) + now - since, 3)
+        self._phase = (phase, now)
+        if phase:
+            self._progress(phase)
+
+    # --- afterwards
+
+    def _result(self, outcome: Outcome) -> EngineResult:
+        """What happened, with every received file compared to the served one, and the last lines of whoever failed."""
+        checks = [
+            exit_rules.check(item, self._lab.flows[item.flow], self._folder, self._cache / "www")
+            for item in self._conductor.transfers
+        ]
+        concluded = exit_rules.conclude(outcome, checks)
+        blamed = self._conductor.blamed
+        if concluded.status == "wrong_file":
+            blamed = next(f"client{item.transfer.flow}" for item in checks if item.outcome is not None)
+        if concluded.status != "completed":
+            concluded = exit_rules.with_words(concluded, tail(self.project.log_file(blamed)))
+        refused = concluded.status == "crashed" and any(word in "\n".join(concluded.log_tail) for word in _REFUSED)
+        return EngineResult(
+            outcome=concluded,
+            transfers=tuple(item.transfer for item in checks),
+            phases=self._phases,
+            sim_kernel=kernel_of(diary(self._folder)),
+            image_ids=self.project.image_ids,
+            warnings=(*self._cautions(), *([_ASK.format(blamed)] if refused else ())),
+            containers=self._confined(),
+        )
+
+    def _confined(self) -> str:
+        """What endpoints could have and reach, for the run's record."""
+        limits = {"memory": f"{Size(self._limits.memory)} of memory", "processes": f"{confinement.PROCESSES} processes"}
+        had = [words if limit not in self.project.unlimited else f"any {limit}" for limit, words in limits.items()]
+        networks = "; ".join(("closed networks", *(f"without {layer}" for layer in self._paths.unfenced)))
+        return f"{', '.join(had)} each; {networks}"
+
+    def open_doors(self) -> Iterator[str]:
+        """What does not keep endpoints from this machine, for people."""
+        for limit in sorted(self.project.unlimited):
+            yield f"endpoints may have any {limit}: Docker on this machine has no limits for that ('docker info')"
+        for layer in self._paths.unfenced:
+            yield f"this machine is not shut off from a lab's networks by all that it should: {layer}"
+
+    def _cautions(self) -> tuple[str, ...]:
+        """What to check before trusting the run: the harness itself did not get the CPU."""
+        gap = self._sampler.longest_gap
+        return (f"file sizes were not sampled for {gap * 1000:.0f} ms at worst",) if gap > LONG_GAP else ()

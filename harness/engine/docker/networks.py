@@ -1,0 +1,211 @@
+"""The networks and simulators of a lab: up from the first run that needs them to the last.
+
+To make networks, to start a container that has two of them, and to remove both takes longer than all else that there is
+to do for a short transfer. So they stay up between runs that have the same ones. A run orders a path from each
+simulator, which begins anew with it (images/sim/simulator/standing.py); endpoints and proxies are made for each run.
+
+The simulators see the folder that all runs' folders are in; there they also have one of their own for orders, named
+after its owner as unfinished runs are, so that whoever removes those removes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import select
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.engine.compose_file import CLOCK, RUNS, paths_document, paths_text
+from harness.engine.docker.run_options import PROJECT_LABEL, SERVICE_LABEL
+from harness.engine.docker_cli import PREFIX, docker, failure
+from harness.engine.fence import FENCE, SAID, missing
+from harness.engine.process_owner import owner
+from harness.engine.run_dir import plan_of
+from harness.errors import EngineError
+from harness.topology import Lab, sim_plan
+
+#: Seconds between two looks whether simulators are done, or the fence is, and how long they may take.
+_LOOK, _END_WAIT = 0.002, 10.0
+_numbers = itertools.count()
+
+
+def compose(
+    project: str, folder: Path, variables: Mapping[str, str], *words: str, timeout: float = 120, check: bool = True
+) -> str:
+    """Run `docker compose WORDS` on the lab in `folder`, whose output goes there. Standard output."""
+    environment = {**os.environ, **variables, "LAB_OUT": str(folder), "LAB_OWNER": owner()}
+    done = docker(
+        "compose", "--project-name", project, "--file", str(folder / "compose.yaml"), "--progress", "quiet", *words,
+        timeout=timeout, environment=environment, check=False,
+    )  # fmt: skip
+    if check and done.returncode != 0:
+        raise failure(f"docker compose {words[0]}", done.stderr or done.stdout)
+    return done.stdout
+
+
+def despite_interrupts(remove: Callable[[bool], object]) -> None:
+    """Remove something; a second Ctrl-C does not leave it behind. `remove` is told whether a failure counts."""
+    for attempt in range(3):
+        try:
+            remove(attempt == 2)
+            break
+        except KeyboardInterrupt:
+            continue
+
+
+def next_project() -> str:
+    """A name that no other project of this machine has."""
+    return f"{PREFIX}-{os.getpid()}-{next(_numbers)}"
+
+
+def kind_of(lab: Lab, runs: Path) -> str:
+    """What is the same in labs that can have the same networks and simulators, of runs whose folders are in `runs`."""
+    plans = [sim_plan(lab, simulator) for simulator in lab.simulators]
+    fixed = [
+        {name: plan[name] for name in ("kernel", "addresses", "memory_mib")}
+        # What the host's kernel is asked for.
+        | {"rewrites": any(command[0] == "nft" for command in plan["setup"])}
+        for plan in plans
+    ]
+    return json.dumps([str(runs), paths_document(lab), fixed], sort_keys=True)
+
+
+class Paths:
+    """The networks and simulators of labs of one kind."""
+
+    def __init__(self, lab: Lab, runs: Path) -> None:
+        """`runs`: the folder in which all runs' folders are. Nothing is made before `up`."""
+        self.kind = kind_of(lab, runs)
+        self.project = next_project()
+        self.ids: dict[str, str] = {}
+        """Service → container."""
+        self.pids: dict[str, int] = {}
+        """Service → its container's first process."""
+        self.fence = ""
+        """The container of the fence that counts."""
+        self.unfenced: tuple[str, ...] = ()
+        """What does not keep this machine and the networks apart: 'layer: why' (see `harness.engine.fence`)."""
+        self._lab = lab
+        self._runs = runs
+        self._folder = runs / f"{owner()}.{self.project}.paths"
+        self._held: dict[str, int] = {}
+        """Service → pidfd."""
+
+    def up(self) -> None:
+        """Have all that is not there or has ended made and started. Raises EngineError."""
+        if self.stand():
+            return
+        fence = self._folder / FENCE
+        if FENCE not in self._held or self._ended(FENCE):
+            if self.fence:
+                # Dead, or nobody knows.
+                self.fence = ""
+                self._compose("rm", "--stop", "--force", FENCE)
+            shutil.rmtree(fence, ignore_errors=True)
+            fence.mkdir(parents=True)
+            fence.chmod(0o777)
+        self._let_go()
+        for simulator in self._lab.simulators:
+            place = self._folder / simulator.name
+            shutil.rmtree(place, ignore_errors=True)
+            place.mkdir(parents=True)
+            # Whatever user the container's root is outside.
+            place.chmod(0o777)
+            (place / "plan.json").write_text(json.dumps(sim_plan(self._lab, simulator)))
+        (self._folder / "compose.yaml").write_text(paths_text(self._lab))
+        self._compose("up", "--detach", "--no-build")
+        self._look()
+        self.unfenced = self._fenced(fence / SAID)
+
+    def _fenced(self, said: Path) -> tuple[str, ...]:
+        """What the fence could not do, once it has done the rest."""
+        deadline = time.monotonic() + _END_WAIT
+        while (open_still := missing(said)) is None:
+            if time.monotonic() > deadline:
+                raise EngineError(
+                    "the lab's networks could not be closed towards this machine",
+                    f"'docker logs {self.project}-{FENCE}-1' says more while it is there",
+                )
+            time.sleep(_LOOK)
+        return open_still
+
+    def _compose(self, *words: str, check: bool = True) -> None:
+        variables = {
+            "LAB_RUNS": str(self._runs),
+            "LAB_ORDERS": str(RUNS / self._folder.name),
+            "LAB_FENCE": str(self._folder / FENCE),
+        }
+        compose(self.project, self._folder, variables, *words, check=check)
+
+    def _look(self) -> None:
+        listed = docker("ps", "--all", "--quiet", "--filter", f"label={PROJECT_LABEL}={self.project}")
+        found: list[dict[str, Any]] = json.loads(docker("inspect", *listed.stdout.split()).stdout)
+        for container in found:
+            service, pid = container["Config"]["Labels"][SERVICE_LABEL], container["State"]["Pid"]
+            if service == FENCE:
+                self.fence = container["Id"]
+            else:
+                self.ids[service], self.pids[service] = container["Id"], pid
+            # What is on another machine cannot be held, and is started anew for each run.
+            with contextlib.suppress(OSError):
+                self._held[service] = os.pidfd_open(pid)
+
+    def stand(self) -> bool:
+        """Whether all simulators live, and the fence, as far as can be seen."""
+        return len(self._held) == len(self._lab.simulators) + 1 and not self._ended(*self._held)
+
+    def _ended(self, *services: str) -> bool:
+        """Whether one of these, which are held, has ended."""
+        return bool(select.select([self._held[service] for service in services], [], [], 0)[0])
+
+    def order(self, folder: Path) -> None:
+        """Have all simulators begin with the run in `folder`."""
+        inside = RUNS / folder.relative_to(self._runs)
+        for simulator in self._lab.simulators:
+            place = self._folder / simulator.name
+            (place / "done").unlink(missing_ok=True)
+            run = {
+                "plan": inside / plan_of(self._lab, simulator),
+                "logs": inside / simulator.name,
+                "shared": inside / CLOCK,
+                "started": RUNS / self._folder.name / simulator.name / "started",
+                "said": inside / f"{simulator.name}.log",
+            }  # fmt: skip
+            written = place / "order.new"
+            written.write_text(json.dumps({name: str(path) for name, path in run.items()}))
+            # Whole, or not there.
+            written.rename(place / "order")
+
+    def started(self) -> None:
+        """Tell the simulators that all endpoints were started: from now on they wait for them so long and no longer."""
+        for simulator in self._lab.simulators:
+            (self._folder / simulator.name / "started").touch()
+
+    def end(self) -> bool:
+        """Have all simulators end their run; whether they did, and can begin with another."""
+        for simulator in self._lab.simulators:
+            (self._folder / simulator.name / "stop").touch()
+        deadline = time.monotonic() + _END_WAIT
+        while time.monotonic() < deadline and self.stand():
+            if all((self._folder / simulator.name / "done").exists() for simulator in self._lab.simulators):
+                return True
+            time.sleep(_LOOK)
+        return False
+
+    def down(self) -> None:
+        """Remove containers and networks; a second Ctrl-C does not leave them behind. Raises EngineError."""
+        words = ("down", "--volumes", "--timeout", "0", "--remove-orphans")
+        despite_interrupts(lambda check: self._compose(*words, check=check))
+        self._let_go()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _let_go(self) -> None:
+        for pidfd in self._held.values():
+            os.close(pidfd)
+        self._held.clear()

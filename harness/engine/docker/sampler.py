@@ -1,0 +1,237 @@
+"""What is watched from outside while a lab runs: growth of the clients' files, CPU time, waits for it, log sizes."""
+
+from __future__ import annotations
+
+import csv
+import os
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TextIO
+
+from harness.engine.docker.sched_delay import MACHINE, Waiting, cgroup_folder, stolen_ns
+from harness.errors import disk_error
+
+#: Period of the file sampling, seconds: half of the 20 ms that milestones are promised at.
+PERIOD = 0.01
+#: Period of CPU and log-size samples, seconds.
+SLOW_PERIOD = 0.5
+#: Period of the looks at who waits for a processor, seconds, and the share of the time they may take: with many
+#: containers they become rarer.
+WAITS_PERIOD, WAITS_SHARE = 0.1, 0.01
+
+
+def folder_size(folder: Path) -> int:
+    """Bytes of all files directly in a folder; what vanishes meanwhile counts as nothing."""
+    total = 0
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                total += entry.stat(follow_symlinks=False).st_size if entry.is_file(follow_symlinks=False) else 0
+    except FileNotFoundError:
+        return total
+    return total
+
+
+def tree_size(folder: Path) -> int:
+    """Bytes of all files below a folder."""
+    return sum(folder_size(Path(parent)) for parent, _, _ in os.walk(folder))
+
+
+def cgroup_usage(pid: int) -> Path | None:
+    """The file with the cumulative CPU time of a process's cgroup (v1 nanoseconds, v2 cpu.stat), or None."""
+    folder = cgroup_folder(pid)
+    files = () if folder is None else (folder / "cpuacct.usage", folder / "cpu.stat")
+    return next((file for file in files if file.exists()), None)
+
+
+def read_usage(file: Path) -> int | None:
+    """CPU time in ns from one of the two kinds of file; None once the cgroup is gone."""
+    try:
+        text = file.read_text()
+    except OSError:
+        return None
+    if file.name == "cpuacct.usage":
+        return int(text)
+    return next((int(line.split()[1]) * 1000 for line in text.splitlines() if line.startswith("usage_usec")), None)
+
+
+def receive_buffer_errors(pid: int) -> int | None:
+    """UdpRcvbufErrors of a process's network namespace, IPv4 and IPv6 together; None without permission."""
+    total = 0
+    try:
+        header, values = (
+            line.split()[1:]
+            for line in Path(f"/proc/{pid}/net/snmp").read_text().splitlines()
+            if line.startswith("Udp:")
+        )
+        total += int(dict(zip(header, values, strict=True))["RcvbufErrors"])
+        for line in Path(f"/proc/{pid}/net/snmp6").read_text().splitlines():
+            if line.startswith("Udp6RcvbufErrors"):
+                total += int(line.split()[1])
+    except (OSError, ValueError, KeyError):
+        return None
+    return total
+
+
+def _spent(pid: int) -> tuple[int, int]:
+    """CPU time of a process's cgroup, ns, and its namespace's receive buffer errors; 0 for what nobody knows."""
+    file = cgroup_usage(pid)
+    return (None if file is None else read_usage(file)) or 0, receive_buffer_errors(pid) or 0
+
+
+@dataclass
+class _Watched:
+    """One client's download folder and the last two samples of it."""
+
+    folder: Path
+    flow: int
+    transfer: int
+    last: tuple[int, int] | None = None
+    written: tuple[int, int] | None = None
+
+
+@dataclass
+class Sampler:
+    """A thread that samples until it is stopped. Writes growth.csv, cpu.csv and waits.csv."""
+
+    folder: Path
+    log_limit: int
+    """Bytes an endpoint may write to /logs."""
+    overflowed: str | None = None
+    """The endpoint whose log outgrew the limit."""
+    longest_gap: float = 0.0
+    """Longest time between two samples of the files, seconds."""
+    _downloads: list[_Watched] = field(default_factory=list)
+    _containers: dict[str, int] = field(default_factory=dict)
+    _before: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """What containers had used, ns, and lost, datagrams, before this run."""
+    _waiting: dict[str, Waiting] = field(default_factory=dict)
+    _logs: dict[str, Path] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+    _refused: OSError | None = None
+    """Why no samples were written any more."""
+
+    def watch_logs(self, logs: Mapping[str, Path]) -> None:
+        """Watch the size of the endpoints' log folders."""
+        with self._lock:
+            self._logs.update(logs)
+
+    def watch_process(self, container: str, pid: int, *, new: bool = True) -> None:
+        """Watch the CPU time of a container and its waits for it, by the process that runs in it.
+
+        `new`: it was started for this run; of another one that counts which comes from now on.
+        """
+        with self._lock:
+            if self._containers.get(container) == pid:
+                return
+            self._containers[container] = pid
+            self._before[container] = (0, 0) if new else _spent(pid)
+            folder = cgroup_folder(pid)
+            if folder is not None:
+                self._waiting[container] = Waiting(folder)
+
+    def watch_download(self, folder: Path, flow: int, transfer: int) -> None:
+        """Watch the growth of a download; a former one of the same flow is no longer watched."""
+        with self._lock:
+            self._downloads = [item for item in self._downloads if item.flow != flow]
+            self._downloads.append(_Watched(folder, flow, transfer))
+
+    def unwatch_download(self, flow: int) -> None:
+        """The flow's client has ended."""
+        with self._lock:
+            self._downloads = [item for item in self._downloads if item.flow != flow]
+
+    def start(self) -> None:
+        """Begin to sample."""
+        self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Take no more samples and close the files."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def require_written(self) -> None:
+        """EngineError where the disk refused samples: the run lacks them."""
+        if self._refused is not None:
+            raise disk_error(self._refused, self.folder) from self._refused
+
+    def _run(self) -> None:
+        try:
+            self._write()
+        except OSError as error:
+            self._refused = error
+
+    def _write(self) -> None:
+        with (
+            (self.folder / "growth.csv").open("w", newline="") as growth,
+            (self.folder / "cpu.csv").open("w", newline="") as cpu,
+            (self.folder / "waits.csv").open("w", newline="") as waits,
+        ):
+            growth.write("t_ns,flow,transfer,bytes\n")
+            cpu.write("t_ns,container,cpu_ns,rcvbuf_errors\n")
+            waits.write("t_ns,container,kind,ns\n")
+            slow_due = waits_due = last = time.monotonic()
+            due = last
+            while not self._stop.is_set():
+                with self._lock:
+                    for watched in self._downloads:
+                        self._sample(watched, growth)
+                    now = time.monotonic()
+                    if now >= slow_due:
+                        self._sample_slow(cpu)
+                        slow_due = now + SLOW_PERIOD
+                    if now >= waits_due:
+                        waits_due = now + max(WAITS_PERIOD, self._sample_waits(waits) / WAITS_SHARE)
+                self.longest_gap = max(self.longest_gap, now - last)
+                last = now
+                due = max(due + PERIOD, now)
+                self._stop.wait(max(0.0, due - time.monotonic()))
+            with self._lock:
+                self._sample_slow(cpu)
+                self._sample_waits(waits)
+
+    @staticmethod
+    def _sample(watched: _Watched, growth: TextIO) -> None:
+        """Write the sample when the file grew, with the one before, so that the two bracket the growth."""
+        size = folder_size(watched.folder)
+        sample = (time.time_ns(), size)
+        before = watched.last
+        if before is None or size != before[1]:
+            writer = csv.writer(growth, lineterminator="\n")
+            if before is not None and before != watched.written:
+                writer.writerow((before[0], watched.flow, watched.transfer, before[1]))
+            writer.writerow((sample[0], watched.flow, watched.transfer, size))
+            watched.written = sample
+        watched.last = sample
+
+    def _sample_slow(self, cpu: TextIO) -> None:
+        for container, pid in self._containers.items():
+            file = cgroup_usage(pid)
+            usage = None if file is None else read_usage(file)
+            if usage is not None:
+                errors = receive_buffer_errors(pid)
+                used_before, lost_before = self._before[container]
+                lost = "" if errors is None else errors - lost_before
+                cpu.write(f"{time.time_ns()},{container},{usage - used_before},{lost}\n")
+        for container, folder in self._logs.items():
+            if self.overflowed is None and tree_size(folder) > self.log_limit:
+                self.overflowed = container
+
+    def _sample_waits(self, waits: TextIO) -> float:
+        """Write who has waited how long so far; the seconds of CPU time that this took."""
+        # Not by the wall's clock: who has to wait in between is to look all the more.
+        began = time.thread_time()
+        for container, waiting in self._waiting.items():
+            now_ns = time.time_ns()
+            waits.writelines(f"{now_ns},{container},{kind},{ns}\n" for kind, ns in waiting.look(now_ns))
+        stolen = stolen_ns()
+        if stolen is not None:
+            waits.write(f"{time.time_ns()},{MACHINE},steal,{stolen}\n")
+        return time.thread_time() - began

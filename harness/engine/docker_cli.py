@@ -1,0 +1,183 @@
+"""The `docker` command line: one place that runs it and turns its failures into errors with a hint."""
+
+from __future__ import annotations
+
+import functools
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.engine.process_owner import lives, owner
+from harness.errors import EngineError
+from harness.reading import open_regular
+
+#: Label on every container and network of ours; its value names the owning process.
+OWNER_LABEL = "org.quic-lab.owner"
+PREFIX = "quic-lab"
+#: Commands that never end by themselves. Nobody tells one to where its harness was killed, or a signal came just as it
+#: was started.
+_LASTING = ("events",)
+#: Seconds that a command may take before the daemon is thought unwell.
+LONGEST = 120.0
+
+_HINTS: tuple[tuple[str, str], ...] = (
+    ("Cannot connect to the Docker daemon", "start the Docker daemon ('make setup' does), or check DOCKER_HOST"),
+    ("permission denied while trying to connect", "add yourself to the group docker, or run as root"),
+    (
+        "Pool overlaps",
+        "a Docker network already uses 193.167.x.0/24: remove it ('docker network ls', 'docker network rm')",
+    ),
+    ("already in use", "another container or network has that name or address: remove it ('docker ps -a')"),
+    ("address already in use", "another program uses that address: see 'docker network ls' and 'ss -lun'"),
+    ("no space left on device", "the disk is full: free space ('docker system df', results/)"),
+    ("No such image", "build or pull the image ('harness run' does), or check the name in image.yaml"),
+    ("pull access denied", "the image is not on this machine and no registry has it: check the name in image.yaml"),
+    ("manifest unknown", "the registry has no such tag: check the name in image.yaml"),
+)
+
+
+def _unended(words: Sequence[str], seconds: float) -> EngineError:
+    return EngineError(f"'docker {words[0]}' did not end within {seconds:g} s", "is the Docker daemon well?")
+
+
+def hint_for(text: str) -> str:
+    """What to do about an error message of Docker's."""
+    return next((hint for words, hint in _HINTS if words.lower() in text.lower()), "")
+
+
+def docker(
+    *words: str, timeout: float = LONGEST, environment: Mapping[str, str] | None = None, check: bool = True
+) -> subprocess.CompletedProcess[str]:
+    """Run `docker WORDS`. EngineError, with the last line of what it said, when it fails.
+
+    What `create` makes is labelled with its owner: who is killed before removing it leaves an orphan that can be told.
+    """
+    if shutil.which("docker") is None:
+        raise EngineError("there is no 'docker' command", "run 'make setup'")
+    labelled = ("--label", f"{OWNER_LABEL}={owner()}") if words[0] == "create" else ()
+    command = ["docker", words[0], *labelled, *words[1:]]
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            env=environment,
+            check=False,
+            start_new_session=True,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise _unended(words, timeout) from error
+    if check and done.returncode != 0:
+        raise failure(f"docker {' '.join(words[:2])}", done.stderr)
+    return done
+
+
+def failure(what: str, stderr: str) -> EngineError:
+    """The error for a failed command, from what it printed."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    said = next((line for line in reversed(lines) if "rror" in line), lines[-1] if lines else "no message")
+    return EngineError(f"{what}: {said}", hint_for(stderr))
+
+
+def inspect_image(reference: str) -> dict[str, Any] | None:
+    """What Docker knows of an image that is present, or None."""
+    done = docker("image", "inspect", reference, check=False)
+    if done.returncode != 0:
+        if "No such image" in done.stderr or "not found" in done.stderr.lower():
+            return None
+        raise failure("docker image inspect", done.stderr)
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found[0]
+
+
+def image_ids() -> set[str]:
+    """The IDs (sha256:…) of all images that Docker has. Raises EngineError."""
+    return set(docker("image", "ls", "--all", "--quiet", "--no-trunc").stdout.split())
+
+
+def json_lines(text: str) -> list[dict[str, Any]]:
+    """Objects of a JSON-lines output."""
+    return [json.loads(line) for line in text.splitlines() if line.strip()]
+
+
+def remove_orphans(needed: Callable[[str], bool] = lives) -> list[str]:
+    """Remove containers and networks whose owning process is gone, or else not `needed`. Names of what was removed."""
+    removed: list[str] = []
+    listings = (
+        (("ps", "--all"), ("rm", "--force", "--volumes")),
+        (("network", "ls"), ("network", "rm")),
+    )
+    for listing, removal in listings:
+        form = '{{.ID}}\t{{.Label "' + OWNER_LABEL + '"}}\t' + ("{{.Names}}" if listing[0] == "ps" else "{{.Name}}")
+        lines = docker(*listing, "--filter", f"label={OWNER_LABEL}", "--format", form).stdout.splitlines()
+        dead = [line.split("\t") for line in lines if not needed(line.split("\t")[1])]
+        if dead:
+            docker(*removal, *(fields[0] for fields in dead), check=False)
+            removed.extend(fields[2] for fields in dead)
+    return removed
+
+
+@functools.cache
+def ending_with_us(signal: str = "KILL") -> tuple[str, ...]:
+    """What is put before a command so that it ends with this process, whatever ends that; nothing where that cannot be.
+
+    `signal`: that it is sent then. `docker buildx build` ends what the daemon runs for it where it is told to (TERM).
+
+    setpriv(1) of util-linux tells the kernel (PR_SET_PDEATHSIG, prctl(2)); BusyBox's knows no such option. A cluster's
+    processes tell it themselves, between fork and exec (harness/cluster/place.py); here other threads are at work.
+    """
+    words = ("setpriv", "--pdeathsig", signal)
+    try:
+        done = subprocess.run([*words, "true"], capture_output=True, check=False)
+    except OSError:
+        return ()
+    return words if done.returncode == 0 else ()
+
+
+class Started(subprocess.Popen[str]):
+    """A `docker` command under way. Whoever waits for its end does not do so for ever: a daemon may not answer."""
+
+    def __init__(self, words: Sequence[str], **options: Any) -> None:
+        """`options`: those of `subprocess.Popen`."""
+        self._words = words
+        before = ending_with_us() if words[0] in _LASTING else ()
+        super().__init__([*before, "docker", *words], text=True, **options)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code. Without `timeout` EngineError, and the command is ended, when it takes LONGEST."""
+        if timeout is not None:
+            return super().wait(timeout)
+        try:
+            return super().wait(LONGEST)
+        except subprocess.TimeoutExpired as error:
+            self.kill()
+            super().wait()
+            raise _unended(self._words, LONGEST) from error
+
+
+def start(words: Sequence[str], **options: Any) -> subprocess.Popen[str]:
+    """Start `docker WORDS` in a session of its own, so that Ctrl-C reaches only the harness; see `Started`."""
+    return Started(words, start_new_session=True, **options)
+
+
+def tail(path: Path, lines: int = 12) -> tuple[str, ...]:
+    """The last lines of a log file, for people."""
+    try:
+        with open_regular(path.parent.resolve() / path.name) as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - 16384))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return ()
+    return tuple(line for line in text.splitlines() if line.strip())[-lines:]
+
+
+def daemon() -> dict[str, str]:
+    """Versions of the engine and of Compose. EngineError when the daemon does not answer."""
+    version = docker("version", "--format", "{{.Server.Version}}").stdout.strip()
+    compose = docker("compose", "version", "--short").stdout.strip()
+    return {"docker": version, "compose": compose}

@@ -1,0 +1,198 @@
+"""What the end of an endpoint, or of a transfer, means for the cell. Pure but for reading received files.
+
+Both engines observe; these functions say it in the same words.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from simulator.lifecycle import Stage
+
+from harness.engine.external_failures import Finding
+from harness.engine.served_files import same_content
+from harness.outcome import Outcome, Transfer
+from harness.reading import status_of
+from harness.scenario.parameters import Role
+from harness.topology import Host, Lab, LabFlow
+
+#: Exit code of the endpoint contract for "not supported".
+NOT_SUPPORTED = 127
+#: The limit of logs holds for files of so many bytes, and grows with larger ones: traces name every packet.
+LOG_STEP = 500_000_000
+_WHY = re.compile(r"(?:^|: )unsupported: (.+)")
+
+
+def of_exit(host: Host, flow: LabFlow, exit_code: int) -> Outcome | None:
+    """What an endpoint's end means: None for a client that says it has done its work.
+
+    Those that are cut off at a stop have no end of their own: this is not asked of them once it has come.
+    """
+    reason = f"exit_{exit_code}"
+    if exit_code == NOT_SUPPORTED:
+        detail = f"{host.role} does not support TESTCASE={host.environment['TESTCASE']}"
+        return Outcome(status="unsupported", role=host.role, exit_code=exit_code, reason=reason, detail=detail)
+    if host.role == "client" and exit_code == 0:
+        if not flow.cut_off:
+            return None
+        detail = f"{host.name} ended by itself before its stop at {flow.stop:g} s"
+        return Outcome(status="crashed", role="client", exit_code=0, reason="ended_early", detail=detail)
+    detail = f"the {host.role} ended with exit code {exit_code}"
+    return Outcome(status="crashed", role=host.role, exit_code=exit_code, reason=reason, detail=detail)
+
+
+def of_timeout(host: Host, seconds: float, stage: Stage) -> Outcome:
+    """The time a transfer may take is over. `stage`: how far it came."""
+    details = {
+        "silent": f"{host.name} sent nothing, and its time of {seconds:g} s is over",
+        "transferring": f"the transfer did not end within {seconds:g} s",
+        "leaving": f"the whole file was there within {seconds:g} s, but {host.name} did not end",
+    }
+    return Outcome(status="timed_out", role=host.role, reason="timed_out", detail=details[stage])
+
+
+def log_limit(lab: Lab, limit: int) -> int:
+    """Bytes that each endpoint of a lab may write to its logs; `limit`: where its files are no larger than others'."""
+    largest = max((flow.size * (1 if flow.repeat_after is None else 2) for flow in lab.flows), default=0)
+    return limit * max(LOG_STEP, largest) // LOG_STEP
+
+
+def of_logs(host: Host) -> Outcome:
+    """An endpoint wrote more than the log limit."""
+    detail = f"{host.name} wrote more than the log limit (HARNESS_LOG_LIMIT)"
+    return Outcome(status="log_overflow", role=host.role, reason="log_overflow", detail=detail)
+
+
+def of_simulator(reason: str, message: str, exit_code: int | None = None) -> Outcome:
+    """The simulator never ends by itself: a server did not answer, or the ground failed."""
+    if reason == "NotReadyError":
+        return Outcome(status="crashed", role="server", reason="no_answer", detail=message)
+    code = "infrastructure" if exit_code is None else f"exit_{exit_code}"
+    return Outcome(status="infrastructure", role="sim", exit_code=exit_code, reason=code, detail=message)
+
+
+def of_proxy(message: str) -> Outcome:
+    """A proxy never ends by itself: the ground failed."""
+    return Outcome(status="infrastructure", role="sim", reason="proxy_ended", detail=message)
+
+
+def of_outside(role: Role | Literal["sim"], found: Finding) -> Outcome:
+    """Something befell whoever plays a role, or the simulator, which is nobody's fault in the lab."""
+    return Outcome(status="infrastructure", role=role, reason=found.reason, detail=found.detail)
+
+
+@dataclass(frozen=True)
+class Check:
+    """A received file against the served one."""
+
+    transfer: Transfer
+    """With what was received filled in."""
+    differs_at: int | None
+    """Offset of the first byte that differs, or None where none does or nothing was received."""
+    wrong: str = ""
+    """The first thing that is wrong with the files, other than their bytes."""
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What is wrong with the file, or None."""
+        item = self.transfer
+        if item.intact:
+            return None
+        if self.wrong:
+            return Outcome(status="wrong_file", role="client", reason="wrong_files", detail=self.wrong)
+        if self.differs_at is not None and item.received == item.size:
+            detail = f"the file differs from the served one at byte {self.differs_at}"
+            return Outcome(status="wrong_file", role="client", reason="different_bytes", detail=detail)
+        if item.cut_off:
+            detail = f"{item.received} bytes came, which differ from the served ones at byte {self.differs_at}"
+            return Outcome(status="wrong_file", role="client", reason="different_bytes", detail=detail)
+        detail = f"the client ended with exit code 0 and {item.received} of {item.size} bytes"
+        return Outcome(status="wrong_file", role="client", reason="short_file", detail=detail)
+
+
+def received_file(folder: Path, flow: int, index: int) -> Path:
+    """Where a flow's file is put, in the run's folder, once its client has ended."""
+    return folder / f"flow{flow}" / f"transfer{index}"
+
+
+def check(transfer: Transfer, flow: LabFlow, folder: Path, www: Path) -> Check:
+    """Compare what a transfer left in the run's folder with the served file, and remove it.
+
+    Of one that was cut off with the beginning of it, which may be nothing. Of one whose time was over counts what it
+    had received by then: it went on until it was stopped.
+    """
+    if flow.files:
+        return _check_files(transfer, flow, folder, www)
+    if not flow.file:
+        return Check(transfer.model_copy(update={"intact": True}), None)
+    file = received_file(folder, flow.flow, transfer.index)
+    status = status_of(file)
+    if status is None:
+        return Check(transfer.model_copy(update={"intact": transfer.cut_off}), None)
+    if not stat.S_ISREG(status.st_mode):
+        return Check(transfer, None, f"{flow.file} is no file but {_kind(status)}")
+    received = status.st_size
+    difference = same_content(file, www / flow.file, part=transfer.cut_off)
+    file.unlink()
+    if transfer.exit_code is None and not transfer.cut_off:
+        received = min(received, transfer.received)
+    intact = difference is None and (transfer.cut_off or received >= transfer.size)
+    return Check(transfer.model_copy(update={"received": received, "intact": intact}), difference)
+
+
+def _check_files(transfer: Transfer, flow: LabFlow, folder: Path, www: Path) -> Check:
+    """Compare several files with the served ones, and remove them; a file that nobody asked for counts as wrong.
+
+    The first that is wrong is named; what was received counts the bytes of all.
+    """
+    came = folder / f"flow{flow.flow}" / "downloads"
+    found = {file.name: file for file in came.iterdir()} if came.is_dir() else {}
+    wrong = ""
+    received = 0
+    for one in flow.files:
+        file = found.pop(one.name, None)
+        if file is None:
+            wrong = wrong or f"{one.name} is missing"
+            continue
+        status = file.lstat()
+        if not stat.S_ISREG(status.st_mode):
+            wrong = wrong or f"{one.name} is no file but {_kind(status)}"
+            continue
+        received += status.st_size
+        if (differs := same_content(file, www / flow.folder / one.name)) is not None:
+            wrong = wrong or f"{one.name} differs from the served one at byte {differs}"
+        file.unlink()
+    for file in found.values():
+        wrong = wrong or f"{file.name} was not asked for"
+        if file.is_symlink() or not file.is_dir():
+            file.unlink()
+    return Check(transfer.model_copy(update={"received": received, "intact": not wrong}), None, wrong)
+
+
+def _kind(status: os.stat_result) -> str:
+    """What stands where a file should, for a sentence."""
+    kinds = ((stat.S_ISLNK, "a link, which is not followed"), (stat.S_ISDIR, "a folder"))
+    return next((words for is_kind, words in kinds if is_kind(status.st_mode)), "a pipe, a socket or a device")
+
+
+def with_words(outcome: Outcome, words: tuple[str, ...]) -> Outcome:
+    """The outcome with the last lines of whoever is to blame.
+
+    An endpoint that refuses may say why, other than for the test case, in a line of its own: "NAME: unsupported: WHY".
+    """
+    told = next((found[1] for line in words if (found := _WHY.search(line))), None)
+    if outcome.status != "unsupported" or told is None:
+        return outcome.model_copy(update={"log_tail": words})
+    return outcome.model_copy(update={"log_tail": words, "detail": f"{outcome.role}: {told}"})
+
+
+def conclude(outcome: Outcome, checks: list[Check]) -> Outcome:
+    """The outcome with the received files taken into account."""
+    if outcome.status != "completed":
+        return outcome
+    return next((wrong for item in checks if (wrong := item.outcome) is not None), outcome)

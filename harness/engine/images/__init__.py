@@ -1,0 +1,1 @@
+"""Images: building, exchanging and inspecting them, and their root file systems."""

@@ -1,0 +1,360 @@
+"""Images: what a build context is called, whether it is there, building and pulling it.
+
+A built image's identity is the hash of its folder and of what it is built on, so it is known before the
+build, equal on every machine, and an unchanged image costs nothing.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import re
+import subprocess
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import BinaryIO
+
+from harness.engine.confinement import alone
+from harness.engine.docker_cli import (
+    OWNER_LABEL,
+    PREFIX,
+    docker,
+    ending_with_us,
+    failure,
+    hint_for,
+    inspect_image,
+    tail,
+)
+from harness.engine.images.context import folder_hash, fresh
+from harness.engine.images.registry import Registry
+from harness.errors import EngineError
+from harness.outcome import Image
+from harness.scenario.schema import Implementation
+
+BASE_IMAGE = "debian:trixie-slim"
+#: Label on every image built here.
+IMAGE_LABEL = "org.quic-lab.image"
+#: Build arguments that limit the compilers which run at once: Cargo's, and the Go command's and compiler's.
+_JOBS = ("CARGO_BUILD_JOBS", "GOMAXPROCS")
+#: Seconds a build may take to end what the daemon runs for it.
+CANCEL_SECONDS = 10.0
+_CA_BUNDLES = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+)
+
+#: Called before an image is made: its name, and the seconds it is expected to take.
+Announce = Callable[[str, float], None]
+
+
+@dataclass(frozen=True)
+class Build:
+    """One image that is built here, and what it is built on."""
+
+    name: str
+    folder: Path
+    seconds: float
+    target: str = ""
+    on: dict[str, Build] = field(default_factory=dict)
+    """Build argument → the image it names."""
+    upstream: str = ""
+    """Identity of the published image that it starts from, where it does and that is on this machine."""
+
+    @property
+    def arguments(self) -> set[str]:
+        """Build arguments that its Dockerfile names."""
+        return set(re.findall(r"^ARG (\w+)", (self.folder / "Dockerfile").read_text(), re.MULTILINE))
+
+    @cached_property
+    def identity(self) -> str:
+        """Hash of the folder and, through `on`, of everything below, as they were when it was asked for first."""
+        digest = hashlib.blake2b(f"{folder_hash(self.folder)}\0{self.target}".encode(), digest_size=16)
+        if self.upstream:
+            digest.update(f"\0upstream={self.upstream}".encode())
+        for argument, build in sorted(self.on.items()):
+            digest.update(f"\0{argument}={build.identity}".encode())
+        return digest.hexdigest()
+
+    @property
+    def reference(self) -> str:
+        """Tag of the image."""
+        stage = f"-{self.target}" if self.target else ""
+        return f"{PREFIX}/{self.name}:{self.identity[:12]}{stage}"
+
+    def missing(self) -> list[Build]:
+        """What of the build and those below it is not there yet, in the order they must be made."""
+        if inspect_image(self.reference) is not None:
+            return []
+        below = [build for item in self.on.values() for build in item.missing()]
+        return [*_unique(below), self]
+
+
+def _unique(builds: list[Build]) -> list[Build]:
+    seen: dict[str, Build] = {}
+    for build in builds:
+        seen.setdefault(build.reference, build)
+    return list(seen.values())
+
+
+def kernel_lacks_queues(
+    configurations: Sequence[Path] = (Path("/proc/config.gz"), Path(f"/boot/config-{os.uname().release}")),
+) -> bool:
+    """Whether this kernel's configuration leaves out netem or RED; False where it is not to be had."""
+    for file in configurations:
+        try:
+            content = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+        except OSError:
+            continue
+        there = set(re.findall(rb"^(CONFIG_NET_SCH_\w+)=[ym]", content, re.MULTILINE))
+        return not there >= {b"CONFIG_NET_SCH_NETEM", b"CONFIG_NET_SCH_RED"}
+    return False
+
+
+class Images:
+    """The images of one repository checkout."""
+
+    def __init__(
+        self, images: Path, state: Path, ca_bundle: Path | None = None, registry: Registry | None = None
+    ) -> None:
+        """`registry`: where images are looked for before they are built."""
+        self._registry = registry
+        self._folder = images
+        self._state = state
+        self._lock = threading.Lock()
+        self._processes: set[subprocess.Popen[bytes]] = set()
+        """Builds under way."""
+        self._cancelled = False
+        self._ca = ca_bundle or next((Path(name) for name in _CA_BUNDLES if Path(name).exists()), None)
+        self.endpoint = Build("endpoint", images / "endpoint", 20)
+        self.rust = Build("rust", images / "rust", 60)
+        self.go = Build("go", images / "go", 30)
+        self.lab_kernel = Build("lab-kernel", images / "lab-kernel", 310)
+        self._sim_host = Build("sim", images / "sim", 20, target="host")
+        self._sim_lab = Build("sim", images / "sim", 5, target="lab", on={"LAB_KERNEL": self.lab_kernel})
+        self.probe = Build("probe", images / "probe", 15, on={"ENDPOINT": self.endpoint})
+        self.ns3 = Build("ns3", images / "ns3", 40)
+        """An independent judge of links (harness.bench.ns3)."""
+        self._known: dict[tuple[str, Path, str], Build] = {}
+        """What was asked for already: every cell asks for its implementations' builds again."""
+
+    @property
+    def others(self) -> dict[str, Build]:
+        """The images that are built here and are no implementation's: name → build. The simulator is that without a
+        kernel of its own.
+        """
+        builds = (self.endpoint, self.rust, self.go, self._sim_host, self.lab_kernel, self.probe, self.ns3)
+        return {build.name: build for build in builds}
+
+    def of(self, implementation: Implementation, manifest_folder: Path) -> Build | None:
+        """How an implementation's image is built, or None when it is a published one."""
+        if implementation.build is None:
+            return None
+        folder = (manifest_folder / implementation.build).resolve()
+        if not (folder / "Dockerfile").exists():
+            raise EngineError(f"{folder} has no Dockerfile", f"see 'build' in {manifest_folder / 'image.yaml'}")
+        upstream = self._identity_of(implementation.upstream_image)
+        asked = (implementation.name, folder, upstream)
+        if asked not in self._known:
+            self._known[asked] = self._build_of(implementation, folder, upstream)
+        return self._known[asked]
+
+    def _build_of(self, implementation: Implementation, folder: Path, upstream: str) -> Build:
+        build = Build(implementation.name, folder, implementation.build_time.seconds, upstream=upstream)
+        shared = {"ENDPOINT": self.endpoint, "RUST": self.rust, "GO": self.go}
+        named = build.arguments
+        return replace(build, on={argument: below for argument, below in shared.items() if argument in named})
+
+    def _identity_of(self, published: str | None) -> str:
+        """Of a published image that a build starts from, as far as it is here: a tag may move."""
+        if published is None:
+            return ""
+        with suppress(EngineError):
+            image = self.published(published)
+            return "" if image is None else image.identity
+        return ""
+
+    def published(self, reference: str) -> Image | None:
+        """A published image that is present, or None."""
+        if (found := inspect_image(reference)) is None:
+            return None
+        digests = found.get("RepoDigests") or []
+        return Image(reference=reference, identity=digests[0] if digests else found["Id"], id=found["Id"])
+
+    def image_of(self, implementation: Implementation, manifest_folder: Path) -> Image | None:
+        """The image of an implementation for a cell's key; None for a published one that is not present."""
+        build = self.of(implementation, manifest_folder)
+        if build is None:
+            assert implementation.image is not None
+            return self.published(implementation.image)
+        return Image(reference=build.reference, identity=build.identity)
+
+    def sim(self, kernel: str) -> Image:
+        """The simulator for a kernel: host, lab, or auto, which is settled by a probe when it is built."""
+        return Image(reference=self.sim_build(kernel).reference, identity=self._sim_identity)
+
+    @cached_property
+    def _sim_identity(self) -> str:
+        """Of the simulator and the lab kernel, whichever is used: so it is known before the choice is settled."""
+        text = f"{folder_hash(self._folder / 'sim')}{self.lab_kernel.identity}"
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    def sim_build(self, kernel: str) -> Build:
+        """The build of the simulator that a kernel choice needs on this machine, as far as is known."""
+        if kernel == "host" or (kernel == "auto" and self._host_kernel() == "complete"):
+            return self._sim_host
+        return self._sim_lab
+
+    def _probe_file(self) -> Path:
+        return self._state / f"host-kernel-{os.uname().release}-{self._sim_host.identity[:12]}"
+
+    def _host_kernel(self) -> str | None:
+        try:
+            return self._probe_file().read_text().strip()
+        except OSError:
+            return None
+
+    @property
+    def sim_settled(self) -> bool:
+        """Whether it is known which simulator 'auto' is on this machine."""
+        return self._host_kernel() is not None
+
+    def builds_before_settling(self) -> list[Build]:
+        """What is built while it is not known which simulator 'auto' is: the one that asks the host's kernel.
+
+        Where the kernel's own configuration leaves out a queue, the answer is known, and the lab kernel, which takes
+        longest of all, need not wait for the question.
+        """
+        return [self._sim_host, self._sim_lab] if kernel_lacks_queues() else [self._sim_host]
+
+    def settle_sim(self, announce: Announce) -> None:
+        """Ask the host kernel, once, whether it has the queues, so that the lab kernel is built only if needed."""
+        if self._host_kernel() is None:
+            self.make(self._sim_host, announce)
+            done = docker(
+                "run", *alone("NET_ADMIN"), "--entrypoint", "python3",
+                self._sim_host.reference, "-m", "simulator.probe", check=False,
+            )  # fmt: skip
+            if done.returncode not in (0, 1):
+                raise failure("probing the host kernel", done.stderr)
+            self._state.mkdir(parents=True, exist_ok=True)
+            self._probe_file().write_text(done.stdout)
+
+    def make(self, build: Build, announce: Announce, jobs: int | None = None) -> None:
+        """Build an image and what it is built on, as far as they are not there. Raises EngineError.
+
+        `jobs`: how many compilers may run at once; as many as there are cores without.
+        """
+        missing = build.missing()
+        if missing and self._taken(build):
+            return
+        for item in missing:
+            if item is build or not self._taken(item):
+                announce(item.name, item.seconds)
+                self._run_build(item, jobs)
+
+    def _taken(self, build: Build) -> bool:
+        """Whether an image could be taken from the registry. EngineError where that gives another one."""
+        return self._registry is not None and self._registry.take(build.reference, build.identity)
+
+    def _run_build(self, build: Build, jobs: int | None) -> None:
+        log = self._state / "builds" / f"{build.name}{'-' + build.target if build.target else ''}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        command = ["docker", "buildx", "build", "--load", "--progress", "plain", "--label", f"{IMAGE_LABEL}=1",
+                   "--build-arg", f"BASE={BASE_IMAGE}", "--tag", build.reference]  # fmt: skip
+        for argument, below in build.on.items():
+            command += ["--build-arg", f"{argument}={below.reference}"]
+        if jobs is not None:
+            # A build is a control group beside the containers': no scheduling class inside it would make way for them.
+            for argument in sorted(build.arguments & set(_JOBS)):
+                command += ["--build-arg", f"{argument}={jobs}"]
+        if build.target:
+            command += ["--target", build.target]
+        if self._ca is not None:
+            # Companies and CI put proxies with their own authority before the registries.
+            command += ["--secret", f"id=ca,src={self._ca}"]
+        with log.open("wb") as out, fresh(build.folder) as context:
+            code = self._wait_for([*command, str(context)], out)
+        if self._cancelled:
+            raise EngineError(f"the build of the image {build.name} was ended")
+        if code != 0:
+            text = log.read_text(errors="replace")
+            raise EngineError(
+                f"the image {build.name} could not be built; the end of {log}:\n  " + "\n  ".join(tail(log)),
+                hint_for(text) or f"read {log}; 'docker buildx build {build.folder}' repeats it",
+            )
+
+    def _wait_for(self, command: list[str], out: BinaryIO) -> int:
+        """Run a build to its end, in a session of its own: Ctrl-C reaches the harness, which ends it. Its exit code."""
+        with self._lock:
+            if self._cancelled:
+                return -1
+            # A harness that is killed leaves no build behind, which would go on for minutes and hold the cores.
+            process = subprocess.Popen(
+                [*ending_with_us("TERM"), *command], stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+            )
+            self._processes.add(process)
+        try:
+            return process.wait()
+        except BaseException:
+            _end(process)
+            raise
+        finally:
+            with self._lock:
+                self._processes.discard(process)
+
+    def cancel(self) -> None:
+        """End the builds that other threads have under way, and let no further one begin; their `make` raises."""
+        with self._lock:
+            self._cancelled = True
+            processes = list(self._processes)
+        for process in processes:
+            _end(process)
+
+    def pull(self, reference: str, announce: Announce) -> Image:
+        """Pull a published image that is not present. Raises EngineError."""
+        announce(reference, 30)
+        done = docker("pull", "--quiet", reference, check=False, timeout=900)
+        if (image := self.published(reference) if done.returncode == 0 else None) is None:
+            said = (done.stderr.strip().splitlines() or ["no message"])[-1]
+            raise EngineError(
+                f"the image {reference} is not on this machine and could not be pulled: {said}",
+                "check the name in image.yaml, or bring the image here with 'docker load' or 'docker tag'",
+            )
+        return image
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a `docker buildx build`: told to, it ends what the daemon runs for it."""
+    process.terminate()
+    try:
+        process.wait(CANCEL_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+
+
+def ours(image: str) -> bool:
+    """Whether a labelled image was made by the project: what others build on our base inherits its label."""
+    return image == BASE_IMAGE or image.startswith((f"{PREFIX}/", f"{PREFIX}-test/"))
+
+
+def remove_everything() -> list[str]:
+    """Remove all containers, networks and images of the project from Docker. Names of what was removed."""
+    removed: list[str] = []
+    owned = ("--filter", f"label={OWNER_LABEL}")
+    for kind, listing, removal, form in (
+        ("container", ("ps", "--all", *owned), ("rm", "--force", "--volumes"), "{{.Names}}"),
+        ("network", ("network", "ls", *owned), ("network", "rm"), "{{.Name}}"),
+        ("image", ("images", "--filter", f"label={IMAGE_LABEL}"), ("rmi", "--force"), "{{.Repository}}:{{.Tag}}"),
+    ):
+        names = [name for name in docker(*listing, "--format", form).stdout.split() if kind != "image" or ours(name)]
+        if names:
+            docker(*removal, *names, check=False)
+            removed.extend(f"{kind} {name}" for name in names)
+    return removed

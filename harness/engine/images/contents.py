@@ -1,0 +1,270 @@
+"""What is really in an image: its packages and programs, and one digest of all its files.
+
+An image's identity is that of its recipe. Two machines that build the same recipe on different days get other packages
+from the distribution; the digest here tells such images apart, whatever the times and layers of their builds, and the
+lists say by what.
+
+Left out, since they differ between builds of the same packages: times, owners, caches, logs, Python's compiled files,
+which carry the times of their sources, what Docker writes into every container, and what Debian's packages write when
+they are installed: /etc/shadow has the day of its last change, a changed file leaves a copy of its former state, and
+the package ssl-cert makes a key and a certificate of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import re
+import subprocess
+import tarfile
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from harness.engine.docker_cli import docker, failure, start
+from harness.engine.images.cache import short_id
+from harness.engine.images.file_manifest import Entry, entries, read_entries
+from harness.engine.images.rootfs_export import FILES, ROOT, exported_folder
+from harness.outcome.base import CONTENTS_DIGEST
+from harness.reading import read_regular
+
+#: Folders whose files are left out, and single files, from the root.
+_LEFT_OUT = (
+    "dev", "proc", "sys", "run", "tmp", "var/cache", "var/log", "var/lib/apt", "var/tmp", "root/.cache",
+    ".dockerenv", "etc/hostname", "etc/hosts", "etc/resolv.conf", "etc/mtab", "etc/machine-id",
+    "var/lib/dpkg/available", "var/lib/dpkg/lock", "var/lib/dpkg/lock-frontend", "var/lib/dpkg/triggers",
+    "etc/shadow", "etc/shadow-", "etc/gshadow-", "etc/passwd-", "etc/group-", "etc/subuid-", "etc/subgid-",
+    "etc/.pwd.lock", "etc/ld.so.cache", "var/lib/dpkg/status-old", "var/lib/dpkg/diversions-old",
+    "var/lib/dpkg/statoverride-old", "var/backups",
+    "etc/ssl/certs/ssl-cert-snakeoil.pem", "etc/ssl/private/ssl-cert-snakeoil.key",
+)  # fmt: skip
+#: Targets of links that are left out wherever they are: this one is called by a hash of the name in the certificate.
+_LEFT_OUT_TARGETS = ("ssl-cert-snakeoil.pem",)
+#: The mark of the rule by which files are left out, at the start of a digest. Another rule needs another mark. Digests
+#: by the first rule have no mark; the second, "2-", counted the key and certificate of ssl-cert.
+_RULE = "3-"
+_STATUS = "var/lib/dpkg/status"
+#: Bytes that are read of it at most: that of a whole desktop has 10 MB.
+_MOST_STATUS = 64 << 20
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What an image holds."""
+
+    digest: str
+    """BLAKE2b of the names, kinds, execute bits and contents of all files that count, hexadecimal, with the mark of the
+    rule by which they count in front."""
+    packages: dict[str, str]
+    """Debian package → version."""
+    programs: dict[str, str]
+    """Path of an executable file or shared object → BLAKE2b of it."""
+
+
+@dataclass(frozen=True)
+class ImageEntry:
+    """One file or link of an image."""
+
+    path: str
+    """From the root, without a slash before it."""
+    kind: str
+    """file or link."""
+    executable: bool
+    content: str
+    """Digest of a file, target of a link."""
+
+
+def contents_of(entries: Iterable[ImageEntry], status: str) -> Contents:
+    """What those files amount to; `status`: dpkg's status file."""
+    kept = sorted((entry for entry in entries if _counts(entry)), key=lambda entry: entry.path)
+    digest = hashlib.blake2b(digest_size=16)
+    for entry in kept:
+        line = f"{entry.path}\0{entry.kind}\0{int(entry.executable)}\0{entry.content}\n"
+        # A stranger's names need not be UTF-8.
+        digest.update(line.encode(errors="surrogateescape"))
+    programs = {f"/{entry.path}": entry.content for entry in kept if is_program(entry)}
+    return Contents(_RULE + digest.hexdigest(), _packages(status), programs)
+
+
+def is_program(entry: ImageEntry) -> bool:
+    """Whether it is an executable file or a shared object."""
+    return entry.kind == "file" and (entry.executable or ".so" in PurePosixPath(entry.path).suffixes)
+
+
+def is_digest(text: str) -> bool:
+    """Whether a text may be the digest of contents: files of a store are called by it."""
+    # With its end named as Python's expressions name it.
+    return re.fullmatch(CONTENTS_DIGEST.strip("^$"), text) is not None
+
+
+def comparable(one: str, other: str) -> bool:
+    """Whether two digests were made by the same rule. Digests by different rules differ even where the files do not."""
+    return one.rpartition("-")[0] == other.rpartition("-")[0]
+
+
+def _counts(entry: ImageEntry) -> bool:
+    """Whether a file says what an image is."""
+    return counts(entry.path) and not (entry.kind == "link" and entry.content in _LEFT_OUT_TARGETS)
+
+
+def counts(path: str) -> bool:
+    """Whether a file of that path, from the root without a slash before it, says what an image is."""
+    parts = PurePosixPath(path).parts
+    if "__pycache__" in parts:
+        return False
+    return not any(parts[: len(left.split("/"))] == tuple(left.split("/")) for left in _LEFT_OUT)
+
+
+def _packages(status: str) -> dict[str, str]:
+    found = {}
+    for paragraph in status.split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in paragraph.splitlines() if ": " in line and line[0] != " ")
+        if fields.get("Status", "").endswith(" installed") and "Package" in fields:
+            found[fields["Package"]] = fields.get("Version", "")
+    return dict(sorted(found.items()))
+
+
+@contextmanager
+def exported(reference: str) -> Iterator[IO[bytes]]:
+    """The stream of `docker export` of an image: a tar file. EngineError when Docker does not give it."""
+    # An image may have no command, and a container must. This one never starts.
+    container = docker("create", reference, "none").stdout.strip()
+    try:
+        with start(["export", container], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as export:
+            assert export.stdout is not None
+            # Popen's pipe is one of text; its bytes are below.
+            yield export.stdout.buffer  # type: ignore[attr-defined]
+        if export.returncode != 0:
+            raise failure(f"exporting the image {reference}", "docker export failed")
+    finally:
+        docker("rm", "--force", container, check=False)
+
+
+def exported_contents(reference: str) -> Contents:
+    """What an image of Docker's holds, from its export: a few seconds. EngineError when Docker does not give it."""
+    with exported(reference) as stream:
+        return _of_tar(stream)
+
+
+#: Sees the content of a file on its way to the digest: the file's path and its blocks in, the same blocks out.
+See = Callable[[str, Iterable[bytes]], Iterable[bytes]]
+
+
+def _unseen(path: str, blocks: Iterable[bytes]) -> Iterable[bytes]:
+    return blocks
+
+
+def _of_tar(stream: IO[bytes]) -> Contents:
+    return contents_of(*tar_entries(stream))
+
+
+def tar_entries(stream: IO[bytes], see: See = _unseen) -> tuple[list[ImageEntry], str]:
+    """The files and links of a tar file, read once from its begin to its end, and the text of dpkg's status file.
+
+    Raises tarfile.TarError for what is no tar file.
+    """
+    entries: dict[str, ImageEntry] = {}
+    status = ""
+    with tarfile.open(fileobj=stream, mode="r|", bufsize=_BLOCK) as archive:
+        for member in archive:
+            path = member.name.removeprefix("./").strip("/")
+            if member.issym():
+                entries[path] = ImageEntry(path, "link", False, member.linkname)
+            elif member.islnk():
+                target = entries.get(member.linkname.removeprefix("./").strip("/"))
+                if target is not None:
+                    entries[path] = ImageEntry(path, target.kind, target.executable, target.content)
+            elif member.isfile():
+                content = archive.extractfile(member)
+                assert content is not None
+                blocks: Iterable[bytes] = iter(lambda file=content: file.read(_BLOCK), b"")  # type: ignore[misc]
+                if path == _STATUS:
+                    # What stands beyond tells of no more packages, and counts for the digest all the same.
+                    data = content.read(_MOST_STATUS)
+                    status, blocks = data.decode(errors="replace"), itertools.chain([data], blocks)
+                entries[path] = ImageEntry(path, "file", bool(member.mode & 0o111), _digest(see(path, blocks)))
+        # What stands behind the archive's end must be read, or Docker sees a pipe that breaks.
+        while stream.read(_BLOCK):
+            pass
+    return list(entries.values()), status
+
+
+def folder_contents(root: Path) -> Contents:
+    """What a root file system in a folder holds. Raises OSError."""
+    return _of_sealed(root, entries(root))
+
+
+def _of_export(export: Path) -> Contents:
+    """What an exported image holds, as it was counted then. Raises OSError, and ValueError where that is damaged."""
+    return _of_sealed(export / ROOT, read_entries(export / FILES))
+
+
+def _of_sealed(root: Path, sealed: Iterable[Entry]) -> Contents:
+    found = (
+        ImageEntry(one.path, "file" if one.is_file else "link", one.is_file and bool(one.mode & 0o111), one.content)
+        for one in sealed
+        if one.is_file or one.is_link
+    )
+    return contents_of(found, _status_in(root))
+
+
+def _status_in(root: Path) -> str:
+    """Dpkg's status file of a root file system; empty where there is none, or a link that would lead out of it."""
+    try:
+        return read_regular(root.resolve() / _STATUS, _MOST_STATUS).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _digest(blocks: Iterable[bytes]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for block in blocks:
+        digest.update(block)
+    return digest.hexdigest()
+
+
+def _kept(file: Path) -> Contents | None:
+    """What a file of the cache says; None where it is not there, damaged, or by a former rule."""
+    try:
+        kept = Contents(**json.loads(file.read_bytes()))
+        return kept if kept.digest.startswith(_RULE) else None
+    except (OSError, ValueError, TypeError, AttributeError):
+        return None
+
+
+class KnownContents:
+    """The contents of images by their ID, each looked through once: `<cache>/contents/<image ID>.json`."""
+
+    def __init__(self, cache: Path) -> None:
+        self._cache = cache
+
+    def by_digest(self, digest: str) -> Contents | None:
+        """What an image holds that was looked through before, by the digest of its contents."""
+        files = sorted((self._cache / "contents").glob("*.json"))
+        return next((kept for file in files if (kept := _kept(file)) is not None and kept.digest == digest), None)
+
+    def of(self, reference: str, image_id: str) -> Contents:
+        """What an image holds, from where it was exported to, else from Docker. EngineError, OSError.
+
+        `image_id`: sha256:….
+        """
+        file = self._cache / "contents" / f"{short_id(image_id)}.json"
+        if (kept := _kept(file)) is not None:
+            return kept
+        export = exported_folder(self._cache, image_id)
+        try:
+            found = exported_contents(reference) if export is None else _of_export(export)
+        except ValueError:
+            # The export's own list is damaged.
+            found = exported_contents(reference)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = file.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
+        unfinished.write_text(json.dumps(asdict(found), indent=1))
+        unfinished.replace(file)
+        return found

@@ -1,0 +1,138 @@
+"""Images by their identities from a registry: pulled instead of built, and held against what they say they hold.
+
+An image built here is named by the hash of its recipe, which is the same on every machine: whoever has built it can
+give it to others. It goes there with two labels: the identity, and a seal, a digest of its files
+(`harness.engine.images.contents`) and of how it starts. An image whose files are not those of its seal is refused. A seal
+tells what was altered on the way or by hand; it is no signature: whoever may write to a registry is trusted.
+
+An image's SBOM (`harness.engine.images.sbom`) goes along, as an image `NAME:TAG-sbom` with the file /sbom.cdx.json
+alone. The SHA-256 of that file is the value of the image's own label `org.quic-lab.sbom`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from harness.engine.docker_cli import docker, failure, inspect_image
+from harness.engine.images.components import composition_of
+from harness.engine.images.contents import exported_contents
+from harness.engine.images.sbom import sbom_of
+from harness.errors import EngineError
+
+IDENTITY_LABEL, SEAL_LABEL = "org.quic-lab.identity", "org.quic-lab.seal"
+SBOM_LABEL = "org.quic-lab.sbom"
+#: The SBOM in an image of its own. A command lets `docker create` make a container of it.
+SBOM_FILE = "sbom.cdx.json"
+_SBOM_RECIPE = f'FROM scratch\nCOPY {SBOM_FILE} /\nCMD ["/{SBOM_FILE}"]\n'
+#: Seconds that a pull or a push may take.
+_PATIENCE = 900
+#: Of an image's configuration, how it starts.
+_START = ("Entrypoint", "Cmd", "Env", "User", "WorkingDir", "ExposedPorts", "Volumes", "StopSignal")
+#: What a registry that answers says of an image that it has not.
+_NOT_THERE = ("not found", "manifest unknown", "repository does not exist")
+
+
+def seal_of(reference: str) -> str:
+    """Digest of an image's files and of how it starts. A few seconds. Raises EngineError."""
+    return _seal(reference, exported_contents(reference).digest)
+
+
+def _seal(reference: str, contents: str) -> str:
+    """The seal of an image whose contents have that digest. Raises EngineError."""
+    image = inspect_image(reference)
+    if image is None:
+        raise EngineError(f"there is no image {reference}")
+    start = {name: image["Config"].get(name) for name in _START}
+    text = json.dumps([contents, start], sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+class Registry:
+    """A registry as `docker pull` names it: host, port, and a path where it has one."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place.rstrip("/")
+
+    def name(self, reference: str) -> str:
+        """What an image of ours is called there."""
+        return f"{self.place}/{reference}"
+
+    def take(self, reference: str, identity: str) -> bool:
+        """Pull an image under its own name; False where the registry has it not.
+
+        EngineError where the registry does not answer, and where what it has is not what it says.
+        """
+        name = self.name(reference)
+        done = docker("pull", "--quiet", name, check=False, timeout=_PATIENCE)
+        if done.returncode != 0:
+            if any(word in done.stderr for word in _NOT_THERE):
+                return False
+            raise failure(f"pulling {name}", done.stderr)
+        try:
+            self._require_whole(name, identity)
+            docker("tag", name, reference)
+        except EngineError:
+            # Nobody is to find it under either name.
+            docker("rmi", name, check=False)
+            raise
+        return True
+
+    def _require_whole(self, name: str, identity: str) -> None:
+        labels = _labels(inspect_image(name))
+        if labels.get(IDENTITY_LABEL) != identity:
+            said = labels.get(IDENTITY_LABEL) or "none"
+            raise EngineError(
+                f"{name} was refused: it says that it is of the recipe {said}, not {identity}",
+                "build the image here, without --from, and push it again",
+            )
+        if labels.get(SEAL_LABEL) != seal_of(name):
+            raise EngineError(
+                f"{name} was refused: its files are not those that it was pushed with",
+                "somebody has altered it: build the image here, without --from, and push it again",
+            )
+
+    def give(self, reference: str, identity: str) -> str:
+        """Push an image's SBOM, then the image with its labels; what that is called there. Raises EngineError."""
+        name = self.name(reference)
+        composition = composition_of(reference)
+        sbom = sbom_of(reference, composition).encode()
+        self._push(f"{name}-sbom", {"Dockerfile": _SBOM_RECIPE.encode(), SBOM_FILE: sbom}, {})
+        labels = {
+            IDENTITY_LABEL: identity,
+            SEAL_LABEL: _seal(reference, composition.contents),
+            SBOM_LABEL: hashlib.sha256(sbom).hexdigest(),
+        }
+        self._push(name, {"Dockerfile": f"FROM {reference}\n".encode()}, labels)
+        return name
+
+    def _push(self, name: str, context: Mapping[str, bytes], labels: Mapping[str, str]) -> None:
+        """Build an image of a few files, push it, and remove it from here. Raises EngineError."""
+        words = [word for label, value in labels.items() for word in ("--label", f"{label}={value}")]
+        with tempfile.TemporaryDirectory(prefix="quic-lab-push-") as folder:
+            for file, content in context.items():
+                Path(folder, file).write_bytes(content)
+            docker("buildx", "build", "--load", "--quiet", *words, "--tag", name, folder, timeout=_PATIENCE)
+        done = docker("push", "--quiet", name, check=False, timeout=_PATIENCE)
+        with suppress(EngineError, subprocess.SubprocessError):
+            docker("rmi", name, check=False)
+        if done.returncode != 0:
+            raise failure(f"pushing {name}", done.stderr)
+
+
+def origin_of(reference: str, place: str) -> str:
+    """What an image is called in a registry that it was pulled from, with its digest; empty where it was built here."""
+    with suppress(EngineError):
+        digests = (inspect_image(reference) or {}).get("RepoDigests") or []
+        return next((one for one in digests if one.startswith(f"{place}/")), "")
+    return ""
+
+
+def _labels(image: dict[str, Any] | None) -> dict[str, str]:
+    return (image or {}).get("Config", {}).get("Labels") or {}

@@ -1,0 +1,113 @@
+"""What the servers serve: files of given sizes, the same on every machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from harness.engine.images.cache import UNFINISHED, Cache, cache_error
+from harness.engine.process_owner import owner
+from harness.reading import open_regular
+from harness.topology import Lab
+
+#: When everything that endpoints are handed was last changed, seconds since the epoch (2026-01-01): servers tell their
+#: clients, as Last-Modified or as part of an ETag (RFC 9110 §8.8).
+MODIFIED = 1_767_225_600
+
+
+def settle(file: Path) -> None:
+    """Give a file, and the folder it is in, the modes and times that they have on every machine."""
+    for place, mode in ((file, 0o644), (file.parent, 0o755)):
+        status = place.stat()
+        # What is as it should be may belong to somebody else.
+        if stat.S_IMODE(status.st_mode) != mode:
+            place.chmod(mode)
+        if status.st_mtime_ns != MODIFIED * 10**9:
+            os.utime(place, (MODIFIED, MODIFIED))
+
+
+def _is_there(file: Path, size: int) -> bool:
+    """Whether a file is there as it was made: what was written to since has another time."""
+    try:
+        status = file.stat()
+    except FileNotFoundError:
+        return False
+    return status.st_size == size and status.st_mtime_ns == MODIFIED * 10**9
+
+
+def served_file(folder: Path, name: str, size: int, number: int = 0) -> Path:
+    """A file of `size` incompressible bytes, the same on every machine; made once. Raises OSError.
+
+    `number`: of several of one size each has another, and other bytes.
+    """
+    file = folder / name
+    if not _is_there(file, size):
+        folder.mkdir(parents=True, exist_ok=True)
+        generator = np.random.Generator(np.random.PCG64([size, number] if number else size))
+        unfinished = folder / f"{UNFINISHED}{owner()}.{threading.get_ident()}"
+        try:
+            with unfinished.open("wb") as out:
+                left = size
+                while left:
+                    chunk = min(left, 1 << 24)
+                    out.write(generator.bytes(chunk))
+                    left -= chunk
+            unfinished.replace(file)
+        finally:
+            unfinished.unlink(missing_ok=True)
+    settle(file)
+    return file
+
+
+def serve(lab: Lab, cache: Cache) -> None:
+    """Make the files that a lab's servers serve. EngineError where they cannot be written."""
+    wanted = {flow.file: flow.size for flow in lab.flows if flow.file}
+    folders = {flow.folder: flow.files for flow in lab.flows if flow.files}
+    try:
+        missing = [name for name, size in wanted.items() if not _is_there(cache.www / name, size)]
+        missing += [name for name in folders if not (cache.www / name).exists()]
+        cache.www.mkdir(parents=True, exist_ok=True)
+        for name, size in wanted.items():
+            served_file(cache.www, name, size)
+        for name, files in folders.items():
+            for number, one in enumerate(files):
+                served_file(cache.www / name, one.name, one.size, number)
+    except OSError as error:
+        raise cache_error(error, cache.folder) from error
+    if missing:
+        cache.bound()
+
+
+@contextlib.contextmanager
+def serving(lab: Lab, cache: Cache) -> Iterator[None]:
+    """The files that a lab's servers serve are there, and nobody removes them while it lasts. EngineError."""
+    with cache.use(*(f"www/{flow.file or flow.folder}" for flow in lab.flows if flow.file or flow.folder)):
+        serve(lab, cache)
+        yield
+
+
+def same_content(one: Path, other: Path, *, part: bool = False) -> int | None:
+    """Offset of the first byte in which two files differ, or None when equal.
+
+    A missing tail counts, unless `part`: then the first may be a beginning of the other.
+    """
+    offset = 0
+    # The first may be of somebody who put something else there than a file.
+    with open_regular(one) as first, other.open("rb") as second:
+        while True:
+            a = first.read(1 << 22)
+            b = second.read(len(a) if part else 1 << 22)
+            if a != b:
+                shorter = min(len(a), len(b))
+                left, right = (np.frombuffer(data[:shorter], dtype=np.uint8) for data in (a, b))
+                differing = np.flatnonzero(left != right)
+                return offset + (int(differing[0]) if differing.size else shorter)
+            if not a:
+                return None
+            offset += len(a)

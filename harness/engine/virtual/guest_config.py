@@ -1,0 +1,145 @@
+"""The world that a guest of virtual time is given: its memory, its folders and the endpoints in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from harness.engine.images.rootfs_export import RootFs
+from harness.engine.run_dir import plan_of
+from harness.engine.virtual.uml_guest import seen
+from harness.netem.bounds import FRAME
+from harness.topology import CLIENT_END, PROXY_COMMAND, Host, Lab, Proxy, proxy_environment
+
+#: Memory of a guest beyond what its queues hold, MiB: kernel, init and page cache, and each endpoint's processes.
+BASE_MEMORY, ENDPOINT_MEMORY = 384, 160
+#: The kernel begins to save at TCP's buffers once they take this part of its memory (tcp_init_mem, net/ipv4/tcp.c).
+TCP_SHARE = 16
+
+
+def guest_memory_mib(lab: Lab, images: Mapping[str, RootFs]) -> int:
+    """MiB of a lab's guest: what the simulator's own kernel would get, and room for the endpoints.
+
+    What an endpoint that does not run as root writes is held in memory: its downloads, and as much again of logs. TCP's
+    buffers that were asked for must not make the kernel short of memory for TCP.
+    """
+    held = 0
+    for host in lab.hosts:
+        if not _as_root(images[host.name]):
+            flow = lab.flows[host.flow]
+            held += 2 * flow.size * (1 if flow.repeat_after is None else 2)
+    inhabitants: tuple[Host | Proxy, ...] = (*lab.hosts, *lab.proxies)
+    texts = (text for one in inhabitants for text in one.sysctls.values())
+    buffers = sum(int(text.split()[-1]) for text in texts if text.split()[-1].isdecimal())
+    kept = (held + TCP_SHARE * buffers) // 2**20
+    simulators = sum(one.memory_mib for one in lab.simulators)
+    return simulators + BASE_MEMORY + ENDPOINT_MEMORY * len(inhabitants) + kept
+
+
+def _as_root(image: RootFs) -> bool:
+    return image.user.partition(":")[0] in ("", "root", "0")
+
+
+def roots_of(images: Mapping[str, RootFs]) -> dict[str, Path]:
+    """The images' root file systems by the names a guest has for them: their order in the lab, not their place here."""
+    places = dict.fromkeys(image.rootfs for image in images.values())
+    return {f"image{number}": Path(place) for number, place in enumerate(places)}
+
+
+def world_document(lab: Lab, images: dict[str, RootFs], log_limit: int) -> dict[str, Any]:
+    """world.json: the endpoints of a lab and what they are given (images/sim/simulator/world.py reads it).
+
+    It names no folder of this machine: the guest reads it, and what it reads is the same everywhere.
+    """
+    roots = {str(place): seen(name) for name, place in roots_of(images).items()}
+    return {
+        "schema": 1,
+        "folders": {name: seen(name) for name in ("www", "certs")},
+        "client_end": CLIENT_END,
+        "log_limit": log_limit,
+        "sample_ns": sample_ns(lab),
+        "mtu": lab.mtu,
+        "hosts": [_host(lab, host, images[host.name], roots) for host in lab.hosts],
+        **_simulators(lab),
+        **({"proxies": [_proxy(one, images[one.name], roots) for one in lab.proxies]} if lab.proxies else {}),
+    }
+
+
+def _simulators(lab: Lab) -> dict[str, Any]:
+    """The simulators of a lab that has several, and the networks they are in; one alone is where its plan says."""
+    if len(lab.simulators) == 1:
+        return {}
+    return {
+        "simulators": [
+            {
+                "name": one.name,
+                "plan": plan_of(lab, one),
+                "networks": {side: interface.network for side, interface in one.interfaces.items()},
+            }
+            for one in lab.simulators
+        ]
+    }
+
+
+def sample_ns(lab: Lab) -> int:
+    """Period of the samples of file sizes, ns: what four frames take towards the client, within 2 and 10 ms.
+
+    A file cannot grow faster than its frames come, and every sample costs wall time.
+    """
+    # What comes through segments in a row comes at the rate of the slowest.
+    rate = max(
+        rate
+        for program in (lab.programs if lab.whole is None else (lab.whole,))
+        for rate in (
+            program.links["to_client"].rate_bps,
+            *(change.to_client.rate_bps or 0 for change in program.timeline if change.to_client is not None),
+        )
+    )
+    return min(max(4 * FRAME * 8 * 10**9 // rate, 2_000_000), 10_000_000)
+
+
+def _described(image: RootFs, roots: Mapping[str, str]) -> dict[str, Any]:
+    described = asdict(image) | {"rootfs": roots[image.rootfs]}
+    del described["id"], described["identity"]
+    if not described["set_ids"] or _as_root(image):
+        # To root they give nothing, and a layer with copies of these files would be for nothing.
+        del described["set_ids"]
+    return described
+
+
+def _proxy(proxy: Proxy, image: RootFs, roots: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "name": proxy.name,
+        "networks": {one.network: one.prefixed for one in proxy.interfaces.values()},
+        "environment": proxy_environment(proxy),
+        "sysctls": proxy.sysctls,
+        "image": _described(image, roots) | {"command": list(PROXY_COMMAND)},
+    }
+
+
+def _host(lab: Lab, host: Host, image: RootFs, roots: Mapping[str, str]) -> dict[str, Any]:
+    flow = lab.flows[host.flow]
+    several = len(lab.simulators) > 1
+    networks = {"networks": {one.network: one.prefixed for one in host.interfaces}} if several else {}
+    return {
+        "name": host.name,
+        "role": host.role,
+        "flow": host.flow,
+        "addresses": [address for interface in host.interfaces for address in interface.prefixed],
+        **networks,
+        "hosts": {name: list(addresses) for name, addresses in host.hosts.items()},
+        "environment": host.environment,
+        **({"sysctls": host.sysctls} if host.sysctls else {}),
+        "image": _described(image, roots),
+        "as_root": _as_root(image),
+        "start": flow.start if host.role == "client" else 0.0,
+        "repeat_after": flow.repeat_after if host.role == "client" else None,
+        "cut_after": flow.stop if flow.cut_off and host.role == "client" else None,
+        "time_limit": lab.time_limit(flow),
+        "patience": lab.patience(flow),
+        "file": flow.file,
+        **({"folder": flow.folder} if flow.folder else {}),
+        "size": flow.size,
+    }

@@ -1,0 +1,508 @@
+"""One lab kernel in virtual time, as a process of this machine: start, watch its clock, end, clean up."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO
+
+from harness.engine.images.cache import size_of as size_on_disk
+from harness.engine.process_owner import lives, owner
+from harness.engine.virtual.sandbox import PROGRAM, SANDBOXES, Place, sandbox_command, wanted
+from harness.errors import EngineError
+from harness.reading import read_regular
+from harness.text import size_of
+
+#: In the environment of a guest's process: who started it.
+OWNER_VARIABLE = "QUIC_LAB_OWNER"
+#: The working directory of a guest's process, as the guest's kernel finds it.
+HERE = "/proc/self/cwd"
+#: What an init calls the folder of its lab on this machine.
+LAB = f"{HERE}/lab"
+#: Scratch folders are called this, then their owner.
+SCRATCH = "quic-lab"
+#: Seconds of the guest's own CPU time without any movement of its clock after which it is ended.
+STALL = 60.0
+#: So many times as long, by the wall's clock, a guest may take for that on a machine that has other work.
+PATIENCE = 10
+#: Seconds without any movement of its clock, in all of which none of its processes was ready to run, after which it is
+#: ended: whatever it waits for does not come. One that waits for its turn is ready, and who was stopped does not sleep.
+ASLEEP = 30.0
+#: From here on a guest's process of the host has no memory of its program (User Mode Linux's TASK_SIZE), but the lab
+#: kernel's, and what that was started with.
+ABOVE_PROGRAMS = 0x7F8000000000
+#: Of proc_pid_stat(5): asleep, and ended but not yet reaped.
+_SLEEPING = frozenset("SZ")
+#: Room that is left where the guest's memory file is, bytes.
+_SLACK = 16 << 20
+#: Seconds between two looks at what a guest takes of this machine.
+LOOK = 1.0
+#: Bytes of memory that all processes of a guest may have beside its memory file. Lab kernels have some tens of MB.
+PRIVATE = 1 << 30
+#: Bytes that a guest may write, unless its lab needs more.
+DISK = 16 << 30
+#: What a lab kernel says that is refused a socket to be commanded by.
+NO_CONSOLE = "Failed to initialize management console"
+#: What the sandbox's own processes are called: the one that was started, and the first of its namespace.
+SANDBOX = Path(PROGRAM).name
+#: Bytes of what a kernel says of itself, at most.
+_SAID = 4096
+
+
+@dataclass(frozen=True)
+class GuestEnd:
+    """How a guest ended."""
+
+    said_over: bool
+    """It came to the end of the lab in order."""
+    clock: float
+    """Seconds its clock had run."""
+    phases: dict[str, float]
+    """Wall seconds per phase."""
+    spun: str = ""
+    """What was running while the clock stood still; empty when it did not."""
+    asleep: bool = False
+    """All its processes slept, and would have for ever."""
+    signal: int = 0
+    """What the lab kernel's process died of; 0 where it ended by itself, or was ended here."""
+    entered: str = ""
+    """How it entered its programs, and in which pages its memory was; empty where it did not come so far."""
+    sandbox: str = ""
+    """What kept it to its folders: 'on', and what this host lacks for that; 'off'."""
+    exceeded: str = ""
+    """What it took more of than any guest needs, and was ended for; empty where it did not."""
+
+
+def seen(name: str) -> str:
+    """What an init calls one of its guest's folders on this machine: the same on every machine."""
+    return f"{HERE}/{name}"
+
+
+def ram_folder(needed: int) -> Path:
+    """Where a guest's memory is kept: TMPDIR if set, else /dev/shm. EngineError if that does not do.
+
+    The lab kernel maps its memory from a file there, with the right to execute.
+    """
+    folder = _memory_folder()
+    hint = "set TMPDIR to a folder on a file system that is not mounted noexec, best a tmpfs"
+    try:
+        status = os.statvfs(folder)
+    except OSError as error:
+        raise EngineError(f"{folder}: {error.strerror}", hint) from error
+    if status.f_flag & os.ST_NOEXEC:
+        raise EngineError(f"{folder} is mounted noexec, and the lab kernel executes from its memory file there", hint)
+    free = status.f_bavail * status.f_frsize
+    if free < needed + _SLACK:
+        raise EngineError(
+            f"{folder} has {free / 2**20:.0f} MiB free, and a lab of this size may need {needed / 2**20:.0f} MiB",
+            "free memory, run fewer cells side by side (--jobs), or set TMPDIR to a roomier folder",
+        )
+    return folder
+
+
+@dataclass(frozen=True)
+class _Start:
+    """How a lab kernel is started."""
+
+    command: list[str]
+    scratch: str
+    """Where the process begins."""
+    sandbox: str
+    """For the run's record."""
+    report: IO[bytes] | None = None
+    """What the sandbox writes: how the kernel entered its programs."""
+
+    def entered(self) -> str:
+        """What the kernel said of itself (images/lab-kernel/lab_inproc.c)."""
+        if self.report is not None:
+            self.report.seek(0)
+            return self.report.read(_SAID).rstrip(b"\0").decode(errors="replace").strip()
+        try:
+            return read_regular(Path(self.scratch) / "entered", _SAID).decode(errors="replace").strip()
+        except OSError:
+            return ""
+
+
+def require_memory(needed: int) -> None:
+    """EngineError where this machine has less memory left than a guest may need, bytes."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                free = int(line.split()[1]) << 10
+                if free < needed + _SLACK:
+                    raise EngineError(
+                        f"this machine has {free / 2**20:.0f} MiB of memory left, and a lab of this size may need "
+                        f"{needed / 2**20:.0f} MiB",
+                        "free memory, or run fewer cells side by side (--jobs)",
+                    )
+
+
+class Guest:
+    """A lab kernel with its init, from start to end."""
+
+    def __init__(self, kernel: Path, rootfs: Path, memory_mib: int, seed: int, start_ns: int, core: int) -> None:
+        """`rootfs` is the guest's root on this machine; its clock starts at `start_ns` (ns since the epoch)."""
+        self._kernel = kernel
+        self._rootfs = rootfs
+        self._memory = memory_mib
+        self._seed = seed
+        self._start_ns = start_ns
+        self._core = core
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        self._process_id = 0
+
+    def kill(self) -> None:
+        """End it at once."""
+        if self._process_id:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process_id, signal.SIGKILL)
+
+    def command(self, init: list[str]) -> list[str]:
+        """The kernel's command line.
+
+        The kernel mixes it into its random numbers, so it names no folder: those are in the working directory, and the
+        same seed gives the same numbers wherever they are.
+        """
+        return [
+            str(self._kernel), f"mem={self._memory}M", "seccomp=on", "time-travel=inf-cpu",
+            f"time-travel-start={self._start_ns}", f"uml_dir={HERE}/", "root=/dev/root", "rootfstype=hostfs",
+            f"rootflags={HERE}/rootfs", "ro", "con=null", "con0=null,fd:1", "quiet",
+            "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONPATH=/opt/lab", "PYTHONDONTWRITEBYTECODE=1",
+            "PYTHONHASHSEED=0", f"init={init[0]}", "--", *init[1:],
+        ]  # fmt: skip
+
+    def run(
+        self,
+        init: list[str],
+        lab: Path,
+        console: Path,
+        stall: float,
+        phase: Callable[[str], None],
+        *,
+        folders: Mapping[str, Path] | None = None,
+        settings: Mapping[str, str] | None = None,
+        disk: int = DISK,
+    ) -> GuestEnd:
+        """Run until it ends by itself or its clock stands still for `stall` seconds of CPU time.
+
+        Its init finds the folder `lab` of this machine as LAB, and each of `folders` by what `seen` says; it may write
+        to `lab` alone. What it prints goes to `console`, but for the clock. `settings` are variables that the kernel
+        itself reads (LAB_CPU, LAB_TRACE). It is ended once there are more than `disk` bytes in `lab`. EngineError when
+        it cannot be started.
+        """
+        places = {name: Place(folder) for name, folder in {"rootfs": self._rootfs, **(folders or {})}.items()}
+        places["lab"] = Place(lab, writable=True)
+        settings = dict(settings or {})
+        if "LAB_TRACE" in settings:
+            trace = Path(settings["LAB_TRACE"]).absolute()
+            places["trace"] = Place(trace.parent, writable=True)
+            settings["LAB_TRACE"] = seen(f"trace/{trace.name}")
+        with self._confined(init, places) as start, console.open("w") as out:
+            with self._started(start, settings) as process:
+                end = self._watch(process, out.write, stall, phase, _Bounds(process.pid, lab, disk))
+            return replace(end, entered=start.entered(), sandbox=start.sandbox)
+
+    @contextlib.contextmanager
+    def _confined(self, init: list[str], places: Mapping[str, Place]) -> Iterator[_Start]:
+        """How the kernel is started, confined as far as this host can and nobody asked otherwise. EngineError."""
+        needed, program, kernel = self._memory << 20, self._rootfs / PROGRAM, self.command(init)
+        sandbox = SANDBOXES.of(program, self._kernel, places) if wanted() else None
+        if sandbox is not None and sandbox.own_memory:
+            require_memory(needed)
+            folder = _memory_folder()
+        else:
+            folder = ram_folder(needed)
+        with tempfile.TemporaryDirectory(prefix=f"{SCRATCH}.{owner()}.", dir=folder) as scratch:
+            if sandbox is not None:
+                with tempfile.TemporaryFile() as report:
+                    # So that what is written there at the end finds its place, however full the disk is by then.
+                    with contextlib.suppress(OSError):
+                        os.posix_fallocate(report.fileno(), 0, _SAID)
+                    words = sandbox_command(
+                        program, sandbox, kernel, places, needed, self._core, report.fileno()
+                    )  # fmt: skip
+                    yield _Start(words, scratch, sandbox.text, report)
+                return
+            if shutil.which("taskset") is None:
+                raise EngineError("there is no 'taskset' command", "install util-linux")
+            for name, place in places.items():
+                (Path(scratch) / name).symlink_to(place.folder.resolve())
+            yield _Start(["taskset", "--cpu-list", str(self._core), *kernel], scratch, "off")
+
+    @contextlib.contextmanager
+    def _started(self, start: _Start, settings: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
+        # Where it keeps its memory, and what it says of itself: in its working directory.
+        environment = {"PATH": os.environ.get("PATH", os.defpath), "HOME": HERE, "TMPDIR": HERE,
+                       "LAB_SEED": str(self._seed), **settings, OWNER_VARIABLE: owner()}  # fmt: skip
+        try:
+            process = subprocess.Popen(
+                start.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                errors="replace", env=environment, start_new_session=True, cwd=start.scratch,
+                pass_fds=[] if start.report is None else [start.report.fileno()],
+                # The modes of what a guest writes here are what its own processes say, whoever runs it.
+                umask=0,
+            )  # fmt: skip
+        except OSError as error:
+            raise EngineError(f"{self._kernel}: {error.strerror}", "does this file system allow programs?") from error
+        reader = threading.Thread(target=self._read, args=(process,), name="guest-console", daemon=True)
+        reader.start()
+        self._process_id = process.pid
+        try:
+            yield process
+        finally:
+            self.kill()
+            process.wait()
+            reader.join()
+
+    def _read(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            self._lines.put(line)
+        self._lines.put(None)
+
+    def _watch(
+        self,
+        process: subprocess.Popen[str],
+        keep: Callable[[str], object],
+        stall: float,
+        phase: Callable[[str], None],
+        bounds: _Bounds,
+    ) -> GuestEnd:
+        begun = time.monotonic()
+        clock, over, current = 0.0, False, "create"
+        stillness = _Stillness(process.pid, stall)
+        phases: dict[str, float] = {}
+        phase(current)
+        while True:
+            if stillness.too_long():
+                return GuestEnd(False, clock, phases, spinner(process.pid) or "the lab kernel")
+            if stillness.asleep():
+                return GuestEnd(False, clock, phases, asleep=True)
+            exceeded = bounds.exceeded()
+            if exceeded:
+                return GuestEnd(False, clock, phases, exceeded=exceeded)
+            try:
+                line = self._lines.get(timeout=min(stall / 8, LOOK))
+            except queue.Empty:
+                continue
+            if line is None:
+                break
+            if not line.startswith("@"):
+                if NO_CONSOLE not in line:
+                    keep(line)
+                continue
+            stillness.moved()
+            moved = time.monotonic()
+            seconds, _, word = line[1:].strip().partition(" ")
+            clock = float(seconds)
+            if word:
+                phases[current] = round(phases.get(current, 0.0) + moved - begun, 3)
+                current, begun, over = word, moved, word == "remove"
+                phase(word)
+        process.wait()
+        phases[current] = round(phases.get(current, 0.0) + time.monotonic() - begun, 3)
+        return GuestEnd(over, clock, phases, signal=max(0, -process.returncode))
+
+
+class _Stillness:
+    """Tells a guest whose clock stands still from one that waits for its turn on a busy machine.
+
+    The lab kernel waits for the process of the host that a program is in. It ends where somebody ended that one
+    (images/lab-kernel/lab_inproc.c), but for faults that nobody has thought of.
+    """
+
+    def __init__(self, guest: int, stall: float) -> None:
+        self._guest = guest
+        self._stall = stall
+        self.moved()
+
+    def moved(self) -> None:
+        """The clock moved just now."""
+        self._since = time.monotonic()
+        self._used: float | None = None
+        self._last: dict[int, _Used] = {}
+        self._slept_since = self._since
+
+    def too_long(self) -> bool:
+        """Whether the guest has computed for `stall` seconds, or not even come to that in `PATIENCE` times as long."""
+        still = time.monotonic() - self._since
+        if still < self._stall / 4:
+            # Looking costs: most clocks move many times a second.
+            return False
+        now = _used(self._guest)
+        if now != self._last or any(one.state not in _SLEEPING for one in now.values()):
+            self._slept_since, self._last = time.monotonic(), now
+        used = sum(one.user + one.system for one in now.values()) / os.sysconf("SC_CLK_TCK")
+        if self._used is None:
+            # At most what the wall's clock says has been used by now.
+            self._used = used - self._stall / 4
+        return used - self._used >= self._stall or still >= PATIENCE * self._stall
+
+    def asleep(self) -> bool:
+        """Whether it has slept for too long, as seen by `too_long`."""
+        return bool(self._last) and time.monotonic() - self._slept_since >= ASLEEP
+
+
+class _Bounds:
+    """Tells a guest that takes what no guest needs: what has left it has the whole machine's memory and disk else."""
+
+    def __init__(self, group: int, folder: Path, disk: int) -> None:
+        self._group = group
+        self._folder = folder
+        self._disk = disk
+        self._looked = time.monotonic()
+
+    def exceeded(self) -> str:
+        """What a guest has taken too much of, in words; looked at every LOOK seconds."""
+        if time.monotonic() - self._looked < LOOK:
+            return ""
+        self._looked = time.monotonic()
+        private = sum(_private_bytes(process) for process in _used(self._group))
+        if private > PRIVATE:
+            return f"{size_of(private)} of memory beside its guest's"
+        written = size_on_disk(self._folder)
+        return f"{size_of(written)} of the disk" if written > self._disk else ""
+
+
+def _private_bytes(process: int) -> int:
+    """A process's memory that is no file's; 0 where it has ended."""
+    try:
+        _, resident, shared, *_ = Path(f"/proc/{process}/statm").read_text().split()
+    except (OSError, ValueError):
+        return 0
+    return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _memory_folder() -> Path:
+    return Path(os.environ.get("TMPDIR") or "/dev/shm")
+
+
+def remove_orphans() -> list[str]:
+    """End guests whose harness process is gone, and drop their scratch folders. Names of what was removed.
+
+    Most have ended by themselves: a guest whose console nobody reads ends when it says the time.
+    """
+    removed = []
+    for process, label in guests():
+        if not lives(label):
+            with contextlib.suppress(OSError):
+                os.killpg(process, signal.SIGKILL)
+            removed.append(f"guest {process}")
+    for scratch in _memory_folder().glob(f"{SCRATCH}.*.*"):
+        if not lives(scratch.name.split(".")[1]):
+            shutil.rmtree(scratch, ignore_errors=True)
+            removed.append(scratch.name)
+    return removed
+
+
+def guests() -> list[tuple[int, str]]:
+    """(process, owner) of the lab kernels that run on this machine under our name."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            process = int(folder.name)
+            label = _environment(process).get(OWNER_VARIABLE)
+            with contextlib.suppress(ProcessLookupError):
+                if label and os.getpgid(process) == process:
+                    found.append((process, label))
+    return found
+
+
+def _environment(process: int) -> dict[str, str]:
+    try:
+        raw = Path(f"/proc/{process}/environ").read_bytes()
+    except OSError:
+        return {}
+    pairs = (item.partition(b"=") for item in raw.split(b"\0") if item)
+    return {name.decode(errors="replace"): value.decode(errors="replace") for name, _, value in pairs}
+
+
+def spinner(guest: int, seconds: float = 0.5) -> str:
+    """The program inside a guest that uses the CPU, with the endpoint it belongs to; empty if it cannot be told.
+
+    Each process of a guest has a process of the host behind it, with the same memory: the strings a program was
+    started with stand at the top of its stack (the System V ABI's initial process stack).
+    """
+    before = _used(guest)
+    time.sleep(seconds)
+    spent = {process: now.user - before.get(process, now).user for process, now in _used(guest).items()}
+    if not spent:
+        return ""
+    kernel = _kernel(guest, before)
+    # A loop of system calls keeps the kernel busier than the program that makes them.
+    programs = {
+        process: used
+        for process, used in spent.items()
+        if used and process != kernel and process in before and before[process].name != SANDBOX
+    }
+    if not programs:
+        return "the lab kernel" if spent.get(kernel) else ""
+    return _program(max(programs, key=lambda process: programs[process]))
+
+
+def _kernel(guest: int, processes: Mapping[int, _Used]) -> int:
+    """The lab kernel's process: the first one below the sandbox's, or the guest's own where it is not confined."""
+    while guest in processes and processes[guest].name == SANDBOX:
+        guest = next((process for process, now in processes.items() if now.parent == guest), 0)
+    return guest
+
+
+@dataclass(frozen=True)
+class _Used:
+    """What proc_pid_stat(5) says of a process."""
+
+    name: str
+    state: str
+    parent: int
+    user: int
+    """Ticks of CPU time, and in kernel mode."""
+    system: int
+
+
+def _used(group: int) -> dict[int, _Used]:
+    """The processes of a group."""
+    found = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                name, _, rest = (folder / "stat").read_text().partition("(")[2].rpartition(")")
+            except OSError:
+                continue
+            fields = rest.split()
+            if int(fields[2]) == group:
+                found[int(folder.name)] = _Used(name, fields[0], int(fields[1]), int(fields[11]), int(fields[12]))
+    return found
+
+
+def _program(process: int) -> str:
+    """What a guest's process was started as: 'client0: /usr/bin/python3'."""
+    try:
+        areas = [line.split() for line in Path(f"/proc/{process}/maps").read_text().splitlines()]
+        memory = Path(f"/proc/{process}/mem").open("rb", buffering=0)  # noqa: SIM115
+    except OSError:
+        return ""
+    with memory:
+        for area in reversed(areas):
+            low, high = (int(word, 16) for word in area[0].split("-"))
+            if low >= ABOVE_PROGRAMS:
+                continue
+            try:
+                memory.seek(max(low, high - 65536))
+                words = memory.read(min(high - low, 65536)).rstrip(b"\0").split(b"\0")
+            except (OSError, ValueError, OverflowError):
+                continue
+            environment = dict(word.split(b"=", 1) for word in words if word.count(b"=") and word[:1].isalpha())
+            if b"HOSTNAME" in environment or b"PATH" in environment:
+                name = environment.get(b"HOSTNAME", b"the lab's init").decode(errors="replace")
+                return f"{name}: {words[-1].decode(errors='replace')}"
+    return ""
