@@ -15,10 +15,10 @@ from harness.errors import EngineError, ResultError
 from harness.events import Listener
 from harness.outcome import Cell, Run
 from harness.plan import PlannedRun
-from harness.provenance import Provenance
-from harness.records import read_run, record_bytes
 from harness.runner import run_aside
-from harness.store import RUN, Store
+from harness.store.provenance import Provenance
+from harness.store.records import read_run, record_bytes
+from harness.store.results import RUN, Store
 
 #: What a run's trace is called in its folder.
 TRACE = "calls"

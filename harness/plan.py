@@ -1,6 +1,7 @@
 """Scenarios × implementations × parameters × repetitions → runs to do. Pure.
 
-Every cell has its key (`harness.identity`). Resume, cache, shard and merge are then one mechanism: `plan − store`.
+Every cell has its key (`harness.store.identity`). Resume, cache, shard and merge are then one mechanism: `plan −
+store`.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.errors import InputError
-from harness.identity import Ledger, keyed
 from harness.outcome import Cell, Contestant, EngineName, Image, SimKernel
 from harness.planning.design import PairDesign, most_cells, of_pair, players_of
 from harness.planning.sweep import Combine, Point, points
 from harness.scenario.parameters import ROLES, ParameterValue, Role
 from harness.scenario.schema import Implementation, Scenario
+from harness.store.identity import Ledger, keyed
 
 #: Runs of one command: what more than that many are is a slip, or a month's work.
 MOST_RUNS = 100_000

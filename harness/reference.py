@@ -18,7 +18,6 @@ from harness.app import App, Options
 from harness.app.reached import Searching, asked_so_far, finished, searching
 from harness.app.stored import StoredResults
 from harness.catalogue import load
-from harness.columns import Columns, is_columnar
 from harness.errors import InputError, did_you_mean
 from harness.events import Listener
 from harness.judge import judge
@@ -31,6 +30,7 @@ from harness.results import CellResult, point_of
 from harness.scenario.parameters import ROLES
 from harness.scenario.schema import Part
 from harness.standing import standing
+from harness.store.parquet import Columns, is_columnar
 
 CAMPAIGN = "campaign.yaml"
 #: Sets of one cost that a search asks for at once: as many on every machine, so that it goes the same way on all.

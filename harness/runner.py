@@ -28,10 +28,10 @@ from harness.outcome import MeasuredRun, Outcome, Run
 from harness.plan import PlannedRun
 from harness.planning.endpoint_config import UnsupportedError
 from harness.planning.estimate import written_bytes
-from harness.provenance import Provenance
 from harness.reading import open_regular, tree_of
 from harness.scenario.parameters import ROLES
-from harness.store import Store
+from harness.store.provenance import Provenance
+from harness.store.results import Store
 from harness.text import counted, size_of
 from harness.topology import build_lab
 

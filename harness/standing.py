@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from harness.bits import other_bits
-from harness.identity import Ledger
 from harness.outcome import Cell
 from harness.results import CellResult, point_of
+from harness.store.build_diff import other_bits
+from harness.store.identity import Ledger
 
 #: What marks a row that is not of today.
 MARK = "‡"

@@ -13,9 +13,9 @@ from harness.events import Listener, PhaseStarted, RunFinished, Warned
 from harness.kept import keeps
 from harness.outcome import MeasuredRun, Outcome, Run, proven_outcome
 from harness.plan import PlannedRun
-from harness.provenance import Provenance
 from harness.runner import run_once
-from harness.store import Store
+from harness.store.provenance import Provenance
+from harness.store.results import Store
 
 #: What is said of a run that is made again.
 _SPOILT = {

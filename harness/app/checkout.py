@@ -21,7 +21,6 @@ from harness.app.stored import StoredResults
 from harness.campaign import Campaign
 from harness.catalogue import Catalogue
 from harness.cluster.depot import Depot
-from harness.columns import Columns, is_columnar
 from harness.engine.code_digest import engine_code
 from harness.engine.docker.host_jitter import Patience
 from harness.engine.images.build import Images
@@ -33,17 +32,18 @@ from harness.engine.run_dir import prepare_folder
 from harness.engine.served_files import serve
 from harness.errors import EngineError, InputError
 from harness.events import Listener, MachineHeld, PlanMade, Warned
-from harness.identity import keyed, read_ledger
 from harness.metrics.objectives import mistakes
 from harness.outcome import Cell, Contestant, EngineName
 from harness.plan import Request, UntilDecided, cells, named, of_matrix, points_of, varied
 from harness.planning.estimate import Experience
 from harness.planning.sweep import Point
-from harness.provenance import Provenance, commit_of
 from harness.repetitions import Repetitions
 from harness.results import CellResult, point_of
 from harness.scenario.parameters import ROLES
-from harness.store import Store, StoreReader
+from harness.store.identity import keyed, read_ledger
+from harness.store.parquet import Columns, is_columnar
+from harness.store.provenance import Provenance, commit_of
+from harness.store.results import Store, StoreReader
 from harness.topology import build_lab
 from harness.unbuilt import LostRuns, UnbuiltError, lost_runs
 

@@ -32,7 +32,7 @@ from harness.judge import judge
 from harness.outcome import Cell, MeasuredRun, Run, proven_outcome
 from harness.plan import PlannedRun
 from harness.planning.endpoint_config import UnsupportedError
-from harness.store import MEASURED, RUN
+from harness.store.results import MEASURED, RUN
 from harness.topology import build_lab
 from harness.unbuilt import LostRuns
 from harness.writing import place_below, write_new

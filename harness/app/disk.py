@@ -11,13 +11,13 @@ from pathlib import Path
 from harness.errors import EngineError
 from harness.kept import Artefacts, keeps
 from harness.outcome import Cell
-from harness.packing import STAYS, disk_use, is_packed
 from harness.plan import PlannedRun
 from harness.planning.endpoint_config import UnsupportedError
 from harness.planning.estimate import FIGURES, stored_bytes, written_bytes
 from harness.reading import is_regular
-from harness.records import read_measured, read_object, read_run, record_bytes
-from harness.store import MEASURED, RUN, Store, disk_error
+from harness.store.compression import STAYS, disk_use, is_packed
+from harness.store.records import read_measured, read_object, read_run, record_bytes
+from harness.store.results import MEASURED, RUN, Store, disk_error
 from harness.text import counted, size_of
 from harness.topology import Lab, build_lab
 

@@ -13,7 +13,7 @@ from harness.engine.docker_cli import remove_orphans
 from harness.engine.process_owner import owner
 from harness.engine.virtual.uml_guest import SCRATCH
 from harness.errors import EngineError
-from harness.store import Store
+from harness.store.results import Store
 
 #: How often Docker is asked for what is left: a client that was killed may have asked for a container just before.
 _LOOKS = 3

@@ -7,12 +7,12 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from harness.columns import Columns, is_columnar
 from harness.errors import ResultError
 from harness.outcome import Cell
 from harness.planning.estimate import ENDED, Experience, Took
 from harness.runner import cpu_model
-from harness.store import Store
+from harness.store.parquet import Columns, is_columnar
+from harness.store.results import Store
 
 #: Other cells of the store that are looked at: each takes milliseconds to read.
 OTHERS = 60

@@ -18,7 +18,7 @@ from harness.errors import EngineError
 from harness.outcome import Cell, proven_outcome
 from harness.plan import PlannedRun
 from harness.planning.estimate import Experience
-from harness.store import disk_error
+from harness.store.results import disk_error
 
 
 class CheckoutGround:

@@ -9,15 +9,15 @@ from pathlib import Path
 
 from harness.app.checkout import App
 from harness.app.inventory import NOT_PRESENT
-from harness.bits import other_bits
 from harness.claims import Claim, claim
 from harness.errors import EngineError, InputError
 from harness.outcome import Cell, Run, proven_outcome
-from harness.packing import STAYS, disk_use
 from harness.planning.sweep import points
-from harness.records import read_measured, read_run, record_bytes, unreadable
 from harness.scenario.schema import Scenario
-from harness.store import MEASURED, RUN, disk_error
+from harness.store.build_diff import other_bits
+from harness.store.compression import STAYS, disk_use
+from harness.store.records import read_measured, read_run, record_bytes, unreadable
+from harness.store.results import MEASURED, RUN, disk_error
 
 
 @dataclass(frozen=True)

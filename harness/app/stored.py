@@ -14,7 +14,7 @@ from harness.outcome import Cell, MeasuredRun, Run, proven_outcome
 from harness.plan import PlannedRun
 from harness.results import CellResult, point_of
 from harness.runner import require_unharmed
-from harness.store import MEASURED, SERIES, Store, StoreReader, disk_error
+from harness.store.results import MEASURED, SERIES, Store, StoreReader, disk_error
 
 
 class StoredResults:

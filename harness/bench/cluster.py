@@ -39,16 +39,16 @@ from harness.cluster.letters import Answer, Order
 from harness.cluster.place import Place, Scheduler, started
 from harness.cluster.travelled import Sent
 from harness.cluster.worker import make
-from harness.columns import Columns
-from harness.columns.tables import Entry
 from harness.engine.docker.host_jitter import Patience
 from harness.engine.images.contents import Contents
 from harness.events import Event
 from harness.outcome import Cell
 from harness.plan import PlannedRun
 from harness.progress import Talk
-from harness.provenance import Provenance
-from harness.store import MEASURED, RUN, SERIES, Store
+from harness.store.parquet import Columns
+from harness.store.parquet.tables import Entry
+from harness.store.provenance import Provenance
+from harness.store.results import MEASURED, RUN, SERIES, Store
 
 #: Simulated runs, and the cores of the cluster that makes them.
 TASKS, CORES = 10_000, 1000

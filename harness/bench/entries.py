@@ -23,10 +23,10 @@ from harness.engine.virtual.uml_guest import Guest, GuestEnd
 from harness.errors import EngineError
 from harness.outcome import Cell
 from harness.plan import PlannedRun
-from harness.provenance import Provenance
 from harness.runner import run_once
 from harness.scenario.schema import Flow
-from harness.store import Store
+from harness.store.provenance import Provenance
+from harness.store.results import Store
 from harness.units import Size
 
 #: How often each is measured.

@@ -21,11 +21,11 @@ from harness.errors import InputError, did_you_mean
 from harness.events import Listener
 from harness.outcome import Run
 from harness.plan import PlannedRun
-from harness.provenance import Provenance
 from harness.runner import run_aside
 from harness.scenario.parameters import ROLES
-from harness.store import Store
-from harness.verified import differing_digests
+from harness.store.provenance import Provenance
+from harness.store.results import Store
+from harness.store.run_comparison import differing_digests
 
 
 @dataclass(frozen=True)

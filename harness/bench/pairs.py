@@ -13,7 +13,7 @@ from harness.outcome import Run
 from harness.plan import Request
 from harness.scenario.parameters import Role
 from harness.scenario.schema import Implementation
-from harness.verified import differing_digests
+from harness.store.run_comparison import differing_digests
 
 
 @dataclass(frozen=True)

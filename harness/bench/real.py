@@ -19,10 +19,10 @@ from harness.metrics import measure
 from harness.netem.bounds import FRAME
 from harness.outcome import Cell, Image
 from harness.plan import PlannedRun, Request, cells
-from harness.provenance import Provenance
 from harness.runner import run_once
 from harness.scenario.schema import Container, Implementation, Scenario
-from harness.store import Store
+from harness.store.provenance import Provenance
+from harness.store.results import Store
 from harness.topology import Lab, build_lab
 from harness.topology.addresses import FIRST, address
 

@@ -14,10 +14,10 @@ from harness.bench.session import Session, line, scenario
 from harness.engine.virtual.engine import VirtualEngine
 from harness.engine.virtual.gauge import gauge
 from harness.plan import PlannedRun
-from harness.provenance import Provenance
 from harness.runner import run_once
 from harness.scenario.schema import Scenario
-from harness.store import Store
+from harness.store.provenance import Provenance
+from harness.store.results import Store
 
 #: Random paths, and how many of them in one lab kernel: a guest keeps all packets of a trial in its sockets.
 PATHS, AT_ONCE = 200, 50

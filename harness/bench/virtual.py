@@ -20,10 +20,10 @@ from harness.bench.theory import RENO_LOSS, RENO_SEGMENT, RENO_TIMER, reno_scena
 from harness.engine.virtual.engine import VirtualEngine
 from harness.outcome import Cell, MeasuredRun, Run
 from harness.plan import PlannedRun
-from harness.provenance import Provenance
 from harness.reno import mathis, padhye
 from harness.runner import run_once
-from harness.store import Store
+from harness.store.provenance import Provenance
+from harness.store.results import Store
 
 #: The cell that repeatability and speed are told by: rates, 300 ms each way, 100 MB.
 RATES, DELAY, SIZE = ("50 Mbit/s", "10 Mbit/s"), "300 ms", "100 MB"

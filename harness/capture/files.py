@@ -1,8 +1,8 @@
 """Reading artefacts: as they were written, or compressed with zstd or gzip; complete or cut short.
 
-Whoever reads names a file as it was written. `harness.packing` compresses a finished run's files: each into one of its
-name with `.zst` behind it (RFC 8878), and the captures of both sides, which hold the same packets, together into
-`captures.tar.zst`. A path below that file stands for one of them.
+Whoever reads names a file as it was written. `harness.store.compression` compresses a finished run's files: each into
+one of its name with `.zst` behind it (RFC 8878), and the captures of both sides, which hold the same packets, together
+into `captures.tar.zst`. A path below that file stands for one of them.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def version() -> str:
     from importlib.metadata import PackageNotFoundError
     from importlib.metadata import version as version_of
 
-    from harness.provenance import commit_of
+    from harness.store.provenance import commit_of
 
     try:
         number = version_of("quic-lab")

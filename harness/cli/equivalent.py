@@ -22,9 +22,9 @@ from harness.errors import InputError
 if TYPE_CHECKING:
     from harness.app import App
     from harness.engine.images.contents import Contents
-    from harness.identity import Component
     from harness.repro.checkout import Checkout
     from harness.repro.equivalence import Prover
+    from harness.store.identity import Component
 
 
 def equivalent(
@@ -56,15 +56,15 @@ def equivalent(
     engine golden labs are run by both versions: they must get the same files and the same commands of Docker.
     """
     from harness.app import Options
-    from harness.columns import is_columnar
     from harness.columns.keep import rekey
-    from harness.identity import write_ledger
     from harness.progress import Talk
     from harness.repro.checkout import Checkout, base_with, checked_out
     from harness.repro.compose_transcript import prove as prove_compose
     from harness.repro.equivalence import Prover
     from harness.repro.report import changed_lines, divergence_text, golden_lines, report, result_lines
     from harness.repro.verify import candidates, every_run
+    from harness.store.identity import write_ledger
+    from harness.store.parquet import is_columnar
 
     if again and (base is not None or excepted):
         raise InputError("--again with --base or --except", "an entry is proven again as it stands in the ledger")

@@ -23,8 +23,8 @@ def merge(
 
     A run that the store has with other figures is not taken but named, and the exit code is 1.
     """
-    from harness.columns import is_columnar
-    from harness.merging import merge as merged
+    from harness.store.merge import merge as merged
+    from harness.store.parquet import is_columnar
 
     app = open_app(store)
     if is_columnar(app.store.root):

@@ -215,7 +215,7 @@ def study(
 
 def _document(file: Path) -> Any:
     from harness.interop.published import parse
-    from harness.records import record_bytes
+    from harness.store.records import record_bytes
 
     try:
         # Whoever names a file means what a link of that name leads to.

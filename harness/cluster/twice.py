@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 
-from harness.merging import parted
 from harness.outcome import MeasuredRun, Run
 from harness.plan import PlannedRun
+from harness.store.merge import parted
 from harness.text import counted
 
 

@@ -35,11 +35,11 @@ from harness.engine.virtual.uml_guest import remove_orphans
 from harness.errors import EngineError, HarnessError
 from harness.kept import keeps
 from harness.outcome import Cell
-from harness.packing import STAYS
 from harness.plan import PlannedRun
-from harness.provenance import Provenance
 from harness.runner import run_once
-from harness.store import Store
+from harness.store.compression import STAYS
+from harness.store.provenance import Provenance
+from harness.store.results import Store
 from harness.units import Size
 
 #: Seconds without a piece of what was asked for after which it does not come any more.

@@ -6,15 +6,15 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.columns import Columns, is_columnar, write_columns
-from harness.columns.tables import Entry
 from harness.engine.images.contents import Contents
 from harness.errors import ResultError
-from harness.identity import Ledger, cell_key
 from harness.interop.cases import case_of
 from harness.outcome import DirectionProof, MeasuredRun, Run
 from harness.results import CellResult, point_of
-from harness.store import StoreReader, disk_error
+from harness.store.identity import Ledger, cell_key
+from harness.store.parquet import Columns, is_columnar, write_columns
+from harness.store.parquet.tables import Entry
+from harness.store.results import StoreReader, disk_error
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from harness.results import CellResult
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Scenario
 from harness.stats import COVERAGE
-from harness.verified import other_figures
+from harness.store.run_comparison import other_figures
 
 Standing = Literal["same", "better", "worse", "differs", "cannot tell", "new", "gone"]
 #: The gravest first: what a cell's figures come to together.

@@ -10,12 +10,12 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter
 
-from harness.columns import is_columnar
 from harness.columns.keep import keep
 from harness.errors import InputError, ResultError
 from harness.gate.decide import Decided, Standing
-from harness.records import read_object, unreadable
-from harness.store import StoreReader, disk_error
+from harness.store.parquet import is_columnar
+from harness.store.records import read_object, unreadable
+from harness.store.results import StoreReader, disk_error
 
 _COMPARED = "compared.json"
 #: What has nothing of before, or has not changed as far as its runs tell.

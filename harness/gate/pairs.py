@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from harness.bits import Change, changes, other_bits
 from harness.engine.images.contents import Contents
-from harness.identity import Ledger
 from harness.outcome import Cell, Run
 from harness.results import CellResult, point_of
 from harness.scenario.parameters import ROLES
 from harness.scenario.schema import Implementation
+from harness.store.build_diff import Change, changes, other_bits
+from harness.store.identity import Ledger
 
 #: Digest of an image's contents → the contents, as a store knows them.
 Known = Callable[[str], Contents | None]

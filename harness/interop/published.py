@@ -13,7 +13,7 @@ from typing import Any
 from harness.errors import InputError
 from harness.interop.cases import CASES, MEASUREMENTS
 from harness.interop.matrix import Entry, Matrix, Pair
-from harness.records import plain
+from harness.store.records import plain
 from harness.text import shown
 
 _WORDS = ("succeeded", "failed", "unsupported")

@@ -35,7 +35,7 @@ class Cell(Fact):
     """One point of the matrix. Two cells with the same key are the same experiment."""
 
     key: Key
-    """BLAKE2b of what its runs depend on, 16 hexadecimal digits (`harness.identity.cell_key`)."""
+    """BLAKE2b of what its runs depend on, 16 hexadecimal digits (`harness.store.identity.cell_key`)."""
     scenario: Scenario
     client: Implementation
     server: Implementation
@@ -48,7 +48,7 @@ class Cell(Fact):
     """Parameters asked for, as role.NAME; they are demands, not wishes."""
     seed: int
     compiled: str = ""
-    """Digest of the lab that the cell amounts to (`harness.identity.compiled`)."""
+    """Digest of the lab that the cell amounts to (`harness.store.identity.compiled`)."""
     engine_code: str = ""
     """Digest of the engine's code (`harness.engine.code_digest`)."""
     host_cpu: bool = False

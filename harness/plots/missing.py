@@ -14,7 +14,7 @@ from harness.outcome import MeasuredRun, Run
 from harness.plots.render import PAGE, Format, names_on, write
 from harness.plots.stored import Search, Subject, find_subjects, folder_name
 from harness.results import CellResult
-from harness.store import Store, StoreReader
+from harness.store.results import Store, StoreReader
 from harness.text import counted
 
 #: What is drawn without being asked for: PNGs take as long as everything else together.

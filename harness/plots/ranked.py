@@ -17,7 +17,7 @@ from harness.plots.copied import Marks
 from harness.plots.parts import layered, sized
 from harness.plots.theme import INK, SOFT, Chart, config, headed
 from harness.ranking import Ranking
-from harness.store import disk_error
+from harness.store.results import disk_error
 from harness.text import counted
 from harness.writing import replace
 

@@ -27,7 +27,7 @@ from harness.plots.registry import Plot, plots
 from harness.plots.theme import FONT, INK, SOFT, config, headed
 from harness.plots.view import Drawn
 from harness.reading import open_regular
-from harness.store import disk_error
+from harness.store.results import disk_error
 from harness.writing import replace
 
 #: The page with all figures of a run.

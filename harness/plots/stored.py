@@ -14,7 +14,7 @@ from harness.plots.curves import labels
 from harness.plots.pairs import beside, is_red
 from harness.plots.view import Drawn
 from harness.results import CellResult
-from harness.store import MEASURED, RUN, SERIES, StoreReader
+from harness.store.results import MEASURED, RUN, SERIES, StoreReader
 
 Span = tuple[float, float]
 

@@ -21,7 +21,7 @@ from harness.plots.copied import Marks
 from harness.plots.parts import layered, sized
 from harness.plots.theme import INK, SOFT, WIDTH, Chart, Panel, config, headed
 from harness.scenario.parameters import ParameterValue
-from harness.store import disk_error
+from harness.store.results import disk_error
 from harness.writing import replace
 
 #: Effects of a picture at most; of more, the greatest.

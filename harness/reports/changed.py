@@ -9,10 +9,10 @@ from harness.comparison import ALPHA
 from harness.gate.decide import GRAVITY, Decided, decide
 from harness.gate.former import Compared
 from harness.gate.pairs import Known, causes, pairs
-from harness.identity import Ledger
 from harness.reports.gate import figure_text
 from harness.reports.markdown import line
 from harness.results import CellResult, point_of
+from harness.store.identity import Ledger
 from harness.text import counted, quoted
 
 _HEAD = """# What changed

@@ -8,11 +8,11 @@ from typing import Any
 
 from rich.console import Console
 
-from harness.bits import Change
 from harness.capture.fingerprint import Parting
-from harness.identity import Equivalence, Ledger
+from harness.store.build_diff import Change
+from harness.store.identity import Equivalence, Ledger
+from harness.store.run_comparison import Figure, Verified
 from harness.text import counted
-from harness.verified import Figure, Verified
 
 #: Changed packages, and figures, that are named; of more only the number is said.
 _NAMED = 4

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import EngineError, InputError
-from harness.identity import Component
 from harness.outcome import Cell, Run
-from harness.store import Store
+from harness.store.identity import Component
+from harness.store.results import Store
 
 #: Commits that are looked through for one whose digests are those of stored results.
 MOST_COMMITS = 40

@@ -8,8 +8,8 @@ from typing import get_args
 from harness.app import App
 from harness.engine.code_digest import engine_code
 from harness.errors import HarnessError
-from harness.identity import Component
 from harness.outcome import EngineName
+from harness.store.identity import Component
 
 
 def component_digests(app: App, names: Iterable[str] | None = None) -> dict[Component, str]:

@@ -15,11 +15,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.app import App, Options
-from harness.bits import changes
 from harness.engine.images.contents import Contents
 from harness.errors import InputError, did_you_mean
 from harness.events import Listener
-from harness.identity import (
+from harness.outcome import Cell, Run
+from harness.repro.checkout import Checkout
+from harness.repro.digests import component_digests
+from harness.repro.guard import Feature, features, guard_set, sample
+from harness.repro.side_by_side import run_again
+from harness.scenario.parameters import ROLES
+from harness.store.build_diff import changes
+from harness.store.identity import (
     Component,
     Equivalence,
     Ledger,
@@ -31,15 +37,9 @@ from harness.identity import (
     known_keys,
     scenario_keys,
 )
-from harness.outcome import Cell, Run
-from harness.provenance import commit_of
-from harness.repro.checkout import Checkout
-from harness.repro.digests import component_digests
-from harness.repro.guard import Feature, features, guard_set, sample
-from harness.repro.side_by_side import run_again
-from harness.scenario.parameters import ROLES
-from harness.store import Store
-from harness.verified import differing_digests
+from harness.store.provenance import commit_of
+from harness.store.results import Store
+from harness.store.run_comparison import differing_digests
 
 #: Stands for the components that are in every cell.
 _EVERYWHERE: Component = ("simulator", "sim")

@@ -10,9 +10,9 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from harness.identity import scenario_keys
 from harness.outcome import Cell, Run
 from harness.scenario.parameters import ROLES
+from harness.store.identity import scenario_keys
 
 #: A thing that a run touches: its kind, and what it is called.
 Feature = tuple[str, ...]

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from harness.divergence import stored
-from harness.identity import Equivalence, Ledger
 from harness.outcome import Run
 from harness.reports.divergence import text
 from harness.reports.verified import entry_text
 from harness.repro.equivalence import ChangedComponent, Compared, Tried
+from harness.store.identity import Equivalence, Ledger
 from harness.text import counted
 
 #: Cells that are named; of more only the number is said.

@@ -13,7 +13,7 @@ from harness.events import Listener
 from harness.outcome import MeasuredRun, Run
 from harness.plan import PlannedRun
 from harness.runner import run_aside
-from harness.store import Store
+from harness.store.results import Store
 
 
 @dataclass(frozen=True)

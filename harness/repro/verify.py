@@ -10,11 +10,11 @@ from pathlib import Path
 from harness.app import App, Options
 from harness.errors import InputError, did_you_mean
 from harness.events import Listener
-from harness.identity import Equivalence
 from harness.outcome import Cell, Run, proven_outcome
 from harness.repro.side_by_side import run_again
-from harness.store import Store, StoreReader
-from harness.verified import Verified, compared
+from harness.store.identity import Equivalence
+from harness.store.results import Store, StoreReader
+from harness.store.run_comparison import Verified, compared
 
 
 def candidates(reference: StoreReader) -> list[Run]:

@@ -31,7 +31,7 @@ from harness.site.matrix import neighbours
 from harness.site.overview import MEANING, overview, players
 from harness.site.qlog import opening
 from harness.site.study import study_pages
-from harness.store import StoreReader, disk_error
+from harness.store.results import StoreReader, disk_error
 from harness.text import counted, harmless
 from harness.writing import replace
 

@@ -14,7 +14,7 @@ from harness.plots.render import figure, figures
 from harness.plots.stored import Search, find_subjects
 from harness.plots.theme import FILL, GRID, INK, SOFT
 from harness.results import CellResult
-from harness.store import StoreReader
+from harness.store.results import StoreReader
 from harness.studies import Study
 
 #: What is looked at first: all of a run above each other.

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from harness.cli.exits import FAILED, INFRASTRUCTURE, INTERRUPTED, MET, NOTHING, UNDECIDED
-from harness.packing import UNFINISHED
+from harness.store.compression import UNFINISHED
 from tests.chaos import machine
 from tests.chaos.kinds import Kind
 from tests.chaos.scene import Scene

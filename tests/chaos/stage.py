@@ -18,7 +18,7 @@ import yaml
 from harness.capture.files import ARCHIVE, CAPTURES, ZSTD, content_digest
 from harness.capture.files import as_written as written_name
 from harness.outcome import EngineName
-from harness.packing import UNFINISHED
+from harness.store.compression import UNFINISHED
 from tests.chaos import machine
 from tests.examples import ROOT
 

@@ -11,7 +11,7 @@ from harness.analysis.arrival import BodyArrival, body_arrival
 from harness.analysis.delivery import Delivery
 from harness.analysis.view import RunView
 from harness.capture.file_growth import Moment
-from harness.records import read_run
+from harness.store.records import read_run
 from tests.lab.conftest import Harness
 
 #: Losses are those of the seed, packet for packet, whatever the size of the file.

@@ -12,7 +12,7 @@ import pytest
 from harness.analysis.handover import seen_moves
 from harness.analysis.view import RunView
 from harness.capture.capture import Capture
-from harness.records import read_run
+from harness.store.records import read_run
 from harness.studies.handover.claims import FIRST, SECOND
 from tests import rule
 from tests.lab.conftest import ATTEMPTS, EARLY, STOLEN, Harness

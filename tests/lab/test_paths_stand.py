@@ -19,10 +19,10 @@ from harness.app.lock import machine_lock
 from harness.engine.docker.engine import ComposeEngine
 from harness.outcome import Cell, LinkProof
 from harness.plan import PlannedRun, Request
-from harness.provenance import Provenance
 from harness.runner import run_once
 from harness.scenario.schema import Scenario
-from harness.store import Store
+from harness.store.provenance import Provenance
+from harness.store.results import Store
 from tests.examples import ROOT
 from tests.lab.conftest import ATTEMPTS, CACHE, left_overs
 

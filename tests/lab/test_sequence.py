@@ -11,7 +11,7 @@ from harness.analysis.splits import legs, opened
 from harness.analysis.view import RunView
 from harness.capture.lab_file import FlowAddresses
 from harness.metrics import measure
-from harness.records import read_run
+from harness.store.records import read_run
 from tests.lab.conftest import Harness
 
 VIRTUAL, REAL = ("--engine", "virtual"), ("--engine", "compose")

@@ -15,7 +15,7 @@ from harness.app import App, Places
 from harness.engine.images.build import Build, Images
 from harness.site.addresses import address
 from harness.site.build import write
-from harness.store import Store
+from harness.store.results import Store
 from tests.drawings import download_run
 from tests.examples import ROOT
 from tests.lab.conftest import CACHE

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from harness.analysis.handover import seen_moves
 from harness.analysis.view import RunView
-from harness.records import read_run
+from harness.store.records import read_run
 from tests import rule
 
 RECORDED = Path(__file__).parent / "data" / "moved"

@@ -12,10 +12,10 @@ from harness.analysis.delivery import FILE, PACKETS
 from harness.judge import judge
 from harness.metrics import measure
 from harness.outcome import MeasuredRun, Run, proven_outcome
-from harness.records import read_run
 from harness.reports.json_report import report
 from harness.reports.markdown import report as markdown
 from harness.results import CellResult
+from harness.store.records import read_run
 from tests.measurements import by_name
 
 DATA = Path(__file__).parent / "data"

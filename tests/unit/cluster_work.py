@@ -20,7 +20,7 @@ from harness.cluster.place import Scheduler
 from harness.cluster.worker import Wanted
 from harness.outcome import Cell, MeasuredRun, Outcome, Run
 from harness.plan import PlannedRun
-from harness.records import read_run
+from harness.store.records import read_run
 
 
 def note(folder: Path, what: str, repetition: int) -> None:

@@ -21,7 +21,7 @@ from harness.progress import Talk
 from harness.reports import listing, table
 from harness.results import CellResult
 from harness.scenario.schema import Scenario
-from harness.store import Store
+from harness.store.results import Store
 from tests.bad_commands import COMMANDS, VARIABLES, BadCommand
 from tests.bad_faults import FAULTS, FAULTY
 from tests.bad_files import CONTENTS, MANIFEST, MANIFESTS, RAW, SCENARIO, SCENARIOS, Bad

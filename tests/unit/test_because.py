@@ -12,8 +12,6 @@ from rich.console import Console
 from harness.app import stored
 from harness.app.stored import StoredResults
 from harness.attribution import VERSION, attribute
-from harness.columns import Columns, write_columns
-from harness.columns.tables import Entry
 from harness.metrics import VERSION as MEASURING
 from harness.outcome import Attributed, Attribution, MeasuredRun, Outcome, Part, State
 from harness.reports import because, json_report, table
@@ -23,7 +21,9 @@ from harness.site.because import bands
 from harness.site.because import because as bars
 from harness.site.cell import cell_page
 from harness.site.pictures import LEFT, received
-from harness.store import Store
+from harness.store.parquet import Columns, write_columns
+from harness.store.parquet.tables import Entry
+from harness.store.results import Store
 from tests.comparisons import result, run
 from tests.examples import scenario
 from tests.unit.captures import Link, Recipe, write_run

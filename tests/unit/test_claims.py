@@ -18,7 +18,7 @@ from harness.claims import Claim, claim, sweep
 from harness.metrics import VERSION
 from harness.outcome import LinkProof, MeasuredRun, Outcome, Run, Status
 from harness.plan import PlannedRun
-from harness.store import Store
+from harness.store.results import Store
 from tests.examples import cell
 
 

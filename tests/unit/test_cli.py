@@ -18,7 +18,7 @@ from harness.errors import EngineError
 from harness.metrics import VERSION
 from harness.outcome import LinkProof, MeasuredRun, Outcome, Run, Verdict
 from harness.results import CellResult
-from harness.store import Store
+from harness.store.results import Store
 from harness.topology import build_lab
 from harness.unbuilt import UnbuiltError
 from tests.examples import ROOT, catalogue, cell

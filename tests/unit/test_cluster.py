@@ -32,8 +32,8 @@ from harness.errors import EngineError, InputError, ResultError
 from harness.events import ClusterWorks, Event, RunFinished, RunTakenOver, Verified, Warned
 from harness.outcome import Cell, MeasuredRun, Outcome, Run
 from harness.plan import PlannedRun
-from harness.records import read_run
-from harness.store import Store
+from harness.store.records import read_run
+from harness.store.results import Store
 from tests.examples import ROOT, cell
 from tests.waiting import wait_for
 
@@ -358,7 +358,7 @@ def test_a_run_is_stored_as_the_worker_stored_it(tmp_path: Path) -> None:
     from harness.app.options import Options
     from harness.app.stored import StoredResults
     from harness.engine.docker.host_jitter import Patience
-    from harness.provenance import Provenance
+    from harness.store.provenance import Provenance
 
     there, here = Store(tmp_path / "there"), Store(tmp_path / "here")
     order = Order(HERE.model_dump_json(by_alias=True), 3, {}, {}, "")

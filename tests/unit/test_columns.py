@@ -9,12 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.app.stored import StoredResults
-from harness.columns import Columns, is_columnar, write_columns
 from harness.columns.keep import forget, keep, rekey
-from harness.columns.tables import TABLES, Entry
 from harness.engine.images.contents import Contents
 from harness.errors import ResultError
-from harness.identity import Equivalence, Ledger, keyed
 from harness.outcome import (
     Contestant,
     DirectionProof,
@@ -27,6 +24,9 @@ from harness.outcome import (
     Run,
     Transfer,
 )
+from harness.store.identity import Equivalence, Ledger, keyed
+from harness.store.parquet import Columns, is_columnar, write_columns
+from harness.store.parquet.tables import TABLES, Entry
 from tests.examples import cell, images, implementation
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -104,7 +104,7 @@ def _said(
 
 
 def test_the_version_names_the_commit(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.provenance.commit_of", lambda root: "0123abcd+")
+    monkeypatch.setattr("harness.store.provenance.commit_of", lambda root: "0123abcd+")
     code, out = _said(capsys, monkeypatch, "--version")
     assert code in (0, None)
     assert out.startswith("harness ") and "(0123abcd+), Python 3." in out

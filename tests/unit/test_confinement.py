@@ -14,9 +14,9 @@ from harness.engine.compose_file import compose_document, paths_document, servic
 from harness.engine.confinement import alone
 from harness.engine.docker.run_options import launch
 from harness.engine.fence import DONE, FENCE, bridges, fence_command, missing
-from harness.identity import compiled
 from harness.scenario.schema import Implementation
 from harness.scenario.schema.container import Capability
+from harness.store.identity import compiled
 from harness.topology import Lab, build_lab
 from tests.confined import asking, containers, may_ask
 from tests.examples import catalogue, cell, implementation, scenario

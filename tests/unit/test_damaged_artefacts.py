@@ -20,9 +20,9 @@ from harness.cli import main
 from harness.errors import ResultError
 from harness.metrics import measure_with_series
 from harness.outcome import MeasuredRun, Run
-from harness.packing import pack
-from harness.records import read_run
-from harness.store import MEASURED, Store
+from harness.store.compression import pack
+from harness.store.records import read_run
+from harness.store.results import MEASURED, Store
 from tests.examples import ROOT
 from tests.unit.shared_flows import write_two_flows
 

@@ -17,10 +17,10 @@ from harness.cli import main
 from harness.errors import EngineError
 from harness.kept import Artefacts
 from harness.outcome import Cell, LinkProof, MeasuredRun, Measurement, Outcome, Run
-from harness.packing import STAYS, disk_use
 from harness.plan import PlannedRun, Request
 from harness.planning.estimate import FIGURES, STORED_BYTE, stored_bytes, written_bytes
-from harness.store import Store
+from harness.store.compression import STAYS, disk_use
+from harness.store.results import Store
 from harness.text import size_of
 from harness.unbuilt import LostRuns
 from tests.examples import ROOT, cell, scenario

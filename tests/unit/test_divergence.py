@@ -21,8 +21,8 @@ from harness.divergence import stored
 from harness.errors import ResultError
 from harness.outcome import Outcome, RandomBytes, Run
 from harness.reports import divergence as view
-from harness.store import RUN
-from harness.verified import differing_digests
+from harness.store.results import RUN
+from harness.store.run_comparison import differing_digests
 from tests.examples import cell
 
 CLIENT, SERVER = "193.167.0.100", "193.167.100.100"

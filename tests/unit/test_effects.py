@@ -19,7 +19,7 @@ from harness.plots.study import all_of, heat_map, responses, tornado, write
 from harness.reports import study as view
 from harness.results import CellResult
 from harness.scenario.parameters import ParameterValue
-from harness.store import Store
+from harness.store.results import Store
 from harness.units import Duration
 from tests.studied import of_study, results, told
 

@@ -11,7 +11,6 @@ import pytest
 from harness.analysis.endings import endings
 from harness.analysis.view import RunView
 from harness.capture.qlog_close import closings
-from harness.columns.sheet import Sheet
 from harness.errors import UnfitError
 from harness.judge import judge
 from harness.metrics import measure
@@ -20,6 +19,7 @@ from harness.reports.unfinished import lines
 from harness.results import CellResult, unreached
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Implementation, Scenario
+from harness.store.parquet.model_columns import Sheet
 from tests.unit.captures import SCENARIO, T0, Link, Recipe, Traffic, carry, make_run, replace, write_run
 from tests.unit.test_judge import THREE
 

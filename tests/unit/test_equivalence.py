@@ -14,7 +14,6 @@ import yaml
 from harness.catalogue import Catalogue
 from harness.cli.equivalent import share_of
 from harness.errors import InputError
-from harness.identity import Component, Ledger, components, keyed, scenario_keys
 from harness.outcome import Cell, Outcome, RandomBytes, Run
 from harness.plan import Request
 from harness.repro import equivalence
@@ -23,6 +22,7 @@ from harness.repro.equivalence import ChangedComponent, Prover, Tried
 from harness.repro.guard import features, guard_set, sample
 from harness.repro.report import again_lines, again_report, changed_lines, report, result_lines
 from harness.repro.side_by_side import RunAgain
+from harness.store.identity import Component, Ledger, components, keyed, scenario_keys
 from tests.examples import cell, images, implementation, path, scenario
 from tests.unit.test_identity import entry, ledger
 

@@ -13,11 +13,11 @@ import pytest
 
 from harness.app.experience import experience
 from harness.cli.environment import REFERENCE
-from harness.columns import Columns
 from harness.outcome import Cell, Outcome, Run
 from harness.planning.estimate import Experience, Took, expected_seconds, stored_bytes, transferred_bytes, written_bytes
 from harness.scenario.schema import Flow, Scenario
-from harness.store import Store
+from harness.store.parquet import Columns
+from harness.store.results import Store
 from tests.examples import cell, implementation, scenario
 
 FOLDS = 8

@@ -21,9 +21,9 @@ from harness.capture.matching import Passage
 from harness.engine import exit_rules
 from harness.engine.images.cache import Cache
 from harness.engine.served_files import serve
-from harness.identity import keyed, used
 from harness.netem import PathProgram, compile_path, fault_share
 from harness.outcome import Transfer
+from harness.store.identity import keyed, used
 from harness.topology import build_lab, digest_form, sim_plan, summary
 from tests.examples import cell, link, path, scenario
 

@@ -19,17 +19,17 @@ from harness.capture.artefacts.endpoint_logs import last_words
 from harness.capture.artefacts.source_files import capture_digests, harmed, other_digests
 from harness.cli import main
 from harness.cli.exits import FAILED, INFRASTRUCTURE, MET
-from harness.columns import Columns, write_columns
-from harness.columns.tables import Entry
 from harness.engine.images.contents import Contents
 from harness.errors import ResultError
 from harness.gate.former import read_former
-from harness.identity import Ledger
 from harness.metrics import measure_with_series
 from harness.outcome import Run
 from harness.reading import UnfitFileError, read_regular
-from harness.records import MOST_RECORD, SERIES_SCHEMA, TableError, read_frame, read_measured, read_run
-from harness.store import MEASURED, RUN, SERIES, Store
+from harness.store.identity import Ledger
+from harness.store.parquet import Columns, write_columns
+from harness.store.parquet.tables import Entry
+from harness.store.records import MOST_RECORD, SERIES_SCHEMA, TableError, read_frame, read_measured, read_run
+from harness.store.results import MEASURED, RUN, SERIES, Store
 from tests.drawings import download_run
 from tests.unit.shared_flows import write_two_flows
 
@@ -285,7 +285,7 @@ def test_series_of_something_else_are_none(
 
 
 def test_a_table_has_room_for_so_many_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.records.MOST_ROWS", 9)
+    monkeypatch.setattr("harness.store.records.MOST_ROWS", 9)
     pl.DataFrame({"t": [0.0] * 10}).write_parquet(tmp_path / "t.parquet")
     with pytest.raises(TableError, match="10 rows, and there is room for 9"):
         read_frame(tmp_path / "t.parquet", SERIES_SCHEMA)

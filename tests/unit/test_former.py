@@ -10,9 +10,9 @@ from harness.errors import InputError
 from harness.gate.decide import decide
 from harness.gate.former import read_former, write_former
 from harness.gate.pairs import pairs
-from harness.identity import Ledger
 from harness.reports.changed import changed, changed_page
-from harness.store import Store
+from harness.store.identity import Ledger
+from harness.store.results import Store
 from tests.examples import cell, scenario
 from tests.unit.test_gate import nothing_known, other_bits, result
 

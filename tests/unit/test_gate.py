@@ -14,21 +14,21 @@ from harness.app import Options
 from harness.app.further import repeat_until
 from harness.app.stored import StoredResults
 from harness.cli.entry import cli
-from harness.columns import Columns
 from harness.engine.images.contents import Contents
 from harness.errors import InputError
 from harness.gate.allowed import Allowance, Names, apply, read_allowances
 from harness.gate.chance import plays
 from harness.gate.decide import OUTCOME, Decided, decide, gated
 from harness.gate.pairs import Pair, causes, pairs
-from harness.identity import Ledger
 from harness.judge import judge
 from harness.metrics import VERSION
 from harness.outcome import Cell, Checked, LinkProof, MeasuredRun, Measurement, Outcome, Run
 from harness.reports import gate as view
 from harness.reports.junit import decisions, verdicts
 from harness.results import CellResult
-from harness.store import Store
+from harness.store.identity import Ledger
+from harness.store.parquet import Columns
+from harness.store.results import Store
 from tests.examples import ROOT, catalogue, cell, implementation, scenario
 
 TODAY = datetime.date(2026, 11, 23)

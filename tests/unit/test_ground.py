@@ -19,7 +19,7 @@ from harness.metrics import VERSION
 from harness.outcome import Cell, LinkProof, MeasuredRun, Outcome, Run
 from harness.plan import PlannedRun, Request
 from harness.planning.estimate import Experience
-from harness.provenance import Provenance
+from harness.store.provenance import Provenance
 from tests.examples import ROOT
 
 

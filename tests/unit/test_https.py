@@ -20,8 +20,8 @@ from harness.metrics import measure
 from harness.outcome import Cell, MeasuredRun, Observation
 from harness.plan import Request, cells
 from harness.planning.endpoint_config import UnsupportedError, application_protocol, checked, lab_kind
-from harness.records import read_run
 from harness.scenario.parameters import ROLES, Role
+from harness.store.records import read_run
 from harness.topology import build_lab, summary
 from harness.topology.run_files import sim_plan
 from tests.examples import ROOT, SIM, catalogue, images, implementation, scenario

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
 from harness.app.checkout import LEDGER
-from harness.columns import Columns
 from harness.errors import InputError
-from harness.identity import (
+from harness.outcome import Cell, Image, Outcome, Run
+from harness.store.identity import (
     Equivalence,
     Ledger,
     Proof,
@@ -27,8 +27,8 @@ from harness.identity import (
     used,
     write_ledger,
 )
-from harness.outcome import Cell, Image, Outcome, Run
-from harness.store import Store
+from harness.store.parquet import Columns
+from harness.store.results import Store
 from harness.topology import build_lab, digest_form
 from tests.examples import ROOT, cell, path, scenario
 

@@ -17,7 +17,7 @@ from harness.engine.process_owner import owner
 from harness.errors import EngineError
 from harness.events import BuildStarted, PhaseStarted, RunStarted
 from harness.progress import Talk
-from harness.store import Store
+from harness.store.results import Store
 from tests.examples import ROOT, cell
 
 pytestmark = pytest.mark.usefixtures("terminal_signals")
@@ -56,7 +56,7 @@ import os, signal, subprocess, sys, time
 from pathlib import Path
 from harness.app import ending
 from harness.cli.interrupts import heard
-from harness.store import Store
+from harness.store.results import Store
 ending.remove_orphans = lambda needed: []
 store = Store(Path(sys.argv[1]))
 store.begin("0" * 16, 0)

@@ -3,10 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness.app.stored import StoredResults
-from harness.columns import Columns
 from harness.columns.keep import keep
 from harness.engine.images.contents import Contents
-from harness.identity import Ledger, keyed
 from harness.outcome import (
     Cell,
     Checked,
@@ -20,7 +18,9 @@ from harness.outcome import (
 )
 from harness.results import point_of
 from harness.standing import NOT_ASKED, note, standing
-from harness.store import Store
+from harness.store.identity import Ledger, keyed
+from harness.store.parquet import Columns
+from harness.store.results import Store
 from tests.examples import cell, scenario
 
 VERSION = 7

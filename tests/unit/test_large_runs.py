@@ -16,7 +16,7 @@ from harness.capture.files import capture_file, read_bytes
 from harness.capture.fingerprint import trail, trail_of
 from harness.capture.quic import one_rtt
 from harness.metrics import measure
-from harness.records import read_run
+from harness.store.records import read_run
 from tests.examples import ROOT
 
 DATA = ROOT / "tests/replay/data"

@@ -11,15 +11,15 @@ from harness.analysis.series import SCHEMA
 from harness.app import App, Places
 from harness.cli.entry import cli
 from harness.cli.words import shard_of, stand_ins_of
-from harness.columns import Columns, write_columns
-from harness.columns.tables import Entry
 from harness.engine.images.contents import Contents
 from harness.errors import InputError
-from harness.merging import merge
 from harness.outcome import Cell, MeasuredRun, Measurement, Outcome, Run
 from harness.plan import Shard
 from harness.results import point_of
-from harness.store import Store
+from harness.store.merge import merge
+from harness.store.parquet import Columns, write_columns
+from harness.store.parquet.tables import Entry
+from harness.store.results import Store
 from tests.examples import ROOT, catalogue, cell
 
 HERE = cell(engine="virtual")

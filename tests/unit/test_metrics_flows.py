@@ -20,8 +20,8 @@ from harness.metrics.flow import times
 from harness.metrics.flow.times import moving_average
 from harness.metrics.observed import observe
 from harness.outcome import MeasuredRun, Run
-from harness.records import read_run
 from harness.stats import entropy, jain, product
+from harness.store.records import read_run
 from tests.examples import implementation
 from tests.measurements import by_name, said
 from tests.unit.captures import make_run

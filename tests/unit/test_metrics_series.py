@@ -14,7 +14,7 @@ from harness.analysis.view import RunView
 from harness.app.stored import StoredResults
 from harness.metrics import measure_with_series
 from harness.outcome import MeasuredRun, Run
-from harness.store import Store
+from harness.store.results import Store
 from tests.measurements import by_name, said
 from tests.unit.captures import T0, Packet, Recipe, make_run, write_run
 from tests.unit.shared_flows import MS, SCENARIO, Passing, transfer, write_captures, write_lab, write_two_flows

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from harness.identity import compiled, keyed
 from harness.netem import compile_path, mobility
 from harness.outcome import Cell
 from harness.planning import sampling
 from harness.planning.endpoint_config import UnsupportedError
 from harness.planning.sweep import SweepError, is_name, points
 from harness.scenario.schema import Implementation, Scenario
+from harness.store.identity import compiled, keyed
 from harness.topology import Lab, build_lab, sim_plan, summary
 from tests.examples import cell, implementation, scenario
 

@@ -13,7 +13,7 @@ from harness.cli.environment import open_app
 from harness.cli.stored import stored, stored_cells
 from harness.outcome import MeasuredRun, Outcome, Run
 from harness.results import called
-from harness.store import Store
+from harness.store.results import Store
 from tests.drawings import download_run
 from tests.examples import catalogue, cell
 

@@ -17,7 +17,6 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness import packing
 from harness.capture import qlog
 from harness.capture.artefacts.source_files import capture_digests
 from harness.capture.files import (
@@ -34,8 +33,9 @@ from harness.capture.files import (
 from harness.capture.qlog_parameters import read_reduction
 from harness.metrics import measure_with_series
 from harness.outcome import MeasuredRun, Outcome, Run
-from harness.packing import STAYS, disk_use, is_packed, pack, strip
-from harness.store import Store
+from harness.store import compression
+from harness.store.compression import STAYS, disk_use, is_packed, pack, strip
+from harness.store.results import Store
 from tests.examples import cell
 from tests.unit.captures import Recipe, write_run
 
@@ -174,7 +174,7 @@ def test_whatever_ends_it_nothing_is_lost_and_the_next_one_goes_on(
     before = _written(recorded[0])
     steps = list(_steps(Path(shutil.copytree(recorded[0], tmp_path / "run")), monkeypatch))
     assert {name for name, _ in steps} == {"fsync", "replace", "unlink"}
-    monkeypatch.setattr(packing, "lives", lambda owner: False)
+    monkeypatch.setattr(compression, "lives", lambda owner: False)
     for number, (name, count) in enumerate(steps):
         folder = Path(shutil.copytree(recorded[0], tmp_path / str(number)))
         seen = 0
@@ -216,7 +216,7 @@ def test_what_cannot_be_compressed_stays_as_it_is(
     def refuse(*words: object) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(packing, "_compress", refuse)
+    monkeypatch.setattr(compression, "_compress", refuse)
     pack(folder)
     assert (folder / "server0.log").exists()
     assert _written(folder) == _written(recorded[0])
@@ -308,15 +308,15 @@ def test_a_run_that_a_killed_harness_had_finished_is_compressed_by_the_next_comm
 
     store = Store(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr("harness.store.pack", kill)
-        patch.setattr("harness.store.strip", kill)
+        patch.setattr("harness.store.results.pack", kill)
+        patch.setattr("harness.store.results.strip", kill)
         with pytest.raises(_Killed):
             store.finish(_begun(store, recorded), _run(), MeasuredRun(version=1), artefacts=artefacts)
     assert store.runs(cell().key) == [_run()]
     # While its harness lives, it is that one's business.
     assert store.remove_orphans() == []
     assert not is_packed(store.folder(cell().key, 0))
-    monkeypatch.setattr("harness.store.lives", lambda owner: False)
+    monkeypatch.setattr("harness.store.results.lives", lambda owner: False)
     assert store.remove_orphans(lambda owner: False) == []
     assert is_packed(store.folder(cell().key, 0))
     assert _written(store.folder(cell().key, 0)).items() >= _written(recorded[0]).items()

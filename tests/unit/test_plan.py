@@ -3,10 +3,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.identity import keyed
 from harness.outcome import EngineName
 from harness.plan import Request, cells, runs
 from harness.scenario.schema import Flow
+from harness.store.identity import keyed
 from harness.topology import build_lab
 from harness.units import Duration, Size
 from tests.examples import SIM, cell, images, implementation, scenario

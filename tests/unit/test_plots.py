@@ -28,7 +28,7 @@ from harness.plots.render import Format, figure, figures, has_letters, write
 from harness.plots.stored import find_drawings, folder_name
 from harness.plots.view import Drawn
 from harness.results import CellResult
-from harness.store import Store
+from harness.store.results import Store
 from harness.studies.registry import figures as documented
 from tests.drawings import drawn_of, link_sharing, link_sharing_run, page_cache, red_and_droptail, run_of
 

@@ -24,7 +24,7 @@ from harness.plots.stored import find_subjects
 from harness.plots.view import Drawn
 from harness.results import CellResult
 from harness.scenario.schema import Flow
-from harness.store import MEASURED, Store
+from harness.store.results import MEASURED, Store
 from tests.drawings import download_run, link_sharing_run, page_cache, red_and_droptail
 from tests.examples import SIM, images, implementation, scenario
 

@@ -11,11 +11,11 @@ from harness.app.checkout import LEDGER
 from harness.app.prune import Pruning
 from harness.cli import main
 from harness.columns.keep import keep
-from harness.identity import keyed as keyed_by
-from harness.identity import read_ledger
 from harness.outcome import Cell, MeasuredRun, Outcome, Run
 from harness.plan import Request
-from harness.store import Store
+from harness.store.identity import keyed as keyed_by
+from harness.store.identity import read_ledger
+from harness.store.results import Store
 from tests.examples import ROOT
 
 NEW, OLD = "2026-11-20T00:00:00+00:00", "2025-01-01T00:00:00+00:00"

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from harness.app import App, Options, Places
-from harness.columns import Columns
 from harness.columns.keep import forget, keep
 from harness.errors import InputError
 from harness.judge import judge as real_judge
@@ -15,6 +14,7 @@ from harness.outcome import Cell, LinkProof, MeasuredRun, Outcome, Run, Verdict
 from harness.reference import CAMPAIGN, Reference, Share
 from harness.results import CellResult
 from harness.scenario.schema import Scenario
+from harness.store.parquet import Columns
 from tests.examples import ROOT
 
 _TWO = """

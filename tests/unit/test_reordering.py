@@ -19,7 +19,7 @@ from harness.capture.artefacts.transfer import Window
 from harness.capture.capture import SYN, read_capture
 from harness.capture.matching import match
 from harness.metrics import measure
-from harness.records import read_run
+from harness.store.records import read_run
 from tests.examples import ROOT
 from tests.unit.captures import T0, pcap
 from tests.unit.shared_flows import Segment, segment_frame

@@ -20,7 +20,6 @@ from harness.cli.words import repetitions_of
 from harness.engine.build_queue import Step
 from harness.errors import InputError
 from harness.events import Event, PlanMade, RunStarted
-from harness.identity import Ledger, cell_key
 from harness.judge import judge
 from harness.metrics import VERSION
 from harness.outcome import Cell
@@ -29,7 +28,8 @@ from harness.repetitions import Repetitions
 from harness.reports import table
 from harness.results import CellResult
 from harness.stats import COVERAGE, decisive, interval
-from harness.store import Store
+from harness.store.identity import Ledger, cell_key
+from harness.store.results import Store
 from tests.comparisons import Pair, run
 from tests.examples import ROOT, cell, scenario
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from pydantic import BaseModel
 
-from harness.columns.tables import Entry, Rows, read_cell, read_measured, read_run
 from harness.outcome import MeasuredRun, Run
-from harness.records import read_measured as measured_of
-from harness.records import read_run as run_of
 from harness.scenario.schema import Implementation, Scenario
+from harness.store.parquet.tables import Entry, Rows, read_cell, read_measured, read_run
+from harness.store.records import read_measured as measured_of
+from harness.store.records import read_run as run_of
 from tests.models import MEASURED, RUNS
 
 

@@ -12,8 +12,8 @@ from harness.capture.artefacts.source_files import capture_digests
 from harness.capture.files import ARCHIVE, CAPTURES
 from harness.errors import ResultError
 from harness.outcome import Outcome, Run
-from harness.packing import pack
 from harness.runner import require_unharmed
+from harness.store.compression import pack
 from tests.examples import cell
 
 

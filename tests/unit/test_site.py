@@ -32,7 +32,7 @@ from harness.site.overview import overview
 from harness.site.pictures import received, scale, ticks
 from harness.site.qlog import MOST, opening
 from harness.site.study import study_pages
-from harness.store import Store
+from harness.store.results import Store
 from harness.units import Size
 from tests.drawings import download_run, link_sharing_run, page_cache
 from tests.examples import cell as make_cell

@@ -12,7 +12,7 @@ from harness.results import CellResult
 from harness.site import build, overview
 from harness.site.addresses import address
 from harness.site.interop import interop_page
-from harness.store import Store
+from harness.store.results import Store
 from tests.drawings import page_cache
 from tests.examples import catalogue, implementation
 from tests.examples import cell as make_cell

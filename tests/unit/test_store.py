@@ -16,7 +16,7 @@ from harness.engine.process_owner import lives, owner
 from harness.errors import EngineError, ResultError
 from harness.metrics import VERSION
 from harness.outcome import MEASURED_SCHEMA, MeasuredRun, Measurement, Outcome, Run
-from harness.store import Store, disk_error
+from harness.store.results import Store, disk_error
 from tests.examples import cell, scenario
 
 
@@ -69,7 +69,7 @@ def test_a_fresh_run_replaces_and_nothing_is_lost(tmp_path: Path) -> None:
 def test_orphans_of_ended_processes_go_and_those_of_living_ones_stay(tmp_path: Path) -> None:
     store = Store(tmp_path)
     mine = store.begin("0123456789abcdef", 0)
-    program = "from pathlib import Path; from harness.store import Store; import sys; Store(Path(sys.argv[1])).begin('feedfeedfeedfeed', 1)"
+    program = "from pathlib import Path; from harness.store.results import Store; import sys; Store(Path(sys.argv[1])).begin('feedfeedfeedfeed', 1)"
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True)
     removed = store.remove_orphans()
     assert len(removed) == 1

@@ -20,8 +20,6 @@ from harness.capture.files import open_file, read_bytes
 from harness.capture.lab_file import LabFacts
 from harness.capture.qlog_thinning import thin
 from harness.claims import claim, sweep
-from harness.columns import Columns, write_columns
-from harness.columns.tables import Entry
 from harness.engine.docker import engine as compose_engine
 from harness.engine.docker_cli import tail
 from harness.engine.exit_rules import check, received_file
@@ -30,17 +28,19 @@ from harness.engine.images.contents import Contents
 from harness.engine.partial_downloads import discard_beginnings
 from harness.engine.run_dir import diary, prepare_folder, random_bytes
 from harness.errors import EngineError, ResultError
-from harness.merging import merge
 from harness.outcome import Outcome, Run, Transfer, Verdict
-from harness.packing import pack
-from harness.parquet import claim_of
 from harness.plots.stored import folder_name
 from harness.reading import DEEPEST, UnfitFileError, held_folder, open_regular, read_regular, tree_of
-from harness.records import SERIES_SCHEMA, TableError, read_frame, read_run
 from harness.results import CellResult
 from harness.runner import strangers, thin_logs
 from harness.scenario.schema import Implementation, Scenario
-from harness.store import MEASURED, RUN, SERIES, Store
+from harness.store.compression import pack
+from harness.store.merge import merge
+from harness.store.parquet import Columns, write_columns
+from harness.store.parquet.tables import Entry
+from harness.store.parquet_reader import claim_of
+from harness.store.records import SERIES_SCHEMA, TableError, read_frame, read_run
+from harness.store.results import MEASURED, RUN, SERIES, Store
 from harness.topology import Lab, build_lab
 from harness.writing import copy_tree, place_below, replace, write_new
 from tests.drawings import download_run
@@ -468,7 +468,7 @@ def test_a_table_is_not_read_that_would_become_too_much(
 ) -> None:
     frame.write_parquet(tmp_path / "t.parquet", compression="zstd")
     assert (tmp_path / "t.parquet").stat().st_size < 10_000
-    monkeypatch.setattr(f"harness.records.{limit}", 1000)
+    monkeypatch.setattr(f"harness.store.records.{limit}", 1000)
     with pytest.raises(TableError, match=why):
         read_frame(tmp_path / "t.parquet", SERIES_SCHEMA)
 

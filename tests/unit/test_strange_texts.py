@@ -34,7 +34,7 @@ from harness.reports.layout import Column, Fitted, Row
 from harness.results import CellResult
 from harness.site import build
 from harness.site.qlog import opening
-from harness.store import Store
+from harness.store.results import Store
 from harness.text import harmless, in_cell, quoted, shown, without_html
 from tests.drawings import download_run, page_cache
 

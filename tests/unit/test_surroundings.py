@@ -17,9 +17,9 @@ from harness.catalogue.validation import files_of
 from harness.cli import main
 from harness.cli.exits import INFRASTRUCTURE, MET, UNREAD, USAGE
 from harness.errors import disk_error
-from harness.merging import merge
 from harness.reports.numbers import rate
-from harness.store import Store
+from harness.store.merge import merge
+from harness.store.results import Store
 from tests.drawings import download_run
 from tests.examples import ROOT
 from tests.waiting import wait_for

@@ -7,12 +7,12 @@ import pytest
 from harness.capture.fingerprint import Parting
 from harness.engine.images.contents import Contents
 from harness.errors import InputError
-from harness.identity import Equivalence, Ledger, keyed
 from harness.outcome import MeasuredRun, Measurement, Outcome, Run
 from harness.reports import verified as view
 from harness.repro.verify import chosen, drawn
-from harness.verified import Verified
-from harness.verified import compared as compared_runs
+from harness.store.identity import Equivalence, Ledger, keyed
+from harness.store.run_comparison import Verified
+from harness.store.run_comparison import compared as compared_runs
 from tests.examples import cell
 
 

@@ -24,7 +24,7 @@ from harness.analysis.series.lifetimes import Lifetime, lifetimes_of, zero_of
 from harness.analysis.series.network import network_series
 from harness.analysis.series.sender import sender_series, sender_states
 from harness.analysis.series.wire import wire_series
-from harness.records import SERIES_SCHEMA
+from harness.store.records import SERIES_SCHEMA
 
 #: Instead of a flow's number: the bottleneck towards the clients, all flows together, the bottleneck the other way
 #: (only where a flow sends that way). Those of several paths have numbers below (`bottleneck_number`).

@@ -15,12 +15,12 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from harness.errors import did_you_mean
-from harness.identity.scenario_keys import is_key, known_keys, scenario_keys
 from harness.outcome import Cell
 from harness.scenario.loader import error_of, modelled
 from harness.scenario.schema import NAME, Part
 from harness.scenario.validation_errors import Mistake
 from harness.scenario.yaml_reader import Place, Positions, read_yaml
+from harness.store.identity.scenario_keys import is_key, known_keys, scenario_keys
 
 Kind = Literal["engine", "simulator", "image"]
 #: A kind and a name: ("engine", "virtual"), ("simulator", "sim"), ("image", "quiche").

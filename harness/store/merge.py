@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from harness.errors import disk_error
 from harness.outcome import MeasuredRun, Run
 from harness.reading import UnfitFileError, status_of
-from harness.store import BY_HAND, MEASURED, RUN, SERIES, Store, StoreReader
-from harness.verified import other_figures
+from harness.store.results import BY_HAND, MEASURED, RUN, SERIES, Store, StoreReader
+from harness.store.run_comparison import other_figures
 from harness.writing import copy_tree
 
 _SPOILT = "infrastructure"

@@ -7,10 +7,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from harness.identity.ledger import Ledger, cell_identities
 from harness.outcome import Cell
 from harness.planning.endpoint_config import UnsupportedError
 from harness.scenario.parameters import ROLES
+from harness.store.identity.equivalences import Ledger, cell_identities
 from harness.topology import build_lab, digest_form
 
 

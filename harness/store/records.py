@@ -17,8 +17,8 @@ import polars as pl
 from pydantic import ValidationError
 
 from harness.outcome import MEASURED_SCHEMA, RUN_SCHEMA, MeasuredRun, Run
-from harness.parquet import Claim, claim_of
 from harness.reading import open_regular, read_regular, size_within
+from harness.store.parquet_reader import Claim, claim_of
 from harness.text import counted, shown, size_of
 from harness.writing import replace
 

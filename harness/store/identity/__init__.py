@@ -5,8 +5,8 @@ A run depends on an engine's code, on the simulator with its lab kernel, and on 
 ledger (`results/equivalences.yaml`) says which digests were proven to; a cell's key names the first of them alone.
 """
 
-from harness.identity.cell_key import cell_key, compiled, keyed, used
-from harness.identity.ledger import (
+from harness.store.identity.cell_key import cell_key, compiled, keyed, used
+from harness.store.identity.equivalences import (
     Component,
     Equivalence,
     Kind,
@@ -18,7 +18,7 @@ from harness.identity.ledger import (
     read_ledger,
     write_ledger,
 )
-from harness.identity.scenario_keys import is_key, known_keys, scenario_keys
+from harness.store.identity.scenario_keys import is_key, known_keys, scenario_keys
 
 __all__ = [
     "Component",

@@ -14,7 +14,6 @@ from typing import Any
 import polars as pl
 from pydantic import BaseModel
 
-from harness.columns.sheet import Sheet
 from harness.engine.images.contents import Contents
 from harness.outcome import (
     MEASURED_SCHEMA,
@@ -29,8 +28,9 @@ from harness.outcome import (
     Run,
     Transfer,
 )
-from harness.records import SERIES_SCHEMA, plain_object, require_schema
 from harness.scenario.schema import Implementation, Scenario
+from harness.store.parquet.model_columns import Sheet
+from harness.store.records import SERIES_SCHEMA, plain_object, require_schema
 
 Row = dict[str, Any]
 

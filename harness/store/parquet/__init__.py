@@ -14,7 +14,12 @@ from pathlib import Path
 import polars as pl
 from pydantic import BaseModel
 
-from harness.columns.tables import (
+from harness.engine.images.contents import Contents, is_digest
+from harness.errors import ResultError
+from harness.outcome import Cell, MeasuredRun, Run
+from harness.planning.estimate import ENDED, Took
+from harness.scenario.schema import Implementation, Scenario
+from harness.store.parquet.tables import (
     FILLED,
     REQUIRED,
     TABLES,
@@ -26,11 +31,7 @@ from harness.columns.tables import (
     read_measured,
     read_run,
 )
-from harness.engine.images.contents import Contents, is_digest
-from harness.errors import ResultError
-from harness.outcome import Cell, MeasuredRun, Run
-from harness.planning.estimate import ENDED, Took
-from harness.records import (
+from harness.store.records import (
     MOST_OBJECTS,
     OtherSchemaError,
     TableError,
@@ -39,7 +40,6 @@ from harness.records import (
     unreadable,
     write_frame,
 )
-from harness.scenario.schema import Implementation, Scenario
 from harness.text import shown
 
 #: What comes of a row that was not written here: what it names is missing, or its texts are no records.

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from harness.engine.images.contents import Contents, comparable, counts
-from harness.identity import Ledger, cell_identities
 from harness.outcome import Cell, Run
+from harness.store.identity import Ledger, cell_identities
 
 
 def other_bits(stored: Cell, today: Cell, ledger: Ledger) -> tuple[str, ...]:

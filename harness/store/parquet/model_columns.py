@@ -12,7 +12,7 @@ from typing import Any, Generic, Literal, TypeVar, Union, get_args, get_origin, 
 import polars as pl
 from pydantic import BaseModel
 
-from harness.records import plain
+from harness.store.records import plain
 
 Record = TypeVar("Record", bound=BaseModel)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.bits import Change, changes, other_bits
 from harness.capture.fingerprint import Parting, parting
-from harness.identity import Equivalence, Ledger, components
 from harness.outcome import MeasuredRun, Run
 from harness.scenario.metric_names import MetricName
-from harness.store import StoreReader
+from harness.store.build_diff import Change, changes, other_bits
+from harness.store.identity import Equivalence, Ledger, components
+from harness.store.results import StoreReader
 
 Answer = Literal["identical", "same figures", "differs"]
 

@@ -4,13 +4,13 @@ Layout (documented in results/README.md)::
 
     runs/<cell key>/<repetition>/run.json, measured.json, series.parquet, artefacts …
     runs/<cell key>/replaced/<time>-<repetition>/   what a fresh run stood in for
-    runs/equivalences.json                          the ledger that the keys were made by (`harness.identity`)
+    runs/equivalences.json                          the ledger that the keys were made by (`harness.store.identity`)
     images/<digest>.json                            what was in an image that runs name
     partial/<owner>.<cell key>.<repetition>/        a run in progress
     partial/<owner>.<cell key>.<repetition>.small/  a finished run is being made small
 
 A run's folder is renamed into place when it is finished, so a crash of anything loses no finished run and
-leaves no half-written one among them. Its artefacts are made small after that (`harness.packing`).
+leaves no half-written one among them. Its artefacts are made small after that (`harness.store.compression`).
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from harness.engine.images.contents import Contents, is_digest
 from harness.engine.process_owner import lives, owner
 from harness.errors import EngineError, ResultError
 from harness.errors import disk_error as disk_error
-from harness.identity import Ledger, cell_key
 from harness.outcome import MeasuredRun, Run
-from harness.packing import pack, strip
 from harness.reading import UnfitFileError, held_folder, is_regular, status_of
-from harness.records import (
+from harness.store.compression import pack, strip
+from harness.store.identity import Ledger, cell_key
+from harness.store.records import (
     SERIES_SCHEMA,
     OtherSchemaError,
     TableError,
