@@ -29,7 +29,7 @@ from harness.outcome import (
     proven_outcome,
 )
 from harness.scenario.schema import Objective, Scenario
-from harness.stats import interval
+from harness.stats.intervals import interval
 
 #: Statuses of runs that speak against an implementation, the gravest first.
 _FAULTS = ("wrong_file", "crashed", "log_overflow")

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.comparison import ALPHA, Comparison, compare, enough, holm
 from harness.metrics.registry import find
 from harness.outcome import FAILED_TRANSFER, Better, Interval
 from harness.planning.sweep import is_of_path
@@ -18,7 +17,8 @@ from harness.results import CellResult
 from harness.scenario.metric_names import MetricName
 from harness.scenario.parameters import PARAMETERS, ROLES
 from harness.scenario.schema import Scenario
-from harness.stats import interval
+from harness.stats.intervals import interval
+from harness.stats.two_sample import ALPHA, Comparison, compare, enough, holm
 
 #: Parameters whose values say what they are of.
 _TELLING = frozenset({"congestion_control"})

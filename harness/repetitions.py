@@ -4,8 +4,8 @@ Every repetition has a seed of its own (`harness.topology.run_seed`), in virtual
 generator sends and the random numbers of the endpoints differ from one to the next, so that more of them tell more.
 Where two come out the same in every figure, chance plays no part in the cell, and more would only pretend to.
 
-A cell is looked at where an interval can have become narrower (`harness.stats.decisive`). The coverage is that of one
-look: with up to six of them an interval misleads more often than once in twenty.
+A cell is looked at where an interval can have become narrower (`harness.stats.intervals.decisive`). The coverage is
+that of one look: with up to six of them an interval misleads more often than once in twenty.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from harness.outcome import Cell
 from harness.plan import PlannedRun, UntilDecided, runs
 from harness.results import CellResult
-from harness.stats import COVERAGE, decisive
+from harness.stats.intervals import COVERAGE, decisive
 
 #: Outcomes that keep a cell from passing, however many runs follow.
 _FAULTS = frozenset({"unsupported", "wrong_file", "crashed", "log_overflow"})

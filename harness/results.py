@@ -16,7 +16,7 @@ from harness.outcome import Cell, Interval, MeasuredRun, Measurement, Run, Verdi
 from harness.planning.endpoint_config import UnsupportedError, effective_parameters, endpoint_parameters
 from harness.reading import read_regular, status_of
 from harness.scenario.metric_names import MetricName, TransferName
-from harness.stats import interval
+from harness.stats.intervals import interval
 from harness.topology import build_lab
 
 #: Bytes of a file of the lab by hand, at most: that of fifty flows has a thousandth of it.

@@ -11,7 +11,7 @@ from harness.errors import InputError
 from harness.events import Listener, Warned
 from harness.outcome import Cell, EngineName
 from harness.results import CellResult
-from harness.stats import decisive
+from harness.stats.intervals import decisive
 
 ENGINES: tuple[EngineName, ...] = ("virtual", "compose")
 

@@ -128,7 +128,7 @@ def repetitions_of(text: str | None) -> int | UntilDecided | None:
     """What --repeat says."""
     from harness.plan import UntilDecided
     from harness.scenario.schema import MAXIMUM_REPETITIONS
-    from harness.stats import ENOUGH
+    from harness.stats.intervals import ENOUGH
 
     if text is None:
         return None

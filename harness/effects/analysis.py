@@ -2,7 +2,7 @@
 
 Every repetition of a cell has the seed that the same repetition of every other cell has (`harness.topology.run_seed`):
 the same draws of loss, and of what a scenario draws, such as a delay's phase. So each repetition is the whole study
-once, and gives each effect once; the interval is that of these (`harness.stats.interval`), without assuming a
+once, and gives each effect once; the interval is that of these (`harness.stats.intervals.interval`), without assuming a
 distribution. What a model of factors and interactions of two leaves unexplained is not in it: in virtual time it is no
 noise.
 """
@@ -20,7 +20,7 @@ from harness.effects.samples import Studied, metrics_of, studied
 from harness.outcome import Interval
 from harness.results import CellResult
 from harness.scenario.parameters import ParameterValue
-from harness.stats import interval
+from harness.stats.intervals import interval
 
 #: Of the median time: what is less than this part of it counts as nothing where a condition is looked for.
 LITTLE = 0.01

@@ -20,7 +20,6 @@ from typing import Literal
 
 import numpy as np
 
-from harness.comparison import ALPHA, Comparison, compare, holm, ratio
 from harness.gate.chance import plays
 from harness.gate.pairs import Pair
 from harness.metrics.registry import find
@@ -29,7 +28,8 @@ from harness.ranking import headline
 from harness.results import CellResult
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Scenario
-from harness.stats import COVERAGE
+from harness.stats.intervals import COVERAGE
+from harness.stats.two_sample import ALPHA, Comparison, compare, holm, ratio
 from harness.store.run_comparison import other_figures
 
 Standing = Literal["same", "better", "worse", "differs", "cannot tell", "new", "gone"]

@@ -11,7 +11,7 @@ VerdictStatus = Literal["pass", "fail", "measured", "inconclusive", "unsupported
 
 
 class Interval(Fact):
-    """Median of n values and the order-statistic interval around it (see `harness.stats`)."""
+    """Median of n values and the order-statistic interval around it (see `harness.stats.intervals`)."""
 
     n: int
     median: float

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.comparison import ALPHA
 from harness.gate.decide import GRAVITY, Decided, decide
 from harness.gate.former import Compared
 from harness.gate.pairs import Known, causes, pairs
 from harness.reports.gate import figure_text
 from harness.reports.markdown import line
 from harness.results import CellResult, point_of
+from harness.stats.two_sample import ALPHA
 from harness.store.identity import Ledger
 from harness.text import counted, quoted
 

@@ -17,7 +17,7 @@ from harness.results import CellResult
 from harness.scenario.metric_names import MetricName
 from harness.scenario.parameters import ParameterValue
 from harness.scenario.schema import Scenario
-from harness.stats import ENOUGH
+from harness.stats.intervals import ENOUGH
 
 #: Median difference that counts as none, as a part of the real-time median.
 WITHIN = 0.03

@@ -11,7 +11,7 @@ from harness.metrics.registry import find, unit_of
 from harness.outcome import Better, EngineName, Interval, MeasuredRun, Run, Transfer, proven_outcome
 from harness.results import CellResult, counts, unreached
 from harness.scenario.metric_names import MetricName
-from harness.stats import interval
+from harness.stats.intervals import interval
 
 CpuRole = Literal["client", "server", "sim"]
 ROLES: tuple[CpuRole, ...] = ("client", "server", "sim")

@@ -11,7 +11,6 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from harness.comparison import ALPHA
 from harness.gate.allowed import Allowance, Applied, Weighed
 from harness.gate.decide import ALARMS, GRAVITY, OUTCOME, Figure, Standing
 from harness.outcome.deviations import departures, sentences
@@ -19,7 +18,8 @@ from harness.reports.layout import SENTENCE, Column, Fitted, Row
 from harness.reports.markdown import line
 from harness.reports.numbers import number, shown_unit
 from harness.reports.ranking import plain
-from harness.stats import interval
+from harness.stats.intervals import interval
+from harness.stats.two_sample import ALPHA
 from harness.text import counted, quoted
 
 #: Figures of a cell that differ and are named; of more only the number is said.

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from harness.comparison import ALPHA, compare, enough, holm, least_p, u_counts
+from harness.stats.two_sample import ALPHA, compare, enough, holm, least_p, u_counts
 
 VALUES = st.lists(st.floats(0.1, 1e3) | st.just(math.inf), min_size=1, max_size=7)
 

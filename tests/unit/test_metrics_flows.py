@@ -20,7 +20,7 @@ from harness.metrics.flow import times
 from harness.metrics.flow.times import moving_average
 from harness.metrics.observed import observe
 from harness.outcome import MeasuredRun, Run
-from harness.stats import entropy, jain, product
+from harness.stats.intervals import entropy, jain, product
 from harness.store.records import read_run
 from tests.examples import implementation
 from tests.measurements import by_name, said

@@ -27,7 +27,7 @@ from harness.plan import PlannedRun, UntilDecided, runs
 from harness.repetitions import Repetitions
 from harness.reports import table
 from harness.results import CellResult
-from harness.stats import COVERAGE, decisive, interval
+from harness.stats.intervals import COVERAGE, decisive, interval
 from harness.store.identity import Ledger, cell_key
 from harness.store.results import Store
 from tests.comparisons import Pair, run

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.stats import entropy, harm, interval, jain, product
+from harness.stats.intervals import entropy, harm, interval, jain, product
 
 FINITE = st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=60)
 

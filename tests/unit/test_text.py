@@ -76,7 +76,7 @@ def is_there(name: str) -> bool:
 def test_a_name_that_is_not_there_is_found() -> None:
     assert not is_there("harness/nobody")
     assert not is_there("satellite/nowhere")
-    assert is_there("harness/stats") and is_there("satellite/medium") and is_there("images/<name>")
+    assert is_there("harness/stats/intervals") and is_there("satellite/medium") and is_there("images/<name>")
     assert anchors(ROOT / "docs" / "use.md") >= {"everyday-use", "what-a-verdict-means"}
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from harness.analysis.series.grid import BIN, GRID, NOTHING, Points, beginnings
 from harness.analysis.series.lifetimes import Lifetime
-from harness.stats import jain
+from harness.stats.intervals import jain
 
 #: Name → the width of its steps.
 _SUMMED = {"throughput": BIN, "sending_rate": BIN, "drops": BIN, "in_flight": GRID}

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from harness import stats
 from harness.analysis.shared_flow import SharedFlow, flows_of
 from harness.analysis.together import throughputs
 from harness.analysis.view import RunView
 from harness.metrics.registry import Finding, Metric, declare, measures
+from harness.stats import intervals
 
 Index = Callable[[Sequence[float]], float]
 _AT = "captures at the receivers' sides; "
@@ -48,19 +48,19 @@ _PRODUCT = _declared(
 @measures
 def jain(view: RunView) -> Iterator[Finding]:
     """Jain's index."""
-    return _over_samples_and_means(view, _JAIN, stats.jain)
+    return _over_samples_and_means(view, _JAIN, intervals.jain)
 
 
 @measures
 def entropy(view: RunView) -> Iterator[Finding]:
     """The entropy of the flows' shares."""
-    return _over_samples_and_means(view, _ENTROPY, stats.entropy)
+    return _over_samples_and_means(view, _ENTROPY, intervals.entropy)
 
 
 @measures
 def product(view: RunView) -> Iterator[Finding]:
     """Per sample only where all flows were active, for the unit is another with fewer."""
-    return _over_samples_and_means(view, _PRODUCT, stats.product, all_active=True)
+    return _over_samples_and_means(view, _PRODUCT, intervals.product, all_active=True)
 
 
 def _over_samples_and_means(

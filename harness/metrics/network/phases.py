@@ -15,7 +15,7 @@ from harness.analysis.view import RunView
 from harness.metrics.kinds import Absent, Figure, Told, network_metric
 from harness.metrics.registry import Finding, declare, measures
 from harness.outcome import Absence
-from harness.stats import jain
+from harness.stats.intervals import jain
 
 _JAIN_SOURCE = "captures at the receivers' sides; R. Jain, D. Chiu, W. Hawe, DEC-TR-301, 1984"
 _THROUGHPUT = declare(

@@ -8,7 +8,7 @@ from harness.reports.markdown import line
 from harness.reports.numbers import number, text
 from harness.results import CellResult
 from harness.scenario.metric_names import MetricName
-from harness.stats import harm
+from harness.stats.intervals import harm
 from harness.studies import stored_of
 from harness.text import counted
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from harness.outcome import Handover, Interval, proven_outcome
 from harness.results import CellResult
-from harness.stats import interval
+from harness.stats.intervals import interval
 from harness.studies import stored_of
 from harness.studies.handover.claims import FIRST
 

@@ -16,7 +16,7 @@ from harness.plots.copied import Marks
 from harness.plots.parts import layered, sized
 from harness.plots.theme import INK, OPTIMUM, SOFT, Chart, config, headed
 from harness.results import CellResult
-from harness.stats import interval
+from harness.stats.intervals import interval
 from harness.studies.handover.claims import DOCUMENT, RULES
 from harness.studies.handover.compared import by_rule, handovers, values
 

@@ -8,7 +8,7 @@ from harness.reports.markdown import line
 from harness.reports.moves import markdown as table_of_stacks
 from harness.reports.numbers import number, text
 from harness.results import CellResult
-from harness.stats import interval
+from harness.stats.intervals import interval
 from harness.studies.handover.claims import (
     AGAIN,
     DOCUMENT,

@@ -11,7 +11,7 @@ from harness.outcome import Interval
 from harness.reports.numbers import number
 from harness.results import CellResult
 from harness.scenario.chance import drawn
-from harness.stats import interval
+from harness.stats.intervals import interval
 from harness.studies import stored_of
 from harness.studies.in_sequence.claims import PROXIES, SIZES, Path
 

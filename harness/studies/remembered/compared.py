@@ -10,7 +10,7 @@ from harness.outcome import Interval, MeasuredRun, proven_outcome
 from harness.results import CellResult
 from harness.scenario.parameters import Role
 from harness.scenario.schema import Implementation
-from harness.stats import harm, interval
+from harness.stats.intervals import harm, interval
 from harness.studies import stored_of
 from harness.studies.remembered.claims import Course
 

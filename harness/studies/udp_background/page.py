@@ -10,7 +10,7 @@ from harness.reports.markdown import line
 from harness.reports.numbers import number, percentage, shown_unit, text
 from harness.results import CellResult
 from harness.scenario.metric_names import MetricName
-from harness.stats import interval
+from harness.stats.intervals import interval
 from harness.studies import stored_of
 from harness.studies.udp_background.claims import LINK, NETWORK, TCP, UDP, Reported
 

@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from harness.stats import COVERAGE
+from harness.stats.intervals import COVERAGE
 
 #: What a difference is shown by: the probability of one as large by chance is no larger.
 ALPHA = 1 - COVERAGE

@@ -1,0 +1,1 @@
+"""Statistics: intervals, fairness indices and two-sample tests."""
