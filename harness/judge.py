@@ -4,7 +4,7 @@ An objective passes when the whole interval meets it, fails when the whole inter
 inconclusive otherwise. A transfer that failed, since its time was over or its connection ended first, is an
 observation, infinitely bad; a crash or a wrong file is none, and keeps a cell from passing; a failure of the ground
 counts for nothing. Where nothing is demanded, a cell with an observation is measured. A scenario with checks passes
-where these hold (`harness.interop`).
+where these hold (`harness.analysis.interop`).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.interop import verdict_of
-from harness.metrics.objectives import converted
-from harness.metrics.registry import unit_of
+from harness.analysis.interop import verdict_of
+from harness.analysis.metrics.objectives import converted
+from harness.analysis.metrics.registry import unit_of
 from harness.outcome import (
     Interval,
     MeasuredRun,

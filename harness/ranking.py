@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.metrics.registry import find
+from harness.analysis.metrics.registry import find
 from harness.outcome import FAILED_TRANSFER, Better, Interval
 from harness.planning.sweep import is_of_path
 from harness.results import CellResult

@@ -14,6 +14,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from harness.analysis.metrics import VERSION
 from harness.app import App, Options
 from harness.app.reached import Searching, asked_so_far, finished, searching
 from harness.app.stored import StoredResults
@@ -21,7 +22,6 @@ from harness.catalogue import load
 from harness.errors import InputError, did_you_mean
 from harness.events import Listener
 from harness.judge import judge
-from harness.metrics import VERSION
 from harness.outcome import Cell, EngineName, Run, proven_outcome
 from harness.plan import PlannedRun, Request, runs
 from harness.planning.estimate import expected_seconds

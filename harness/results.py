@@ -72,7 +72,7 @@ def unreached(run: Run, name: MetricName, *, failed: bool) -> float | None:
     """What counts for a run whose transfer failed before it came to it: no end of time, and no goodput.
 
     `failed`: whether it did. None where it did not, or the metric is none that a transfer comes to. Any other missing
-    value is not known: some are left out as too vague (`harness.metrics.times`).
+    value is not known: some are left out as too vague (`harness.analysis.metrics.times`).
     """
     flows, number = run.cell.scenario.flows, name.flow or 0
     if not failed or (name.phase, name.move) != (None, None) or number >= len(flows):

@@ -13,6 +13,7 @@ from typing import Any
 
 import polars as pl
 
+from harness.analysis.metrics import measure_with_series
 from harness.capture import pcap, qlog
 from harness.capture.artefacts.source_files import capture_digests, endpoint, harmed, other_digests
 from harness.capture.files import capture_file, capture_names, read_bytes
@@ -23,7 +24,6 @@ from harness.engine.images.contents import Contents
 from harness.engine.partial_downloads import discard_beginnings
 from harness.errors import ResultError, disk_error
 from harness.events import Listener, PhaseStarted, RunEnded
-from harness.metrics import measure_with_series
 from harness.outcome import MeasuredRun, Outcome, Run
 from harness.plan import PlannedRun
 from harness.planning.endpoint_config import UnsupportedError

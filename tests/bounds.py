@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from harness.analysis.metrics import VERSION
 from harness.judge import judge
-from harness.metrics import VERSION
 from harness.outcome import LinkProof, MeasuredRun, Observation, Outcome, Run, Transfer
 from harness.plan import Request, cells
 from harness.results import CellResult

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+from harness.analysis.metrics.objectives import mistakes
 from harness.catalogue import Catalogue
-from harness.metrics.objectives import mistakes
 from harness.outcome import Cell, Image
 from harness.plan import Request, cells
 from harness.scenario.schema import Flow, Implementation, Link, Objective, Scenario

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness.analysis.connection import Connection
-from harness.analysis.unknown import Unknown
-from harness.analysis.view import RunView
+from harness.analysis.missing import Unknown
+from harness.analysis.run_view import RunView
 from harness.capture.artefacts.transfer import Window
 from harness.capture.connections import Opened
 from harness.capture.qlog_stream_frames import sent_streams

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from harness.analysis.connection_traces import traces_of
-from harness.analysis.view import RunView
+from harness.analysis.run_view import RunView
 from harness.capture.artefacts.transfer import Window
 from harness.capture.capture import Capture
 from harness.capture.qlog_parameters import Settings, read_settings

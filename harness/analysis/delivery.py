@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from harness.analysis.arrival import BodyArrival, body_arrival
-from harness.analysis.series.file import AHEAD
+from harness.analysis.missing import Unknown
+from harness.analysis.run_view import RunView
+from harness.analysis.timeseries.file_growth import AHEAD
 from harness.analysis.tls_arrival import TlsArrival, tls_arrival
-from harness.analysis.unknown import Unknown
-from harness.analysis.view import RunView
 from harness.capture.artefacts.transfer import Window
 from harness.capture.cpu import spent
 from harness.capture.file_growth import Growth, Moment, growth_of

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from harness.analysis.figures import loss_probability
+from harness.analysis.link_estimates import loss_probability
 from harness.analysis.link_phases import LinkPhase
-from harness.analysis.replay import Fate, Replay
+from harness.analysis.link_replay import Fate, Replay
 from harness.capture.lab_file import FaultFacts
 from harness.capture.matching import Passage
 from harness.netem import fault_share

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness.analysis.direction import Direction
-from harness.analysis.series import BOTTLENECK, RunSeries
-from harness.analysis.series.bottleneck import stays
-from harness.analysis.series.grid import Floats, Ints
+from harness.analysis.run_view import RunView
 from harness.analysis.shared_flow import flows_of
-from harness.analysis.view import RunView
+from harness.analysis.timeseries import BOTTLENECK, RunSeries
+from harness.analysis.timeseries.bottleneck import stays
+from harness.analysis.timeseries.grid import Floats, Ints
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.analysis.direction import Side
-from harness.analysis.series import RunSeries, bottleneck_number
-from harness.analysis.series.grid import BIN, Floats, Points
-from harness.analysis.series.lifetimes import Lifetime
-from harness.analysis.view import RunView
+from harness.analysis.run_view import RunView
+from harness.analysis.timeseries import RunSeries, bottleneck_number
+from harness.analysis.timeseries.grid import BIN, Floats, Points
+from harness.analysis.timeseries.lifetimes import Lifetime
 from harness.capture.capture import Capture
 from harness.capture.lab_file import FlowAddresses
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness.analysis.byte_stream import InOrder, in_order
-from harness.analysis.unknown import Unknown
+from harness.analysis.missing import Unknown
 from harness.capture.artefacts.run import Artefacts
 from harness.capture.artefacts.transfer import Window
 from harness.capture.streams import Bounds

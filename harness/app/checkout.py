@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from harness import claims
+from harness.analysis.metrics.objectives import mistakes
 from harness.app.attempts import Attempts
 from harness.app.clustered import work_on_cluster
 from harness.app.disk import DiskUse, missing_bytes, require_room
@@ -32,7 +33,6 @@ from harness.engine.run_dir import prepare_folder
 from harness.engine.served_files import serve
 from harness.errors import EngineError, InputError
 from harness.events import Listener, MachineHeld, PlanMade, Warned
-from harness.metrics.objectives import mistakes
 from harness.outcome import Cell, Contestant, EngineName
 from harness.plan import Request, UntilDecided, cells, named, of_matrix, points_of, varied
 from harness.planning.estimate import Experience

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from harness.attribution import VERSION as ATTRIBUTION
-from harness.attribution import attribute
+from harness.analysis.metrics import VERSION, measure_with_series
+from harness.analysis.time_breakdown import VERSION as ATTRIBUTION
+from harness.analysis.time_breakdown import attribute
 from harness.errors import EngineError, ResultError
 from harness.judge import judge
-from harness.metrics import VERSION, measure_with_series
 from harness.outcome import Cell, MeasuredRun, Run, proven_outcome
 from harness.plan import PlannedRun
 from harness.results import CellResult, point_of

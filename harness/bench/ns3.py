@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.analysis.direction import Direction
-from harness.analysis.replay import Fate
-from harness.analysis.view import RunView
+from harness.analysis.link_replay import Fate
+from harness.analysis.run_view import RunView
 from harness.bench.links import FRAME, RED, RED_RUNS, Experiment, Row, symmetric
 from harness.engine.confinement import alone
 from harness.engine.docker_cli import LONGEST, failure

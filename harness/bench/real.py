@@ -10,12 +10,12 @@ from typing import Any
 
 import polars as pl
 
+from harness.analysis.metrics import measure
 from harness.bench.session import Session, line, scenario
 from harness.capture.counters import read_counters
 from harness.engine.docker.engine import ComposeEngine
 from harness.engine.docker_cli import daemon
 from harness.engine.idle_lab import StandingLab
-from harness.metrics import measure
 from harness.netem.bounds import FRAME
 from harness.outcome import Cell, Image
 from harness.plan import PlannedRun, Request, cells

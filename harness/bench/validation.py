@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from harness.analysis.view import RunView
+from harness.analysis.run_view import RunView
 from harness.bench.ns3 import Agreement, agreements, red_experiment
 from harness.bench.paths import NEAR, Difference, compare
 from harness.bench.session import Session, line, scenario

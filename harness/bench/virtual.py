@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from harness.attribution import attribute
+from harness.analysis.time_breakdown import attribute
 from harness.bench.links import experiments, link_fidelity
 from harness.bench.pairs import pairs_repeat
 from harness.bench.session import Session, line, scenario

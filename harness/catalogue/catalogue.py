@@ -37,7 +37,7 @@ class Catalogue:
     manifests: tuple[Path, ...] = ()
     """Further image.yaml files, from anywhere."""
     mistakes: Callable[[Scenario], Iterable[Mistake]] = _unchecked
-    """What is wrong with a scenario that only measuring knows (`harness.metrics.objectives`)."""
+    """What is wrong with a scenario that only measuring knows (`harness.analysis.metrics.objectives`)."""
     stand_ins: Mapping[str, str] = field(default_factory=dict)
     """Name of an implementation → an image that stands in for its own; by the same manifest in all else."""
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from harness.analysis.interop.testcases import FOLDER
 from harness.check import contract
 from harness.engine import Engine
 from harness.engine.exit_rules import NOT_SUPPORTED
-from harness.interop.cases import FOLDER
 from harness.outcome import Cell
 from harness.outcome.conformance import Answer, Finding
 from harness.results import CellResult

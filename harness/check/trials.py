@@ -1,7 +1,7 @@
 """Which transfers show that a parameter takes effect, and how it is told from their runs. Pure.
 
 For every parameter that a manifest claims, a few values are tried, each in a run of its own against an
-implementation that is known to work; then what was observed (`harness.metrics.observed`) is held against what
+implementation that is known to work; then what was observed (`harness.analysis.metrics.observed`) is held against what
 was asked. A run tells of a parameter from several places; each is judged by itself.
 """
 

@@ -136,9 +136,9 @@ def interop(
     as_json: AsJson = False,
 ) -> None:
     """Print which of the interop runner's test cases succeed, pair by pair, and the first wrong packet of failures."""
-    from harness.interop import declared
-    from harness.interop.cases import FOLDER
-    from harness.interop.published import read
+    from harness.analysis.interop import declared
+    from harness.analysis.interop.runner_json import read
+    from harness.analysis.interop.testcases import FOLDER
     from harness.reports import interop as view
 
     if list_checks:
@@ -214,7 +214,7 @@ def study(
 
 
 def _document(file: Path) -> Any:
-    from harness.interop.published import parse
+    from harness.analysis.interop.runner_json import parse
     from harness.store.records import record_bytes
 
     try:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from harness.analysis.interop.testcases import case_of
 from harness.engine.images.contents import Contents
 from harness.errors import ResultError
-from harness.interop.cases import case_of
 from harness.outcome import DirectionProof, MeasuredRun, Run
 from harness.results import CellResult, point_of
 from harness.store.identity import Ledger, cell_key

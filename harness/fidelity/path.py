@@ -1,7 +1,7 @@
 """What a path does to a stream of packets, by what the scenario says of it: rates, delays, losses and holes over time.
 
 A model beside the program that `harness.netem` compiles and beside the replay of the link proof
-(`harness.analysis.replay`), with nothing of either but the seeds of netem.
+(`harness.analysis.link_replay`), with nothing of either but the seeds of netem.
 """
 
 from __future__ import annotations

@@ -20,9 +20,9 @@ from typing import Literal
 
 import numpy as np
 
+from harness.analysis.metrics.registry import find
 from harness.gate.chance import plays
 from harness.gate.pairs import Pair
-from harness.metrics.registry import find
 from harness.outcome import MeasuredRun, Run, proven_outcome
 from harness.ranking import headline
 from harness.results import CellResult

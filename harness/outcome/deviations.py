@@ -1,7 +1,8 @@
 """Where a run shows something else than what its endpoints were told: a warning of the run. Pure.
 
-An observation (`harness.metrics.observed`) is held against what was set (`Parameter.agrees`). Each kind of evidence may
-see its own side of a parameter: one that agrees is enough. What is not to be compared departs from nothing.
+An observation (`harness.analysis.metrics.observed`) is held against what was set (`Parameter.agrees`). Each kind of
+evidence may see its own side of a parameter: one that agrees is enough. What is not to be compared departs from
+nothing.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import altair as alt
 import numpy as np
 import polars as pl
 
-from harness.analysis.series.grid import BIN
+from harness.analysis.timeseries.grid import BIN
 from harness.netem import slow_start_time
 from harness.netem.mobility import course
 from harness.planning.sampling import settled

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import altair as alt
 
-from harness.analysis.series.grid import BIN
+from harness.analysis.timeseries.grid import BIN
 from harness.plots.parts import binned, brief, centred, layered, lines, ruler, shaded_capacity, sized, top, value_axis
 from harness.plots.registry import plot
 from harness.plots.theme import Chart

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar, cast
 import altair as alt
 import polars as pl
 
-from harness.analysis.series.grid import BIN
+from harness.analysis.timeseries.grid import BIN
 from harness.plots.copied import Layers, Marks
 from harness.plots.theme import FILL, HEIGHT, SHADE, SOFT, WIDTH, Panel
 from harness.plots.view import Drawn, DrawnFlow

@@ -9,8 +9,8 @@ from functools import cached_property
 
 import polars as pl
 
-from harness.analysis.series import BOTTLENECK
-from harness.analysis.series.grid import BIN
+from harness.analysis.timeseries import BOTTLENECK
+from harness.analysis.timeseries.grid import BIN
 from harness.outcome import MeasuredRun, Run
 from harness.planning.sampling import settled
 from harness.plots.theme import Look, look
@@ -47,7 +47,7 @@ class Drawn:
     run: Run
     measured: MeasuredRun | None
     series: pl.DataFrame | None
-    """flow, name, t, value (see `harness.analysis.series`); None where the run has none."""
+    """flow, name, t, value (see `harness.analysis.timeseries`); None where the run has none."""
     span: tuple[float, float] | None = None
     """What to show of a detail (s); chosen where it is not given."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from harness.attribution import VERSION
+from harness.analysis.time_breakdown import VERSION
 from harness.outcome import STATES, Attributed, Attribution, Part, State, proven_outcome
 from harness.reports.unfinished import short as unfinished
 from harness.results import CellResult

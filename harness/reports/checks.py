@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from harness.interop.registry import Check
+from harness.analysis.interop.registry import Check
 from harness.reports.layout import SENTENCE, Column, Fitted, Row
 from harness.reports.markdown import line
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from harness.analysis.metrics.registry import Metric, declared, find
 from harness.errors import InputError, did_you_mean
-from harness.metrics.registry import Metric, declared, find
 from harness.results import CellResult
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Scenario

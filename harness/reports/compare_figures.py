@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.metrics.registry import find, unit_of
+from harness.analysis.metrics.registry import find, unit_of
 from harness.outcome import Better, EngineName, Interval, MeasuredRun, Run, Transfer, proven_outcome
 from harness.results import CellResult, counts, unreached
 from harness.scenario.metric_names import MetricName
@@ -40,7 +40,9 @@ class Side:
 
 @dataclass(frozen=True)
 class CpuUse:
-    """What one container spent during the transfer; medians over the real-time runs (`harness.metrics.effort`)."""
+    """What one container spent during the transfer; medians over the real-time runs
+    (`harness.analysis.metrics.effort`).
+    """
 
     seconds: float
     """CPU time, s; in a short transfer it includes the container's start."""

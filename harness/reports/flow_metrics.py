@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from harness.metrics.registry import Layer, declared, unit_of
+from harness.analysis.metrics.registry import Layer, declared, unit_of
 from harness.outcome import Interval
 from harness.reports.chosen import MOST_FLOWS
 from harness.reports.layout import Column, Fitted, Row

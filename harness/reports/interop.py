@@ -10,11 +10,11 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from harness.analysis.interop.matrix import Disagreement, Entry, Failure, Matrix, Pair, disagreements, relabelled
+from harness.analysis.interop.runner_json import written
+from harness.analysis.interop.testcases import CASES, FOLDER, MEASUREMENTS, case_of
+from harness.analysis.interop.verdict import Word, run_result
 from harness.capture.artefacts.endpoint_logs import last_words
-from harness.interop.cases import CASES, FOLDER, MEASUREMENTS, case_of
-from harness.interop.matrix import Disagreement, Entry, Failure, Matrix, Pair, disagreements, relabelled
-from harness.interop.published import written
-from harness.interop.verdict import Word, run_result
 from harness.outcome import VerdictStatus
 from harness.reports import interop_failures
 from harness.reports.layout import Column, Fitted, Row

@@ -11,9 +11,9 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from harness.interop.blame import Blame, Whose, blamed
-from harness.interop.cases import CASES
-from harness.interop.matrix import Entry, Matrix, Pair, Who
+from harness.analysis.interop.matrix import Entry, Matrix, Pair, Who
+from harness.analysis.interop.responsibility import Blame, Whose, blamed
+from harness.analysis.interop.testcases import CASES
 from harness.reports.layout import Column, Fitted, Row
 from harness.reports.markdown import line
 from harness.text import quoted

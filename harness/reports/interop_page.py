@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from harness.interop import declared
-from harness.interop.cases import CASES, DISABLED, FOLDER, MEASUREMENTS, case_of
+from harness.analysis.interop import declared
+from harness.analysis.interop.testcases import CASES, DISABLED, FOLDER, MEASUREMENTS, case_of
 from harness.reports import checks, effort, interop
 from harness.reports.markdown import line
 from harness.results import CellResult
@@ -16,7 +16,7 @@ _HEAD = """\
 # Interop
 
 Generated (`make generate`) from [the scenarios](../scenarios/interop), the declarations of checks in
-[`harness/interop/checks`](../harness/interop/checks), and the runs in [the reference
+[`harness/analysis/interop/checks`](../harness/analysis/interop/checks), and the runs in [the reference
 store](../results/reference/README.md).
 
 The test cases of [the QUIC interop runner](https://github.com/quic-interop/quic-interop-runner) are scenarios here.

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from harness.absences import warnings
-from harness.metrics.registry import unit_of
+from harness.analysis.metrics.registry import unit_of
 from harness.outcome import LinkProof
 from harness.plan import PlannedRun, SharedOut
 from harness.ranking import rankings

@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Sequence
 
-from harness.metrics.registry import declared
+from harness.analysis.metrics.registry import declared
 from harness.outcome import FAILED_TRANSFER
 from harness.ranking import rankings
 from harness.reports import by_scenario, effort, effort_of

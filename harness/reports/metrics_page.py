@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.metrics.registry import Layer, Metric, declared
+from harness.analysis.metrics.registry import Layer, Metric, declared
 from harness.reports.markdown import line
 
 _SECTIONS: tuple[tuple[Layer, str, str], ...] = (
@@ -31,7 +31,7 @@ def metrics_page() -> str:
     lines = [
         "# Metrics",
         "",
-        "Generated (`make generate`) from the declarations in [`harness/metrics`](../harness/metrics). Objectives,",
+        "Generated (`make generate`) from the declarations in [`harness/analysis/metrics`](../harness/analysis/metrics). Objectives,",
         "tables, JSON and `measured.json` use these names and units; 1 is a number or a share. ↑ higher is better, ↓",
         "lower is.",
     ]

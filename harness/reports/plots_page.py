@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.analysis.series import SERIES
+from harness.analysis.timeseries import SERIES
 from harness.reports.markdown import line
 
 _HEAD = """# Figures and series
 
 Generated (`make generate`) from [`harness/plots`](../harness/plots) and
-[`harness/analysis/series`](../harness/analysis/series). `harness plot` draws any stored run:
+[`harness/analysis/timeseries`](../harness/analysis/timeseries). `harness plot` draws any stored run:
 
 ```
 harness plot satellite/medium                  # the first run of each of its cells: PNG, SVG, and an interactive page

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from harness.analysis.interop.testcases import case_of
 from harness.errors import InputError
-from harness.interop.cases import case_of
 from harness.reports import because, compare_views, defaults, effort_of, grid, longest_families, vocabulary
 from harness.reports.compare import comparisons
 from harness.reports.markdown import report, summary

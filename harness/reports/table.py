@@ -10,7 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from harness.absences import warnings
-from harness.metrics.registry import declared
+from harness.analysis.metrics.registry import declared
 from harness.netem import ack_limited_time, ideal_time, slow_start_time
 from harness.netem.mobility import course
 from harness.outcome import Cell, Interval

@@ -27,9 +27,9 @@ class MetricName(NamedTuple):
     transfer: TransferName | None = None
     """None: of no single transfer, or of the first, which nobody names."""
     phase: int | None = None
-    """From 1 (see `harness.metrics.network`); None: of no single phase."""
+    """From 1 (see `harness.analysis.metrics.network`); None: of no single phase."""
     move: int | None = None
-    """From 1, in order of time (see `harness.metrics.moves`); None: of no move of the flow's client."""
+    """From 1, in order of time (see `harness.analysis.metrics.handover`); None: of no move of the flow's client."""
 
     @property
     def key(self) -> tuple[str, int | None, bool, int | None, int | None]:

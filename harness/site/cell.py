@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.absences import warnings
+from harness.analysis.interop import failure
+from harness.analysis.metrics.registry import unit_of
 from harness.capture.qlog import traces
-from harness.interop import failure
-from harness.metrics.registry import unit_of
 from harness.outcome import (
     Checked,
     DirectionProof,

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from harness.interop.blame import blamed
-from harness.interop.cases import CASES, case_of
-from harness.interop.matrix import Entry, Matrix, Pair
-from harness.interop.verdict import Word
+from harness.analysis.interop.matrix import Entry, Matrix, Pair
+from harness.analysis.interop.responsibility import blamed
+from harness.analysis.interop.testcases import CASES, case_of
+from harness.analysis.interop.verdict import Word
 from harness.reports.interop import chosen, matrix_of
 from harness.reports.table import SYMBOLS
 from harness.results import CellResult

@@ -30,7 +30,7 @@ MOST_ROWS, MOST_VALUES, MOST_OBJECTS = 100_000_000, 600_000_000, 60_000_000
 #: Bytes that a page of a table may have once it is unpacked, and all of them together.
 MOST_PAGE, MOST_UNPACKED = 1 << 30, 4 << 30
 
-#: Column → type of the series of a run (`harness.analysis.series`).
+#: Column → type of the series of a run (`harness.analysis.timeseries`).
 SERIES_SCHEMA: Mapping[str, pl.DataType] = {
     "flow": pl.Int16(), "name": pl.String(), "t": pl.Float64(), "value": pl.Float64(),
 }  # fmt: skip

@@ -116,7 +116,7 @@ class StoreReader(Protocol):
         ...
 
     def series(self, key: str, repetition: int) -> pl.DataFrame | None:
-        """The series of a run (see `harness.analysis.series`), or None."""
+        """The series of a run (see `harness.analysis.timeseries`), or None."""
         ...
 
     def contents(self, digest: str) -> Contents | None:
@@ -235,7 +235,7 @@ class Store:
             return None
 
     def series(self, key: str, repetition: int) -> pl.DataFrame | None:
-        """The series of a run (see `harness.analysis.series`), or None; a file that cannot be read is named."""
+        """The series of a run (see `harness.analysis.timeseries`), or None; a file that cannot be read is named."""
         file = self.folder(key, repetition) / SERIES
         try:
             return None if status_of(file) is None else read_frame(file, SERIES_SCHEMA, exact=True)

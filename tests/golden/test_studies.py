@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from harness.analysis.metrics import VERSION
 from harness.judge import judge
-from harness.metrics import VERSION
 from harness.outcome import Absence, LinkProof, MeasuredRun, Outcome, Run
 from harness.plan import Request, cells, named, points_of
 from harness.reports import flow_metrics

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.analysis.interop.testcases import CASES, FOLDER
 from harness.capture.artefacts.run import Artefacts
 from harness.capture.matching import match
-from harness.interop.cases import CASES, FOLDER
 from harness.netem import fault_share
 from harness.outcome import Run
 from tests.lab.conftest import Harness

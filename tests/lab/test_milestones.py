@@ -9,7 +9,7 @@ import pytest
 
 from harness.analysis.arrival import BodyArrival, body_arrival
 from harness.analysis.delivery import Delivery
-from harness.analysis.view import RunView
+from harness.analysis.run_view import RunView
 from harness.capture.file_growth import Moment
 from harness.store.records import read_run
 from tests.lab.conftest import Harness

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from harness.analysis.handover import seen_moves
-from harness.analysis.view import RunView
+from harness.analysis.run_view import RunView
 from harness.capture.capture import Capture
 from harness.store.records import read_run
 from harness.studies.handover.claims import FIRST, SECOND

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from harness.metrics.waiting import STARVED
+from harness.analysis.metrics.starvation import STARVED
 from tests.examples import ROOT
 from tests.lab.conftest import Harness, Manifest, left_overs
 from tests.lab.test_faults import faulty_image

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from harness.analysis.view import RunView
+from harness.analysis.run_view import RunView
 from harness.app import App, Places
 from harness.app.lock import machine_lock
 from harness.engine.docker.engine import ComposeEngine

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from harness.analysis.splits import legs, opened
-from harness.analysis.view import RunView
+from harness.analysis.metrics import measure
+from harness.analysis.run_view import RunView
+from harness.analysis.tcp_split import legs, opened
 from harness.capture.lab_file import FlowAddresses
-from harness.metrics import measure
 from harness.store.records import read_run
 from tests.lab.conftest import Harness
 

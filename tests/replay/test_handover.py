@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness.analysis.handover import seen_moves
-from harness.analysis.view import RunView
+from harness.analysis.run_view import RunView
 from harness.store.records import read_run
 from tests import rule
 

@@ -9,8 +9,8 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from harness.analysis.delivery import FILE, PACKETS
+from harness.analysis.metrics import measure
 from harness.judge import judge
-from harness.metrics import measure
 from harness.outcome import MeasuredRun, Run, proven_outcome
 from harness.reports.json_report import report
 from harness.reports.markdown import report as markdown

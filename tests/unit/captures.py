@@ -1,7 +1,7 @@
 """A small model of a run: packets through two modelled links, written as a run's artefacts.
 
 The link here is written after the kernel's tbf (tokens counted up, one packet at a time), or after a device that
-sends (busy until a time), not after the replay in harness.analysis.replay, so that the two check each other.
+sends (busy until a time), not after the replay in harness.analysis.link_replay, so that the two check each other.
 """
 
 from __future__ import annotations

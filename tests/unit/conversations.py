@@ -1,6 +1,6 @@
 """Conversations made by a small sender, link and receiver, of which one thing at a time is wrong.
 
-Times are on the clock of `harness.attribution.conversation`: a packet that leaves at t and finds the link empty has come at
+Times are on the clock of `harness.analysis.time_breakdown.transfer`: a packet that leaves at t and finds the link empty has come at
 t and its own time; what acknowledges it is back a round trip later.
 """
 
@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from harness.attribution.conversation import Acknowledged, Conversation, Credit, Mistaken, Sent, Steps, Window
-from harness.attribution.spans import NONE, merged
+from harness.analysis.time_breakdown.intervals import NONE, merged
+from harness.analysis.time_breakdown.transfer import Acknowledged, Conversation, Credit, Mistaken, Sent, Steps, Window
 
 MS = 1_000_000
 SIZE = 1_250

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.attribution import rules
-from harness.attribution.conversation import Conversation, Sent
-from harness.attribution.notes import notes_of
-from harness.attribution.partition import BANDS, bands, lasted, partition
-from harness.attribution.spans import NONE, both, inside, merged, pieces, total, without
+from harness.analysis.time_breakdown import rules
+from harness.analysis.time_breakdown.annotations import notes_of
+from harness.analysis.time_breakdown.intervals import NONE, both, inside, merged, pieces, total, without
+from harness.analysis.time_breakdown.partition import BANDS, bands, lasted, partition
+from harness.analysis.time_breakdown.transfer import Conversation, Sent
 from harness.outcome.time_breakdown import STATES, State
 from tests.unit.conversations import MS, SIZE, conversation
 

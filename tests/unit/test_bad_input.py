@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import typer
 
+from harness.analysis.metrics.objectives import mistakes
 from harness.catalogue import Catalogue, Mistake
 from harness.cli.consoles import console, paper
 from harness.cli.entry import cli, main
 from harness.errors import EngineError, HarnessError, InputError, disk_error
 from harness.events import RunFinished, Warned
 from harness.judge import judge
-from harness.metrics.objectives import mistakes
 from harness.outcome import MeasuredRun, Outcome, Run
 from harness.progress import Talk
 from harness.reports import listing, table

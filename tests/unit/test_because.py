@@ -9,10 +9,10 @@ import polars as pl
 import pytest
 from rich.console import Console
 
+from harness.analysis.metrics import VERSION as MEASURING
+from harness.analysis.time_breakdown import VERSION, attribute
 from harness.app import stored
 from harness.app.stored import StoredResults
-from harness.attribution import VERSION, attribute
-from harness.metrics import VERSION as MEASURING
 from harness.outcome import Attributed, Attribution, MeasuredRun, Outcome, Part, State
 from harness.reports import because, json_report, table
 from harness.reports.layout import Column, Fitted, Row

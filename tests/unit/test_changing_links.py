@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.analysis.figures import coincidence_probability
 from harness.analysis.ideal_bottleneck import Bottleneck, SerialServer, TokenBucket
+from harness.analysis.link_estimates import coincidence_probability
 from harness.analysis.link_phases import LinkPhase
-from harness.attribution.gather import Clock
+from harness.analysis.metrics import measure
+from harness.analysis.time_breakdown.inputs import Clock
 from harness.catalogue.limits import mistakes
 from harness.fidelity import crossing
-from harness.metrics import measure
 from harness.netem import compile_path, ideal_time, slow_start_time, timeline
 from harness.netem.mobility import course
 from harness.units import Size
@@ -148,12 +148,12 @@ def reseeded(seeds: list[int]) -> Recipe:
 
 
 def test_the_proof_tells_a_generator_that_began_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from harness.metrics import proof
+    from harness.analysis.metrics import link_proof
 
     run = write_run(tmp_path, reseeded([1, 2, 3, 4, 5, 6]))
     found = measure(tmp_path, run).link
     assert found is not None and not any("began anew" in text for text in found.problems)
-    monkeypatch.setattr(proof, "_losses_by_phase", lambda view, direction: losses([1] * 6))
+    monkeypatch.setattr(link_proof, "_losses_by_phase", lambda view, direction: losses([1] * 6))
     found = measure(tmp_path, run).link
     assert found is not None
     assert any("to_client: random loss took packets at the same places" in text for text in found.problems)

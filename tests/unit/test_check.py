@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from harness.analysis.metrics import VERSION
 from harness.check import contract, session
 from harness.check.trials import TRIALS, claims, values
-from harness.metrics import VERSION
 from harness.outcome import Cell, MeasuredRun, Measurement, Observation, Outcome, Run
 from harness.outcome.conformance import Finding
 from harness.plan import Request, cells

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from harness.analysis.metrics import VERSION
 from harness.app.ground import CheckoutGround
 from harness.app.stored import StoredResults
 from harness.claims import Claim, claim, sweep
-from harness.metrics import VERSION
 from harness.outcome import LinkProof, MeasuredRun, Outcome, Run, Status
 from harness.plan import PlannedRun
 from harness.store.results import Store

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from harness.analysis.metrics import VERSION
 from harness.cli import main
 from harness.cli.entry import COMMANDS, HIDDEN
 from harness.cli.exits import FAILED, INFRASTRUCTURE, INTERRUPTED, NOTHING, UNSUPPORTED, USAGE, exit_code
 from harness.engine.images.cache import Cache
 from harness.engine.run_dir import prepare_folder
 from harness.errors import EngineError
-from harness.metrics import VERSION
 from harness.outcome import LinkProof, MeasuredRun, Outcome, Run, Verdict
 from harness.results import CellResult
 from harness.store.results import Store

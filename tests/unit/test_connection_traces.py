@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.analysis.connection_traces import traces_of
-from harness.analysis.view import RunView
+from harness.analysis.run_view import RunView
 from tests.unit.captures import Recipe, write_run
 
 

@@ -10,11 +10,11 @@ import pytest
 from rich.console import Console
 
 from harness.absences import warnings
+from harness.analysis.metrics import VERSION, measure
 from harness.gate.allowed import Applied, Weighed
 from harness.gate.decide import Decided
 from harness.gate.pairs import Pair
 from harness.judge import judge
-from harness.metrics import VERSION, measure
 from harness.outcome import LinkProof, MeasuredRun, Observation, Outcome, Run, proven_outcome
 from harness.outcome.deviations import departures, sentences
 from harness.reports import gate as view

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from harness.analysis.endings import endings
-from harness.analysis.view import RunView
+from harness.analysis.connection_end import endings
+from harness.analysis.metrics import measure
+from harness.analysis.run_view import RunView
 from harness.capture.qlog_close import closings
 from harness.errors import UnfitError
 from harness.judge import judge
-from harness.metrics import measure
 from harness.outcome import Ending, LinkProof, MeasuredRun, Outcome, Run, Transfer, Unfinished, Voice, proven_outcome
 from harness.reports.unfinished import lines
 from harness.results import CellResult, unreached

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from harness.analysis.faults import fault_problems
-from harness.analysis.replay import Fate, Replay
+from harness.analysis.link_replay import Fate, Replay
 from harness.capture.lab_file import FaultFacts
 from harness.capture.matching import Passage
 from harness.engine import exit_rules

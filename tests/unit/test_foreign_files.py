@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 import zstandard
 
+from harness.analysis.metrics import measure_with_series
 from harness.app.stored import StoredResults
 from harness.capture import files
 from harness.capture.artefacts.endpoint_logs import last_words
@@ -22,7 +23,6 @@ from harness.cli.exits import FAILED, INFRASTRUCTURE, MET
 from harness.engine.images.contents import Contents
 from harness.errors import ResultError
 from harness.gate.former import read_former
-from harness.metrics import measure_with_series
 from harness.outcome import Run
 from harness.reading import UnfitFileError, read_regular
 from harness.store.identity import Ledger

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from harness.analysis.metrics import VERSION
 from harness.app import Options
 from harness.app.further import repeat_until
 from harness.app.stored import StoredResults
@@ -21,7 +22,6 @@ from harness.gate.chance import plays
 from harness.gate.decide import OUTCOME, Decided, decide, gated
 from harness.gate.pairs import Pair, causes, pairs
 from harness.judge import judge
-from harness.metrics import VERSION
 from harness.outcome import Cell, Checked, LinkProof, MeasuredRun, Measurement, Outcome, Run
 from harness.reports import gate as view
 from harness.reports.junit import decisions, verdicts

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.analysis.metrics import VERSION
 from harness.app import App, Options, Places
 from harness.app.attempts import Attempts
 from harness.app.ground import CheckoutGround
@@ -15,7 +16,6 @@ from harness.engine.docker.host_jitter import Patience
 from harness.engine.images.build import Build
 from harness.engine.virtual.engine import VirtualEngine
 from harness.events import Listener, RunFinished, Warned
-from harness.metrics import VERSION
 from harness.outcome import Cell, LinkProof, MeasuredRun, Outcome, Run
 from harness.plan import PlannedRun, Request
 from harness.planning.estimate import Experience

@@ -11,12 +11,12 @@ import pytest
 
 from harness.analysis.byte_stream import in_flight, in_order, offsets, sent_again
 from harness.analysis.delivery import FILE, SEGMENTS
+from harness.analysis.metrics import measure
 from harness.analysis.shared_flow import NOT_TOLD
 from harness.analysis.tls_arrival import TlsArrival
 from harness.capture.capture import ACK, SYN, Capture, read_capture
 from harness.capture.lab_file import Endpoint, FlowAddresses, LabFacts
 from harness.check.trials import TRIALS
-from harness.metrics import measure
 from harness.outcome import Cell, MeasuredRun, Observation
 from harness.plan import Request, cells
 from harness.planning.endpoint_config import UnsupportedError, application_protocol, checked, lab_kind

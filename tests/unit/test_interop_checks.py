@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from harness.interop import declared
-from harness.interop.evidence import Evidence
-from harness.interop.registry import Failed, Found, Passed, Unknown
+from harness.analysis.interop import declared
+from harness.analysis.interop.evidence import Evidence
+from harness.analysis.interop.registry import Failed, Found, Passed, Unknown
 from harness.outcome import Transfer
 from tests.unit import wired
 from tests.unit.captures import make_run

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from harness.analysis.interop import checked
 from harness.capture.artefacts.run import Artefacts
 from harness.capture.datagrams import read_datagrams
 from harness.capture.quic.dissector.header import split
 from harness.capture.quic.invariants import Form
-from harness.interop import checked
 from harness.outcome import Transfer
 from tests.unit import wired
 from tests.unit.captures import Link, asked_link, make_run, pcap

@@ -10,11 +10,11 @@ import pytest
 import zstandard
 from rich.console import Console
 
+from harness.analysis.interop.matrix import Entry, Failure, Matrix, relabelled
+from harness.analysis.interop.registry import declared
+from harness.analysis.interop.responsibility import KNOWN, Blame, blamed
+from harness.analysis.interop.testcases import CASES
 from harness.capture.artefacts.endpoint_logs import LINES, WIDTH, last_words
-from harness.interop.blame import KNOWN, Blame, blamed
-from harness.interop.cases import CASES
-from harness.interop.matrix import Entry, Failure, Matrix, relabelled
-from harness.interop.registry import declared
 from harness.outcome import Checked, LinkProof, MeasuredRun, Outcome, Run, Verdict
 from harness.reports import interop
 from harness.results import CellResult
@@ -93,7 +93,7 @@ def test_findings_of_implementations_of_endpoints_and_of_nobody_yet_stand_apart(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ours = Blame("server", "ours", "amplification", "endpoint", "We ask for it.", says="4800 B")
-    monkeypatch.setattr("harness.interop.blame.KNOWN", (*KNOWN, ours))
+    monkeypatch.setattr("harness.analysis.interop.responsibility.KNOWN", (*KNOWN, ours))
     said = interop.markdown(_matrix(**{"quic-go": FAILED, "ours": FAILED, "other": FAILED}))
     parts = said.split("\n**")
     assert [part.partition("**")[0] for part in parts[1:]] == [

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from harness.analysis.interop.matrix import Entry, Matrix, disagreements, relabelled
+from harness.analysis.interop.runner_json import problems, read, written
+from harness.analysis.interop.testcases import CASES, case_of
+from harness.analysis.interop.verdict import Word
 from harness.cli import main
 from harness.cli.exits import USAGE
 from harness.errors import InputError
-from harness.interop.cases import CASES, case_of
-from harness.interop.matrix import Entry, Matrix, disagreements, relabelled
-from harness.interop.published import problems, read, written
-from harness.interop.verdict import Word
 from harness.reports import interop
 from tests.examples import catalogue
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.interop import declared, failure, mistakes, run_result, verdict_of
+from harness.analysis.interop import declared, failure, mistakes, run_result, verdict_of
 from harness.judge import judge
 from harness.outcome import Checked, LinkProof, MeasuredRun, Outcome, Run
 from tests.examples import scenario

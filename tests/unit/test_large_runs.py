@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from harness.analysis.metrics import measure
 from harness.capture import capture, connections, memmap, pcap, streams
 from harness.capture.files import capture_file, read_bytes
 from harness.capture.fingerprint import trail, trail_of
 from harness.capture.quic import one_rtt
-from harness.metrics import measure
 from harness.store.records import read_run
 from tests.examples import ROOT
 

@@ -11,9 +11,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from harness.analysis.series import BOTTLENECK
-from harness.analysis.view import RunView
-from harness.metrics import measure_with_series
+from harness.analysis.metrics import measure_with_series
+from harness.analysis.run_view import RunView
+from harness.analysis.timeseries import BOTTLENECK
 from harness.outcome import MeasuredRun, Run
 from tests.unit.captures import SCENARIO, Recipe, write_run
 

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from harness.analysis.series import SCHEMA
+from harness.analysis.timeseries import SCHEMA
 from harness.app import App, Places
 from harness.cli.entry import cli
 from harness.cli.words import shard_of, stand_ins_of

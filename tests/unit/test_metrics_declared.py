@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.analysis.metrics import measure
+from harness.analysis.metrics.registry import declare, declared, find, measuring
 from harness.judge import judge
-from harness.metrics import measure
-from harness.metrics.registry import declare, declared, find, measuring
 from harness.outcome import LinkProof, MeasuredRun, Measurement, Run
 from harness.reports import flow_metrics
 from harness.results import CellResult

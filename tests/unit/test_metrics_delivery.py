@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from harness.analysis.delivery import PACKETS
-from harness.analysis.view import RunView
+from harness.analysis.metrics import measure
+from harness.analysis.run_view import RunView
 from harness.capture.quic.protection import Aead
-from harness.metrics import measure
 from harness.outcome import MeasuredRun, Run
 from tests.measurements import said
 from tests.unit.captures import Link, Recipe, Traffic, write_run

@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.analysis.view import RunView
+from harness.analysis.metrics import measure
+from harness.analysis.metrics.flow import times
+from harness.analysis.metrics.flow.times import moving_average
+from harness.analysis.metrics.observed import observe
+from harness.analysis.run_view import RunView
 from harness.capture import qlog
-from harness.metrics import measure
-from harness.metrics.flow import times
-from harness.metrics.flow.times import moving_average
-from harness.metrics.observed import observe
 from harness.outcome import MeasuredRun, Run
 from harness.stats.intervals import entropy, jain, product
 from harness.store.records import read_run

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.metrics import measure
-from harness.metrics.registry import declared
+from harness.analysis.metrics import measure
+from harness.analysis.metrics.registry import declared
 from harness.outcome import Handover, MeasuredRun, Run
 from harness.outcome.handover import TRACE_FROM, TRACE_STEP, TRACE_TO
 from tests.unit.moved import DELAY, MOVE, Story, Told

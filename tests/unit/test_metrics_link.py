@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.analysis.figures import loss_probability
-from harness.metrics import measure
+from harness.analysis.link_estimates import loss_probability
+from harness.analysis.metrics import measure
 from harness.outcome import LinkProof
 from harness.scenario.schema import GilbertElliott
 from harness.units import Percentage

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.analysis.view import RunView
-from harness.metrics import VERSION, measure
-from harness.metrics.kinds import of_transfer
-from harness.metrics.registry import declared, measuring
+from harness.analysis.metrics import VERSION, measure
+from harness.analysis.metrics.kinds import of_transfer
+from harness.analysis.metrics.registry import declared, measuring
+from harness.analysis.run_view import RunView
 from harness.outcome import MeasuredRun, Run
 from harness.scenario.metric_names import MetricName
 from tests.measurements import by_name, said
@@ -67,7 +67,7 @@ def test_units_and_directions(finished: tuple[Path, Run, MeasuredRun]) -> None:
 
 def test_metrics_are_found() -> None:
     names = measuring()
-    assert "harness.metrics.times.completion" in names
+    assert "harness.analysis.metrics.times.completion" in names
     assert all(function.__doc__ for function in names.values())
 
 
@@ -216,7 +216,9 @@ def test_a_failing_metric_costs_itself_only(tmp_path: Path, monkeypatch: pytest.
         raise ZeroDivisionError("oh")
         yield
 
-    monkeypatch.setitem(__import__("harness.metrics.registry", fromlist=["x"])._MEASURING, "aaa.broken", broken)
+    monkeypatch.setitem(
+        __import__("harness.analysis.metrics.registry", fromlist=["x"])._MEASURING, "aaa.broken", broken
+    )
     measured = measure(tmp_path, write_run(tmp_path, Recipe(packets=300, size=300_000)))
     assert "aaa.broken failed: ZeroDivisionError: oh" in said(measured)
     assert measured.value("completion", 0) is not None

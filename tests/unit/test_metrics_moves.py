@@ -13,12 +13,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from harness.analysis.series import BOTTLENECK, NETWORK, RETURN_BOTTLENECK, bottleneck_number
+from harness.analysis.metrics import measure
+from harness.analysis.run_view import RunView
 from harness.analysis.shared_flow import SharedFlow
-from harness.analysis.view import RunView
+from harness.analysis.timeseries import BOTTLENECK, NETWORK, RETURN_BOTTLENECK, bottleneck_number
 from harness.capture.lab_file import MoveFacts
 from harness.capture.pcap import parse
-from harness.metrics import measure
 from harness.outcome import LinkProof, Run
 from tests.measurements import by_name
 from tests.unit.captures import CLIENT, CLIENT6, T0, Recipe, pcap, write_run

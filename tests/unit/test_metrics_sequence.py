@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from harness.analysis.splits import at_server_rtt_ns, legs, opened
-from harness.analysis.view import RunView
-from harness.metrics import measure
-from harness.metrics.observed.segments import most_in_flight
-from harness.metrics.proof import prove
+from harness.analysis.metrics import measure
+from harness.analysis.metrics.link_proof import prove
+from harness.analysis.metrics.observed.segments import most_in_flight
+from harness.analysis.run_view import RunView
+from harness.analysis.tcp_split import at_server_rtt_ns, legs, opened
 from harness.outcome import Run
 from tests.unit.captures import make_run
 from tests.unit.shared_flows import MS, Passing, Segment, link, transfer, write_captures, write_counters, write_lab

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.metrics import measure
+from harness.analysis.metrics import measure
 from tests.measurements import by_name
 from tests.unit.captures import T0, make_run
 from tests.unit.shared_flows import (

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.analysis.view import RunView
+from harness.analysis.metrics import measure
+from harness.analysis.metrics.observed import observe
+from harness.analysis.metrics.observed.initial_window import longest_burst
+from harness.analysis.run_view import RunView
 from harness.capture.capture import read_capture
 from harness.capture.careful_resume import read_phases
 from harness.capture.lab_file import Endpoint, FlowAddresses
-from harness.metrics import measure
-from harness.metrics.observed import observe
-from harness.metrics.observed.flight import longest_burst
 from harness.outcome import MeasuredRun, Observation, Run, Transfer
 from harness.scenario.schema import Move
 from harness.units import Duration

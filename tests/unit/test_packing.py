@@ -17,6 +17,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.analysis.metrics import measure_with_series
 from harness.capture import qlog
 from harness.capture.artefacts.source_files import capture_digests
 from harness.capture.files import (
@@ -31,7 +32,6 @@ from harness.capture.files import (
     read_bytes,
 )
 from harness.capture.qlog_parameters import read_reduction
-from harness.metrics import measure_with_series
 from harness.outcome import MeasuredRun, Outcome, Run
 from harness.store import compression
 from harness.store.compression import STAYS, disk_use, is_packed, pack, strip

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.attribution import rules
-from harness.attribution.conversation import Credit
-from harness.attribution.credits import receive_window
-from harness.attribution.notes import notes_of
-from harness.attribution.partition import lasted, partition
+from harness.analysis.time_breakdown import rules
+from harness.analysis.time_breakdown.annotations import notes_of
+from harness.analysis.time_breakdown.flow_control import receive_window
+from harness.analysis.time_breakdown.partition import lasted, partition
+from harness.analysis.time_breakdown.transfer import Credit
 from harness.capture.capture import SYN, read_capture
 from harness.capture.matching import match
 from tests.unit.captures import T0, pcap

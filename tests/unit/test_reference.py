@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.analysis.metrics import VERSION
 from harness.app import App, Options, Places
 from harness.columns.keep import forget, keep
 from harness.errors import InputError
 from harness.judge import judge as real_judge
-from harness.metrics import VERSION
 from harness.outcome import Cell, LinkProof, MeasuredRun, Outcome, Run, Verdict
 from harness.reference import CAMPAIGN, Reference, Share
 from harness.results import CellResult

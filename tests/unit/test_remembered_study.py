@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.analysis.metrics import VERSION
 from harness.judge import judge
-from harness.metrics import VERSION
 from harness.outcome import LinkProof, MeasuredRun, Measurement, Observation, Outcome, Run
 from harness.plan import Request, cells, named, points_of
 from harness.results import CellResult

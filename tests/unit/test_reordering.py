@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.analysis.held import Held
+from harness.analysis.byte_ranges import Held
+from harness.analysis.metrics import measure
 from harness.analysis.reordering import reordering
-from harness.analysis.spurious import copies, segments
-from harness.analysis.view import RunView
+from harness.analysis.run_view import RunView
+from harness.analysis.spurious_loss import copies, segments
 from harness.capture import qlog
 from harness.capture.artefacts.transfer import Window
 from harness.capture.capture import SYN, read_capture
 from harness.capture.matching import match
-from harness.metrics import measure
 from harness.store.records import read_run
 from tests.examples import ROOT
 from tests.unit.captures import T0, pcap
@@ -138,7 +138,7 @@ def test_a_trace_that_cannot_be_read_costs_this_metric_alone(monkeypatch: pytest
     def damaged(view: RunView, window: Window) -> None:
         raise OSError("the trace is damaged")
 
-    monkeypatch.setattr("harness.analysis.spurious._looked_for", damaged)
+    monkeypatch.setattr("harness.analysis.spurious_loss._looked_for", damaged)
     folder = ROOT / "tests/replay/data/https"
     measured = measure(folder, read_run((folder / "run.json").read_bytes()))
     (absent,) = (one for one in measured.absent if one.metric == "spurious_losses")

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from harness.analysis.metrics import VERSION
 from harness.app import App, Options, Places
 from harness.campaign import Claim
 from harness.cli.words import repetitions_of
@@ -21,7 +22,6 @@ from harness.engine.build_queue import Step
 from harness.errors import InputError
 from harness.events import Event, PlanMade, RunStarted
 from harness.judge import judge
-from harness.metrics import VERSION
 from harness.outcome import Cell
 from harness.plan import PlannedRun, UntilDecided, runs
 from harness.repetitions import Repetitions

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from harness.analysis.metrics import VERSION
 from harness.judge import judge
-from harness.metrics import VERSION
 from harness.outcome import Handover, LinkProof, MeasuredRun, Outcome, Run
 from harness.plan import Request, cells
 from harness.reports import moves

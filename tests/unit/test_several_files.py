@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from harness.analysis.delivery import PACKETS
+from harness.analysis.metrics import measure
+from harness.analysis.metrics.registry import find
 from harness.judge import judge
-from harness.metrics import measure
-from harness.metrics.registry import find
 from harness.outcome import LinkProof, MeasuredRun, Outcome, Run
 from harness.ranking import headline
 from harness.reports.chosen import columns

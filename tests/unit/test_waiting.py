@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.analysis.metrics import measure
+from harness.analysis.metrics.starvation import CAUTION, STARVED
 from harness.capture.sched_delay import MACHINE, read_waits, waited
 from harness.engine.docker.sampler import Sampler
 from harness.engine.docker.sched_delay import Waiting, stolen_ns
-from harness.metrics import measure
-from harness.metrics.waiting import CAUTION, STARVED
 from harness.outcome import MeasuredRun, Run, proven_outcome
 from tests.measurements import by_name
 from tests.unit.captures import Recipe, write_run

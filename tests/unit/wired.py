@@ -13,9 +13,9 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
+from harness.analysis.interop.evidence import Evidence
 from harness.capture.datagrams import Address, Datagram
 from harness.capture.quic.dissector import Opener
-from harness.interop.evidence import Evidence
 from harness.outcome import Run
 from harness.scenario.parameters import ROLES
 from tests.unit.captures import make_run

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from harness.analysis.handover.seen import SeenMove, seen_moves
+from harness.analysis.handover.handover import SeenMove, seen_moves
 
 __all__ = ["SeenMove", "seen_moves"]

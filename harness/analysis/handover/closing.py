@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.analysis.handover.moved import Moved
+from harness.analysis.handover.wire import Moved
 from harness.capture.quic.error_codes import error_name, in_order, is_known
 from harness.capture.quic.frames import CloseFrame
 from harness.scenario.parameters import ROLES, Role

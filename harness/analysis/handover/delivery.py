@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from harness.analysis.byte_ranges import Held
 from harness.analysis.connection import FULL
-from harness.analysis.handover.moved import Moved
-from harness.analysis.held import Held
-from harness.analysis.unknown import Unknown
+from harness.analysis.handover.wire import Moved
+from harness.analysis.missing import Unknown
 from harness.capture.capture import Ints
 from harness.capture.quic.frames import StreamFrame
 

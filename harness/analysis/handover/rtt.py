@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.analysis.handover.moved import EARLY, Moved
 from harness.analysis.handover.state import CLOCK_NS, Figure, RoundTrip, State
 from harness.analysis.handover.window import horizon
+from harness.analysis.handover.wire import EARLY, Moved
 from harness.outcome import RttReaction
 
 #: An estimate so far from the round trip that packets have is off.

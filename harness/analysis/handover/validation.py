@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.analysis.handover.moved import EARLY, Moved
+from harness.analysis.handover.wire import EARLY, Moved
 from harness.capture.key_log import Sender
 from harness.capture.quic.frames import PADDING, PATH_CHALLENGE, PATH_RESPONSE, Frames
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.analysis.handover.moved import Moved
 from harness.analysis.handover.state import CLOCK_NS, Figure, Floats, State
+from harness.analysis.handover.wire import Moved
 from harness.outcome import WindowReaction
 
 #: A window that has at least this share of what it was is kept; one below the other, with losses, has collapsed: a

@@ -139,7 +139,7 @@ class Columns:
                         yield Took(self._cell(key, row["build"]), row["wall"], machine)
 
     def series(self, key: str, repetition: int) -> pl.DataFrame | None:
-        """The series of a run (see `harness.analysis.series`), or None."""
+        """The series of a run (see `harness.analysis.timeseries`), or None."""
         found = self._series.get((key, repetition))
         return None if found is None else found.drop("key", "repetition")
 

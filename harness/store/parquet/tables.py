@@ -109,7 +109,7 @@ class Entry:
     run: Run
     measured: MeasuredRun | None
     series: pl.DataFrame | None = None
-    """Columns flow, name, t, value (see `harness.analysis.series`)."""
+    """Columns flow, name, t, value (see `harness.analysis.timeseries`)."""
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.metrics.registry import declared, unit_of
+from harness.analysis.metrics.registry import declared, unit_of
 from harness.outcome import Interval
 from harness.reports.markdown import line
 from harness.reports.numbers import number, percentage, shown_unit, text

@@ -1,0 +1,258 @@
+"""One move of a client as both sides of the paths saw it. All times are ns since the epoch.
+
+Who a client is to the server is an address and a port, as the server's side sees them (right capture): where a path
+rewrites them, the client's own side shows nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.analysis.connection import FULL
+from harness.analysis.run_view import RunView
+from harness.capture.artefacts.transfer import Window
+from harness.capture.capture import Capture, Ints
+from harness.capture.connections import connections
+from harness.capture.lab_file import FlowAddresses, MoveFacts
+from harness.capture.matching import Passage
+from harness.capture.quic.invariants import Form
+
+Flags = npt.NDArray[np.bool_]
+
+#: A datagram so much earlier than a move was due may be its first: clocks are read after what they are to tell, ns.
+EARLY = 1_000_000
+_NOBODY = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Moved:
+    """One move of the client of a flow over QUIC."""
+
+    view: RunView
+    window: Window
+    """Of the transfer that it came in, or of the last one before it."""
+    facts: FlowAddresses
+    move: MoveFacts
+    number: int
+    """From 1, in order of time."""
+    zero_ns: int
+    """The first datagram of the run."""
+    until_ns: int
+    """The next move, or the end of the transfer."""
+
+    @property
+    def asked_ns(self) -> int:
+        """When it was to happen."""
+        return self.zero_ns + round(self.move.at * 1e9)
+
+    @property
+    def due_ns(self) -> int:
+        """When the client itself was to do something."""
+        return self.asked_ns + round(self.move.gap * 1e9)
+
+    @property
+    def known_to_client(self) -> bool:
+        """Whether the client was told."""
+        return not self.move.how.startswith("nat-")
+
+    @cached_property
+    def data_end_ns(self) -> int | None:
+        """When the last data of the transfer came to the client; None where none did."""
+        passage = self.to_client
+        if passage is None:
+            return None
+        data = passage.out_ns[passage.arrived & (passage.entered.payload >= FULL)]
+        return int(data.max()) if len(data) else None
+
+    @property
+    def own_addresses(self) -> tuple[str, ...]:
+        """The client's own on the path that it is on from then on."""
+        lab = self.view.of_path(self.move.path).lab
+        return () if lab is None else next(one for one in lab.flows if one.flow == self.facts.flow).client.addresses
+
+    @property
+    def why_not(self) -> str:
+        """Why there is nothing to measure of it: half a sentence; empty where there is."""
+        if self.to_client is None or self.to_server is None:
+            return "a capture is missing"
+        end = self.data_end_ns
+        if end is None:
+            return "no data came to the client"
+        if self.window.transfer.intact and end <= self.asked_ns:
+            return f"it came {(self.asked_ns - end) / 1e9:.3f} s after the end of the transfer"
+        if self.arrived_ns is None:
+            return "nothing came to the server from the new address"
+        return ""
+
+    # --- what passed
+
+    @cached_property
+    def to_client(self) -> Passage | None:
+        """The flow's datagrams from the server, of this transfer."""
+        return self._own(self.view.to_client)
+
+    @cached_property
+    def to_server(self) -> Passage | None:
+        """The flow's datagrams from the client, of this transfer."""
+        return self._own(self.view.to_server)
+
+    def _own(self, passage: Passage | None) -> Passage | None:
+        if passage is None:
+            return None
+        t_ns, window = passage.entered.t_ns, self.window
+        inside = (t_ns >= window.start_ns) & (t_ns < window.end_ns)
+        return passage.where(inside & (passage.entered.flow == window.transfer.flow))
+
+    def is_new(self, seen: Capture, *, to_client: bool) -> Flags:
+        """Which datagrams at the server's side come from the client's new address and port, or go there."""
+        places = [self.facts.client.place(address) for address in self.move.addresses]
+        new = np.isin(seen.client_address, places)
+        if self.move.port is not None:
+            new &= (seen.destination_port if to_client else seen.source_port) == self.move.port
+        return np.asarray(new & (seen.t_ns >= self.asked_ns - EARLY) & (seen.t_ns < self.until_ns), np.bool_)
+
+    def to_new(self, passage: Passage) -> Flags:
+        """Which of the server's datagrams are for the new address."""
+        return self.is_new(passage.entered, to_client=True)
+
+    def from_new(self, passage: Passage) -> Flags:
+        """Which of the client's datagrams left it on the new path; of what it does not know, those after the first."""
+        entered = passage.entered
+        since = self.left_ns if self.left_ns is not None else self.until_ns
+        new = (entered.t_ns >= since) & (entered.t_ns < self.until_ns)
+        if self.known_to_client:
+            new &= np.isin(entered.client_address, [self.facts.client.place(one) for one in self.own_addresses])
+        return np.asarray(new, np.bool_)
+
+    @cached_property
+    def _at_server(self) -> Capture | None:
+        """What came from the client, at the server's side."""
+        right, window = self.view.right, self.window
+        if right is None:
+            return None
+        return right.between(window.start_ns, window.end_ns, window.transfer.flow, to_client=False)
+
+    @cached_property
+    def _new_rows(self) -> Ints:
+        """Which of these come from the new address."""
+        seen = self._at_server
+        return _NOBODY if seen is None else np.flatnonzero(self.is_new(seen, to_client=False))
+
+    # --- when
+
+    @cached_property
+    def arrived_ns(self) -> int | None:
+        """When the first datagram from the new address came to the server; None where none did."""
+        seen = self._at_server
+        return int(seen.t_ns[self._new_rows[0]]) if seen is not None and len(self._new_rows) else None
+
+    @cached_property
+    def first(self) -> Capture | None:
+        """The client's first datagram from there, alone, as it left the client; None where none did."""
+        if self.known_to_client:
+            left = self.view.of_path(self.move.path).left
+            if left is None:
+                return None
+            sent = left.between(self.due_ns - EARLY, self.until_ns, self.facts.flow, to_client=False)
+            return sent.where(np.arange(1)) if len(sent) else None
+        passage, seen = self.to_server, self._at_server
+        if passage is None or seen is None or not len(self._new_rows):
+            return None
+        rows = np.flatnonzero(passage.entered.key == seen.key[self._new_rows[0]])
+        return passage.entered.where(rows[:1]) if len(rows) else None
+
+    @property
+    def left_ns(self) -> int | None:
+        """When that was."""
+        return None if self.first is None else int(self.first.t_ns[0])
+
+    @cached_property
+    def switched_ns(self) -> int | None:
+        """When the server's first datagram with data for the new address left it; None where none did.
+
+        Decrypted where there are keys; else by its size, which that of a PATH_CHALLENGE may have, too.
+        """
+        passage = self.to_client
+        if passage is None:
+            return None
+        new = self.to_new(passage)
+        told = self.view.opened(self.window, "server")
+        if told:
+            data = np.array([bool(one.streams) for opened in told for one in opened.frames], np.bool_)
+            new &= np.isin(passage.entered.key, np.concatenate([opened.key for opened in told])[data])
+        else:
+            new &= passage.entered.payload >= FULL
+        rows = np.flatnonzero(new)
+        return int(passage.entered.t_ns[rows[0]]) if len(rows) else None
+
+    # --- who
+
+    @cached_property
+    def _both(self) -> tuple[Capture, int, int] | None:
+        """The client's datagrams at the server, the last one before the move's first, and that."""
+        seen = self._at_server
+        if seen is None or not len(self._new_rows) or not self._new_rows[0]:
+            return None
+        return seen, int(self._new_rows[0]) - 1, int(self._new_rows[0])
+
+    @property
+    def address_changed(self) -> bool | None:
+        """Whether the server saw another address."""
+        if self._both is None:
+            return None
+        seen, before, after = self._both
+        return bool(seen.client_address[before] != seen.client_address[after])
+
+    @property
+    def port_changed(self) -> bool | None:
+        """Whether the server saw another port."""
+        if self._both is None:
+            return None
+        seen, before, after = self._both
+        return bool(seen.source_port[before] != seen.source_port[after])
+
+    @property
+    def destination_id_changed(self) -> bool | None:
+        """Whether the client used another destination connection ID from then on; None where there is none to see."""
+        seen = self._at_server
+        if seen is None or self._both is None or self.view.left is None:
+            return None
+        window = self.window
+        inside = (self.view.left.t_ns >= window.start_ns) & (self.view.left.t_ns < window.end_ns)
+        known = connections(self.view.left.where(inside & (self.view.left.flow == window.transfer.flow)))
+        length = len(known[-1].server_id) if known else 0
+        short = np.flatnonzero(seen.form == Form.SHORT)
+        old, new = short[short < self._new_rows[0]], short[np.isin(short, self._new_rows)]
+        if not length or not len(old) or not len(new):
+            return None
+        before, after = (seen.visible[row, 1 : 1 + length].tobytes() for row in (old[-1], new[0]))
+        return bool(before != after)
+
+
+def moves_of(view: RunView) -> list[Moved]:
+    """The moves of all flows over QUIC, in order of flows and of time; nothing without lab.json or captures."""
+    if view.lab is None or view.left is None:
+        return []
+    sent = view.left.t_ns[~view.left.to_client]
+    if not len(sent):
+        return []
+    return [one for flow in view.lab.flows if flow.kind == "quic" for one in _of_flow(view, flow, int(sent[0]))]
+
+
+def _of_flow(view: RunView, flow: FlowAddresses, zero_ns: int) -> Iterator[Moved]:
+    windows = [window for window in view.windows if window.transfer.flow == flow.flow]
+    if not windows or not flow.moves:
+        return
+    starts = [zero_ns + round(move.at * 1e9) for move in flow.moves]
+    for number, (move, (asked, following)) in enumerate(
+        zip(flow.moves, pairwise([*starts, max(window.end_ns for window in windows)]), strict=True), 1
+    ):
+        begun = [window for window in windows if window.start_ns <= asked]
+        window = begun[-1] if begun else windows[0]
+        yield Moved(view, window, flow, move, number, zero_ns, max(asked, min(following, window.end_ns)))

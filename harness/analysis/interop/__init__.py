@@ -1,0 +1,14 @@
+"""The test cases of the QUIC interop runner, judged from decrypted captures.
+
+A check is one place in `harness.analysis.interop.checks`: a function below its declaration. Scenarios name the checks
+of their case; verdicts, tables and pages read what they found.
+"""
+
+from harness.analysis.interop.judging import checked
+from harness.analysis.interop.registry import Check, declared
+from harness.analysis.interop.validation import mistakes
+from harness.analysis.interop.verdict import RunResult, Word, failure, run_result, verdict_of
+
+__all__ = [
+    "Check", "RunResult", "Word", "checked", "declared", "failure", "mistakes", "run_result", "verdict_of",
+]  # fmt: skip

@@ -1,0 +1,130 @@
+"""Everyone with everyone over all test cases: what came of each, and where two such matrices disagree. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from harness.analysis.interop.testcases import CASES
+from harness.analysis.interop.verdict import Word
+from harness.outcome import Checked
+from harness.scenario.parameters import Role
+
+Pair = tuple[str, str]
+"""Client and server."""
+Who = tuple[Role, str]
+"""An implementation in one of its roles."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Where a failure shows: in which run, at which packet, and what the endpoints said last."""
+
+    run: str
+    """KEY/REPETITION."""
+    check: Checked | None = None
+    """The first check that failed, with the first wrong packet; None where the run broke off, and all checks held."""
+    words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Endpoint → the last lines of its log; empty where logs are not kept."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One pair in one test case."""
+
+    word: Word
+    reason: str = ""
+    sentence: str = ""
+    everybody: Who | None = None
+    """Who fails the case with everybody, so that the failure is called unsupported; None of every other entry."""
+    failure: Failure | None = None
+    """Of what failed, in all runs or in one."""
+
+    @property
+    def relabelled(self) -> bool:
+        """Whether it failed, and is called unsupported."""
+        return self.everybody is not None
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Entries by pair and case; what was not run is not there."""
+
+    clients: tuple[str, ...]
+    servers: tuple[str, ...]
+    entries: Mapping[tuple[Pair, str], Entry]
+    measured: Mapping[tuple[Pair, str], str] = field(default_factory=dict)
+    """Measurements, as the runner's text: '9559 (± 12) kbps'."""
+
+    def cases(self, pair: Pair) -> Iterator[tuple[str, Entry]]:
+        """The cases of a pair, in the runner's order."""
+        return ((case, self.entries[pair, case]) for case in CASES if (pair, case) in self.entries)
+
+    @property
+    def pairs(self) -> list[Pair]:
+        """All pairs, by clients first."""
+        return [(client, server) for client in self.clients for server in self.servers]
+
+    def counts(self) -> dict[Word, int]:
+        """How many entries each word has."""
+        words: Sequence[Word] = ("succeeded", "failed", "unsupported", "inconclusive")
+        return {word: sum(entry.word == word for entry in self.entries.values()) for word in words}
+
+
+def relabelled(matrix: Matrix) -> Matrix:
+    """What an implementation fails with everybody counts as unsupported, as the runner has it (its issue 388).
+
+    Not where there is only one client, or one server: then nobody could tell.
+    """
+    if len(matrix.clients) < 2 or len(matrix.servers) < 2:
+        return matrix
+    entries = dict(matrix.entries)
+    for case in CASES:
+        for who in matrix.clients:
+            _relabel(entries, ("client", who), [((who, server), case) for server in matrix.servers], matrix.entries)
+        for who in matrix.servers:
+            _relabel(entries, ("server", who), [((client, who), case) for client in matrix.clients], matrix.entries)
+    return replace(matrix, entries=entries)
+
+
+def _relabel(
+    entries: dict[tuple[Pair, str], Entry],
+    who: Who,
+    keys: Sequence[tuple[Pair, str]],
+    before: Mapping[tuple[Pair, str], Entry],
+) -> None:
+    there = [key for key in keys if key in before]
+    if len(there) < 2 or any(before[key].word not in ("failed", "unsupported") for key in there):
+        return
+    for key in there:
+        if before[key].word == "failed":
+            entries[key] = replace(before[key], word="unsupported", everybody=who)
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """A pair and a case of which two matrices say different things."""
+
+    pair: Pair
+    case: str
+    ours: Entry
+    theirs: Entry
+
+
+def disagreements(ours: Matrix, theirs: Matrix) -> list[Disagreement]:
+    """Where one says that a case succeeded and the other that it failed, by pairs and cases.
+
+    Names of ours that end in -qns are published images of the same name without. What one of both does not support,
+    or could not tell, is no disagreement.
+    """
+    found = []
+    for (pair, case), entry in ours.entries.items():
+        published = theirs.entries.get((_published(pair), case))
+        if published is not None and {entry.word, published.word} == {"succeeded", "failed"}:
+            found.append(Disagreement(pair, case, entry, published))
+    order = list(CASES)
+    return sorted(found, key=lambda one: (one.pair, order.index(one.case)))
+
+
+def _published(pair: Pair) -> Pair:
+    return pair[0].removesuffix("-qns"), pair[1].removesuffix("-qns")

@@ -1,0 +1,105 @@
+"""Whose a failure is: what looks like a bug of an implementation, and what is our endpoints' doing.
+
+Data, one entry a finding, with what it rests on; pages and tables join it to the entries of a matrix. What is not here
+has not been looked into.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from harness.analysis.interop.matrix import Entry, Pair
+from harness.scenario.parameters import Role
+
+Whose = Literal["implementation", "endpoint"]
+
+
+@dataclass(frozen=True)
+class Blame:
+    """One finding: which failures it explains, and whose they are."""
+
+    role: Role
+    implementation: str
+    """Who is to blame: the stack, or our endpoint over it."""
+    reason: str
+    """The check that fails, or the reason code of a run that broke off (timed_out_client …); whichever it is of the
+    test cases that are named, without.
+    """
+    whose: Whose
+    why: str
+    """What goes wrong, and what that is known from, in a sentence."""
+    cases: tuple[str, ...] = ()
+    """Of which test cases; all without."""
+    says: str = ""
+    """What the failure's sentence has in it, where the reason does not tell it from others."""
+
+    def explains(self, pair: Pair, case: str, entry: Entry) -> bool:
+        """Whether an entry of a matrix is of this kind."""
+        return (
+            pair[0 if self.role == "client" else 1] == self.implementation
+            and (self.reason == entry.reason if self.reason else entry.word != "unsupported" or entry.relabelled)
+            and (not self.cases or case in self.cases)
+            and self.says in entry.sentence
+        )
+
+
+#: A NAT gives the client another port, or address, in the midst of a transfer.
+_REBOUND = ("rebind-port", "rebind-addr")
+
+KNOWN: tuple[Blame, ...] = (
+    Blame(
+        "server", "quic-go", "amplification", "implementation",
+        "It asks whether the limit is reached before it sends a datagram, and not whether this one would pass it: the "
+        "last one goes beyond three times what came (RFC 9000 §8.1). The runner allows four times.",
+    ),
+    Blame(
+        "server", "quinn", "amplification", "implementation",
+        "A datagram is sent that goes beyond three times what came (RFC 9000 §8.1). The runner allows four times.",
+    ),
+    Blame(
+        "server", "s2n-quic", "amplification", "implementation",
+        "Datagrams are sent that go beyond three times what came (RFC 9000 §8.1). The runner allows four times.",
+    ),
+    Blame(
+        "client", "quinn", "early_data", "endpoint",
+        "All requests are early data, and what is more than was asked in 1-RTT packets is padding: five probes of the "
+        "path's MTU (RFC 9000 §14.3), which our client leaves on. The runner counts them, too.",
+        says="1-RTT packets",
+    ),
+    Blame(
+        "client", "picoquic", "rebound", "implementation",
+        "A PATH_CHALLENGE of the server's stays unanswered (RFC 9000 §8.2.2) where the address changes again.",
+        cases=("rebind-addr",),
+    ),
+    Blame(
+        "server", "quiche", "", "implementation",
+        "What is in flight when the client's address changes is not taken for lost. An ACK that names packets of the "
+        "new path alone ends before the old path's loss detection (on_ack_received), and probe timeouts repeat its two "
+        "oldest packets. With that mended in the crate (0.30.0; its issue 2452), four clients passed.",
+        cases=_REBOUND,
+    ),
+    Blame(
+        "server", "haproxy", "", "implementation",
+        "It announces disable_active_migration and drops what comes from another address, as RFC 9000 §9 lets it, also "
+        "where a NAT changed that: path validation is still to be written (3.0; its issue 3329).",
+        cases=_REBOUND,
+    ),
+    Blame(
+        "server", "go-x-net", "", "implementation",
+        "The package announces disable_active_migration and never sends to another address of the client's, as "
+        "RFC 9000 §9 lets it, also where a NAT changed that.",
+        cases=_REBOUND,
+    ),
+    Blame(
+        "server", "tquic", "", "implementation",
+        "It does not follow a client whose address changes without a probe: in the crate's source (1.6.0) that is "
+        "still to be done.",
+        cases=_REBOUND,
+    ),
+)  # fmt: skip
+
+
+def blamed(pair: Pair, case: str, entry: Entry) -> Blame | None:
+    """The finding that an entry is of; None of one that nobody has looked into."""
+    return next((one for one in KNOWN if one.explains(pair, case, entry)), None)

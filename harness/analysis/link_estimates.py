@@ -1,0 +1,140 @@
+"""Figures of a replayed link that are compared with what was asked: rate when busy, delay when idle, random loss."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.analysis.link_replay import Fate, Replay
+from harness.capture.matching import Passage
+from harness.scenario.schema import GilbertElliott
+from harness.units import Percentage
+
+#: A busy period shorter than this says nothing of the rate, ns.
+BUSY = 200_000_000
+
+
+@dataclass(frozen=True)
+class BusyRate:
+    """The served rate over all long enough busy periods of one phase."""
+
+    bits_per_second: float
+    seconds: float
+    """How long the bottleneck was busy in all."""
+    periods: int
+
+
+def busy_rate(passage: Passage, replayed: Replay, phase: int) -> BusyRate | None:
+    """Bits that left while packets had to wait, by the time it took; None without a busy period of 0.2 s.
+
+    In a busy period a serial server never rests, and a bucket is empty after each packet, so the bytes behind its
+    first packet leave at the rate. Bytes that netem lost afterwards were served too.
+    """
+    accepted = np.flatnonzero(replayed.fate != Fate.QUEUE_DROP)
+    served = np.cumsum(passage.entered.length[accepted])
+    in_phase = replayed.phase[accepted] == phase
+    # A packet lost behind the queue has no lateness, but it does not end a busy period.
+    guarded = replayed.calm[accepted] | (replayed.fate[accepted] != Fate.DELIVERED)
+    busy = replayed.limited[accepted] & in_phase & guarded
+    edges = np.diff(np.concatenate([[False], busy, [False]]).astype(np.int8))
+    begins, ends = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1) - 1
+    delivered = np.flatnonzero(replayed.calm[accepted])
+    if not len(delivered) or not len(begins):
+        return None
+    first = np.searchsorted(delivered, begins)
+    last = np.searchsorted(delivered, ends, side="right") - 1
+    whole = (first < len(delivered)) & (last > first)
+    first, last = delivered[first[whole]], delivered[last[whole]]
+    out_ns = passage.out_ns[accepted]
+    took = out_ns[last] - out_ns[first]
+    enough = took >= BUSY
+    if not enough.any():
+        return None
+    seconds = float(took[enough].sum()) / 1e9
+    carried = int((served[last] - served[first])[enough].sum())
+    return BusyRate(carried * 8 / seconds, seconds, int(enough.sum()))
+
+
+def idle_delay_ns(passage: Passage, replayed: Replay, phase: int) -> int | None:
+    """Smallest delay of the packets of a phase that found the bottleneck idle; None where there were none.
+
+    Without the time a packet itself took on a serial link.
+    """
+    idle = replayed.calm & ~replayed.limited & (replayed.phase == phase)
+    # A nanosecond is what rounding makes of two times.
+    idle &= replayed.departure_ns - replayed.own_ns <= passage.entered.t_ns + 1
+    if not idle.any():
+        return None
+    return int((passage.out_ns - passage.entered.t_ns - replayed.own_ns)[idle].min())
+
+
+def unqueued_delay_ns(passage: Passage, replayed: Replay, phase: int, asked_ns: int) -> int | None:
+    """Smallest delay of the packets of a phase that found all before them gone; None where there were none.
+
+    For a queue with a service process, of which no replay says when it was idle: its packets still wait for the next
+    opportunity, each by itself.
+    """
+    left_ns = np.where(passage.arrived, passage.out_ns - asked_ns, 0)
+    before = np.concatenate(([0], np.maximum.accumulate(left_ns)[:-1])) if len(left_ns) else left_ns
+    alone = passage.arrived & (before <= passage.entered.t_ns) & (replayed.phase == phase)
+    return int((passage.out_ns[alone] - passage.entered.t_ns[alone]).min()) if alone.any() else None
+
+
+def loss_probability(lost: int, packets: int, expected: float, model: Percentage | GilbertElliott) -> float:
+    """Two-sided probability of so extreme a number of random losses, given the asked mean.
+
+    Binomial for independent losses. Losses of a Gilbert–Elliott channel come in runs: neighbouring states
+    correlate with 1-p-r, which leaves n·(p+r)/(2-p-r) independent packets (variance of a two-state chain's
+    mean); the test is made with so many, and the same share of losses.
+    """
+    if isinstance(model, GilbertElliott):
+        switching = model.good_to_bad.fraction + model.bad_to_good.fraction
+        share = min(1.0, switching / max(2 - switching, 1e-9))
+        lost, packets = round(lost * share), round(packets * share)
+    if packets <= 0:
+        return 1.0
+    # It takes longer to import than everything else that measures, and most commands measure nothing.
+    from scipy.special import bdtr, bdtrc
+
+    below = float(bdtr(lost, packets, expected))
+    above = 1.0 if lost == 0 else float(bdtrc(lost - 1, packets, expected))
+    return min(1.0, 2 * min(below, above))
+
+
+def coincidence_probability(lost: Sequence[npt.NDArray[np.bool_]]) -> float:
+    """Probability that so many runs of losses begin at the same place of two phases, if phases are independent.
+
+    `lost`: of each phase which of its packets were lost, in order, each of shape (packets,). Two independent phases of
+    a ≤ b packets, in which r and s runs begin, have r·s/b pairs at the same place on average. A Poisson number of runs
+    that begin at a place, λ on average, makes pairs of mean λ²/2 and variance λ²/2 + λ³. So the number of pairs is
+    taken as Poisson's after division by 1 + 2λ. A generator of random numbers that begins anew with each phase loses
+    the same packets each time.
+    """
+    begins = [np.flatnonzero(phase & ~np.concatenate([[False], phase[:-1]])) for phase in lost if len(phase)]
+    lengths = np.array([len(phase) for phase in lost if len(phase)], np.float64)
+    order = np.argsort(lengths)
+    if not len(order):
+        return 1.0
+    longest = int(lengths.max())
+    counts = np.zeros(longest, np.int64)
+    for places in begins:
+        counts[places] += 1
+    pairs = int((counts * (counts - 1) // 2).sum())
+    # Each phase with all shorter ones ahead of it.
+    runs = np.array([len(begins[index]) for index in order], np.float64)
+    expected = float((runs / lengths[order] * np.concatenate([[0.0], np.cumsum(runs)[:-1]])).sum())
+    if pairs == 0 or expected == 0:
+        return 1.0
+    from scipy.special import pdtrc
+
+    spread = 1 + 2 * runs.sum() / longest
+    return float(pdtrc(math.ceil(pairs / spread) - 1, expected / spread))
+
+
+def quantiles_ms(values: npt.NDArray[np.int64], *percent: float) -> list[float] | None:
+    """Percentiles in ms; None of nothing."""
+    return [float(value) for value in np.percentile(values, percent) / 1e6] if len(values) else None

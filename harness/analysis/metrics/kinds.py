@@ -1,0 +1,157 @@
+"""Decorators that make a metric of a function: of a flow, of the bottleneck, of all flows together.
+
+The function's name is the metric's. It returns a figure, or why there is none where one might look for it, or None
+where what it is given has no such thing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from harness.analysis.handover import SeenMove, seen_moves
+from harness.analysis.metrics.registry import Finding, Layer, Metric, declare, measures
+from harness.analysis.run_view import RunView
+from harness.analysis.shared_bottleneck import SharedBottleneck, shared_bottleneck
+from harness.analysis.shared_flow import SharedFlow, flows_of
+from harness.capture.artefacts.transfer import Window
+from harness.outcome import Absence, Better, Measurement
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What was measured."""
+
+    value: float
+    vantage: str
+    """Where it was observed."""
+    better: Better | None = None
+    """Where this one's is not what the metric declares."""
+    left_out: tuple[int, int, str] | None = None
+    """(samples that it is not a mean over, of so many, why)."""
+
+
+@dataclass(frozen=True)
+class Absent:
+    """Why there is no figure: half a sentence for people."""
+
+    why: str
+
+
+Told = Figure | Absent | None
+OfFlow = Callable[[SharedFlow], Told]
+OfLink = Callable[[SharedBottleneck], Told]
+OfMove = Callable[[SeenMove], Told]
+OfFlows = Callable[[Sequence[SharedFlow]], Told]
+
+
+def flow_metric(*, unit: str, better: Better, title: str, formula: str, source: str) -> Callable[[OfFlow], OfFlow]:
+    """A metric of each flow of a run that has series (see `shared_flow.flows_of`)."""
+
+    def mark(function: OfFlow) -> OfFlow:
+        one = _declare("flow", function, unit, better, title, formula, source)
+
+        def measured(view: RunView) -> Iterator[Finding]:
+            absent: dict[str, list[int]] = {}
+            for flow in flows_of(view):
+                told = function(flow)
+                if isinstance(told, Absent):
+                    absent.setdefault(told.why, []).append(flow.number)
+                yield from _findings(one, told, flow.number)
+            for why, flows in absent.items():
+                yield Absence(metric=one.name, flows=tuple(flows), why=why)
+
+        _register(function, measured)
+        return function
+
+    return mark
+
+
+def link_metric(*, unit: str, better: Better, title: str, formula: str, source: str) -> Callable[[OfLink], OfLink]:
+    """A metric of the bottleneck towards the clients while flows send through it."""
+
+    def mark(function: OfLink) -> OfLink:
+        one = _declare("link", function, unit, better, title, formula, source)
+
+        def measured(view: RunView) -> Iterator[Finding]:
+            link = shared_bottleneck(view)
+            if link is not None:
+                yield from _of_the_run(one, function(link))
+
+        _register(function, measured)
+        return function
+
+    return mark
+
+
+def network_metric(
+    *, unit: str, better: Better, title: str, formula: str, source: str, least: int = 2
+) -> Callable[[OfFlows], OfFlows]:
+    """A metric of all flows of a run together, where so many at least have series."""
+
+    def mark(function: OfFlows) -> OfFlows:
+        one = _declare("network", function, unit, better, title, formula, source)
+
+        def measured(view: RunView) -> Iterator[Finding]:
+            flows = flows_of(view)
+            if len(flows) >= least:
+                yield from _of_the_run(one, function(flows))
+
+        _register(function, measured)
+        return function
+
+    return mark
+
+
+def move_metric(*, unit: str, better: Better, title: str, formula: str, source: str) -> Callable[[OfMove], OfMove]:
+    """A metric of each move of a flow's client."""
+
+    def mark(function: OfMove) -> OfMove:
+        one = _declare("move", function, unit, better, title, formula, source)
+
+        def measured(view: RunView) -> Iterator[Finding]:
+            for moved in seen_moves(view):
+                flow, transfer, move = moved.facts.flow, moved.window.name, moved.number
+                told = Absent(moved.why_not) if moved.why_not else function(moved)
+                if isinstance(told, Absent):
+                    yield Absence(metric=one.name, flows=(flow,), transfer=transfer, move=move, why=told.why)
+                elif told is not None:
+                    yield one.of(told.value, told.vantage, flow=flow, transfer=transfer, move=move, better=told.better)
+
+        _register(function, measured)
+        return function
+
+    return mark
+
+
+def of_transfer(metric: Metric, window: Window, value: float, vantage: str, star: str = "") -> Measurement:
+    """A measurement of one transfer."""
+    return metric.of(value, vantage, flow=window.transfer.flow, transfer=window.name, star=star)
+
+
+def _declare(
+    layer: Layer, function: Callable[..., Told], unit: str, better: Better, title: str, formula: str, source: str
+) -> Metric:
+    return declare(
+        function.__name__, layer=layer, unit=unit, better=better, title=title, formula=formula, source=source
+    )
+
+
+def _register(function: Callable[..., Told], measured: Callable[[RunView], Iterator[Finding]]) -> None:
+    measured.__module__, measured.__name__, measured.__doc__ = function.__module__, function.__name__, function.__doc__
+    measures(measured)
+
+
+def _of_the_run(one: Metric, told: Told) -> Iterator[Finding]:
+    if isinstance(told, Absent):
+        yield Absence(metric=one.name, why=told.why)
+    yield from _findings(one, told, None)
+
+
+def _findings(one: Metric, told: Told, flow: int | None) -> Iterator[Finding]:
+    if not isinstance(told, Figure):
+        return
+    yield one.of(told.value, told.vantage, flow=flow, better=told.better)
+    if told.left_out is not None:
+        left, of, why = told.left_out
+        yield Absence(metric=one.name, flows=() if flow is None else (flow,), samples=(left, of), why=why)

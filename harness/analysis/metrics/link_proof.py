@@ -1,0 +1,412 @@
+"""The link proof: whether the emulated path was the one asked for.
+
+Each direction is held against an exact replay of its own arrivals (`replay`), and its packets are counted
+against the kernel's counters. Outside a tolerance the run is worth nothing, and the problem says the figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.analysis.direction import SIDES, Direction, Side, faults_to
+from harness.analysis.faults import fault_problems
+from harness.analysis.link_estimates import (
+    busy_rate,
+    coincidence_probability,
+    idle_delay_ns,
+    loss_probability,
+    quantiles_ms,
+    unqueued_delay_ns,
+)
+from harness.analysis.link_replay import Fate
+from harness.analysis.mobility_losses import outages_of
+from harness.analysis.run_view import RunView
+from harness.analysis.tcp_split import legs, opened, split_flows
+from harness.capture.counters import total
+from harness.netem.bottleneck import COLD_GAP
+from harness.netem.bounds import FRAME, bucket_share
+from harness.outcome import DirectionProof, LinkProof
+from harness.scenario.schema import FRAME_HEADER, Link
+
+#: Delay above (or, for rounding of µs captures and clock reads, hardly below) what was asked, ns.
+DELAY_ABOVE, DELAY_BELOW = 1_000_000, 200_000
+#: Relative error of the rate in busy periods, and how far off the ends of a busy period may be, s.
+RATE, RATE_EDGE = 0.01, 0.001
+#: Share of packets that may vanish without reason (at least two packets: the last of a capture are uncertain).
+UNASKED, UNASKED_PACKETS = 0.001, 2
+#: 99th percentile of lateness beyond a drift in a busy period, ms. Real time runs on a shared machine, so there the
+#: drift of a late timer and 1 % of the RTT are let pass too; virtual time is exact but for clock reads. Whatever the
+#: clock, two packet times are the link's own grain.
+LATENESS = {"compose": 5.0, "virtual": 1.0}
+DRIFT = {"compose": RATE, "virtual": 0.0}
+LATENESS_SHARE = 0.01
+#: Bytes of what answers a client that begins later and asks whether the simulator is ready: over IPv4 a SYN-ACK and the
+#: ACK of its FIN. They pass the queue towards the clients, and are no packets of a flow.
+READY_ANSWER = 74 + 66
+#: Above this share of what is allowed, a run in real time is valid, but worth a caution.
+LATENESS_CAUTION = 0.5
+#: From this share of the round trip or of the queue on, a bucket that nobody asked for is worth a caution.
+BUCKET_CAUTION = 0.1
+#: From this share of the packets on, those that left too close to a change to prove anything are worth a caution.
+UNPROVEN_CAUTION = 0.5
+#: A loss rate less probable than this is not the one asked for.
+IMPROBABLE = 1e-6
+#: How late a scheduled change may be, ms, and how long before the end it must have been due to be missed, s.
+CHANGE_LATE, CHANGE_MISSED = 100.0, 1.0
+_FOREVER = 2**62
+
+
+def prove(view: RunView) -> tuple[LinkProof, tuple[str, ...]]:
+    """The proof, and cautions that do not make it invalid."""
+    kernel = view.run.sim_kernel or view.events.kernel
+    parts = view.every_path
+    if any(part.directions.get(side) is None for part in parts for side in SIDES):
+        missing = "; ".join(view.problems) or "no captures"
+        return LinkProof(valid=False, problems=(f"the path cannot be proven: {missing}",), kernel=kernel), ()
+    proofs: dict[str, DirectionProof] = {}
+    problems, cautions = _emptiness(view), list[str]()
+    late: list[float] = []
+    for part in parts:
+        of = f"{part.alone}: " if part.alone else ""
+        found, warned = [], []
+        for side in SIDES:
+            direction = part.directions[side]
+            figures = _proof(part, direction)
+            proofs[f"{part.alone} {side}" if part is not parts[0] else side] = figures
+            found += _problems(part, direction, figures)
+            warned += _cautions(part, direction, figures)
+        late_there, wrong = _changes(part, view)
+        late += late_there
+        problems += [of + one for one in (*found, *wrong)]
+        cautions += [of + one for one in warned]
+    problems += _unsplit(view)
+    if view.capture_drops:
+        cautions.append(f"the captures missed {view.capture_drops} packets: counts of drops are upper bounds")
+    first = {side: proofs.pop(side) for side in SIDES}
+    proof = LinkProof(
+        valid=not problems, problems=tuple(problems), kernel=kernel, **first, further=proofs,
+        capture_drops=view.capture_drops, changes_late_ms=tuple(late),
+        steal=_share(view, "steal"), idle=_share(view, "idle"),
+    )  # fmt: skip
+    return proof, tuple(cautions)
+
+
+def _proof(view: RunView, direction: Direction) -> DirectionProof:
+    passage, replayed, asked = direction.passage, direction.replayed, direction.asked
+    queue_drops, loss_drops, unasked = _conservation(view, direction)
+    first = passage.arrived & (replayed.phase == 0)
+    delays = (passage.out_ns - passage.entered.t_ns - replayed.own_ns)[first]
+    rate = busy_rate(passage, replayed, 0)
+    lateness = (
+        quantiles_ms(replayed.excess_ns(passage, DRIFT[view.run.cell.engine]), 50, 99) if asked.jitter_ns == 0 else None
+    )
+    return DirectionProof(
+        packets=len(passage.entered),
+        min_delay_ms=float(delays.min()) / 1e6 if len(delays) else None,
+        asked_delay_ms=asked.delay_ns / 1e6,
+        burst_bytes=asked.burst_bytes,
+        rate_mbps=None if rate is None else rate.bits_per_second / 1e6,
+        asked_rate_mbps=asked.rate_bps / 1e6,
+        queue_drops=queue_drops,
+        loss_drops=loss_drops,
+        unasked_drops=unasked,
+        lateness_p50_ms=None if lateness is None else lateness[0],
+        lateness_p99_ms=None if lateness is None else lateness[1],
+        oversize_frames=_oversize(view, direction.name),
+    )
+
+
+def _conservation(view: RunView, direction: Direction) -> tuple[int, int, int]:
+    """Drops of the queue, of random loss, and of nobody: in = out + drops + in flight at the end.
+
+    The kernel's counts where there are any, else what the replay takes each missing packet for. What was lost after
+    the kernel was last asked, as when a client is ended by its time and its connection is reset, is in no count.
+    """
+    found = direction.replayed.fate
+    if view.counters is not None and len(view.counters):
+        found = found[direction.passage.entered.t_ns <= view.counters["t_ns"][-1]]
+    fates = np.bincount(found, minlength=len(Fate))
+    lossy = any(phase.mean_loss > 0 for phase in direction.phases)
+    queue = loss = None
+    if view.counters is not None:
+        queue = total(view.counters, direction.asked.device, "drops", 0, _FOREVER)
+        loss = total(view.counters, direction.asked.egress, "drops", 0, _FOREVER)
+    queue_drops = int(fates[Fate.QUEUE_DROP]) if queue is None else queue
+    loss_drops = int(fates[Fate.LOST]) if loss is None else loss
+    if faults_to(view, direction.name):
+        loss_drops = int(fates[Fate.LOST])  # held against what was asked below
+    elif not lossy:
+        loss_drops = 0  # netem dropped for want of room, which nobody asked for
+    vanished = int(fates[Fate.QUEUE_DROP] + fates[Fate.LOST])
+    return queue_drops, loss_drops, max(0, vanished - queue_drops - loss_drops)
+
+
+def _oversize(view: RunView, name: Side) -> int:
+    """Frames above the MTU on either side."""
+    sides = (side for side in (view.left, view.right) if side is not None)
+    to_client, largest = name == "to_client", _largest_frame(view)
+    return max((int(((s.length > largest) & (s.to_client == to_client)).sum()) for s in sides), default=0)
+
+
+def _largest_frame(view: RunView) -> int:
+    """A full frame of the path as tc counts it, bytes."""
+    return FRAME if view.lab is None else view.lab.mtu + FRAME_HEADER
+
+
+def _unsplit(view: RunView) -> Iterator[str]:
+    """TCP connections that passed a proxy as they were: on either side another one must be, acknowledged there."""
+    for flow in split_flows(view):
+        assert view.lab is not None
+        sides = {path.simulator: view.of_path(path.path) for path in view.lab.paths}
+        for proxy in view.lab.proxies:
+            before, behind = sides[proxy.left].right, sides[proxy.right].left
+            if before is None or behind is None:
+                continue
+            known, new = opened(before, flow.flow), opened(behind, flow.flow)
+            if same := [port for port, number in new.items() if known.get(port) == number]:
+                yield f"{proxy.proxy} did not split the TCP connections of flow {flow.flow} from port {_list(same)}"
+        for leg in legs(view, flow) if view.lab.proxies else ():
+            if leg.is_split is False:
+                yield (
+                    f"{leg.segment}: data of flow {flow.flow} were acknowledged after {leg.ack_delay_ns / 1e6:.1f} ms "
+                    f"at the soonest, and the next proxy is {leg.near_ns / 1e6:.1f} ms away: nothing was split"
+                )
+
+
+def _list(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def _emptiness(view: RunView) -> list[str]:
+    received = sum(transfer.received for transfer in view.run.transfers)
+    passage = view.to_client
+    if received and passage is not None and not len(passage.entered):
+        return [f"the captures hold no datagram of the servers, but the clients received {received} B"]
+    return []
+
+
+def _problems(view: RunView, direction: Direction, proof: DirectionProof) -> list[str]:
+    name, packets = direction.name, max(proof.packets, 1)
+    problems = [*_delay_problems(view, direction), *_rate_problems(direction)]
+    allowed = max(UNASKED_PACKETS, UNASKED * packets, view.capture_drops)
+    if proof.unasked_drops > allowed:
+        problems.append(
+            f"{name}: {proof.unasked_drops} of {packets} packets ({proof.unasked_drops / packets:.2%}) vanished that "
+            f"nothing was asked to drop (tolerance {UNASKED:.1%})"
+        )
+    if proof.oversize_frames:
+        largest = _largest_frame(view)
+        problems.append(f"{name}: {proof.oversize_frames} frames above {largest} B: an offload was left on")
+    return [*problems, *_lateness_problems(view, direction), *_loss_problems(view, direction, proof)]
+
+
+def _delay_problems(view: RunView, direction: Direction) -> list[str]:
+    problems = []
+    jitter = direction.asked.jitter_ns
+    above = jitter + DELAY_ABOVE + _longest_gap_ns(view, direction)
+    for index, phase in enumerate(direction.phases):
+        if direction.served_at_random:
+            found = unqueued_delay_ns(direction.passage, direction.replayed, index, phase.delay_ns)
+        else:
+            found = idle_delay_ns(direction.passage, direction.replayed, index)
+        low, high = phase.delay_ns - jitter - DELAY_BELOW, phase.delay_ns + above
+        if found is not None and not low <= found <= high:
+            problems.append(
+                f"{direction.name}: the smallest delay{_since(index)} was {found / 1e6:.2f} ms, asked "
+                f"{phase.delay_ns / 1e6:.2f} ms (tolerance {above / 1e6:.1f} ms)"
+            )
+    return problems
+
+
+def _longest_gap_ns(view: RunView, direction: Direction) -> int:
+    """How long the only packet of a queue may wait for an opportunity; 0 where the service is no random process.
+
+    The gaps end at ten times their mean (`harness.netem.bottleneck`), or are those of a cold start.
+    """
+    if not direction.served_at_random:
+        return 0
+    service = _link(view, direction).service
+    cold = COLD_GAP.value if service is not None and service.cold_start.value else 0
+    return max(cold, round(10 * _largest_frame(view) * 8e9 / direction.asked.rate_bps))
+
+
+def _rate_problems(direction: Direction) -> list[str]:
+    problems = []
+    for index, phase in enumerate(direction.phases):
+        found = busy_rate(direction.passage, direction.replayed, index) if phase.rate_bps else None
+        if found is None:
+            continue
+        edge = (RATE_EDGE + 2 * direction.asked.jitter_ns / 1e9) * found.periods / found.seconds
+        if abs(found.bits_per_second / phase.rate_bps - 1) > RATE + edge:
+            problems.append(
+                f"{direction.name}: {found.bits_per_second / 1e6:.3f} Mbit/s in {found.seconds:.1f} s of busy "
+                f"queue{_since(index)}, asked {phase.rate_bps / 1e6:.3f} Mbit/s (tolerance {RATE + edge:.1%})"
+            )
+    return problems
+
+
+def _lateness_problems(view: RunView, direction: Direction) -> list[str]:
+    if direction.asked.jitter_ns:
+        return []
+    found = quantiles_ms(direction.replayed.excess_ns(direction.passage, DRIFT[view.run.cell.engine]), 1, 99)
+    allowed = _allowed_lateness(view, direction)
+    if found is None or max(-found[0], found[1]) <= allowed:
+        return []
+    share, worst, word = ("1st", -found[0], "early") if -found[0] > found[1] else ("99th", found[1], "late")
+    return [
+        f"{direction.name}: packets left {worst:.1f} ms {word} at the {share} percentile (tolerance {allowed:.1f} ms)"
+    ]
+
+
+def _allowed_lateness(view: RunView, direction: Direction) -> float:
+    slowest = min(phase.rate_bps for phase in direction.phases if phase.rate_bps)
+    share = LATENESS_SHARE * view.emulated.rtt.seconds * 1e3 if view.run.cell.engine == "compose" else 0.0
+    answers = _later_clients(view) * READY_ANSWER * 8e3 / slowest if direction.name == "to_client" else 0.0
+    return max(LATENESS[view.run.cell.engine], share, 2 * FRAME * 8e3 / slowest) + answers
+
+
+def _later_clients(view: RunView) -> int:
+    return sum(flow.start.seconds > 0 for flow in view.run.cell.scenario.flows)
+
+
+def _loss_problems(view: RunView, direction: Direction, proof: DirectionProof) -> list[str]:
+    if faults := faults_to(view, direction.name):
+        return list(fault_problems(direction.name, direction.passage, direction.replayed, faults, IMPROBABLE))
+    entering = proof.packets - proof.queue_drops
+    losses = np.array([phase.mean_loss for phase in direction.phases])
+    phase = direction.replayed.phase[direction.replayed.fate != Fate.QUEUE_DROP]
+    expected = float(losses[phase].mean()) if len(phase) else 0.0
+    if entering <= 0 or expected == 0:
+        return []
+    problems = []
+    probability = loss_probability(proof.loss_drops, entering, expected, _link(view, direction).loss)
+    if probability < IMPROBABLE:
+        problems.append(
+            f"{direction.name}: random loss took {proof.loss_drops} of {entering} packets "
+            f"({proof.loss_drops / entering:.2%}), asked {expected:.2%} (probability {probability:.0e})"
+        )
+    probability = coincidence_probability(_losses_by_phase(view, direction))
+    if probability < IMPROBABLE:
+        problems.append(
+            f"{direction.name}: random loss took packets at the same places behind each change of the path "
+            f"(probability {probability:.0e}): its generator began anew"
+        )
+    return problems
+
+
+def _losses_by_phase(view: RunView, direction: Direction) -> list[npt.NDArray[np.bool_]]:
+    """Of each phase, which of the packets that came to the random loss were lost, in order of departure.
+
+    A phase begins with a change of delay or loss, which is when netem is seeded, or with the return of the path.
+    """
+    replayed, phases = direction.replayed, direction.phases
+    starts = [
+        after.start_ns
+        for before, after in pairwise(phases)
+        if (before.delay_ns, before.mean_loss) != (after.delay_ns, after.mean_loss)
+    ]
+    if direction.name == "to_client":
+        starts += [end for _, end in outages_of(view)]
+    rows = np.flatnonzero((replayed.fate == Fate.DELIVERED) | (replayed.fate == Fate.LOST))
+    rows = rows[np.argsort(replayed.departure_ns[rows], kind="stable")]
+    cuts = np.searchsorted(replayed.departure_ns[rows], sorted(starts))
+    return np.split(replayed.fate[rows] == Fate.LOST, cuts)
+
+
+def _changes(part: RunView, whole: RunView) -> tuple[tuple[float, ...], list[str]]:
+    """How late each change of a path took effect, ms, and what is wrong with that, from the zero of the whole run."""
+    start = min([w.zero_ns for w in whole.windows if w.zero_ns is not None], default=part.events.first_datagram_ns)
+    if start is None:
+        return (), []
+    ends = [passage.end_ns for passage in (part.to_client, part.to_server) if passage is not None]
+    end = part.events.stop_ns or max(ends, default=0)
+    late, problems = [], []
+    for index, at, what in _scheduled(part):
+        applied = part.events.applied(index, at)
+        if applied is None:
+            if end - start > (at + CHANGE_MISSED) * 1e9:
+                problems.append(f"{what} was due at {at:.3f} s and never took effect")
+            continue
+        late.append((applied - start) / 1e6 - at * 1e3)
+        if abs(late[-1]) > CHANGE_LATE:
+            problems.append(
+                f"{what} was due at {at:.3f} s and took effect {late[-1]:.0f} ms later (tolerance {CHANGE_LATE:.0f} ms)"
+            )
+    return tuple(late), problems
+
+
+def _scheduled(part: RunView) -> Iterator[tuple[int, float, str]]:
+    """What was to change of a path: (number of its change, or -1; when, s; what)."""
+    lab = part.lab
+    assert lab is not None
+    for index, change in enumerate(lab.changes):
+        if change.to_client is not None or change.to_server is not None:  # else to what it was already
+            yield index, change.at, f"change {index}"
+    for outage in lab.outages:
+        yield -1, outage.from_ns / 1e9, "the loss of the path"
+        if outage.until_ns is not None:
+            yield -1, outage.until_ns / 1e9, "the return of the path"
+    for mapping in lab.mappings:
+        yield -1, mapping.at_ns / 1e9, "the rewriting of an address"
+
+
+def _cautions(view: RunView, direction: Direction, proof: DirectionProof) -> list[str]:
+    cautions = []
+    late = proof.lateness_p99_ms
+    allowed = _allowed_lateness(view, direction)
+    if view.run.cell.engine == "compose" and late is not None and late > LATENESS_CAUTION * allowed:
+        cautions.append(f"{direction.name}: packets left {late:.1f} ms late at the 99th percentile")
+    link = _link(view, direction)
+    if proof.burst_bytes is not None and link.burst is None and not direction.served_at_random:
+        share = bucket_share(link, proof.burst_bytes, view.emulated.rtt)
+        if share >= BUCKET_CAUTION:
+            cautions.append(
+                f"{direction.name}: a token bucket of {proof.burst_bytes:,} B lets bursts through that "
+                f"a serial link would queue: {share:.0%} of the round trip or the queue"
+            )
+    unproven = _unproven(direction)
+    if unproven >= UNPROVEN_CAUTION:
+        cautions.append(f"{direction.name}: {unproven:.0%} of the packets left too close to a change to prove anything")
+    if _is_of_host(view) and len({phase.rate_bps for phase in direction.phases}) > 1:
+        cautions.append(
+            f"{direction.name}: at a change of the rate the host kernel's tbf fills its bucket, and a packet that "
+            "waits goes on waiting at the former rate"
+        )
+    if view.counters is None:
+        cautions.append(f"{direction.name}: without the kernel's counters, drops are what the replay takes them for")
+    damaged = any(fault.kind == "corrupt" for fault in faults_to(view, direction.name))
+    if direction.passage.appeared and not damaged and not view.capture_drops:
+        cautions.append(f"{direction.name}: {direction.passage.appeared} packets left that were not seen entering")
+    return cautions
+
+
+def _is_of_host(view: RunView) -> bool:
+    """Whether the path ran on the host's kernel, whose queueing disciplines are as they are."""
+    return (view.run.sim_kernel or view.events.kernel).startswith("host")
+
+
+def _unproven(direction: Direction) -> float:
+    """Share of the delivered packets whose departure is held against nothing, since it was close to a change."""
+    delivered = direction.replayed.fate == Fate.DELIVERED
+    if direction.served_at_random or len(direction.phases) == 1 or not delivered.any():
+        return 0.0
+    return float((delivered & ~direction.replayed.calm).sum() / delivered.sum())
+
+
+def _link(view: RunView, direction: Direction) -> Link:
+    """One direction as the scenario has it."""
+    path = view.emulated
+    return path.to_client if direction.name == "to_client" else path.to_server
+
+
+def _share(view: RunView, name: str) -> float | None:
+    value = view.run.host.get(name)
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _since(index: int) -> str:
+    return f" since change {index - 1}" if index else ""

@@ -1,0 +1,102 @@
+"""Whether an objective can be judged: on a metric there is, of what the scenario has, in a unit that converts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from harness.analysis import interop
+from harness.analysis.metrics.registry import Metric, declared, find
+from harness.catalogue import Mistake
+from harness.errors import did_you_mean
+from harness.netem.mobility import rebounds, told
+from harness.scenario.metric_names import MetricName
+from harness.scenario.schema import Objective, Scenario
+
+#: Units of one dimension: (from, to) → what one of the first is in the second.
+_SCALES = {("ms", "s"): 1e-3, ("s", "ms"): 1e3}
+#: Units in which nothing is below 0.
+_NEVER_NEGATIVE = frozenset({"s", "ms", "Mbit/s", "packets", "B"})
+#: Of these, those in which 0 is a figure that there may be: packets lost, time without anything.
+_MAY_BE_NONE = frozenset({"packets", "B", "ms", "Mbit/s"})
+#: How a bound is written in the units that have a dimension an objective can be written in.
+_WRITTEN = {"s": "3 s", "ms": "50 ms", "Mbit/s": "20 Mbit/s"}
+
+
+def converted(value: float, unit: str, to: str) -> float | None:
+    """A value in another unit; None where it does not convert. "1" stands for any unit that bounds cannot name."""
+    if unit == to or (to == "1" and unit not in _WRITTEN):
+        return value
+    scale = _SCALES.get((unit, to))
+    return None if scale is None else value * scale
+
+
+def mistakes(scenario: Scenario) -> Iterator[Mistake]:
+    """What is wrong with a scenario's objectives, and its checks."""
+    yield from interop.mistakes(scenario)
+    for index, objective in enumerate(scenario.objectives):
+        at = ("objectives", index)
+        name = MetricName.parse(objective.metric)
+        metric = find(name.metric)
+        if metric is None:
+            known = {one.name.replace("*", size) for one in declared().values() for size in _sizes(scenario, one)}
+            yield Mistake((*at, "metric"), f"there is no metric '{name.metric}'", did_you_mean(name.metric, known))
+            continue
+        if wrong := _whose(name, metric, len(scenario.flows)) or _which_move(name, metric, scenario):
+            yield Mistake((*at, "metric"), *wrong)
+        bound = "at_most" if objective.at_most is not None else "at_least"
+        if converted(0.0, metric.unit, objective.unit) is None:
+            yield Mistake((*at, bound), *_unit(objective, metric))
+        elif not objective.bound and metric.unit in _NEVER_NEGATIVE:
+            if bound == "at_least":
+                yield Mistake((*at, bound), f"{objective.metric} is never less than that", "write a greater bound")
+            elif metric.unit not in _MAY_BE_NONE:
+                yield Mistake((*at, bound), f"{objective.metric} is never that little", "write a greater bound")
+
+
+def _sizes(scenario: Scenario, metric: Metric) -> list[str]:
+    """What a * in a metric's name stands for; one text for a name without."""
+    return [size.label() for size in scenario.milestones_within()] if "*" in metric.name else [""]
+
+
+def _whose(name: MetricName, metric: Metric, flows: int) -> tuple[str, str] | None:
+    """What is wrong with the flow that an objective names or does not, and a hint."""
+    if metric.layer not in ("flow", "move"):
+        return None if name.flow is None else (f"{name.metric} is not a flow's", f"write '{name.metric}'")
+    if name.flow is None and flows > 1:
+        return f"each of {flows} flows has its own {name.metric}", f"write '{name._replace(flow=0).text(flows)}'"
+    if name.flow is not None and name.flow >= flows:
+        return f"there is no flow {name.flow}", f"the last one is flow{flows - 1}"
+    if name.flow is not None and flows == 1:
+        return "the only flow is not named", f"write '{name._replace(flow=None).text(flows)}'"
+    return None
+
+
+def _which_move(name: MetricName, metric: Metric, scenario: Scenario) -> tuple[str, str] | None:
+    """What is wrong with the move that an objective names or does not, and a hint. Its flow is one there is."""
+    count = len(scenario.flows)
+    if metric.layer != "move":
+        bare = name._replace(move=None).text(count)
+        return None if name.move is None else (f"{name.metric} is not a move's", f"write '{bare}'")
+    flow = scenario.flows[name.flow or 0]
+    moves = len(told(flow)) + len(rebounds(scenario, flow))
+    if not moves:
+        return f"no client moves, so there is no {name.metric}", "give the flow moves"
+    if name.move is None:
+        return f"each move has its own {name.metric}", f"write '{name._replace(move=1).text(count)}'"
+    if not 1 <= name.move <= moves:
+        return f"there is no move {name.move}", f"the first one is move1, the last one move{moves}"
+    return None
+
+
+def _unit(objective: Objective, metric: Metric) -> tuple[str, str]:
+    """That a bound is in a unit that does not convert, and a hint."""
+    value = objective.at_most if objective.at_most is not None else objective.at_least
+    given = f"{value:g}" if isinstance(value, float) else str(value)
+    example = _WRITTEN.get(metric.unit)
+    number = "a plain number" if metric.unit == "1" else f"a plain number, of {metric.unit}"
+    return (
+        f"{objective.metric} is in {metric.unit}, and '{given}' is not"
+        if example
+        else f"{objective.metric} is {number}, and '{given}' is not",
+        f"write '{example}', say" if example else "write 0.9, say",
+    )

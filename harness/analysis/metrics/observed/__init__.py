@@ -1,0 +1,58 @@
+"""What the endpoints' parameters were, as a run shows it: the evidence behind every default and every demand.
+
+One file a family of one source. What a run does not show is not there: nothing is taken from a manifest, and
+nothing is guessed. All is of the first connection of the first flow over QUIC or TCP between the matrix's own pair,
+where nothing else is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import ParamSpec
+
+from harness.analysis.connection import Connection
+from harness.analysis.metrics.observed.datagrams import ack_ratio, ecn, largest_payload, path_mtu_discovery, zero_rtt
+from harness.analysis.metrics.observed.declared import recovery_settings, transport_parameters
+from harness.analysis.metrics.observed.handover import migration_cwnd
+from harness.analysis.metrics.observed.initial_window import initial_window, pacing
+from harness.analysis.metrics.observed.kernel import gso
+from harness.analysis.metrics.observed.loss_response import congestion_reaction
+from harness.analysis.metrics.observed.probe_timeout import first_probe_timeout
+from harness.analysis.metrics.observed.resumption import bdp_frames, bdp_seed, careful_resume
+from harness.analysis.metrics.observed.segments import first_flight, most_in_flight
+from harness.analysis.metrics.observed.tcp_buffers import algorithm, windows_and_buffers
+from harness.analysis.run_view import RunView
+from harness.outcome import Observation
+from harness.outcome.deviations import is_of_the_pair
+
+P = ParamSpec("P")
+_FAMILIES: tuple[Callable[[Connection], Iterator[Observation]], ...] = (
+    transport_parameters, recovery_settings, first_probe_timeout, initial_window, pacing, congestion_reaction,
+    ack_ratio, largest_payload, path_mtu_discovery, zero_rtt, bdp_seed, bdp_frames, careful_resume, ecn,
+    gso, migration_cwnd,
+)  # fmt: skip
+
+
+def observe(view: RunView) -> tuple[Observation, ...]:
+    """Everything a run shows of its endpoints' parameters. Never raises; what fails is among the view's problems."""
+    of_pair = (window for window in view.windows if is_of_the_pair(view.run.cell, window.transfer.flow))
+    window = next(of_pair, None)
+    if window is None:
+        return ()
+    if window.flow.kind == "tcp":
+        return tuple(one for family in (algorithm, windows_and_buffers) for one in _shown(view, family, view, window))
+    if window.over_tcp:
+        return tuple(one for family in (first_flight, most_in_flight) for one in _shown(view, family, view, window))
+    connection = Connection(view, window)
+    return tuple(one for family in _FAMILIES for one in _shown(view, family, connection))
+
+
+def _shown(
+    view: RunView, family: Callable[P, Iterator[Observation]], *of: P.args, **more: P.kwargs
+) -> list[Observation]:
+    """What a family finds; nothing, and a problem, where it fails: one artefact's bad data costs no other evidence."""
+    try:
+        return list(family(*of, **more))
+    except Exception as error:
+        view.problems.append(f"observed {family.__name__} failed: {type(error).__name__}: {error}")
+        return []

@@ -1,0 +1,134 @@
+"""What the bottleneck's queue did: drops, ECN marks, and how long packets waited."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.analysis.direction import SIDES
+from harness.analysis.metrics.kinds import of_transfer
+from harness.analysis.metrics.registry import Caution, Finding, declare, measures
+from harness.analysis.run_view import RunView
+from harness.capture.artefacts.transfer import Window
+from harness.capture.capture import NOT_ECT, Capture, ecn
+from harness.capture.counters import total
+from harness.capture.lab_file import LinkSettings
+from harness.scenario.metric_names import TransferName
+from harness.scenario.schema import Red
+
+_TO = ("to_client", "to_server")
+DROPS = {
+    f"queue_drops_{to}": declare(
+        f"queue_drops_{to}", layer="link", unit="packets", better="lower",
+        title=f"packets {to.replace('_', ' ')} that the bottleneck's queue dropped, being full or by RED's decision",
+        formula="count over all flows, from the start of the first transfer to the end of the last",
+        source="the kernel's counters; CCPerf's total_qdisc_drops_l2",
+    )
+    for to in _TO
+} | {
+    f"loss_drops_{to}": declare(
+        f"loss_drops_{to}", layer="link", unit="packets", better="neutral",
+        title=f"packets {to.replace('_', ' ')} that netem's random loss took",
+        formula="count over all flows, from the start of the first transfer to the end of the last",
+        source="the kernel's counters",
+    )
+    for to in _TO
+}  # fmt: skip
+MARKS = {
+    to: declare(
+        f"ecn_marks_{to}", layer="link", unit="packets", better="neutral",
+        title=f"packets {to.replace('_', ' ')} that RED with ECN marked instead of dropping them",
+        formula="count over all flows of those that came without Congestion Experienced and left with it, from the "
+        "start of the first transfer to the end of the last; only where the queue may mark",
+        source="both captures; RFC 3168 §5; red_enqueue (net/sched/sch_red.c)",
+    )
+    for to in _TO
+}  # fmt: skip
+QUEUE_DELAY = {
+    label: declare(
+        f"queue_delay_{label}_to_client", layer="flow", unit="ms", better="lower",
+        title=f"wait of a transfer's packets at the bottleneck towards the client, {what}",
+        formula="time from one capture to the other, less the asked delay; under jitter the jitter is in it, and after "
+        "a scheduled change the asked delay is that of the moment of leaving",
+        source="both captures",
+    )
+    for label, what in (("p50", "median"), ("p95", "95th percentile"), ("max", "longest"))
+}  # fmt: skip
+
+
+@measures
+def drops(view: RunView) -> Iterator[Finding]:
+    """Yield drops of the queue and of random loss, per direction; of several paths together."""
+    links = [(part.counters, part.lab) for part in view.every_path]
+    for index, transfer in enumerate(get_args(TransferName)):
+        span = view.span(index)
+        if span is None:
+            continue
+        for direction in SIDES:
+            for kind in ("queue", "loss"):
+                counts = [
+                    None if counters is None or lab is None
+                    else total(counters, _device(getattr(lab.links, direction), kind), "drops", *span)
+                    for counters, lab in links
+                ]  # fmt: skip
+                known = [count for count in counts if count is not None]
+                if len(known) == len(links):
+                    yield DROPS[f"{kind}_drops_{direction}"].of(sum(known), "counters", transfer=transfer)
+
+
+def _device(asked: LinkSettings, kind: str) -> str:
+    """Whose discipline drops: the bottleneck's queue, or netem on the way out."""
+    return asked.device if kind == "queue" else asked.egress
+
+
+@measures
+def marks(view: RunView) -> Iterator[Finding]:
+    """Yield CE marks per direction whose queue may mark; and a caution where nobody let it."""
+    path = view.emulated
+    for to, link in (("to_client", path.to_client), ("to_server", path.to_server)):
+        passage = getattr(view, to)
+        if passage is None or not isinstance(link.queue, Red) or not link.queue.ecn:
+            continue
+        entered, marked = passage.entered, passage.marked
+        for index, transfer in enumerate(get_args(TransferName)):
+            span = view.span(index)
+            if span is not None:
+                inside = (entered.t_ns >= span[0]) & (entered.t_ns < span[1])
+                yield MARKS[to].of((marked & inside).sum(), "both captures", transfer=transfer)
+        if len(entered) and (ecn(entered.traffic_class) == NOT_ECT).all():
+            yield Caution(
+                f"no packet {to.replace('_', ' ')} was ECN-capable, so that RED dropped what it would have marked"
+            )
+
+
+@measures
+def queue_delay(view: RunView) -> Iterator[Finding]:
+    """Yield median, 95th percentile and longest wait, on whichever path; nothing of segments in a row, which have each
+    their own (`metrics.in_sequence`).
+    """
+    waits = []
+    if view.in_sequence:
+        return
+    for part in view.every_path:
+        direction = part.directions.get("to_client")
+        if direction is None:
+            return
+        arrived = direction.passage.arrived
+        entered = direction.passage.entered.where(arrived)
+        waits.append((entered, (direction.departures_ns()[arrived] - entered.t_ns) / 1e6))
+    for window in view.windows:
+        wait_ms = np.concatenate([each[_within(window, entered)] for entered, each in waits])
+        if not len(wait_ms):
+            continue
+        p50, p95, longest = np.percentile(wait_ms, [50, 95, 100])
+        for label, value in (("p50", p50), ("p95", p95), ("max", longest)):
+            yield of_transfer(QUEUE_DELAY[label], window, value, "both captures")
+
+
+def _within(window: Window, entered: Capture) -> npt.NDArray[np.bool_]:
+    """Which packets are a transfer's."""
+    mine = (entered.flow == window.transfer.flow) & (entered.t_ns >= window.start_ns) & (entered.t_ns < window.end_ns)
+    return np.asarray(mine, np.bool_)

@@ -1,0 +1,66 @@
+"""What the server says of its loss recovery (RFC 9002), from its qlog; of TCP what it sent again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from harness.analysis.byte_stream import sent_again
+from harness.analysis.connection_traces import traces_of
+from harness.analysis.metrics.kinds import of_transfer
+from harness.analysis.metrics.registry import Finding, declare, measures
+from harness.analysis.run_view import RunView
+from harness.capture.artefacts.transfer import Window
+from harness.capture.qlog import summarise
+
+RETRANSMITTED_SHARE = declare(
+    "retransmitted_share", layer="flow", unit="1", better="lower",
+    title="packets declared lost per packet sent, by the server's own account; of HTTPS segments sent again per "
+    "segment with data", formula="lost / sent", source="the server's qlog, RFC 9002 §6.1; of HTTPS the right capture",
+)  # fmt: skip
+
+
+@measures
+def retransmitted_share(view: RunView) -> Iterator[Finding]:
+    """Yield retransmitted_share.
+
+    Absent where the server writes no qlog, or none that names losses although packets were lost on the path.
+    """
+    for window in view.windows:
+        if window.over_tcp:
+            yield from _of_segments(view, window)
+            continue
+        counts = _counts(view, window)
+        if counts is None:
+            continue
+        sent, lost = counts
+        if lost == 0 and _vanished(view, window):
+            # Some stacks (quiche) log no losses: a share of nought would be wrong, and a warning per run noise.
+            continue
+        yield of_transfer(RETRANSMITTED_SHARE, window, lost / sent, "qlog")
+
+
+def _of_segments(view: RunView, window: Window) -> Iterator[Finding]:
+    if window.flow.file is None or view.right is None:
+        return
+    sent = view.right.between(window.start_ns, window.end_ns, window.transfer.flow, to_client=True)
+    data = int((sent.payload > 0).sum())
+    if data:
+        again = int(sent_again(sent, sent.destination_port).sum())
+        yield of_transfer(RETRANSMITTED_SHARE, window, again / data, "right capture")
+
+
+def _counts(view: RunView, window: Window) -> tuple[int, int] | None:
+    """Packets sent and lost on one transfer's connection; None where no trace tells."""
+    found = [summary for path in traces_of(view, window, "server") if (summary := summarise(path)).sent]
+    return (sum(one.sent for one in found), sum(one.lost for one in found)) if found else None
+
+
+def _vanished(view: RunView, window: Window) -> bool:
+    passage = view.to_client
+    if passage is None:
+        return False
+    entered = passage.entered
+    mine = (entered.flow == window.transfer.flow) & (entered.t_ns >= window.start_ns)
+    # What was under way at the end is not lost: two seconds cover the longest path.
+    mine &= (entered.t_ns < window.transfer.ended_ns - 2_000_000_000) & ~passage.arrived
+    return bool(mine.any())

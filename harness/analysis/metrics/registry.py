@@ -1,0 +1,129 @@
+"""The list of metrics: what each is, declared beside the code that measures it.
+
+A metric is one place in any module of this package: a function below its declaration. `harness.analysis.metrics.kinds`
+has decorators for metrics of a flow, of the bottleneck and of all flows together; what is measured otherwise declares
+its metrics with `declare` and marks the function that yields them with `@measures`. Measuring, tables, JSON, the page
+docs/metrics.md and the check of objectives read the declarations; a unit is written nowhere else.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal, TypeVar
+
+from harness.analysis.run_view import RunView
+from harness.outcome import Absence, Better, Measurement
+from harness.scenario.metric_names import TransferName
+
+Layer = Literal["flow", "move", "link", "network"]
+"""What a metric is of: a flow or one of its transfers, a move of its client, the emulated link, all flows together."""
+
+
+@dataclass(frozen=True)
+class Caution:
+    """What to check before trusting a run's measurements: one sentence, with figures."""
+
+    text: str
+
+
+Finding = Measurement | Absence | Caution
+Measuring = Callable[[RunView], Iterable[Finding]]
+F = TypeVar("F", bound=Measuring)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric."""
+
+    name: str
+    """As in measured.json; a * stands for what a scenario says (milestone_*: a size; in_*: a segment)."""
+    layer: Layer
+    unit: str
+    """As in measured.json: "1" for a number or a share, "^n" for a power of the number of flows."""
+    better: Better
+    """Whether higher or lower values are better."""
+    title: str
+    """What it is, in a line."""
+    formula: str
+    """How it is worked out."""
+    source: str
+    """Where it is observed, and the RFC's section or the paper that defines it."""
+
+    def is_called(self, name: str) -> bool:
+        """Whether measurements of it may have this name."""
+        return re.fullmatch(re.escape(self.name).replace(r"\*", r"[\w-]+"), name) is not None
+
+    def of(
+        self, value: float, vantage: str, *, flow: int | None = None, transfer: TransferName | None = None,
+        phase: int | None = None, move: int | None = None, better: Better | None = None, flows: int = 0, star: str = "",
+    ) -> Measurement:  # fmt: skip
+        """A measurement of it. `better`: where this run's is another; `flows`: the n of its unit."""
+        return Measurement(
+            name=self.name.replace("*", star), value=float(value), unit=self.unit.replace("^n", f"^{flows}"),
+            direction=better or self.better, vantage=vantage, flow=flow, transfer=transfer, phase=phase,
+            move=move,
+        )  # fmt: skip
+
+
+_DECLARED: dict[str, Metric] = {}
+_MEASURING: dict[str, Measuring] = {}
+
+
+def declare(name: str, *, layer: Layer, unit: str, better: Better, title: str, formula: str, source: str) -> Metric:
+    """A new metric. Raises ValueError for a name that another one has."""
+    if name in _DECLARED:
+        raise ValueError(f"the metric {name} is declared twice")
+    _DECLARED[name] = Metric(name, layer, unit, better, title, formula, source)
+    return _DECLARED[name]
+
+
+def measures(function: F) -> F:
+    """Register a pure function from a run to measurements, absences and cautions.
+
+    It yields nothing where the run is not one that has the metric, and an absence where one might look for it.
+    """
+    _MEASURING[f"{function.__module__}.{function.__name__}"] = function
+    return function
+
+
+def measuring() -> dict[str, Measuring]:
+    """All such functions by qualified name: those of a module together, in the order in which they stand there."""
+    _import_all()
+    return dict(sorted(_MEASURING.items(), key=lambda item: item[0].rpartition(".")[0]))
+
+
+def declared() -> dict[str, Metric]:
+    """All metrics by name, in alphabetical order."""
+    _import_all()
+    return dict(sorted(_DECLARED.items()))
+
+
+def find(name: str) -> Metric | None:
+    """The metric of measurements of that name; None where nobody has it."""
+    _import_all()
+    return _found(name, len(_DECLARED))
+
+
+@cache
+def _found(name: str, count: int) -> Metric | None:
+    """The same while so many are declared: a verdict asks for a few names, again and again."""
+    known = declared()
+    return known.get(name) or next((one for one in known.values() if one.is_called(name)), None)
+
+
+def unit_of(measurement: Measurement) -> str:
+    """The unit of a measurement, as declared: older runs wrote others for the same."""
+    one = find(measurement.name)
+    return measurement.unit if one is None or "^n" in one.unit else one.unit
+
+
+@cache
+def _import_all() -> None:
+    package = importlib.import_module("harness.analysis.metrics")
+    for module in pkgutil.walk_packages(package.__path__, "harness.analysis.metrics."):
+        importlib.import_module(module.name)

@@ -1,0 +1,136 @@
+"""How much of a transfer the endpoints and the simulator waited for a processor; whoever waited too long was starved.
+
+In real time only: in virtual time a process that waits does so while the lab's clock stands still.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+from harness.analysis.metrics.kinds import of_transfer
+from harness.analysis.metrics.registry import Finding, declare, measures
+from harness.analysis.run_view import RunView
+from harness.capture.artefacts.transfer import Window
+from harness.capture.sched_delay import MACHINE, Kind, Waited, waited
+from harness.outcome import Absence
+from harness.scenario.parameters import ROLES
+
+#: Share of a transfer from which on whoever waited that long for a processor was starved, and the run shows the
+#: machine; and the share from which on that is worth a caution (docs/limits.md has the runs both rest on).
+STARVED, CAUTION = 0.18, 0.10
+#: The least part of a transfer that samples must span to speak for it.
+SPANNED = 0.5
+_HINT = "end what else runs on this machine, or use --engine virtual, where nobody waits"
+#: What a container is judged by: the first of these that there is.
+_WAITS: tuple[Kind, ...] = ("longest", "pressure")
+_CALLED = {"client": "client", "server": "server", "sim": "simulator, which serves all flows,"}
+_SOURCE = "run_delay of /proc/TID/schedstat (Documentation/scheduler/sched-stats.rst), every 0.1 s"
+_PRESSURE_SOURCE = "cpu.pressure of the control group (Documentation/accounting/psi.rst), every 0.1 s"
+WAITING = {
+    role: declare(
+        f"waiting_{role}", layer="flow", unit="1", better="lower",
+        title=f"share of the transfer in which a thread of the {what} could run and had no processor",
+        formula="Σ over samples of the wait of the thread that waited most / time sampled: threads that wait for each "
+        "other count once, those that come and go between two samples not at all; without what the hypervisor took",
+        source=_SOURCE,
+    )
+    for role, what in _CALLED.items()
+}  # fmt: skip
+PRESSURE = {
+    role: declare(
+        f"pressure_{role}", layer="flow", unit="1", better="lower",
+        title=f"share of the transfer in which at least one thread of the {what} had no processor",
+        formula="growth of the total of \"some\" / time sampled, where the control group has it (v2)",
+        source=_PRESSURE_SOURCE,
+    )
+    for role, what in _CALLED.items()
+}  # fmt: skip
+STEAL = declare(
+    "steal", layer="flow", unit="1", better="lower",
+    title="share of the processors' time that the hypervisor gave to others during the transfer",
+    formula="growth of stolen time / (time sampled · processors)", source="/proc/stat, every 0.1 s",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Starvation:
+    """Who was starved in a run, and who nearly was, in a sentence each."""
+
+    starved: tuple[str, ...] = ()
+    cautions: tuple[str, ...] = ()
+
+
+@measures
+def waiting(view: RunView) -> Iterator[Finding]:
+    """Yield waiting and pressure, of several simulators those of the one that waited most, and steal."""
+    if view.waits is None:
+        return
+    for window in view.windows:
+        for role, names in containers(view, window).items():
+            found = [_waited(view, window, name, "longest") for name in names]
+            known = [one.share for one in found if one is not None]
+            if len(known) < len(names):
+                why = "samples of who waits for a processor span too little of the transfer"
+                yield Absence(metric=WAITING[role].name, flows=(window.transfer.flow,), transfer=window.name, why=why)
+                continue
+            yield of_transfer(WAITING[role], window, max(known), "schedstat")
+            pressed = [_waited(view, window, name, "pressure") for name in names]
+            pressure = [one.share for one in pressed if one is not None]
+            if pressure:
+                yield of_transfer(PRESSURE[role], window, max(pressure), "cgroup")
+        stolen = _steal(view, window)
+        if stolen is not None:
+            yield of_transfer(STEAL, window, stolen, "/proc/stat")
+
+
+def starvation(view: RunView) -> Starvation:
+    """Who waited for the processor for too long in a run in real time, to be judged like its link."""
+    if view.waits is None:
+        return Starvation()
+    kept = [one for window in view.windows for one in _kept_from_running(view, window) if one[0] >= CAUTION]
+    starved = tuple(f"{text} (tolerance {STARVED:.0%}): {_HINT}" for share, text in kept if share >= STARVED)
+    cautions = (f"{text} (from {STARVED:.0%} on the run counts for nothing)" for share, text in kept if share < STARVED)
+    return Starvation(starved, tuple(cautions))
+
+
+def _kept_from_running(view: RunView, window: Window) -> Iterator[tuple[float, str]]:
+    """(share of a transfer, who was kept from running so long, and by what)."""
+    during = f"of {_called(window)}"
+    for container in chain.from_iterable(containers(view, window).values()):
+        waits = (one for kind in _WAITS if (one := _waited(view, window, container, kind)) is not None)
+        if (waited_most := next(waits, None)) is not None:
+            yield waited_most.share, f"{container} waited for a processor for {waited_most.share:.0%} {during}"
+        stopped = _waited(view, window, container, "stopped")
+        if stopped is not None:
+            yield stopped.share, f"{container} was stopped (SIGSTOP) for {stopped.share:.0%} {during}"
+    stolen = _steal(view, window)
+    if stolen is not None:
+        yield stolen, f"the hypervisor gave {stolen:.0%} of the processors' time to others in the course {during}"
+
+
+def _waited(view: RunView, window: Window, container: str, kind: Kind) -> Waited | None:
+    """What a sum grew over a transfer, from its first datagram on; None where samples do not span enough of it."""
+    assert view.waits is not None
+    start, end = window.start_ns if window.zero_ns is None else window.zero_ns, window.transfer.ended_ns
+    found = waited(view.waits, container, kind, start, end)
+    return found if found is not None and found.sampled_ns >= SPANNED * (end - start) else None
+
+
+def _steal(view: RunView, window: Window) -> float | None:
+    found, processors = _waited(view, window, MACHINE, "steal"), view.run.host.get("cpus")
+    return found.share / processors if found is not None and isinstance(processors, int) else None
+
+
+def containers(view: RunView, window: Window) -> dict[str, tuple[str, ...]]:
+    """Role → the containers that a transfer's figures stand for. The simulators serve all flows: the first has them."""
+    flow = window.transfer.flow
+    ends: dict[str, tuple[str, ...]] = {role: (f"{role}{flow}",) for role in ROLES}
+    return ends if flow else {**ends, "sim": view.simulators}
+
+
+def _called(window: Window) -> str:
+    """A transfer in a sentence."""
+    what = "the second transfer" if window.transfer.index else "the transfer"
+    return what if window.alone else f"{what} of flow {window.transfer.flow}"

@@ -1,0 +1,158 @@
+"""Times of a transfer: completion, milestones, first byte, handshake; and the goodput that follows.
+
+Zero is the client's first datagram at the simulator's client side (left capture). What arrives is judged by the
+client's file, so it holds for every implementation alike, and by decrypted packets where the file does not tell
+(`analysis.delivery`). A moment is the middle of the two samples of the file's size around it (10 ms apart as a rule),
+and there is no interpolation over more than that. Of TCP with a size its segments tell (`analysis.segments`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.analysis.delivery import FILE, WIDE, Delivery, Reached
+from harness.analysis.metrics.kinds import of_transfer
+from harness.analysis.metrics.registry import Caution, Finding, Metric, declare, measures
+from harness.analysis.missing import Unknown
+from harness.analysis.object_arrival import Objects
+from harness.analysis.run_view import RunView
+from harness.analysis.shared_flow import flows_of
+from harness.analysis.tcp_arrival import Segments
+from harness.capture.artefacts.transfer import Window
+from harness.capture.capture import Capture
+from harness.outcome import Absence
+
+_BY_FILE = "the client's file, sampled every 10 ms; decrypted packets of the left capture where it does not tell; "
+_BY_FILE += "of TCP the segments at the receiver's side, from the first one of the connection that has the data"
+COMPLETION = declare(
+    "completion", layer="flow", unit="s", better="lower", title="time until all had come: the file had its full size",
+    formula="moment - the client's first datagram",
+    source=_BY_FILE + "; of several files the decrypted packets of all of them",
+)  # fmt: skip
+GOODPUT = declare(
+    "goodput", layer="flow", unit="Mbit/s", better="higher", title="bits of the file per second of its completion",
+    formula="8·size / completion", source="as completion; RFC 5166 §2.1.1",
+)  # fmt: skip
+MILESTONE = declare(
+    "milestone_*", layer="flow", unit="s", better="lower",
+    title="time until the client had that much of the file, for each milestone of the scenario that fits",
+    formula="moment - the client's first datagram", source=_BY_FILE,
+)  # fmt: skip
+FIRST_BYTE = declare(
+    "first_byte", layer="flow", unit="s", better="lower",
+    title="time until the first byte of the data had come: of the response, where there is one",
+    formula="moment - the client's first datagram",
+    source="the client's file, sampled every 10 ms; of several files, and of TCP, as completion",
+)  # fmt: skip
+HANDSHAKE = declare(
+    "handshake", layer="flow", unit="s", better="lower",
+    title="time until the client's first visible 1-RTT packet, of HTTPS its first data behind the ClientHello",
+    formula="moment - the client's first datagram", source="left capture; RFC 9001 §5.7, §4.1.1; RFC 8446 §2",
+)  # fmt: skip
+
+
+@measures
+def completion(view: RunView) -> Iterator[Finding]:
+    """Yield completion, and goodput, which follows from it."""
+    for window, objects in _with_several_files(view):
+        if objects.whole:
+            yield from _completed(window, window.transfer.size, objects.completed())
+    for window, size, delivery in _with_an_end(view):
+        if not delivery.whole:
+            continue
+        yield from _completed(window, size, delivery.reached(size))
+
+
+def _completed(window: Window, size: int, found: Reached | Unknown) -> Iterator[Finding]:
+    yield from _told(window, COMPLETION, found)
+    if isinstance(found, Reached):
+        yield of_transfer(GOODPUT, window, 8 * size / found.seconds / 1e6, found.vantage)
+
+
+@measures
+def milestones(view: RunView) -> Iterator[Finding]:
+    """Yield milestone_2MB and so on."""
+    for window, size, delivery in _with_an_end(view):
+        for milestone in view.run.cell.scenario.milestones:
+            if milestone.bytes <= size and delivery.has(milestone.bytes):
+                yield from _told(window, MILESTONE, delivery.reached(milestone.bytes), milestone.label())
+
+
+def _with_an_end(view: RunView) -> Iterator[tuple[Window, int, Delivery | Segments]]:
+    """The transfers that end by themselves, how much each transfers, and what tells when it came.
+
+    A flow of TCP of which nothing arrived is left out.
+    """
+    flows = {flow.number: flow for flow in flows_of(view)}
+    for window in view.windows:
+        amount, flow = window.flow.amount, flows.get(window.transfer.flow)
+        if window.has_file:
+            yield window, window.transfer.size, Delivery(view, window)
+        elif amount is not None and flow is not None:
+            yield window, amount.bytes, Segments(flow)
+
+
+def _with_several_files(view: RunView) -> Iterator[tuple[Window, Objects]]:
+    """The transfers of several files, and what tells when these came."""
+    for window in view.windows:
+        if window.flow.files:
+            yield window, Objects(view, window)
+
+
+def _told(window: Window, metric: Metric, found: Reached | Unknown, star: str = "") -> Iterator[Finding]:
+    """A time as a measurement, with a word where it is known loosely; or why it is absent."""
+    name = metric.name.replace("*", star)
+    if isinstance(found, Unknown):
+        yield Absence(metric=name, flows=(window.transfer.flow,), transfer=window.name, why=found.text)
+        return
+    if found.gap_ns > WIDE:
+        yield Caution(f"{window.called(name)} is known to ±{found.gap_ns / 2e6:.0f} ms only")
+    yield of_transfer(metric, window, found.seconds, found.vantage, star)
+
+
+@measures
+def first_byte(view: RunView) -> Iterator[Finding]:
+    """Yield first_byte."""
+    for window in view.windows:
+        found = Delivery(view, window).written(1)
+        if not isinstance(found, Unknown) and window.zero_ns is not None:
+            yield of_transfer(FIRST_BYTE, window, (found.middle_ns - window.zero_ns) / 1e9, FILE)
+    for window, objects in _with_several_files(view):
+        yield from _told(window, FIRST_BYTE, objects.first_byte())
+    for window, _, delivery in _with_an_end(view):
+        if isinstance(delivery, Segments) and isinstance(told := delivery.reached(1), Reached):
+            yield of_transfer(FIRST_BYTE, window, told.seconds, told.vantage)
+
+
+@measures
+def handshake(view: RunView) -> Iterator[Finding]:
+    """Yield handshake.
+
+    A client may send 1-RTT packets once it has the server's Finished (RFC 9001 §5.7, §4.1.1), and all but the
+    laziest do at once: the request or an acknowledgement. It is what an observer can see of the handshake's
+    end at the client. A 1-RTT packet coalesced behind a Handshake packet counts (RFC 9000 §12.2); one behind
+    Initial and Handshake packets is beyond what the capture keeps, and then the client's next packet counts. TLS over
+    TCP has its client answer the server's first flight with its Finished at once, and the request behind it.
+    """
+    if view.left is None:
+        return
+    for window in view.windows:
+        if window.zero_ns is None:
+            continue
+        sent = view.left.between(window.start_ns, window.end_ns, window.transfer.flow, to_client=False)
+        if window.over_tcp and not window.has_file:
+            continue
+        protected = np.flatnonzero(_answers(view.left, window) if window.over_tcp else sent.one_rtt)
+        if len(protected):
+            yield of_transfer(HANDSHAKE, window, (int(sent.t_ns[protected[0]]) - window.zero_ns) / 1e9, "left capture")
+
+
+def _answers(left: Capture, window: Window) -> npt.NDArray[np.bool_]:
+    """Which of a client's n segments, in order of time, have data and follow the server's first data, shape (n,)."""
+    start, end, flow = window.start_ns, window.end_ns, window.transfer.flow
+    sent, received = (left.between(start, end, flow, to_client) for to_client in (False, True))
+    came = received.t_ns[received.payload > 0]
+    return (sent.payload > 0) & (len(came) > 0 and sent.t_ns > came[0])

@@ -1,0 +1,115 @@
+"""What a transfer cost on the wire: bytes and packets per direction, acknowledgements, 0-RTT."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from harness.analysis.connection import Connection
+from harness.analysis.metrics.kinds import of_transfer
+from harness.analysis.metrics.registry import Caution, Finding, declare, measures
+from harness.analysis.run_view import RunView
+from harness.capture.artefacts.transfer import Window
+from harness.capture.capture import SYN, Capture
+from harness.capture.quic.invariants import Form
+from harness.outcome import Absence
+
+WIRE = {
+    to: declare(
+        f"wire_{to}", layer="flow", unit="B", better="lower",
+        title=f"bytes of the frames {to.replace('_', ' ')}, with their Ethernet header, as they entered the simulator",
+        formula="Σ length", source=f"{side} capture",
+    )
+    for to, side in (("to_client", "right"), ("to_server", "left"))
+}  # fmt: skip
+PACKETS = {
+    to: declare(
+        f"packets_{to}", layer="flow", unit="packets", better="lower",
+        title=f"datagrams, or segments of TCP, {to.replace('_', ' ')}, as they entered the simulator",
+        formula="count", source=f"{side} capture",
+    )
+    for to, side in (("to_client", "right"), ("to_server", "left"))
+}  # fmt: skip
+ACK_PACKETS = declare(
+    "ack_packets", layer="flow", unit="packets", better="lower",
+    title="the client's datagrams with a short header, of HTTPS its segments behind the SYN; in a download nearly all "
+    "are acknowledgements",
+    formula="count", source="left capture",
+)  # fmt: skip
+ACK_RATIO = declare(
+    "ack_ratio", layer="flow", unit="1", better="neutral",
+    title="the server's datagrams with a short header, of HTTPS its segments with data, per such one of the client's",
+    formula="count / ack_packets", source="both captures; RFC 9000 §13.2.2",
+)  # fmt: skip
+ZERO_RTT = declare(
+    "zero_rtt", layer="flow", unit="1", better="higher",
+    title="whether the client sent 0-RTT packets when it came back, 1 or 0", formula="1 where it did",
+    source="left capture; RFC 9001 §4.6",
+)  # fmt: skip
+
+
+def _sent(view: RunView, window: Window, to_client: bool) -> Capture | None:
+    """The window's datagrams as they entered the simulator."""
+    side = view.right if to_client else view.left
+    if side is None:
+        return None
+    return side.between(window.start_ns, window.end_ns, window.transfer.flow, to_client)
+
+
+@measures
+def volume(view: RunView) -> Iterator[Finding]:
+    """Yield bytes and packets of each direction."""
+    for window in view.windows:
+        for direction, to_client, side in (("to_client", True, "right"), ("to_server", False, "left")):
+            sent = _sent(view, window, to_client)
+            if sent is None:
+                continue
+            vantage = f"{side} capture"
+            yield of_transfer(WIRE[direction], window, sent.length.sum(), vantage)
+            yield of_transfer(PACKETS[direction], window, len(sent), vantage)
+
+
+@measures
+def acknowledgements(view: RunView) -> Iterator[Finding]:
+    """Yield ack_packets and ack_ratio, of downloads."""
+    for window in view.windows:
+        down, up = _sent(view, window, True), _sent(view, window, False)
+        if window.flow.kind != "quic" or down is None or up is None:
+            continue
+        if window.over_tcp:
+            acks, data = int((up.flags & SYN == 0).sum()), int((down.payload > 0).sum())
+        else:
+            acks, data = (int((side.form == Form.SHORT).sum()) for side in (up, down))
+        yield of_transfer(ACK_PACKETS, window, acks, "left capture")
+        if acks:
+            yield of_transfer(ACK_RATIO, window, data / acks, "both captures")
+
+
+@measures
+def zero_rtt(view: RunView) -> Iterator[Finding]:
+    """Yield zero_rtt of repeats.
+
+    A 0-RTT packet coalesced behind the Initial packet counts too, unless something follows the Initial packet
+    of the first connection as well, which had no ticket: then it is padding.
+    """
+    for window in view.windows:
+        if window.transfer.index == 0 or window.zero_ns is None:
+            continue
+        sent = _sent(view, window, False)
+        if sent is None:
+            continue
+        if window.over_tcp:
+            why = "TLS over TCP does not show which of a client's records are early data"
+            yield Absence(metric=ZERO_RTT.name, flows=(window.transfer.flow,), transfer=window.name, why=why)
+            continue
+        plain = bool((sent.form == Form.ZERO_RTT).any())
+        first = next((w for w in view.windows if w.transfer.flow == window.transfer.flow), window)
+        behind = Connection(view, window).behind_initial() and not Connection(view, first).behind_initial()
+        yield of_transfer(ZERO_RTT, window, bool(plain or behind), "left capture")
+
+
+@measures
+def cut_short(view: RunView) -> Iterator[Finding]:
+    """No figure, only a caution: a capture that was cut short undercounts."""
+    for side, capture in (("left", view.left), ("right", view.right)):
+        if capture is not None and capture.truncated:
+            yield Caution(f"the {side} capture ends inside a packet: counts from it are lower bounds")

@@ -1,0 +1,228 @@
+"""Packets that their sender took for lost and that came: spurious losses (RFC 9002 §6.1, RFC 3522 §1).
+
+A sender that is told so by its own trace is believed; one without a trace of losses shows it by what it sends again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.analysis.byte_ranges import Held
+from harness.analysis.byte_stream import offsets, sent_again
+from harness.analysis.connection_traces import traces_of
+from harness.analysis.missing import Unknown
+from harness.analysis.run_view import RunView
+from harness.analysis.timeseries.sender import first_event_ns
+from harness.capture import qlog
+from harness.capture.artefacts.transfer import Window
+from harness.capture.capture import Keys
+from harness.capture.connections import Opened
+from harness.capture.matching import Passage
+from harness.capture.streams import SMALLEST_FRAME
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+#: Parts of a stream: a sender with so many in flight has 100 MB of them.
+_KEPT = 1 << 17
+#: Of the least round trip: data that leave twice within less were not taken for lost in between.
+_SOONEST = 0.9
+_QLOG = "the sender's qlog and the left capture"
+_COPIES = "left capture, decrypted"
+_SEGMENTS = "both captures"
+
+
+@dataclass(frozen=True)
+class Spurious:
+    """s packets that were taken for lost though they came, in the order in which they were; arrays of shape (s,)."""
+
+    taken_ns: Ints
+    """When the sender took each for lost, ns since the epoch: by its trace, else when it sent the data again."""
+    left_ns: Ints
+    """When each had left, ns since the epoch."""
+    needless: Keys
+    """The capture's keys of packets that brought nothing but data that had come, or that others brought, shape (k,)."""
+    vantage: str
+
+
+def spurious_losses(view: RunView, window: Window) -> Spurious | Unknown | None:
+    """Of one transfer; None of what nobody sends again, and where the captures do not show it."""
+    return view.once(_every)[window.transfer.flow, window.transfer.index]
+
+
+def _every(view: RunView) -> dict[tuple[int, int], Spurious | Unknown | None]:
+    return {(window.transfer.flow, window.transfer.index): _of(view, window) for window in view.windows}
+
+
+def _of(view: RunView, window: Window) -> Spurious | Unknown | None:
+    try:
+        return _looked_for(view, window)
+    except Exception as error:  # where time went is to be had though a trace is damaged
+        return Unknown(f"{type(error).__name__}: {error}")
+
+
+def _looked_for(view: RunView, window: Window) -> Spurious | Unknown | None:
+    facts = next((one for one in view.lab.flows if one.flow == window.transfer.flow), None) if view.lab else None
+    if view.lab is None or facts is None or facts.kind == "udp":
+        return None
+    down = facts.sender == "server"
+    passage = view.to_client if down else view.to_server
+    if passage is None:
+        return None
+    t_ns = passage.entered.t_ns
+    passage = passage.where(
+        np.asarray((t_ns >= window.start_ns) & (t_ns < window.end_ns) & (passage.entered.flow == window.transfer.flow))
+    )
+    links = next((path.links for path in view.lab.paths if path.path == facts.path), view.lab.links)
+    jitter_ns = links.to_client.jitter_ns + links.to_server.jitter_ns
+    rtt_ns = links.rtt_ns - jitter_ns + 2 * facts.access_delay_ns
+    if window.over_tcp:
+        return segments(passage, down, rtt_ns)
+    return _packets(view, window, passage, rtt_ns) if down else None
+
+
+def segments(passage: Passage, down: bool, rtt_ns: int) -> Spurious:
+    """Of TCP: segments sent again, all of whose bytes had left before in segments that came."""
+    sent = passage.entered
+    ports = sent.destination_port if down else sent.source_port
+    again = sent_again(sent, ports)
+    found = _Found(rtt_ns)
+    for port in np.unique(ports[again]):
+        rows = np.flatnonzero((ports == port) & (sent.payload > 0))
+        begins = offsets(sent.sequence[rows], int(sent.sequence[rows[0]]))
+        ends = begins + sent.payload[rows]
+        chosen = _meeting(begins, ends, again[rows])
+        rows, begins, ends = rows[chosen], begins[chosen], ends[chosen]
+        came, carriers = Held(), _Carriers()
+        for begin, end, t_ns, copy, arrived, key in zip(
+            begins.tolist(), ends.tolist(), sent.t_ns[rows].tolist(), again[rows].tolist(),
+            passage.arrived[rows].tolist(), sent.key[rows].tolist(), strict=True,
+        ):  # fmt: skip
+            if copy and came.has(begin, end):
+                found.add(t_ns, carriers.of(begin, t_ns))
+                found.needless.append(key)
+            if arrived:
+                came.add(begin, end)
+                carriers.add(begin, t_ns)
+    return found.made(_SEGMENTS)
+
+
+def _meeting(begins: Ints, ends: Ints, of: Flags) -> Flags:
+    """Which of n parts of a stream have a byte of those that are flagged, shape (n,)."""
+    order = np.argsort(begins[of], kind="stable")
+    starts, furthest = begins[of][order], np.maximum.accumulate(ends[of][order])
+    at = np.searchsorted(starts, ends) - 1
+    return np.asarray((at >= 0) & (furthest[np.maximum(at, 0)] > begins), np.bool_)
+
+
+def _packets(view: RunView, window: Window, passage: Passage, rtt_ns: int) -> Spurious | Unknown:
+    """Of QUIC: those that its trace names, else those whose data it sent again."""
+    opened = view.opened(window, "server")
+    if not opened:
+        return Unknown("there are no keys to read packets with")
+    left = [_left(passage, one.key) for one in opened]
+    trace = next(iter(traces_of(view, window, "server")), None)
+    lost = [] if trace is None else qlog.read_lost(trace)
+    lifetime = None if view.series is None else view.series.lifetimes.get(window.transfer.flow)
+    again = copies(opened, left, rtt_ns)
+    if not lost or trace is None or lifetime is None:
+        return again
+    first_ns = first_event_ns(view, trace, lifetime, window)
+    # A trace is of one connection; the one that came with most packets is the transfer's.
+    one, left_ns = max(zip(opened, left, strict=True), key=lambda pair: len(pair[1]))
+    mine = np.isin(one.packets.number, [loss.number for loss in lost]) & (left_ns >= 0)
+    came = dict(zip(one.packets.number[mine].tolist(), left_ns[mine].tolist(), strict=True))
+    known = sorted((first_ns + round(loss.t_ms * 1e6), came[loss.number]) for loss in lost if loss.number in came)
+    found = np.array(known, np.int64).reshape(-1, 2)
+    return replace(again, taken_ns=found[:, 0], left_ns=found[:, 1], vantage=_QLOG)
+
+
+def _left(passage: Passage, keys: Keys) -> Ints:
+    """When the packets with these n keys had left, ns since the epoch, shape (n,); -1 of one that nobody saw leave."""
+    order = np.argsort(passage.entered.key, kind="stable")
+    ordered = passage.entered.key[order]
+    if not len(ordered):
+        return np.full(len(keys), -1, np.int64)
+    at = np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)
+    return np.where(ordered[at] == keys, passage.entered.t_ns[order[at]], -1)
+
+
+def copies(opened: Sequence[Opened], left_ns: Sequence[Ints], rtt_ns: int) -> Spurious:
+    """Of QUIC: frames that brought the client stream data it had. `left_ns`: when the packets of each connection had
+    left, -1 of one of which that is not known.
+
+    A frame goes again when its packet is taken for lost, or as a probe (RFC 9002 §6.2.4).
+    """
+    found = _Found(rtt_ns)
+    for one, moments in zip(opened, left_ns, strict=True):
+        had, carried = dict[int, Held](), dict[int, _Carriers]()
+        for since, frames, key in zip(moments, one.frames, one.key, strict=True):
+            data = [frame for frame in frames.streams if frame.length]
+            new = [had.setdefault(frame.stream, Held()).add(frame.offset, frame.end) for frame in data]
+            if since < 0:
+                continue
+            if data and not any(new) and frames.hidden < SMALLEST_FRAME:
+                found.needless.append(int(key))
+            for frame, is_new in zip(data, new, strict=True):
+                carriers = carried.setdefault(frame.stream, _Carriers())
+                if not is_new:
+                    found.add(int(since), carriers.of(frame.offset, int(since)))
+                carriers.add(frame.offset, int(since))
+    return found.made(_COPIES)
+
+
+class _Carriers:
+    """When the packets left that brought the parts of a stream, each part by its beginning.
+
+    Of the last `_KEPT` parts at least: no sender has more in flight.
+    """
+
+    def __init__(self) -> None:
+        self._begins: list[int] = []
+        self._left: dict[int, int] = {}
+
+    def add(self, begin: int, left_ns: int) -> None:
+        """A part came in a packet that had left then; the last one of a part counts."""
+        if begin not in self._left:
+            insort(self._begins, begin)
+        self._left[begin] = left_ns
+        if len(self._begins) >= 2 * _KEPT:
+            for old in self._begins[:_KEPT]:
+                del self._left[old]
+            del self._begins[:_KEPT]
+
+    def of(self, begin: int, default_ns: int) -> int:
+        """When the packet left that brought a byte, by the nearest part that begins there or before it."""
+        at = bisect_right(self._begins, begin) - 1
+        return default_ns if at < 0 else self._left[self._begins[at]]
+
+
+class _Found:
+    """Spurious losses while they are looked for."""
+
+    def __init__(self, rtt_ns: int) -> None:
+        self._rtt_ns = rtt_ns
+        self._losses: list[tuple[int, int]] = []
+        self.needless: list[int] = []
+
+    def add(self, one_ns: int, other_ns: int) -> None:
+        """Two packets with the same data left then: the later one is the copy, though it may have come first.
+
+        A sender that sends them in less than a round trip cannot have taken the first one for lost.
+        """
+        left, taken = sorted((one_ns, other_ns))
+        if taken - left >= _SOONEST * self._rtt_ns:
+            self._losses.append((taken, left))
+
+    def made(self, vantage: str) -> Spurious:
+        """All of them, in order."""
+        return _ordered(self._losses, self.needless, vantage)
+
+
+def _ordered(losses: Sequence[tuple[int, int]], needless: Sequence[int], vantage: str) -> Spurious:
+    taken, left = np.array(sorted(losses), np.int64).reshape(-1, 2).T
+    return Spurious(taken, left, np.array(needless, np.uint64), vantage)

@@ -1,0 +1,123 @@
+"""TCP on segments in a row: which connections the proxies split, and how soon data are acknowledged in each segment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.analysis.run_view import RunView
+from harness.analysis.timeseries.lifetimes import client_port
+from harness.capture.capture import ACK, SYN, Capture
+from harness.capture.lab_file import FlowAddresses, LabFacts
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Leg:
+    """What one segment's senders' end shows of a TCP flow."""
+
+    segment: str
+    ack_delay_ns: int
+    """The shortest time from a segment of data that came to it until the acknowledgement of it came back there."""
+    near_ns: int
+    """The least that takes where the next proxy, or the receiver, acknowledges: round trips up to there."""
+    far_ns: int
+    """And where only the receiver does."""
+
+    @property
+    def is_split(self) -> bool | None:
+        """Whether a proxy acknowledges; None where the two would look alike."""
+        beyond = self.far_ns - self.near_ns
+        return None if beyond < _GRAIN else self.ack_delay_ns < self.near_ns + beyond // 2
+
+
+#: What times must differ by to be told apart, ns.
+_GRAIN = 2_000_000
+#: Sequence numbers go round (RFC 9293 §3.4).
+_ROUND = 1 << 32
+
+
+def split_flows(view: RunView) -> tuple[FlowAddresses, ...]:
+    """The TCP flows of a run on segments in a row; none of another."""
+    return tuple(flow for flow in view.lab.flows if flow.over_tcp) if view.in_sequence and view.lab else ()
+
+
+def is_split(view: RunView) -> bool:
+    """Whether a run's TCP has proxies between its ends, which then have no connection with one another."""
+    return view.in_sequence and view.lab is not None and bool(view.lab.proxies)
+
+
+def at_server_rtt_ns(view: RunView) -> int:
+    """The shortest round trip from the servers to who acknowledges their TCP: the clients, or the nearest proxy."""
+    if view.lab is None:
+        return 0
+    if not is_split(view):
+        return view.lab.links.rtt_ns
+    return _round_trips(view.lab, len(view.lab.paths) - 1, down=True)[0]
+
+
+def legs(view: RunView, flow: FlowAddresses) -> tuple[Leg, ...]:
+    """Of each segment in which data of a flow were acknowledged, from the clients' end."""
+    return view.once(_every_leg)[flow.flow]
+
+
+def _every_leg(view: RunView) -> dict[int, tuple[Leg, ...]]:
+    return {flow.flow: _legs(view, flow) for flow in split_flows(view)}
+
+
+def _legs(view: RunView, flow: FlowAddresses) -> tuple[Leg, ...]:
+    assert view.lab is not None
+    down = flow.sender == "server"
+    made = []
+    for place, path in enumerate(view.lab.paths):
+        part = view.of_path(path.path)
+        side = part.right if down else part.left
+        found = None if side is None else ack_delay_ns(side.where(side.flow == flow.flow), down)
+        if found is not None:
+            made.append(Leg(path.path, found, *_round_trips(view.lab, place, down)))
+    return tuple(made)
+
+
+def _round_trips(lab: LabFacts, place: int, down: bool) -> tuple[int, int]:
+    """The shortest ones from where data come to a segment, ns: to the next proxy or the receiver, and to the latter."""
+    rtts = [path.links.rtt_ns for path in lab.paths]
+    # The segments behind which data come to a proxy.
+    last = {proxy.right if down else proxy.left for proxy in lab.proxies}
+    onwards = range(place, -1, -1) if down else range(place, len(rtts))
+    near = next((number for number, at in enumerate(onwards) if lab.paths[at].simulator in last), len(onwards) - 1)
+    return sum(rtts[at] for at in onwards[: near + 1]), sum(rtts[at] for at in onwards)
+
+
+def ack_delay_ns(side: Capture, down: bool) -> int | None:
+    """The shortest time from a segment of data to the acknowledgement of just that one; None where there is none.
+
+    `side`: one flow's packets at the interface where its data, which go `down` to the client or up, come in.
+    """
+    data = side.where((side.to_client == down) & (side.payload > 0))
+    acks = side.where((side.to_client != down) & (side.flags & ACK > 0))
+    numbers = _above(data, down) + (data.sequence + data.payload) % _ROUND
+    ends, first, count = np.unique(numbers, return_index=True, return_counts=True)
+    # Which of several like ones was acknowledged nobody knows (RFC 6298 §3).
+    known, when = ends[count == 1], data.t_ns[first[count == 1]]
+    number = _above(acks, not down) + acks.acknowledgement
+    at = np.searchsorted(known, number)
+    hit = at < len(known)
+    hit[hit] = known[at[hit]] == number[hit]
+    delays = acks.t_ns[hit] - when[at[hit]]
+    delays = delays[delays > 0]
+    return int(delays.min()) if len(delays) else None
+
+
+def opened(side: Capture, flow: int) -> dict[int, int]:
+    """Client's port → initial sequence number, of each connection that a flow's client opened, at one interface."""
+    rows = (side.flow == flow) & ~side.to_client & (side.flags & (SYN | ACK) == SYN)
+    return dict(zip(side.source_port[rows].tolist(), side.sequence[rows].tolist(), strict=True))
+
+
+def _above(packets: Capture, down: bool) -> Ints:
+    """The client's port of each packet of one direction, above where sequence numbers are."""
+    ports: Ints = client_port(packets, down).astype(np.int64) << 32
+    return ports

@@ -1,0 +1,53 @@
+"""Where a transfer's time goes: every moment, from the client's first datagram to the last byte, in exactly one state.
+
+Artefacts become a conversation (`gather`), a rule a state says when it may have been in that (`rules`), and what
+several claim is the first one's (`partition`). What none claims stays unexplained.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.analysis.missing import Unknown
+from harness.analysis.run_view import RunView
+from harness.analysis.time_breakdown.annotations import notes_of
+from harness.analysis.time_breakdown.inputs import conversation_of
+from harness.analysis.time_breakdown.partition import bands, lasted, partition
+from harness.outcome import Run
+from harness.outcome.time_breakdown import Attributed, Attribution, NotAttributed, Part
+
+#: Raised whenever a part would come out differently; no figure of `harness.analysis.metrics` depends on it.
+VERSION = 3
+
+
+def attribute(folder: Path, run: Run) -> Attributed:
+    """Where the time of a run's transfers went, from the artefacts in its folder."""
+    return attributed(RunView(folder, run))
+
+
+def attributed(view: RunView) -> Attributed:
+    """The same of a run that is looked at already. Never raises on what it finds there."""
+    made: list[Attribution] = []
+    absent: list[NotAttributed] = []
+    for window in view.windows:
+        flow, name = window.transfer.flow, window.name
+        if window.flow.amount is None:
+            continue
+        try:
+            talk = conversation_of(view, window)
+            if isinstance(talk, Unknown):
+                absent.append(NotAttributed(flow=flow, transfer=name, why=talk.text))
+                continue
+            edges, states = partition(talk)
+            found, said = lasted(edges, states), notes_of(talk)
+        except Exception as error:  # what one transfer's data spoil must not cost the others
+            absent.append(NotAttributed(flow=flow, transfer=name, why=f"{type(error).__name__}: {error}"))
+            continue
+        parts = tuple(Part(state=state, seconds=ns / 1e9, note=said.get(state, "")) for state, ns in found.items())
+        made.append(
+            Attribution(
+                flow=flow, transfer=name, size=window.flow.amount.bytes, seconds=talk.end_ns / 1e9, parts=parts,
+                bands=bands(edges, states),
+            )
+        )  # fmt: skip
+    return Attributed(version=VERSION, transfers=tuple(made), absent=tuple(absent))

@@ -1,0 +1,314 @@
+"""From a run's artefacts to the conversations that rules look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from harness.analysis.connection import FULL
+from harness.analysis.delivery import Delivery, Reached
+from harness.analysis.direction import Direction
+from harness.analysis.link_replay import Fate
+from harness.analysis.missing import Unknown
+from harness.analysis.run_view import RunView
+from harness.analysis.shared_flow import flows_of
+from harness.analysis.spurious_loss import Spurious, spurious_losses
+from harness.analysis.tcp_arrival import Segments
+from harness.analysis.time_breakdown.flow_control import credits_of, receive_window
+from harness.analysis.time_breakdown.intervals import NONE, Flags, Ints, merged
+from harness.analysis.time_breakdown.transfer import Acknowledged, Conversation, Credit, Mistaken, Sent, Steps, Window
+from harness.analysis.timeseries.lifetimes import client_port, data_port
+from harness.analysis.timeseries.sender import usual_payload
+from harness.capture.artefacts.transfer import Window as OneTransfer
+from harness.capture.capture import SYN, Capture, Keys
+from harness.capture.matching import Passage
+from harness.capture.quic.frames import NOT_ELICITING
+from harness.capture.quic.invariants import Form
+from harness.capture.streams import largest_stream
+
+#: Before all moments, ns.
+_EVER = 1 << 62
+
+
+@dataclass(frozen=True)
+class Clock:
+    """From the time of a run to that of a conversation (see `attribution.conversation`)."""
+
+    zero_ns: int
+    changes_ns: Ints
+    """When the delay towards the client changes, shape (p - 1,)."""
+    delays_ns: Ints
+    """From then on, that of its flow included, shape (p,)."""
+
+    @cached_property
+    def _floors(self) -> Ints:
+        """When the last packet of all former delays comes, of each phase, shape (p,)."""
+        last = self.changes_ns - self.zero_ns + self.delays_ns[:-1]
+        floors: Ints = np.concatenate([[-_EVER], np.maximum.accumulate(last)]).astype(np.int64)
+        return floors
+
+    def at_sender(self, t_ns: Ints) -> Ints:
+        """Moments at the sender, on the client's clock: when a packet that leaves then has come, and all before it.
+
+        So the order of moments stays, also where the delay falls and packets overtake others.
+        """
+        phase = np.searchsorted(self.changes_ns, t_ns, side="right")
+        found: Ints = np.maximum(t_ns - self.zero_ns + self.delays_ns[phase], self._floors[phase])
+        return found
+
+    def round_trips(self, up_changes_ns: Ints, up_delays_ns: Ints) -> Steps:
+        """The path's own round trip of what the client sends at each moment, by the delays towards the server."""
+
+        def comes(t_ns: Ints) -> Ints:
+            there: Ints = t_ns + up_delays_ns[np.searchsorted(up_changes_ns, t_ns, side="right")]
+            return there
+
+        # Of an answer to what left just before a delay towards the client changes, and just behind.
+        caught = np.concatenate([self.changes_ns - delay for delay in up_delays_ns])
+        sent_ns = np.unique(np.concatenate([[self.zero_ns], up_changes_ns, caught]))
+        return Steps(sent_ns - self.zero_ns, self.at_sender(comes(sent_ns)) - (sent_ns - self.zero_ns))
+
+
+def conversation_of(view: RunView, window: OneTransfer) -> Conversation | Unknown:
+    """One transfer's, or why it cannot be told where its time went."""
+    ended = _end(view, window)
+    if isinstance(ended, Unknown):
+        return ended
+    zero_ns, end_ns = ended
+    if view.lab is None or not view.is_one_path:
+        return Unknown("several paths carried it" if view.lab is not None else "lab.json is missing")
+    if len(view.directions) != 2:
+        return Unknown("there are no captures of both sides")
+    down, up = view.directions["to_client"], view.directions["to_server"]
+    flow = window.transfer.flow
+    facts = next((one for one in view.lab.flows if one.flow == flow), None)
+    if facts is None or facts.sender != "server":
+        return Unknown("its data go to the server" if facts is not None else "its flow is not in lab.json")
+    if view.capture_drops:
+        return Unknown(f"the captures missed {view.capture_drops} packets")
+    access = facts.access_delay_ns
+    clock = Clock(zero_ns, _starts(down), _delays(down, access))
+    mine = _of(down.passage, window)
+    port = data_port(down.passage.entered.where(mine), down=True) if window.over_tcp else None
+    if port is not None:
+        mine &= client_port(down.passage.entered, True) == port
+    starts, ends = _service(down)
+    delivered = np.where(down.passage.arrived, down.passage.out_ns + access, -1)
+    sent = _sent(down, mine, starts, ends, clock)
+    bare, needless = _seen_inside(view, window, down.passage.entered.key[mine])
+    sent = replace(sent, bare=bare, needless=needless)
+    theirs = _of(up.passage, window, port)
+    known = _acknowledged(up, theirs, clock, delivered[mine], access)
+    first = _first(view, window, zero_ns, down.passage.entered.where(mine), delivered[mine], up)
+    if first is None or not len(sent):
+        return Unknown("no answer was captured")
+    request_ns, first_ns = first
+    others = ~(down.passage.entered.flow == flow) & (starts >= 0)
+    return Conversation(
+        request_ns=min(request_ns, end_ns),
+        first_ns=min(first_ns, end_ns),
+        end_ns=end_ns,
+        rtt=clock.round_trips(_starts(up), _delays(up, access)),
+        rate=Steps(
+            clock.at_sender(np.concatenate([[zero_ns], _starts(down)])),
+            np.array([phase.rate_bps for phase in down.phases], np.int64),
+        ),
+        sent=sent,
+        acknowledged=known,
+        others=merged(np.stack([clock.at_sender(starts[others]), clock.at_sender(ends[others])], axis=1))
+        if others.any()
+        else NONE,
+        credits=_credits(view, window, down.passage.where(mine), up.passage.where(theirs), clock),
+        window=_window(view, window, clock),
+        mistaken=_mistaken(view, window, clock),
+    )
+
+
+def _starts(direction: Direction) -> Ints:
+    """When each phase but the first begins, ns since the epoch."""
+    return np.array([phase.start_ns for phase in direction.phases[1:]], np.int64)
+
+
+def _delays(direction: Direction, access: int) -> Ints:
+    """One-way delay of each phase, with the flow's own, ns."""
+    return np.array([phase.delay_ns for phase in direction.phases], np.int64) + access
+
+
+def _end(view: RunView, window: OneTransfer) -> tuple[int, int] | Unknown:
+    """(time zero since the epoch, end since then), ns: of the time that the metric `completion` has."""
+    delivery: Delivery | Segments = Delivery(view, window)
+    size, zero_ns = window.transfer.size, window.zero_ns
+    if not window.has_file:
+        found = next((one for one in flows_of(view) if one.number == window.transfer.flow), None)
+        amount = window.flow.amount
+        if found is None or amount is None:
+            return Unknown("it has no end of its own")
+        delivery, size = Segments(found), amount.bytes
+        zero_ns = found.lifetime.zero_ns + found.lifetime.start_ns
+    if zero_ns is None:
+        return Unknown("no datagram of the client was captured")
+    if not delivery.whole:
+        return Unknown("it did not come to its end")
+    reached = delivery.reached(size)
+    return (zero_ns, round(reached.seconds * 1e9)) if isinstance(reached, Reached) else reached
+
+
+def _of(passage: Passage, window: OneTransfer, port: int | None = None) -> Flags:
+    entered = passage.entered
+    inside = (entered.t_ns >= window.start_ns) & (entered.t_ns < window.end_ns)
+    found: Flags = inside & (entered.flow == window.transfer.flow)
+    return found if port is None else found & (client_port(entered, False) == port)
+
+
+def _service(down: Direction) -> tuple[Ints, Ints]:
+    """When the bottleneck began and ended to serve each of n packets, each in its own time at the rate; -1 for one that
+    the queue dropped. Where opportunities are random: from when it was its turn. Both of shape (n,).
+    """
+    passage, replayed = down.passage, down.replayed
+    t_ns = passage.entered.t_ns
+    rates = np.array([phase.rate_bps for phase in down.phases], np.int64)
+    leaves = replayed.departure_ns if not down.served_at_random else down.departures_ns()
+    rows = np.flatnonzero((leaves >= 0) & (replayed.fate != Fate.QUEUE_DROP))
+    starts, ends = np.full(len(t_ns), -1, np.int64), np.full(len(t_ns), -1, np.int64)
+    if not len(rows):
+        return starts, ends
+    if down.served_at_random:
+        ends[rows] = np.maximum.accumulate(leaves[rows])
+        starts[rows] = np.maximum(t_ns[rows], np.concatenate([[0], ends[rows][:-1]]))
+        return starts, ends
+    if down.asked.burst_bytes is None:
+        starts[rows], ends[rows] = leaves[rows] - replayed.own_ns[rows], leaves[rows]
+        return starts, ends
+    own = np.round(passage.entered.length[rows] * 8e9 / np.maximum(rates, 1)[replayed.phase[rows]]).astype(np.int64)
+    # Behind a token bucket several leave at once; each is given its time behind the one before.
+    whole = np.cumsum(own)
+    ends[rows] = whole + np.maximum.accumulate(leaves[rows] - whole)
+    starts[rows] = ends[rows] - own
+    return starts, ends
+
+
+def _sent(down: Direction, mine: Flags, starts: Ints, ends: Ints, clock: Clock) -> Sent:
+    passage = down.passage
+    t_ns = passage.entered.t_ns[mine]
+    served = starts[mine] >= 0
+    return Sent(
+        t_ns=clock.at_sender(t_ns),
+        size=passage.entered.payload[mine],
+        start_ns=np.where(served, clock.at_sender(starts[mine]), -1),
+        end_ns=np.where(served, clock.at_sender(ends[mine]), -1),
+        arrived=passage.arrived[mine],
+        lost=~passage.arrived[mine] & (down.replayed.fate[mine] != Fate.IN_FLIGHT),
+    )
+
+
+def _seen_inside(view: RunView, window: OneTransfer, keys: Keys) -> tuple[Flags | None, Flags | None]:
+    """`bare` and `needless` of the sender's packets with these keys in the capture, by what is in them, shape (n,)."""
+    opened = () if window.over_tcp else view.opened(window, "server")
+    bare = [
+        key
+        for one in opened
+        for key, frames in zip(one.key.tolist(), one.frames, strict=True)
+        if not frames.hidden and NOT_ELICITING.issuperset(frames.types)
+    ]
+    spurious = spurious_losses(view, window)
+    return (
+        np.isin(keys, np.array(bare, np.uint64)) if opened else None,
+        np.isin(keys, spurious.needless) if isinstance(spurious, Spurious) else None,
+    )
+
+
+def _acknowledged(up: Direction, mine: Flags, clock: Clock, delivered_ns: Ints, access_ns: int) -> Acknowledged:
+    """What the client's packets acknowledge, at most: all that had come when each left.
+
+    `delivered_ns`: when each packet of the sender came to the client, ns since the epoch, -1 of one that never did.
+    """
+    passage = up.passage
+    rows = np.flatnonzero(mine & passage.arrived)
+    heard_ns = passage.out_ns[rows] + access_ns
+    order = np.argsort(heard_ns, kind="stable")
+    rows, heard_ns = rows[order], heard_ns[order]
+    left_ns = passage.entered.t_ns[rows]
+    came = np.flatnonzero(delivered_ns >= 0)
+    came = came[np.argsort(delivered_ns[came], kind="stable")]
+    reached = np.concatenate([[0], np.maximum.accumulate(came + 1)]) if len(came) else np.zeros(1, np.int64)
+    known = np.searchsorted(delivered_ns[came], left_ns, side="right")
+    return Acknowledged(clock.at_sender(heard_ns), reached[known].astype(np.int64))
+
+
+def _first(
+    view: RunView, window: OneTransfer, zero_ns: int, sent: Capture, delivered_ns: Ints, up: Direction
+) -> tuple[int, int] | None:
+    """(when the client could ask, when the first byte of the answer had come), ns since time zero.
+
+    `sent`: what the server sent, `delivered_ns` when each came to the client. None where nothing of that was captured.
+    """
+    assert view.left is not None
+    asking = view.left.between(window.start_ns, window.end_ns, window.transfer.flow, to_client=False)
+    came = delivered_ns >= 0
+    if not window.over_tcp:
+        rows = np.flatnonzero(asking.one_rtt | (asking.form == Form.ZERO_RTT))
+    elif window.has_file:
+        answered = delivered_ns[came & (sent.payload > 0)]
+        rows = np.flatnonzero((asking.payload > 0) & (len(answered) > 0 and asking.t_ns > answered.min()))
+    else:
+        rows = np.flatnonzero((asking.t_ns >= zero_ns) & (asking.flags & SYN == 0))
+    if not len(rows):
+        return None
+    asked_ns = int(asking.t_ns[rows[0]])
+    first_ns = _first_of_stream(view, window)
+    if first_ns is None:
+        phase = int(np.searchsorted(_starts(up), asked_ns, side="right"))
+        heard_ns = asked_ns + up.phases[phase].delay_ns
+        full = came & (sent.t_ns >= heard_ns)
+        full &= (sent.payload > 0) if window.over_tcp else (sent.payload >= FULL) & (sent.form == Form.SHORT)
+        if not full.any():
+            return None
+        first_ns = int(delivered_ns[full].min())
+    return max(min(asked_ns, first_ns) - zero_ns, 0), max(first_ns - zero_ns, 0)
+
+
+def _first_of_stream(view: RunView, window: OneTransfer) -> int | None:
+    """When the first packet came that has data of the answer, of packets that can be decrypted; ns since the epoch."""
+    found = None
+    for opened in () if window.over_tcp else view.opened(window, "server"):
+        stream = largest_stream(opened)
+        for t_ns, frames in zip(opened.t_ns.tolist(), opened.frames, strict=True):
+            if any(frame.stream == stream for frame in frames.streams):
+                found = t_ns if found is None else min(found, t_ns)
+                break
+    return found
+
+
+def _window(view: RunView, window: OneTransfer, clock: Clock) -> Window | None:
+    """The congestion window of a transfer's connection, as its sender tells it (qlog, tcp_info)."""
+    series = view.series
+    state = None if series is None else series.states.get(window.transfer.flow)
+    if series is None or state is None:
+        return None
+    lifetime = series.lifetimes[window.transfer.flow]
+    state = state.drop_nulls("cwnd")
+    t_ns = state["t_ns"].to_numpy() + series.zero_ns
+    inside = (t_ns >= window.start_ns) & (t_ns < window.end_ns)
+    if not inside.any():
+        return None
+    cwnd = state["cwnd"].to_numpy().astype(np.float64) * usual_payload(lifetime.sent)
+    order = np.argsort(t_ns[inside], kind="stable")
+    return Window(clock.at_sender(t_ns[inside][order]), cwnd[inside][order])
+
+
+def _credits(view: RunView, window: OneTransfer, down: Passage, up: Passage, clock: Clock) -> tuple[Credit, ...] | None:
+    """Flow control's, of a transfer's packets in both directions; None where nobody can know of it."""
+    if not window.over_tcp:
+        return credits_of(view, window, up, clock.at_sender, clock.zero_ns)
+    credit = receive_window(down, up, clock.at_sender)
+    return None if credit is None else (credit,)
+
+
+def _mistaken(view: RunView, window: OneTransfer, clock: Clock) -> Mistaken:
+    """Packets that the sender took for lost and that came."""
+    found = spurious_losses(view, window)
+    if not isinstance(found, Spurious):
+        return Mistaken(np.zeros(0, np.int64), np.zeros(0, np.int64))
+    return Mistaken(clock.at_sender(found.taken_ns), clock.at_sender(found.left_ns))

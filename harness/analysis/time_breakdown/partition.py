@@ -1,0 +1,88 @@
+"""Every moment of a transfer in exactly one state. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from harness.analysis.time_breakdown import rules
+from harness.analysis.time_breakdown.intervals import Ints, distinct, flagged, inside, merged, pieces, without
+from harness.analysis.time_breakdown.transfer import Conversation
+from harness.outcome.time_breakdown import STATES, State
+
+Rule = Callable[[Conversation], Ints]
+#: Before what a sender does of itself come what it cannot help; a moment is the first's that claims it.
+PRECEDENCE: dict[State, Rule] = {
+    "handshake": rules.handshake,
+    "request": rules.request,
+    "line_rate": rules.line_rate,
+    "probe_timeouts": rules.probe_timeouts,
+    "flow_control": rules.flow_control,
+    "shared": rules.shared,
+    "buffer_limited": rules.buffer_limited,
+    "sender_idle": rules.sender_idle,
+    "recovery": rules.recovery,
+    "spurious_recovery": rules.spurious_recovery,
+    "slow_start": rules.slow_start,
+    "window_limited": rules.window_limited,
+}
+#: The sender waits for acknowledgements in these.
+_WAITING: tuple[State, ...] = ("recovery", "spurious_recovery", "slow_start", "window_limited")
+_ORDER: tuple[State, ...] = tuple(STATES)
+#: Of `Attribution.bands`.
+BANDS = 100
+
+
+def partition(talk: Conversation) -> tuple[Ints, Ints]:
+    """(edges, states): the n pieces of the time from 0 to the end, shape (n + 1,), and the state of each, shape (n,).
+
+    A state is its place in `STATES`. Neighbours differ. What no rule claims is unexplained.
+    """
+    spans = {state: rule(talk) for state, rule in PRECEDENCE.items()}
+    edges = pieces(0, talk.end_ns, list(spans.values()))
+    states = _labelled(edges, spans)
+    waiting = flagged(edges, np.isin(states, [_ORDER.index(state) for state in _WAITING]))
+    # Where nothing is left to send but what was lost, it waits for no window.
+    late = rules.acknowledgements(talk, without(waiting, merged(rules.repair(talk))))
+    if len(late):
+        finer = distinct(edges, np.clip(late.ravel(), 0, talk.end_ns))
+        states = states[np.searchsorted(edges, finer[:-1], side="right") - 1]
+        edges = finer
+        states[inside(edges[:-1], late)] = _ORDER.index("acknowledgements")
+    if not len(states):
+        return edges, states
+    changes = np.concatenate([[True], states[1:] != states[:-1]])
+    return np.append(edges[:-1][changes], edges[-1]), states[changes]
+
+
+def _labelled(edges: Ints, spans: dict[State, Ints]) -> Ints:
+    """The first of the states that claims each piece, shape (n,)."""
+    states = np.full(len(edges) - 1, _ORDER.index("unexplained"), np.int64)
+    for state in reversed(spans):
+        states[inside(edges[:-1], spans[state])] = _ORDER.index(state)
+    return states
+
+
+def lasted(edges: Ints, states: Ints) -> dict[State, int]:
+    """How long each state lasted, ns; those that never were are left out."""
+    sums = np.zeros(len(_ORDER), np.int64)
+    np.add.at(sums, states, np.diff(edges))
+    return {state: int(sums[place]) for place, state in enumerate(_ORDER) if sums[place]}
+
+
+def bands(edges: Ints, states: Ints) -> str:
+    """The states over time in hundredths, each of which is that of its longest state (see `Attribution.bands`)."""
+    if edges[-1] <= edges[0]:
+        return ""
+    cuts = np.round(np.linspace(edges[0], edges[-1], BANDS + 1)).astype(np.int64)
+    finer = distinct(edges, cuts)
+    place = states[np.searchsorted(edges, finer[:-1], side="right") - 1]
+    which = np.clip(np.searchsorted(cuts, finer[:-1], side="right") - 1, 0, BANDS - 1)
+    times = np.zeros((BANDS, len(_ORDER)), np.int64)
+    np.add.at(times, (which, place), np.diff(finer))
+    longest = times.argmax(axis=1)
+    starts = np.flatnonzero(np.concatenate([[True], longest[1:] != longest[:-1]]))
+    counts = np.diff(np.append(starts, BANDS))
+    letters = list(STATES.values())
+    return "".join(f"{letters[longest[at]]}{count}" for at, count in zip(starts, counts, strict=True))

@@ -1,0 +1,290 @@
+"""One transfer as its rules look at it: what left, what came, what was acknowledged, and which windows were in force.
+
+All moments are ns since the client's first datagram, on the clock of the client's side: what happened at the sender
+stands at the moment at which a packet that left then would be at the client, through an empty path. So a gap in what
+arrives stands beside what the sender did at that time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from harness.analysis.time_breakdown.intervals import NONE, Flags, Floats, Ints, merged
+
+_NOTHING: Ints = np.zeros(0, np.int64)
+#: The bottleneck serves one packet after the other: what is closer to each other than this has no gap, ns.
+NO_GAP = 2_000
+#: What TCP's credit is called.
+RECEIVE_WINDOW = "receive window"
+
+
+@dataclass(frozen=True)
+class Sent:
+    """The n packets of the sender, in the order in which they left; arrays of shape (n,)."""
+
+    t_ns: Ints
+    size: Ints
+    """Payload of UDP or TCP, bytes."""
+    start_ns: Ints
+    """When the bottleneck began to serve each; -1 of one that its queue dropped."""
+    end_ns: Ints
+    """When it had; of one that arrived no later than that."""
+    arrived: Flags
+    lost: Flags
+    """It never came, and was not just under way when the capture ended."""
+    bare: Flags | None = None
+    """It is known to acknowledge alone, so that it counts towards no congestion window (RFC 9002 §2); None where no
+    packets can be decrypted."""
+
+    needless: Flags | None = None
+    """It brought nothing but data that had come, as far as is known."""
+
+    @cached_property
+    def used(self) -> Flags:
+        """It arrived, and was not needless."""
+        return self.arrived if self.needless is None else self.arrived & ~self.needless
+
+    @property
+    def counted(self) -> Flags:
+        """Which packets count towards the congestion window, as far as is known."""
+        found: Flags = self.size > 0
+        return found if self.bare is None else found & ~self.bare
+
+    def __len__(self) -> int:
+        return len(self.t_ns)
+
+
+@dataclass(frozen=True)
+class Acknowledged:
+    """The m packets of the client that came to the sender, in order of arrival; arrays of shape (m,)."""
+
+    t_ns: Ints
+    upto: Ints
+    """Packets of the sender up to which each acknowledges, at most: all that had come when it left."""
+
+
+@dataclass(frozen=True)
+class Credit:
+    """A limit of flow control (RFC 9000 §4.1; of TCP the receive window, RFC 9293 §3.8.6), and what of it was used."""
+
+    name: str
+    granted_ns: Ints
+    """When each limit came to the sender, shape (g,)."""
+    limit: Ints
+    """Bytes of the stream, or of all streams, that may be sent in all from then on, shape (g,)."""
+    used_ns: Ints
+    """When more of it had been used, shape (u,)."""
+    used: Ints
+    """Bytes, shape (u,)."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window as the sender tells it, held until it changes; arrays of shape (w,)."""
+
+    t_ns: Ints
+    bytes: Floats
+
+    def at(self, moments: Ints) -> Floats:
+        """It at each moment; infinite before the first value."""
+        held = np.concatenate([[np.inf], self.bytes])
+        return held[np.searchsorted(self.t_ns, moments, side="right")]
+
+
+@dataclass(frozen=True)
+class Steps:
+    """A figure of the path that changes in steps; arrays of shape (s,)."""
+
+    t_ns: Ints
+    """From when on each value holds; the first holds before that, too."""
+    values: Ints
+
+    def at(self, moments: Ints) -> Ints:
+        """It at each moment."""
+        found: Ints = self.values[np.maximum(np.searchsorted(self.t_ns, moments, side="right") - 1, 0)]
+        return found
+
+
+@dataclass(frozen=True)
+class Mistaken:
+    """s packets that the sender took for lost though they came, in the order in which it did; arrays of shape (s,)."""
+
+    t_ns: Ints
+    """When it took each for lost."""
+    left_ns: Ints
+    """When each had left."""
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Round trips of the answer; arrays of shape (r,)."""
+
+    begin_ns: Ints
+    size: Ints
+    """Bytes that left in each."""
+    packets: Ints
+    """Packets that left in each and count towards the congestion window."""
+    late_ns: Ints
+    """By how much each was longer for its acknowledgement: held by the client, or queued on the return path."""
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """One transfer."""
+
+    request_ns: int
+    """The client could ask: the handshake was over."""
+    first_ns: int
+    """The first byte of the answer had come."""
+    end_ns: int
+    """The last byte had come."""
+    rtt: Steps
+    """The path's own round trip, ns, without queues, of what the client sends at each moment."""
+    rate: Steps
+    """Of the bottleneck, bit/s at layer 2."""
+    sent: Sent
+    acknowledged: Acknowledged
+    others: Ints = field(default_factory=lambda: NONE)
+    """When the bottleneck served other flows: spans."""
+    credits: tuple[Credit, ...] | None = None
+    """None where packets cannot be decrypted, or TCP's opening was not captured: then nobody knows of it."""
+    window: Window | None = None
+    """The congestion window; None where the sender does not tell it."""
+    mistaken: Mistaken = field(default_factory=lambda: Mistaken(_NOTHING, _NOTHING))
+    """Nothing where nobody can know of it, too."""
+
+    @property
+    def over_tcp(self) -> bool:
+        """Whether its credit is TCP's."""
+        return any(one.name == RECEIVE_WINDOW for one in self.credits or ())
+
+    @cached_property
+    def payload(self) -> int:
+        """Payload of the packets in which most bytes went."""
+        sizes, counts = np.unique(self.sent.size[self.sent.size > 0], return_counts=True)
+        return int(sizes[(sizes * counts).argmax()]) if len(sizes) else 0
+
+    @property
+    def rtt_ns(self) -> int:
+        """The path's own round trip when the answer began, ns."""
+        return self.rtt_at(self.first_ns)
+
+    def rtt_at(self, moment: int) -> int:
+        """The path's own round trip at a moment, ns."""
+        return int(self.rtt.at(np.array([moment]))[0])
+
+    def bdp_at(self, moment: int) -> float:
+        """Bandwidth-delay product at a moment, bytes."""
+        return float(self.rate.at(np.array([moment]))[0]) / 8 * self.rtt_at(moment) / 1e9
+
+    @cached_property
+    def served(self) -> Ints:
+        """When the bottleneck served what then arrived, and was of use: spans."""
+        return self._service(self.sent.used)
+
+    @cached_property
+    def wasted(self) -> Ints:
+        """When it served what was lost behind it: spans."""
+        return self._service(~self.sent.arrived)
+
+    @cached_property
+    def needless(self) -> Ints:
+        """When it served what brought nothing but data that had come: spans."""
+        return self._service(self.sent.arrived & ~self.sent.used)
+
+    def _service(self, chosen: Flags) -> Ints:
+        sent, done = self.sent, chosen & (self.sent.start_ns >= 0)
+        return merged(np.stack([sent.start_ns[done], sent.end_ns[done]], axis=1), NO_GAP)
+
+    @cached_property
+    def queued(self) -> Ints:
+        """When at least one of its packets waited at the bottleneck: spans."""
+        sent, done = self.sent, self.sent.start_ns >= 0
+        return merged(np.stack([sent.t_ns[done], sent.start_ns[done]], axis=1))
+
+    @cached_property
+    def totals(self) -> Ints:
+        """Bytes of the first k packets, shape (n + 1,)."""
+        return np.concatenate([[0], np.cumsum(self.sent.size)]).astype(np.int64)
+
+    def acknowledged_by(self, moments: Ints) -> Ints:
+        """Packets up to which was acknowledged at each moment, shape of `moments`."""
+        reached = np.concatenate([[0], np.maximum.accumulate(self.acknowledged.upto)]).astype(np.int64)
+        found: Ints = reached[np.searchsorted(self.acknowledged.t_ns, moments, side="right")]
+        return found
+
+    def in_flight(self, moments: Ints) -> Ints:
+        """Bytes that had left and were not acknowledged at each moment (RFC 9002 §2).
+
+        What was lost below the largest acknowledged packet is none of it.
+        """
+        left = np.searchsorted(self.sent.t_ns, moments, side="right")
+        found: Ints = self.totals[left] - self.totals[np.minimum(self.acknowledged_by(moments), left)]
+        return found
+
+    @cached_property
+    def detected(self) -> tuple[Ints, Ints]:
+        """(when, which): losses in the order in which the sender could know of them, both of shape (l,).
+
+        By the packet threshold (RFC 9002 §6.1.1), when three that left later are acknowledged. Probes of the path MTU
+        are none (RFC 9000 §14.4).
+        """
+        lost = np.flatnonzero(self.sent.lost & (self.sent.size <= self.payload) & (self.sent.size > 0))
+        reached = np.maximum.accumulate(self.acknowledged.upto) if len(self.acknowledged.upto) else _NOTHING
+        at = np.searchsorted(reached, lost + 1 + _THRESHOLD)
+        known = at < len(reached)
+        when = self.acknowledged.t_ns[at[known]] if len(reached) else _NOTHING
+        order = np.argsort(when, kind="stable")
+        return when[order], lost[known][order]
+
+    @cached_property
+    def rounds(self) -> Rounds:
+        """The answer's round trips, as senders count them (RFC 9406 §4.2): one ends when the first packet that left in
+        it, and came, is acknowledged, and the next begins.
+        """
+        sent, known = self.sent, self.acknowledged
+        reached = np.maximum.accumulate(known.upto) if len(known.upto) else _NOTHING
+        came = np.flatnonzero(sent.arrived & (sent.end_ns >= 0))
+        begins, places, late = list[int](), list[int](), list[int]()
+        place = int(np.searchsorted(sent.t_ns, self.first_ns - self.rtt_ns // 4))
+        moment = int(sent.t_ns[place]) if place < len(sent) else 0
+        while place < len(sent):
+            begins.append(moment)
+            places.append(place)
+            first = int(np.searchsorted(came, place))
+            at = int(np.searchsorted(reached, int(came[first]) + 1)) if first < len(came) else len(reached)
+            if at == len(reached):
+                late.append(0)
+                break
+            moment = int(known.t_ns[at])
+            heard = int(sent.end_ns[came[first]])
+            late.append(max(moment - self.rtt_at(heard) - heard, 0))
+            place = max(int(np.searchsorted(sent.t_ns, moment)), place + 1)
+        ends = np.array([*places, len(sent)], np.int64)
+        counted = np.concatenate([[0], np.cumsum(sent.counted)]).astype(np.int64)
+        return Rounds(
+            np.array(begins, np.int64), np.diff(self.totals[ends]), np.diff(counted[ends]), np.array(late, np.int64)
+        )
+
+    @cached_property
+    def spent_ns(self) -> int:
+        """When the furthest byte of the answer had come, as the credit of its stream shows: from then at the latest
+        there is nothing to send but what was lost. The transfer's end where packets cannot be decrypted.
+        """
+        used = self.credits[0] if self.credits else None
+        if used is None or not len(used.used):
+            return self.end_ns
+        return min(int(used.used_ns[used.used.argmax()]), self.end_ns)
+
+    @property
+    def sending_ns(self) -> tuple[int, int]:
+        """From the first byte of the answer until the sender had nothing left to send."""
+        last = int(self.sent.t_ns[self.sent.size > 0].max(initial=self.first_ns))
+        return self.first_ns, min(max(last, self.first_ns), self.end_ns)
+
+
+#: kPacketThreshold (RFC 9002 §6.1.1).
+_THRESHOLD = 3

@@ -1,0 +1,162 @@
+"""What each sender says of its window, its flight and its round trips."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from harness.analysis.connection_traces import traces_of
+from harness.analysis.timeseries.grid import Floats, Points, grid_ns, held
+from harness.analysis.timeseries.lifetimes import Lifetime
+from harness.capture import qlog
+from harness.capture.artefacts.run import Artefacts
+from harness.capture.artefacts.transfer import Window
+from harness.capture.capture import Capture
+from harness.capture.lab_file import FlowAddresses
+
+#: A trace's own clock is believed where it puts the trace's first event so close to the connection's first packet, ns.
+_NEAR = 500_000_000
+#: A first sample of the round-trip time before this part of the path's is the initial value, no sample.
+_EARLY = 0.98
+#: A window above this stands for none, bytes.
+_UNLIMITED = 2.0**50
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a sender told of its state in one of its connections, and when that was; ns since time zero."""
+
+    state: pl.DataFrame
+    """t_ns, cwnd, in_flight (packets), srtt, min_rtt (ms). Values that are not known yet are null."""
+    start_ns: int
+    end_ns: int
+
+
+def sender_series(told: Sequence[Told]) -> dict[str, Points]:
+    """cwnd, in_flight and srtt of one flow, as far as its sender tells; nothing between two connections."""
+    made = {}
+    for name in ("cwnd", "in_flight", "srtt"):
+        parts = [
+            held(one.state["t_ns"].to_numpy(), _floats(one.state, name), grid_ns(one.start_ns, one.end_ns))
+            for one in told
+        ]
+        made[name] = Points(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    return {name: points for name, points in made.items() if len(points.t)}
+
+
+def sender_states(view: Artefacts, flow: FlowAddresses, lifetime: Lifetime) -> list[Told]:
+    """A sender's state as it told it, connection by connection; nothing where it does not, as of a flow over UDP.
+
+    The kernel's figures are those that a generator writes down.
+    """
+    if flow.kind in ("udp", "https"):
+        return []
+    if flow.kind == "tcp":
+        spans = [(_tcp(view, flow.flow, lifetime), lifetime.start_ns, lifetime.end_ns)]
+    else:
+        spans = [
+            (_quic(view, flow, lifetime, window), *_span(window, lifetime, alone=len(windows) == 1))
+            for windows in [[one for one in view.windows if one.transfer.flow == flow.flow]]
+            for window in windows
+        ]
+    return [Told(state, start, end) for state, start, end in spans if state is not None and len(state)]
+
+
+def _span(window: Window, lifetime: Lifetime, *, alone: bool) -> tuple[int, int]:
+    """From a transfer's first datagram to its end; of one that is alone from its flow's start to its end."""
+    if alone or window.zero_ns is None:
+        return lifetime.start_ns, lifetime.end_ns
+    return window.zero_ns - lifetime.zero_ns, window.transfer.ended_ns - lifetime.zero_ns
+
+
+def _tcp(view: Artefacts, flow: int, lifetime: Lifetime) -> pl.DataFrame | None:
+    """From tcp_info. In flight by tcp_packets_in_flight (include/net/tcp.h): packets_out - sacked - lost + retrans.
+
+    Where the samples have no sacked and retrans, what was acknowledged selectively is in it.
+    """
+    rows = view.tcp(flow)
+    if rows is None:
+        return None
+    sacked, lost, again = (pl.col(name).fill_null(0) for name in ("sacked", "lost", "retrans"))
+    out = pl.col("unacked") - sacked - lost + again
+    return rows.select(
+        t_ns=pl.col("t_ns") - lifetime.zero_ns, cwnd=pl.col("cwnd"), in_flight=out.clip(lower_bound=0),
+        # 0 is a connection without a sample yet, all ones a minimum that is not known (tcp_min_rtt).
+        srtt=pl.when(pl.col("srtt_us") > 0).then(pl.col("srtt_us") / 1e3),
+        min_rtt=pl.when(pl.col("min_rtt_us").is_between(1, 2**32 - 2)).then(pl.col("min_rtt_us") / 1e3),
+    )  # fmt: skip
+
+
+def _quic(view: Artefacts, flow: FlowAddresses, lifetime: Lifetime, window: Window) -> pl.DataFrame | None:
+    """From the metrics_updated events of the server's trace; bytes divided by the payload of its usual datagram."""
+    trace = _trace_of(view, window)
+    base_ms = base_rtt_ms(view, flow)
+    if trace is None or base_ms is None:
+        return None
+    rows = qlog.read_recovery(trace, base_ms)
+    if not len(rows):
+        return None
+    size = usual_payload(lifetime.sent)
+    # What was set before there can have been a sample is the initial value (RFC 9002 §6.2.2).
+    sampled = pl.col("t_ms") >= _EARLY * base_ms
+    least = pl.col("min_rtt_ms") if rows["min_rtt_ms"].count() else pl.col("latest_rtt_ms")
+    return rows.select(
+        t_ns=(pl.col("t_ms") * 1e6).round().cast(pl.Int64)
+        + (first_event_ns(view, trace, lifetime, window) - lifetime.zero_ns),
+        cwnd=pl.when(pl.col("congestion_window") < _UNLIMITED).then(pl.col("congestion_window") / size),
+        in_flight=pl.col("bytes_in_flight") / size,
+        srtt=pl.when(sampled & (pl.col("smoothed_rtt_ms") > 0)).then(pl.col("smoothed_rtt_ms")),
+        min_rtt=pl.when(sampled & (least > 0)).then(least),
+    )
+
+
+def trace_of(view: Artefacts, flow: int) -> Path | None:
+    """The trace of a flow's server with the most in it, of its first connection."""
+    window = next((window for window in view.windows if window.transfer.flow == flow), None)
+    return None if window is None else _trace_of(view, window)
+
+
+def _trace_of(view: Artefacts, window: Window) -> Path | None:
+    return next(iter(traces_of(view, window, "server")), None)
+
+
+def first_event_ns(view: Artefacts, trace: Path, lifetime: Lifetime, window: Window) -> int:
+    """When a trace's first event happened, ns since the epoch.
+
+    By the trace's own clock, if it has one and that agrees with the captures; else when the client's first packet came
+    out at the server's side, with which a server's trace begins.
+    """
+    seen = lifetime.zero_ns + lifetime.start_ns
+    if view.right is not None:
+        mine = (view.right.flow == lifetime.flow) & ~view.right.to_client
+        rows = np.flatnonzero(mine & (view.right.t_ns >= window.start_ns))
+        seen = int(view.right.t_ns[rows[0]]) if len(rows) else seen
+    told = qlog.first_event_ns(trace)
+    return told if told is not None and abs(told - seen) < _NEAR else seen
+
+
+def usual_payload(sent: Capture) -> int:
+    """Payload of the datagrams or segments in which most bytes went."""
+    sizes, counts = np.unique(sent.payload[sent.payload > 0], return_counts=True)
+    return int(sizes[(sizes * counts).argmax()])
+
+
+def usual_frame(sent: Capture) -> int:
+    """The same packets' length as frames, bytes."""
+    return int(np.median(sent.length[sent.payload == usual_payload(sent)]))
+
+
+def base_rtt_ms(view: Artefacts, flow: FlowAddresses) -> float | None:
+    """The round trip that was asked for, without any queue; of several paths on the one that the client starts on."""
+    if view.lab is None:
+        return None
+    links = next((path.links for path in view.lab.paths if path.path == flow.path), view.lab.links)
+    return links.rtt_ns / 1e6 + 2 * flow.access_delay_ns / 1e6
+
+
+def _floats(frame: pl.DataFrame, name: str) -> Floats:
+    return frame[name].cast(pl.Float64).fill_null(float("nan")).to_numpy()
