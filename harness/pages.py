@@ -14,7 +14,8 @@ from pathlib import Path
 from harness.app import App
 from harness.catalogue import json_schema
 from harness.engine.compose_file import compose_text
-from harness.gate.former import read_former
+from harness.evaluation.cell_result import CellResult
+from harness.evaluation.regression.baseline import read_former
 from harness.plots.pairs import beside, is_red
 from harness.plots.registry import plots
 from harness.reference import Reference
@@ -32,7 +33,6 @@ from harness.reports.readme import (
 )
 from harness.reports.scenario_page import scenario_page
 from harness.reports.validation import read_session, with_validation
-from harness.results import CellResult
 from harness.scenario.schema import Implementation, Scenario
 from harness.studies.registry import claims, figures, study_page, study_page_names
 from harness.studies.registry import drawings as study_drawings

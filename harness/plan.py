@@ -32,7 +32,7 @@ class Shard:
     of: int
 
     def takes(self, point: object) -> bool:
-        """Whether the cell at a point (`harness.results.point_of`) is in it."""
+        """Whether the cell at a point (`harness.evaluation.cell_result.point_of`) is in it."""
         digest = hashlib.blake2b(repr(point).encode(), digest_size=8).digest()
         return int.from_bytes(digest, "big") % self.of == self.number - 1
 

@@ -20,16 +20,16 @@ from harness.app.reached import Searching, asked_so_far, finished, searching
 from harness.app.stored import StoredResults
 from harness.catalogue import load
 from harness.errors import InputError, did_you_mean
+from harness.evaluation.cell_result import CellResult, point_of
+from harness.evaluation.staleness import standing
+from harness.evaluation.verdict import judge
 from harness.events import Listener
-from harness.judge import judge
 from harness.outcome import Cell, EngineName, Run, proven_outcome
 from harness.plan import PlannedRun, Request, runs
 from harness.planning.estimate import expected_seconds
 from harness.planning.sweep import dimensions, is_name
-from harness.results import CellResult, point_of
 from harness.scenario.parameters import ROLES
 from harness.scenario.schema import Part
-from harness.standing import standing
 from harness.store.parquet import Columns, is_columnar
 
 CAMPAIGN = "campaign.yaml"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import EngineError
-from harness.results import CellResult
+from harness.evaluation.cell_result import CellResult
 from harness.text import counted
 
 

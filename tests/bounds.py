@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from harness.analysis.metrics import VERSION
-from harness.judge import judge
+from harness.evaluation.cell_result import CellResult
+from harness.evaluation.verdict import judge
 from harness.outcome import LinkProof, MeasuredRun, Observation, Outcome, Run, Transfer
 from harness.plan import Request, cells
-from harness.results import CellResult
 from harness.scenario.schema import Implementation, Scenario
 from tests.examples import SIM, catalogue, images, implementation
 from tests.measurements import measurement

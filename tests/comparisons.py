@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from harness.judge import judge
+from harness.evaluation.cell_result import CellResult
+from harness.evaluation.verdict import judge
 from harness.outcome import Cell, EngineName, LinkProof, MeasuredRun, Outcome, Run, Status, Transfer
-from harness.results import CellResult
 from harness.scenario.schema import Scenario
 from tests.examples import cell, scenario
 from tests.measurements import measurement

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from harness.absences import sentences
+from harness.evaluation.missing_metrics import sentences
 from harness.outcome import MeasuredRun, Measurement
 from harness.scenario.metric_names import MetricName
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from harness.evaluation.cell_result import CellResult
 from harness.outcome import Cell, MeasuredRun
 from harness.plan import Request, cells
 from harness.planning.sweep import Point
-from harness.results import CellResult
 from harness.scenario.parameters import ParameterValue
 from harness.scenario.schema import Implementation, Scenario
 from tests.comparisons import Pair, result, run

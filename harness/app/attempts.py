@@ -9,8 +9,8 @@ from harness.app.options import Options
 from harness.app.stored import StoredResults
 from harness.engine import Engine
 from harness.engine.docker.host_jitter import GAP, Patience
+from harness.evaluation.retention import keeps
 from harness.events import Listener, PhaseStarted, RunFinished, Warned
-from harness.kept import keeps
 from harness.outcome import MeasuredRun, Outcome, Run, proven_outcome
 from harness.plan import PlannedRun
 from harness.runner import run_once

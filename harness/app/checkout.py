@@ -32,13 +32,13 @@ from harness.engine.images.rootfs_export import RootFileSystems
 from harness.engine.run_dir import prepare_folder
 from harness.engine.served_files import serve
 from harness.errors import EngineError, InputError
+from harness.evaluation.cell_result import CellResult, point_of
 from harness.events import Listener, MachineHeld, PlanMade, Warned
 from harness.outcome import Cell, Contestant, EngineName
 from harness.plan import Request, UntilDecided, cells, named, of_matrix, points_of, varied
 from harness.planning.estimate import Experience
 from harness.planning.sweep import Point
 from harness.repetitions import Repetitions
-from harness.results import CellResult, point_of
 from harness.scenario.parameters import ROLES
 from harness.store.identity import keyed, read_ledger
 from harness.store.parquet import Columns, is_columnar

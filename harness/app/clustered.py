@@ -27,8 +27,8 @@ from harness.engine.build_queue import Step, Work, next_step
 from harness.engine.images.cache import Cache
 from harness.engine.virtual.guest_config import guest_memory_mib
 from harness.errors import EngineError, ResultError, disk_error
+from harness.evaluation.verdict import judge
 from harness.events import BuildEnded, BuildStarted, Listener, RunFinished, Warned
-from harness.judge import judge
 from harness.outcome import Cell, MeasuredRun, Run, proven_outcome
 from harness.plan import PlannedRun
 from harness.planning.endpoint_config import UnsupportedError

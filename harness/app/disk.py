@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from harness.errors import EngineError
-from harness.kept import Artefacts, keeps
+from harness.evaluation.retention import Artefacts, keeps
 from harness.outcome import Cell
 from harness.plan import PlannedRun
 from harness.planning.endpoint_config import UnsupportedError

@@ -8,9 +8,9 @@ from dataclasses import replace
 from harness.app.checkout import App
 from harness.app.options import Options
 from harness.errors import InputError
+from harness.evaluation.cell_result import CellResult
 from harness.events import Listener, Warned
 from harness.outcome import Cell, EngineName
-from harness.results import CellResult
 from harness.stats.intervals import decisive
 
 ENGINES: tuple[EngineName, ...] = ("virtual", "compose")

@@ -11,7 +11,7 @@ from harness.engine.docker.host_jitter import PATIENCE
 from harness.engine.images.cache import LIMIT
 from harness.engine.kernel import OWN, LabKernel
 from harness.engine.virtual.uml_guest import STALL
-from harness.kept import Artefacts
+from harness.evaluation.retention import Artefacts
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from harness.app.checkout import App
 from harness.app.options import Options
 from harness.errors import EngineError, InputError
+from harness.evaluation.cell_result import CellResult
 from harness.events import Listener
 from harness.outcome import Cell, Contestant, Image
 from harness.plan import Request, named, players, points_of
@@ -17,7 +18,6 @@ from harness.planning.design import players_of
 from harness.planning.sweep import Point
 from harness.reach import Settings, score, search
 from harness.reaching import Search, factors_of, hopeless, told
-from harness.results import CellResult
 from harness.scenario.schema import Implementation
 
 Say = Callable[[str], object]

@@ -9,10 +9,10 @@ from harness.analysis.metrics import VERSION, measure_with_series
 from harness.analysis.time_breakdown import VERSION as ATTRIBUTION
 from harness.analysis.time_breakdown import attribute
 from harness.errors import EngineError, ResultError
-from harness.judge import judge
+from harness.evaluation.cell_result import CellResult, point_of
+from harness.evaluation.verdict import judge
 from harness.outcome import Cell, MeasuredRun, Run, proven_outcome
 from harness.plan import PlannedRun
-from harness.results import CellResult, point_of
 from harness.runner import require_unharmed
 from harness.store.results import MEASURED, SERIES, Store, StoreReader, disk_error
 

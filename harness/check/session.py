@@ -15,11 +15,11 @@ from harness.check.trials import TRIALS, Tried, claims, values
 from harness.engine.certificates import virtual_certificates
 from harness.engine.virtual.engine import VirtualEngine
 from harness.errors import InputError
+from harness.evaluation.cell_result import CellResult
 from harness.events import Listener
 from harness.outcome import Cell, proven_outcome
 from harness.outcome.conformance import Finding
 from harness.plan import Request
-from harness.results import CellResult
 from harness.scenario.manifest_parameters import Setting
 from harness.scenario.parameters import PARAMETERS, ParameterValue, Role, other
 from harness.scenario.schema import TESTCASES, Flow, Implementation, Scenario

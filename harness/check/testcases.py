@@ -14,9 +14,9 @@ from harness.analysis.interop.testcases import FOLDER
 from harness.check import contract
 from harness.engine import Engine
 from harness.engine.exit_rules import NOT_SUPPORTED
+from harness.evaluation.cell_result import CellResult
 from harness.outcome import Cell
 from harness.outcome.conformance import Answer, Finding
-from harness.results import CellResult
 from harness.scenario.parameters import Role, other
 from harness.scenario.schema import ONE_SIDED, Implementation, TestcaseName, asked_of
 

@@ -11,12 +11,12 @@ from harness.errors import reason
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.results import CellResult
+    from harness.evaluation.cell_result import CellResult
 
 
 def draw_comparisons(results: Sequence[CellResult], folder: Path) -> None:
     """Draw what cells of one scenario were compared by, and name the files. What goes wrong costs no verdict."""
-    from harness.ranking import rankings
+    from harness.evaluation.ranking import rankings
     from harness.reports import by_scenario
 
     talk = console()

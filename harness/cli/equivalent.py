@@ -56,7 +56,7 @@ def equivalent(
     engine golden labs are run by both versions: they must get the same files and the same commands of Docker.
     """
     from harness.app import Options
-    from harness.columns.keep import rekey
+    from harness.evaluation.publish import rekey
     from harness.progress import Talk
     from harness.repro.checkout import Checkout, base_with, checked_out
     from harness.repro.compose_transcript import prove as prove_compose

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from harness.results import CellResult
+    from harness.evaluation.cell_result import CellResult
 
 MET, FAILED, USAGE, INFRASTRUCTURE, UNDECIDED, NOTHING, UNSUPPORTED = range(7)
 FAULT, INTERRUPTED, UNREAD = os.EX_SOFTWARE, 130, 141

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from harness.app import App
-    from harness.gate.allowed import Names
+    from harness.evaluation.cell_result import CellResult
+    from harness.evaluation.regression.accepted_changes import Names
     from harness.reports.gate import Passage
-    from harness.results import CellResult
 
 Baseline = Annotated[Path, typer.Option("--baseline", help="Store of the runs to compare with.")]
 Allow = Annotated[
@@ -93,7 +93,7 @@ def gate(
     The exit code is 1 when something is worse, or other though its bits are the same, and nobody has accepted it; 5
     when there is nothing to compare. Where GITHUB_ACTIONS is set, each such cell is annotated.
     """
-    from harness.gate.former import write_former
+    from harness.evaluation.regression.baseline import write_former
     from harness.reports import gate as view
     from harness.reports.junit import decisions
     from harness.reports.summary import night
@@ -135,9 +135,9 @@ def passage_of(
 ) -> Passage:
     """What the gate says of the stored cells that words name. Raises InputError, also without a baseline."""
     from harness.app.further import looks
-    from harness.gate.allowed import apply, read_allowances
-    from harness.gate.decide import decide
-    from harness.gate.pairs import causes, pairs
+    from harness.evaluation.regression.accepted_changes import apply, read_allowances
+    from harness.evaluation.regression.decision import decide
+    from harness.evaluation.regression.matching_cells import causes, pairs
     from harness.reports.chosen import named
     from harness.reports.gate import Passage, Told
 
@@ -163,7 +163,7 @@ def passage_of(
 
 def _names(app: App, cells: list[CellResult]) -> Names:
     """What a file of accepted changes may name: what is in this checkout, or in what is compared."""
-    from harness.gate.allowed import Names
+    from harness.evaluation.regression.accepted_changes import Names
 
     scenarios = {app.catalogue.scenario_name(file) for file in app.catalogue.scenario_files()}
     players = {name for one in cells for name in (one.cell.client.name, one.cell.server.name)}

@@ -40,8 +40,8 @@ def keep(
 
     Cells that differ from a kept one only in their bits, and are older, are dropped.
     """
-    from harness.columns.keep import keep as take_over
-    from harness.columns.keep import rekey
+    from harness.evaluation.publish import keep as take_over
+    from harness.evaluation.publish import rekey
     from harness.pages import behind_figures
 
     app = open_app(store)

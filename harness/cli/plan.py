@@ -89,8 +89,8 @@ def plan(asking: AskingForShards) -> None:
 
 def _shards(count: int, todo: Sequence[PlannedRun], expected: Callable[[Cell], float]) -> list[SharedOut]:
     """What each of so many shards has to do."""
+    from harness.evaluation.cell_result import point_of
     from harness.plan import Shard, SharedOut
-    from harness.results import point_of
 
     found = []
     for number in range(1, count + 1):

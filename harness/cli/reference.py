@@ -56,7 +56,7 @@ def reference(
     the runs as it makes those of `harness run`.
     """
     from harness.app import Options
-    from harness.columns.keep import forget, keep
+    from harness.evaluation.publish import forget, keep
     from harness.pages import behind_figures
     from harness.progress import Talk
     from harness.reference import Reference

@@ -20,8 +20,8 @@ from harness.errors import reason
 
 if TYPE_CHECKING:
     from harness.app import App
+    from harness.evaluation.cell_result import CellResult
     from harness.events import Listener
-    from harness.results import CellResult
 
 
 #: Runs that are looked at for one that can be drawn: of some that broke early there is nothing to see.

@@ -9,7 +9,7 @@ from harness.cli.consoles import console
 
 if TYPE_CHECKING:
     from harness.app import App
-    from harness.results import CellResult
+    from harness.evaluation.cell_result import CellResult
 
 
 def write_site(app: App, results: list[CellResult], folder: Path) -> str:

@@ -13,8 +13,8 @@ from harness.errors import AbsentError, InputError, did_you_mean
 
 if TYPE_CHECKING:
     from harness.app import App
+    from harness.evaluation.cell_result import CellResult
     from harness.outcome import Cell
-    from harness.results import CellResult
 
 #: A cell's key, or enough of its beginning.
 _KEY = re.compile(r"[0-9a-f]{6,}")
@@ -35,7 +35,7 @@ class Word:
 
     def is_of(self, cell: Cell) -> bool:
         """Whether it names the cell."""
-        from harness.results import called
+        from harness.evaluation.cell_result import called
 
         if _KEY.fullmatch(self.cell) and cell.key.startswith(self.cell):
             return True
@@ -164,7 +164,7 @@ def _run(result: CellResult, word: Word) -> str:
 
 def _nearest(app: App, word: str, error: InputError) -> InputError:
     """What is wrong with a word that names nothing: where something stored is called nearly so, that."""
-    from harness.results import called
+    from harness.evaluation.cell_result import called
 
     names = {name for result in app.results.find(lambda cell: True) for name in called(result.cell)}
     near = difflib.get_close_matches(word, names, n=3, cutoff=_ALIKE)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from harness.cluster.travelled import Sent
 from harness.engine.kernel import Entry
-from harness.kept import Artefacts
+from harness.evaluation.retention import Artefacts
 
 #: Name of a resource that a worker has as much of as it has threads, and of one that it has bytes of memory of: behind
 #: it is the version of the package. Workers of another version have none of it, and so never get a run.

@@ -33,7 +33,7 @@ from harness.engine.kernel import LabKernel
 from harness.engine.process_owner import lives, owner
 from harness.engine.virtual.uml_guest import remove_orphans
 from harness.errors import EngineError, HarnessError
-from harness.kept import keeps
+from harness.evaluation.retention import keeps
 from harness.outcome import Cell
 from harness.plan import PlannedRun
 from harness.runner import run_once

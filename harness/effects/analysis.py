@@ -17,8 +17,8 @@ import numpy as np
 
 from harness.effects.linear import Array, Linear, Term, linear, pseudoinverse
 from harness.effects.samples import Studied, metrics_of, studied
+from harness.evaluation.cell_result import CellResult
 from harness.outcome import Interval
-from harness.results import CellResult
 from harness.scenario.parameters import ParameterValue
 from harness.stats.intervals import interval
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from harness.effects.samples import metrics_of
+from harness.evaluation.cell_result import CellResult
 from harness.outcome import Cell, Interval
 from harness.planning.design import of_pair, players_of
 from harness.planning.sweep import Point
-from harness.results import CellResult
 from harness.scenario.parameters import ParameterValue
 from harness.scenario.schema import Scenario
 

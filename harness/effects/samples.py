@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+from harness.evaluation.cell_result import CellResult
 from harness.outcome import proven_outcome
 from harness.planning.design import honoured, players_of
 from harness.planning.sweep import Point, expanded, point_at
-from harness.results import CellResult
 from harness.scenario.metric_names import MetricName
 from harness.scenario.parameters import PARAMETERS, ROLES, ParameterValue
 from harness.scenario.schema import Scenario

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from harness.analysis.timeseries.grid import BIN
+from harness.evaluation.cell_result import initial_bytes
 from harness.netem import slow_start_time
 from harness.netem.mobility import course
 from harness.planning.sampling import settled
@@ -31,7 +32,6 @@ from harness.plots.parts import (
 )
 from harness.plots.theme import INK, OPTIMUM, SOFT, WIDTH, Chart, Panel, look
 from harness.plots.view import Drawn, DrawnFlow
-from harness.results import initial_bytes
 from harness.units import Size
 
 #: Runs that one figure can tell apart.

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import reason
+from harness.evaluation.cell_result import CellResult
 from harness.outcome import MeasuredRun, Run
 from harness.plots.render import PAGE, Format, names_on, write
 from harness.plots.stored import Search, Subject, find_subjects, folder_name
-from harness.results import CellResult
 from harness.store.results import Store, StoreReader
 from harness.text import counted
 

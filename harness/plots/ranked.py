@@ -13,10 +13,10 @@ import polars as pl
 import vl_convert
 from altair.utils.schemapi import debug_mode
 
+from harness.evaluation.ranking import Ranking
 from harness.plots.copied import Marks
 from harness.plots.parts import layered, sized
 from harness.plots.theme import INK, SOFT, Chart, config, headed
-from harness.ranking import Ranking
 from harness.store.results import disk_error
 from harness.text import counted
 from harness.writing import replace

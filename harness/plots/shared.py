@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
+from harness.evaluation.cell_result import CellResult
 from harness.outcome import MeasuredRun, Run
-from harness.results import CellResult
 
 Telling = tuple[CellResult, Run, MeasuredRun | None]
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import InputError, did_you_mean
+from harness.evaluation.cell_result import CellResult
 from harness.outcome import Cell, MeasuredRun, Run
 from harness.plots.curves import labels
 from harness.plots.pairs import beside, is_red
 from harness.plots.view import Drawn
-from harness.results import CellResult
 from harness.store.results import MEASURED, RUN, SERIES, StoreReader
 
 Span = tuple[float, float]

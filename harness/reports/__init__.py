@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
+from harness.evaluation.cell_result import CellResult
 from harness.reports.parameters import sort_key
-from harness.results import CellResult
 from harness.text import counted
 
 

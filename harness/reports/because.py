@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from harness.analysis.time_breakdown import VERSION
+from harness.evaluation.cell_result import CellResult
+from harness.evaluation.staleness import MARK
 from harness.outcome import STATES, Attributed, Attribution, Part, State, proven_outcome
 from harness.reports.unfinished import short as unfinished
-from harness.results import CellResult
-from harness.standing import MARK
 from harness.text import quoted
 from harness.units import Size
 

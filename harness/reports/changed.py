@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.gate.decide import GRAVITY, Decided, decide
-from harness.gate.former import Compared
-from harness.gate.pairs import Known, causes, pairs
+from harness.evaluation.cell_result import CellResult, point_of
+from harness.evaluation.regression.baseline import Compared
+from harness.evaluation.regression.decision import GRAVITY, Decided, decide
+from harness.evaluation.regression.matching_cells import Known, causes, pairs
 from harness.reports.gate import figure_text
 from harness.reports.markdown import line
-from harness.results import CellResult, point_of
 from harness.stats.two_sample import ALPHA
 from harness.store.identity import Ledger
 from harness.text import counted, quoted

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from harness.analysis.metrics.registry import Metric, declared, find
 from harness.errors import InputError, did_you_mean
-from harness.results import CellResult
+from harness.evaluation.cell_result import CellResult
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Scenario
 

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from harness.evaluation.cell_result import CellResult
 from harness.netem.bounds import bucket_share
 from harness.outcome import Better, EngineName
 from harness.reports.compare_figures import CpuRole, CpuUse, Side, cores_of, cpu_of, difference_of, kind_of, side_of
-from harness.results import CellResult
 from harness.scenario.metric_names import MetricName
 from harness.scenario.parameters import ParameterValue
 from harness.scenario.schema import Scenario

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harness.analysis.metrics.registry import find, unit_of
+from harness.evaluation.cell_result import CellResult, counts, unreached
 from harness.outcome import Better, EngineName, Interval, MeasuredRun, Run, Transfer, proven_outcome
-from harness.results import CellResult, counts, unreached
 from harness.scenario.metric_names import MetricName
 from harness.stats.intervals import interval
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from rich.console import Console
 
+from harness.evaluation.cell_result import CellResult
 from harness.outcome import Observation
 from harness.reports.layout import SENTENCE, Column, Fitted, Row
-from harness.results import CellResult
 from harness.scenario.parameters import PARAMETERS, ParameterValue, Role
 from harness.scenario.schema import Implementation
 

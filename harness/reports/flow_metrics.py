@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from rich.console import Console
 
 from harness.analysis.metrics.registry import Layer, declared, unit_of
+from harness.evaluation.cell_result import CellResult
 from harness.outcome import Interval
 from harness.reports.chosen import MOST_FLOWS
 from harness.reports.layout import Column, Fitted, Row
 from harness.reports.markdown import line
 from harness.reports.numbers import shown_unit, text
-from harness.results import CellResult
 from harness.scenario.metric_names import MetricName
 from harness.text import counted, quoted
 from harness.topology import flow_label

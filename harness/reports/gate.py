@@ -11,8 +11,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from harness.gate.allowed import Allowance, Applied, Weighed
-from harness.gate.decide import ALARMS, GRAVITY, OUTCOME, Figure, Standing
+from harness.evaluation.regression.accepted_changes import Allowance, Applied, Weighed
+from harness.evaluation.regression.decision import ALARMS, GRAVITY, OUTCOME, Figure, Standing
 from harness.outcome.deviations import departures, sentences
 from harness.reports.layout import SENTENCE, Column, Fitted, Row
 from harness.reports.markdown import line

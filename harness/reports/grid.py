@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from rich.console import Console
 from rich.text import Text
 
+from harness.evaluation.cell_result import CellResult
+from harness.evaluation.staleness import marked, note
 from harness.reports import by_scenario
 from harness.reports.layout import Column, Fitted, Row
 from harness.reports.parameters import asked
 from harness.reports.table import SYMBOLS
-from harness.results import CellResult
 from harness.scenario.metric_names import MetricName
-from harness.standing import marked, note
 from harness.text import quoted
 
 #: What a pair's figure is.

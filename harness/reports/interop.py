@@ -15,11 +15,11 @@ from harness.analysis.interop.runner_json import written
 from harness.analysis.interop.testcases import CASES, FOLDER, MEASUREMENTS, case_of
 from harness.analysis.interop.verdict import Word, run_result
 from harness.capture.artefacts.endpoint_logs import last_words
+from harness.evaluation.cell_result import CellResult
 from harness.outcome import VerdictStatus
 from harness.reports import interop_failures
 from harness.reports.layout import Column, Fitted, Row
 from harness.reports.markdown import line
-from harness.results import CellResult
 from harness.text import quoted
 
 SCHEMA = 1

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from harness.analysis.interop import declared
 from harness.analysis.interop.testcases import CASES, DISABLED, FOLDER, MEASUREMENTS, case_of
+from harness.evaluation.cell_result import CellResult
 from harness.reports import checks, effort, interop
 from harness.reports.markdown import line
-from harness.results import CellResult
 from harness.scenario.parameters import ROLES, Role
 from harness.scenario.schema import ONE_SIDED, TESTCASES, Implementation, Scenario, TestcaseName
 

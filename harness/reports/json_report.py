@@ -7,18 +7,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from harness.absences import warnings
 from harness.analysis.metrics.registry import unit_of
+from harness.evaluation.cell_result import CellResult
+from harness.evaluation.missing_metrics import warnings
+from harness.evaluation.ranking import rankings
 from harness.outcome import LinkProof
 from harness.plan import PlannedRun, SharedOut
-from harness.ranking import rankings
 from harness.reports import because, by_scenario, unfinished
 from harness.reports.chosen import compared
 from harness.reports.listing import Entry
 from harness.reports.ranking import plain
 from harness.reports.ranking import report as ranking_report
 from harness.reports.resumed import seed_of
-from harness.results import CellResult
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Scenario
 

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable, Sequence
 from xml.etree import ElementTree
 
-from harness.gate.decide import Standing
+from harness.evaluation.cell_result import CellResult
+from harness.evaluation.regression.decision import Standing
 from harness.reports import by_scenario
 from harness.reports.gate import Passage, Told, figure_text, told_text
-from harness.results import CellResult
 from harness.text import harmless
 
 #: Characters that XML 1.0 has no way to write, beside those that nobody is shown (`harness.text.harmless`).

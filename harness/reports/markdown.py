@@ -7,8 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from harness.analysis.metrics.registry import declared
+from harness.evaluation.cell_result import CellResult
+from harness.evaluation.ranking import rankings
+from harness.evaluation.staleness import MARK, note
+from harness.evaluation.staleness import marked as marked_old
 from harness.outcome import FAILED_TRANSFER
-from harness.ranking import rankings
 from harness.reports import by_scenario, effort, effort_of
 from harness.reports.chosen import columns, compared, flow_columns, shows_goodput
 from harness.reports.numbers import rate
@@ -17,10 +20,7 @@ from harness.reports.parameters import Asked, asked
 from harness.reports.ranking import lines as sentences
 from harness.reports.resumed import footnotes, marked, seed_of
 from harness.reports.table import SYMBOLS, asked_and_seen, interval_text, reference_lines
-from harness.results import CellResult
 from harness.scenario.metric_names import MetricName
-from harness.standing import MARK, note
-from harness.standing import marked as marked_old
 from harness.text import quoted, without_html
 from harness.topology import flow_label
 

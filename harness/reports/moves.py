@@ -9,12 +9,12 @@ from typing import Any, Literal
 
 from rich.console import Console
 
+from harness.evaluation.cell_result import CellResult
 from harness.outcome import Handover, proven_outcome
 from harness.reports.layout import Column, Fitted, Row
 from harness.reports.markdown import line
 from harness.reports.numbers import number, text
 from harness.reports.published_moves import PUBLISHED, SURVEY
-from harness.results import CellResult
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Scenario
 from harness.topology import flow_label

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from harness.ranking import Ranked, Ranking
+from harness.evaluation.ranking import Ranked, Ranking
 from harness.reports.numbers import number, shown_unit
 from harness.text import counted
 

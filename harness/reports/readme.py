@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from harness.analysis.interop.testcases import case_of
 from harness.errors import InputError
+from harness.evaluation.cell_result import CellResult
 from harness.reports import because, compare_views, defaults, effort_of, grid, longest_families, vocabulary
 from harness.reports.compare import comparisons
 from harness.reports.markdown import report, summary
-from harness.results import CellResult
 from harness.scenario.schema import Implementation
 
 #: The scenario that `make run` runs: its verdicts stand in the README, its tables on the page of results.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from harness.evaluation.cell_result import CellResult
 from harness.reports import gate, markdown
 from harness.reports.gate import Passage
-from harness.results import CellResult
 
 
 def night(results: Sequence[CellResult], passage: Passage | None = None) -> str:

@@ -9,14 +9,15 @@ from typing import NamedTuple
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from harness.absences import warnings
 from harness.analysis.metrics.registry import declared
+from harness.evaluation.cell_result import CellResult, initial_bytes
+from harness.evaluation.missing_metrics import warnings
+from harness.evaluation.ranking import rankings
 from harness.netem import ack_limited_time, ideal_time, slow_start_time
 from harness.netem.mobility import course
 from harness.outcome import Cell, Interval
 from harness.outcome.deviations import departures
 from harness.planning.sweep import expanded
-from harness.ranking import rankings
 from harness.reports import because, by_scenario, effort, unfinished
 from harness.reports.chosen import Headed, columns, compared, flow_columns, shows_goodput
 from harness.reports.layout import SENTENCE, Column, Entry, Fitted, Row
@@ -25,7 +26,6 @@ from harness.reports.numbers import text as figure
 from harness.reports.parameters import Asked, asked
 from harness.reports.ranking import lines
 from harness.reports.resumed import footnotes, marked, seed_of
-from harness.results import CellResult, initial_bytes
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Objective
 from harness.text import counted

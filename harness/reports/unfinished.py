@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from harness.evaluation.cell_result import CellResult
 from harness.outcome import Ending, MeasuredRun, Unfinished, proven_outcome
-from harness.results import CellResult
 
 
 def unfinished(result: CellResult) -> list[tuple[Unfinished, list[Ending]]]:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from harness.evaluation.cell_result import CellResult
 from harness.outcome import STATES, Attribution, State
 from harness.reports.because import NAMES, OLDER, attributions, by_older_rules, sentence
-from harness.results import CellResult
 from harness.site.pictures import WIDTH, Received
 
 _STATES: dict[str, State] = {letter: state for state, letter in STATES.items()}

@@ -14,12 +14,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from harness.errors import InputError
+from harness.evaluation.cell_result import CellResult
 from harness.plots.render import page_script
 from harness.plots.stored import Search
 from harness.reports.metrics_page import metrics_page
 from harness.reports.numbers import number
 from harness.reports.table import SYMBOLS, interval_text
-from harness.results import CellResult
 from harness.scenario.parameters import ROLES
 from harness.site import drawn, pictures
 from harness.site.addresses import CELL, address

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.absences import warnings
 from harness.analysis.interop import failure
 from harness.analysis.metrics.registry import unit_of
 from harness.capture.qlog import traces
+from harness.evaluation.cell_result import CellResult, same_again
+from harness.evaluation.missing_metrics import warnings
 from harness.outcome import (
     Checked,
     DirectionProof,
@@ -25,7 +26,6 @@ from harness.reading import is_regular
 from harness.reports.numbers import number, shown_unit, text
 from harness.reports.table import SYMBOLS
 from harness.reports.unfinished import sentence, unfinished
-from harness.results import CellResult, same_again
 from harness.scenario.parameters import ROLES
 from harness.site.because import Band, Because, bands, because
 from harness.site.pictures import Received, Scale, received, scale

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from harness.evaluation.cell_result import CellResult
 from harness.plots.registry import Plot, plots
 from harness.plots.render import figure, figures
 from harness.plots.stored import Search, find_subjects
 from harness.plots.theme import FILL, GRID, INK, SOFT
-from harness.results import CellResult
 from harness.store.results import StoreReader
 from harness.studies import Study
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from harness.judge import miss
+from harness.evaluation.cell_result import CellResult
+from harness.evaluation.verdict import miss
 from harness.outcome import Cell
 from harness.outcome.deviations import departures
 from harness.reports.chosen import Headed, columns
 from harness.reports.grid import METRIC, entry
 from harness.reports.numbers import number
 from harness.reports.table import SYMBOLS, reference_lines
-from harness.results import CellResult
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Scenario
 

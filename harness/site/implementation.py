@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from harness.evaluation.cell_result import CellResult
 from harness.reports import by_scenario
 from harness.reports.defaults import Default, defaults, observations
 from harness.reports.moves import MoveRow, moved
 from harness.reports.moves import rows as moves_of
 from harness.reports.table import SYMBOLS
-from harness.results import CellResult
 from harness.scenario.parameters import ROLES, Role
 from harness.scenario.schema import Implementation
 from harness.site.figures import Tile, tile

@@ -11,9 +11,9 @@ from harness.analysis.interop.matrix import Entry, Matrix, Pair
 from harness.analysis.interop.responsibility import blamed
 from harness.analysis.interop.testcases import CASES, case_of
 from harness.analysis.interop.verdict import Word
+from harness.evaluation.cell_result import CellResult
 from harness.reports.interop import chosen, matrix_of
 from harness.reports.table import SYMBOLS
-from harness.results import CellResult
 from harness.site.addresses import address
 
 #: What a test case came to → the verdict whose colour and symbol it has.

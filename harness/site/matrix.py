@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from harness.evaluation.cell_result import CellResult
 from harness.reports.parameters import asked
-from harness.results import CellResult
 
 #: What is said of a cell without that parameter.
 NOT_ASKED = "–"

@@ -6,16 +6,16 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from harness.evaluation.cell_result import CellResult
+from harness.evaluation.staleness import note
 from harness.outcome import Cell
 from harness.reports import by_scenario, effort
 from harness.reports.chosen import columns
 from harness.reports.table import SYMBOLS, reference_lines
-from harness.results import CellResult
 from harness.scenario.parameters import ROLES, Role
 from harness.site.figures import Tile, headline, tile
 from harness.site.interop import on_page
 from harness.site.matrix import Matrix, matrix
-from harness.standing import note
 from harness.studies.registry import studies
 
 #: The page of test cases.

@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from harness.evaluation.cell_result import CellResult, initial_bytes
 from harness.netem import ideal_time, slow_start_time
 from harness.netem.mobility import course
 from harness.outcome import Interval, ObjectiveVerdict
 from harness.reports.chosen import columns
-from harness.results import CellResult, initial_bytes
 from harness.scenario.metric_names import MetricName
 from harness.units import Size
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.results import CellResult
-from harness.standing import note
+from harness.evaluation.cell_result import CellResult
+from harness.evaluation.staleness import note
 from harness.studies import Study
 from harness.studies.registry import studies
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.evaluation.cell_result import CellResult
 from harness.reports.parameters import sort_key
-from harness.results import CellResult
 
 #: The page that studies share which have none of their own.
 SHARED = "documents.md"

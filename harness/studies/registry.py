@@ -7,8 +7,8 @@ import pkgutil
 from collections.abc import Collection, Sequence
 from functools import cache
 
-from harness.results import CellResult
-from harness.standing import note
+from harness.evaluation.cell_result import CellResult
+from harness.evaluation.staleness import note
 from harness.studies import SHARED, Drawing, Figure, Study
 
 _HEAD = (

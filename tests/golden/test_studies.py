@@ -9,12 +9,12 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from harness.analysis.metrics import VERSION
-from harness.judge import judge
+from harness.evaluation.cell_result import CellResult
+from harness.evaluation.verdict import judge
 from harness.outcome import Absence, LinkProof, MeasuredRun, Outcome, Run
 from harness.plan import Request, cells, named, points_of
 from harness.reports import flow_metrics
 from harness.reports.markdown import line
-from harness.results import CellResult
 from harness.studies import SHARED
 from harness.studies.in_sequence_satellite.page import claim, satellite
 from harness.studies.red_droptail.page import queues

@@ -10,11 +10,11 @@ from syrupy.assertion import SnapshotAssertion
 
 from harness.analysis.delivery import FILE, PACKETS
 from harness.analysis.metrics import measure
-from harness.judge import judge
+from harness.evaluation.cell_result import CellResult
+from harness.evaluation.verdict import judge
 from harness.outcome import MeasuredRun, Run, proven_outcome
 from harness.reports.json_report import report
 from harness.reports.markdown import report as markdown
-from harness.results import CellResult
 from harness.store.records import read_run
 from tests.measurements import by_name
 

@@ -16,12 +16,12 @@ from traffic.plan import read_plan
 from traffic.tcp import client_command
 
 from harness.errors import InputError
+from harness.evaluation.cell_result import initial_bytes
 from harness.outcome import Cell, Contestant
 from harness.plan import Request, cells
 from harness.planning.design import of_pair, players_of
 from harness.planning.endpoint_config import UnsupportedError
 from harness.planning.sweep import Point
-from harness.results import initial_bytes
 from harness.scenario.manifest_parameters import Setting
 from harness.scenario.parameters import PARAMETERS, ROLES, Parameter, ParameterValue, Role, other, parse_parameter_name
 from harness.scenario.schema import Implementation, Scenario

@@ -14,12 +14,12 @@ from harness.catalogue import Catalogue, Mistake
 from harness.cli.consoles import console, paper
 from harness.cli.entry import cli, main
 from harness.errors import EngineError, HarnessError, InputError, disk_error
+from harness.evaluation.cell_result import CellResult
+from harness.evaluation.verdict import judge
 from harness.events import RunFinished, Warned
-from harness.judge import judge
 from harness.outcome import MeasuredRun, Outcome, Run
 from harness.progress import Talk
 from harness.reports import listing, table
-from harness.results import CellResult
 from harness.scenario.schema import Scenario
 from harness.store.results import Store
 from tests.bad_commands import COMMANDS, VARIABLES, BadCommand

@@ -13,10 +13,10 @@ from harness.analysis.metrics import VERSION as MEASURING
 from harness.analysis.time_breakdown import VERSION, attribute
 from harness.app import stored
 from harness.app.stored import StoredResults
+from harness.evaluation.cell_result import CellResult
 from harness.outcome import Attributed, Attribution, MeasuredRun, Outcome, Part, State
 from harness.reports import because, json_report, table
 from harness.reports.layout import Column, Fitted, Row
-from harness.results import CellResult
 from harness.site.because import bands
 from harness.site.because import because as bars
 from harness.site.cell import cell_page

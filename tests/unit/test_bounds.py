@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from harness.cli.environment import REFERENCE, open_app
-from harness.results import CellResult
+from harness.evaluation.cell_result import CellResult
 from harness.scenario.schema import Scenario
 from harness.studies.picoquic_bounds.claims import NOTES
 from harness.studies.picoquic_bounds.page import FOLDER, bounds, held, row, simulated_rate

@@ -10,9 +10,9 @@ import pytest
 
 from harness.check import contract
 from harness.check.testcases import Trial, refused, scenario_of, trials, untried, works
+from harness.evaluation.cell_result import CellResult
 from harness.outcome import Cell, Outcome, Verdict, VerdictStatus
 from harness.outcome.conformance import Answer
-from harness.results import CellResult
 from harness.scenario.parameters import Role
 from harness.scenario.schema import TESTCASES, Implementation
 from tests.examples import catalogue, cell, implementation

@@ -16,8 +16,8 @@ from harness.cli.exits import FAILED, INFRASTRUCTURE, INTERRUPTED, NOTHING, UNSU
 from harness.engine.images.cache import Cache
 from harness.engine.run_dir import prepare_folder
 from harness.errors import EngineError
+from harness.evaluation.cell_result import CellResult
 from harness.outcome import LinkProof, MeasuredRun, Outcome, Run, Verdict
-from harness.results import CellResult
 from harness.store.results import Store
 from harness.topology import build_lab
 from harness.unbuilt import UnbuiltError

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.app.stored import StoredResults
-from harness.columns.keep import forget, keep, rekey
 from harness.engine.images.contents import Contents
 from harness.errors import ResultError
+from harness.evaluation.publish import forget, keep, rekey
 from harness.outcome import (
     Contestant,
     DirectionProof,

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from harness.evaluation.cell_result import CellResult
 from harness.outcome import DirectionProof, EngineName, Image, LinkProof, MeasuredRun
 from harness.reports.compare import BOUND, Comparison, comparisons, default_metrics
 from harness.reports.compare_views import markdown, report, show
-from harness.results import CellResult
 from tests.comparisons import completions, repeating, result, run
 from tests.examples import cell, implementation, link, path, scenario
 

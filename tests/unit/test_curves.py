@@ -9,7 +9,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from harness.judge import judge
+from harness.evaluation.cell_result import CellResult
+from harness.evaluation.verdict import judge
 from harness.netem import slow_start_time, timeline
 from harness.outcome import MeasuredRun, Outcome, Verdict
 from harness.plots.curves import curves_of, labels, stacked
@@ -18,7 +19,6 @@ from harness.plots.render import figure, figures
 from harness.plots.shared import telling_runs
 from harness.plots.stored import folder_of
 from harness.plots.view import Drawn
-from harness.results import CellResult
 from tests.drawings import download_run, link_sharing_run
 
 

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from harness.absences import warnings
 from harness.analysis.metrics import VERSION, measure
-from harness.gate.allowed import Applied, Weighed
-from harness.gate.decide import Decided
-from harness.gate.pairs import Pair
-from harness.judge import judge
+from harness.evaluation.cell_result import CellResult
+from harness.evaluation.missing_metrics import warnings
+from harness.evaluation.regression.accepted_changes import Applied, Weighed
+from harness.evaluation.regression.decision import Decided
+from harness.evaluation.regression.matching_cells import Pair
+from harness.evaluation.verdict import judge
 from harness.outcome import LinkProof, MeasuredRun, Observation, Outcome, Run, proven_outcome
 from harness.outcome.deviations import departures, sentences
 from harness.reports import gate as view
 from harness.reports.gate import Passage, Told
 from harness.reports.junit import decisions
-from harness.results import CellResult
 from harness.scenario.parameters import PARAMETERS, Role
 from harness.site.cell import cell_page
 from harness.site.figures import tile

@@ -15,7 +15,7 @@ from harness.app.disk import DiskUse
 from harness.campaign import Campaign
 from harness.cli import main
 from harness.errors import EngineError
-from harness.kept import Artefacts
+from harness.evaluation.retention import Artefacts
 from harness.outcome import Cell, LinkProof, MeasuredRun, Measurement, Outcome, Run
 from harness.plan import PlannedRun, Request
 from harness.planning.estimate import FIGURES, STORED_BYTE, stored_bytes, written_bytes

@@ -15,9 +15,9 @@ from harness.effects import Analysis, analyses, studied
 from harness.effects.profiles import profiled
 from harness.effects.said import conditions, sentence
 from harness.effects.surface import surface
+from harness.evaluation.cell_result import CellResult
 from harness.plots.study import all_of, heat_map, responses, tornado, write
 from harness.reports import study as view
-from harness.results import CellResult
 from harness.scenario.parameters import ParameterValue
 from harness.store.results import Store
 from harness.units import Duration

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from harness.evaluation.cell_result import CellResult
 from harness.reports import effort, effort_of, longest_families
 from harness.reports.readme import with_verdicts
-from harness.results import CellResult
 from tests.comparisons import result, run
 from tests.examples import scenario
 

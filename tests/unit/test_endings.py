@@ -13,10 +13,10 @@ from harness.analysis.metrics import measure
 from harness.analysis.run_view import RunView
 from harness.capture.qlog_close import closings
 from harness.errors import UnfitError
-from harness.judge import judge
+from harness.evaluation.cell_result import CellResult, unreached
+from harness.evaluation.verdict import judge
 from harness.outcome import Ending, LinkProof, MeasuredRun, Outcome, Run, Transfer, Unfinished, Voice, proven_outcome
 from harness.reports.unfinished import lines
-from harness.results import CellResult, unreached
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Implementation, Scenario
 from harness.store.parquet.model_columns import Sheet

@@ -22,7 +22,7 @@ from harness.cli import main
 from harness.cli.exits import FAILED, INFRASTRUCTURE, MET
 from harness.engine.images.contents import Contents
 from harness.errors import ResultError
-from harness.gate.former import read_former
+from harness.evaluation.regression.baseline import read_former
 from harness.outcome import Run
 from harness.reading import UnfitFileError, read_regular
 from harness.store.identity import Ledger

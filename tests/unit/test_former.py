@@ -7,9 +7,9 @@ import pytest
 
 from harness.cli.environment import open_app
 from harness.errors import InputError
-from harness.gate.decide import decide
-from harness.gate.former import read_former, write_former
-from harness.gate.pairs import pairs
+from harness.evaluation.regression.baseline import read_former, write_former
+from harness.evaluation.regression.decision import decide
+from harness.evaluation.regression.matching_cells import pairs
 from harness.reports.changed import changed, changed_page
 from harness.store.identity import Ledger
 from harness.store.results import Store

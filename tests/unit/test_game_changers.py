@@ -13,6 +13,7 @@ from harness.app.reached import reach
 from harness.effects import analyses
 from harness.effects.profiles import profiled
 from harness.errors import EngineError, InputError
+from harness.evaluation.cell_result import CellResult
 from harness.events import Listener
 from harness.outcome import Cell
 from harness.plan import Request
@@ -22,7 +23,6 @@ from harness.plots.study import tornado
 from harness.reaching import factors_of, hopeless, searches
 from harness.reports import reach as view
 from harness.reports.reach import sentence
-from harness.results import CellResult
 from harness.scenario.parameters import ParameterValue
 from harness.scenario.schema import Scenario
 from harness.site import overview

@@ -17,15 +17,15 @@ from harness.app.stored import StoredResults
 from harness.cli.entry import cli
 from harness.engine.images.contents import Contents
 from harness.errors import InputError
-from harness.gate.allowed import Allowance, Names, apply, read_allowances
-from harness.gate.chance import plays
-from harness.gate.decide import OUTCOME, Decided, decide, gated
-from harness.gate.pairs import Pair, causes, pairs
-from harness.judge import judge
+from harness.evaluation.cell_result import CellResult
+from harness.evaluation.regression.accepted_changes import Allowance, Names, apply, read_allowances
+from harness.evaluation.regression.decision import OUTCOME, Decided, decide, gated
+from harness.evaluation.regression.matching_cells import Pair, causes, pairs
+from harness.evaluation.regression.randomness import plays
+from harness.evaluation.verdict import judge
 from harness.outcome import Cell, Checked, LinkProof, MeasuredRun, Measurement, Outcome, Run
 from harness.reports import gate as view
 from harness.reports.junit import decisions, verdicts
-from harness.results import CellResult
 from harness.store.identity import Ledger
 from harness.store.parquet import Columns
 from harness.store.results import Store

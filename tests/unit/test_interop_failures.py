@@ -15,9 +15,9 @@ from harness.analysis.interop.registry import declared
 from harness.analysis.interop.responsibility import KNOWN, Blame, blamed
 from harness.analysis.interop.testcases import CASES
 from harness.capture.artefacts.endpoint_logs import LINES, WIDTH, last_words
+from harness.evaluation.cell_result import CellResult
 from harness.outcome import Checked, LinkProof, MeasuredRun, Outcome, Run, Verdict
 from harness.reports import interop
-from harness.results import CellResult
 from tests.examples import catalogue, cell, implementation
 from tests.unit.captures import make_run
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harness.analysis.interop import declared, failure, mistakes, run_result, verdict_of
-from harness.judge import judge
+from harness.evaluation.verdict import judge
 from harness.outcome import Checked, LinkProof, MeasuredRun, Outcome, Run
 from tests.examples import scenario
 from tests.unit.captures import make_run

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.judge import judge
+from harness.evaluation.verdict import judge
 from harness.outcome import LinkProof, MeasuredRun, Outcome, Run
 from harness.scenario.schema import Scenario
 from tests.measurements import measurement

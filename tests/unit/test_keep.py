@@ -3,8 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness.app.stored import StoredResults
-from harness.columns.keep import keep
 from harness.engine.images.contents import Contents
+from harness.evaluation.cell_result import point_of
+from harness.evaluation.publish import keep
+from harness.evaluation.staleness import NOT_ASKED, note, standing
 from harness.outcome import (
     Cell,
     Checked,
@@ -16,8 +18,6 @@ from harness.outcome import (
     Outcome,
     Run,
 )
-from harness.results import point_of
-from harness.standing import NOT_ASKED, note, standing
 from harness.store.identity import Ledger, keyed
 from harness.store.parquet import Columns
 from harness.store.results import Store

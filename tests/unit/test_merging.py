@@ -13,9 +13,9 @@ from harness.cli.entry import cli
 from harness.cli.words import shard_of, stand_ins_of
 from harness.engine.images.contents import Contents
 from harness.errors import InputError
+from harness.evaluation.cell_result import point_of
 from harness.outcome import Cell, MeasuredRun, Measurement, Outcome, Run
 from harness.plan import Shard
-from harness.results import point_of
 from harness.store.merge import merge
 from harness.store.parquet import Columns, write_columns
 from harness.store.parquet.tables import Entry

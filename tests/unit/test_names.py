@@ -11,8 +11,8 @@ import pytest
 from harness.cli import main
 from harness.cli.environment import open_app
 from harness.cli.stored import stored, stored_cells
+from harness.evaluation.cell_result import called
 from harness.outcome import MeasuredRun, Outcome, Run
-from harness.results import called
 from harness.store.results import Store
 from tests.drawings import download_run
 from tests.examples import catalogue, cell

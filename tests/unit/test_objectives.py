@@ -9,7 +9,7 @@ import pytest
 from harness.analysis.metrics.objectives import mistakes
 from harness.catalogue import Catalogue
 from harness.errors import InputError
-from harness.judge import judge
+from harness.evaluation.verdict import judge
 from harness.outcome import LinkProof, MeasuredRun, Measurement
 from harness.scenario.schema import Scenario
 from tests.examples import ROOT

@@ -15,7 +15,8 @@ import vl_convert
 
 from harness.cli import main
 from harness.errors import EngineError, InputError
-from harness.judge import judge
+from harness.evaluation.cell_result import CellResult
+from harness.evaluation.verdict import judge
 from harness.outcome import Cell
 from harness.plots import registry
 from harness.plots.distribution import ecdf
@@ -27,7 +28,6 @@ from harness.plots.registry import plots
 from harness.plots.render import Format, figure, figures, has_letters, write
 from harness.plots.stored import find_drawings, folder_name
 from harness.plots.view import Drawn
-from harness.results import CellResult
 from harness.store.results import Store
 from harness.studies.registry import figures as documented
 from tests.drawings import drawn_of, link_sharing, link_sharing_run, page_cache, red_and_droptail, run_of

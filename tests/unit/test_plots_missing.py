@@ -12,7 +12,8 @@ import pytest
 
 from harness.cli import main
 from harness.errors import EngineError
-from harness.judge import judge
+from harness.evaluation.cell_result import CellResult
+from harness.evaluation.verdict import judge
 from harness.outcome import Run, Verdict
 from harness.plan import Request, cells
 from harness.plots import missing
@@ -22,7 +23,6 @@ from harness.plots.render import write as whole
 from harness.plots.shared import with_figures
 from harness.plots.stored import find_subjects
 from harness.plots.view import Drawn
-from harness.results import CellResult
 from harness.scenario.schema import Flow
 from harness.store.results import MEASURED, Store
 from tests.drawings import download_run, link_sharing_run, page_cache, red_and_droptail

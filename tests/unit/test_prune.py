@@ -10,7 +10,7 @@ from harness.app import App, Places
 from harness.app.checkout import LEDGER
 from harness.app.prune import Pruning
 from harness.cli import main
-from harness.columns.keep import keep
+from harness.evaluation.publish import keep
 from harness.outcome import Cell, MeasuredRun, Outcome, Run
 from harness.plan import Request
 from harness.store.identity import keyed as keyed_by

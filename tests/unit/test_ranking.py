@@ -9,13 +9,13 @@ import pytest
 
 from harness.cli.comparisons import draw_comparisons
 from harness.cli.exits import exit_code
+from harness.evaluation.cell_result import CellResult
+from harness.evaluation.ranking import labels, rankings
 from harness.outcome import EngineName
 from harness.plots.ranked import specification, write
-from harness.ranking import labels, rankings
 from harness.reports import json_report
 from harness.reports.markdown import report as markdown
 from harness.reports.ranking import lines, text
-from harness.results import CellResult
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Flow
 from harness.units import Size
@@ -219,7 +219,7 @@ def test_one_cell_or_none_with_values_is_no_ranking() -> None:
     ],
 )  # fmt: skip
 def test_what_a_scenario_is_ranked_by(flows: list[object], names: list[str]) -> None:
-    from harness.ranking import headline
+    from harness.evaluation.ranking import headline
 
     one = scenario(flows=[Flow.model_validate(flow) for flow in flows], objectives=[])
     assert [name.text(len(flows)) for name in headline(one)] == names

@@ -7,12 +7,12 @@ import pytest
 
 from harness.analysis.metrics import VERSION
 from harness.app import App, Options, Places
-from harness.columns.keep import forget, keep
 from harness.errors import InputError
-from harness.judge import judge as real_judge
+from harness.evaluation.cell_result import CellResult
+from harness.evaluation.publish import forget, keep
+from harness.evaluation.verdict import judge as real_judge
 from harness.outcome import Cell, LinkProof, MeasuredRun, Outcome, Run, Verdict
 from harness.reference import CAMPAIGN, Reference, Share
-from harness.results import CellResult
 from harness.scenario.schema import Scenario
 from harness.store.parquet import Columns
 from tests.examples import ROOT

@@ -20,13 +20,13 @@ from harness.campaign import Claim
 from harness.cli.words import repetitions_of
 from harness.engine.build_queue import Step
 from harness.errors import InputError
+from harness.evaluation.cell_result import CellResult
+from harness.evaluation.verdict import judge
 from harness.events import Event, PlanMade, RunStarted
-from harness.judge import judge
 from harness.outcome import Cell
 from harness.plan import PlannedRun, UntilDecided, runs
 from harness.repetitions import Repetitions
 from harness.reports import table
-from harness.results import CellResult
 from harness.stats.intervals import COVERAGE, decisive, interval
 from harness.store.identity import Ledger, cell_key
 from harness.store.results import Store

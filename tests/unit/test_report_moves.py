@@ -10,11 +10,11 @@ import pytest
 from rich.console import Console
 
 from harness.analysis.metrics import VERSION
-from harness.judge import judge
+from harness.evaluation.cell_result import CellResult
+from harness.evaluation.verdict import judge
 from harness.outcome import Handover, LinkProof, MeasuredRun, Outcome, Run
 from harness.plan import Request, cells
 from harness.reports import moves
-from harness.results import CellResult
 from tests.examples import SIM, catalogue, images
 from tests.measurements import measurement
 

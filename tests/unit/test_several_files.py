@@ -10,11 +10,11 @@ import pytest
 from harness.analysis.delivery import PACKETS
 from harness.analysis.metrics import measure
 from harness.analysis.metrics.registry import find
-from harness.judge import judge
+from harness.evaluation.cell_result import CellResult, unreached
+from harness.evaluation.ranking import headline
+from harness.evaluation.verdict import judge
 from harness.outcome import LinkProof, MeasuredRun, Outcome, Run
-from harness.ranking import headline
 from harness.reports.chosen import columns
-from harness.results import CellResult, unreached
 from harness.scenario.schema import Flow
 from tests.examples import cell, scenario
 from tests.unit.protected import stream_frame

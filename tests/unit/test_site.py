@@ -17,9 +17,9 @@ import pytest
 from harness.cli import main
 from harness.cli.exits import FAILED, USAGE
 from harness.errors import InputError
-from harness.judge import judge
+from harness.evaluation.cell_result import CellResult
+from harness.evaluation.verdict import judge
 from harness.outcome import Checked, LinkProof, MeasuredRun, Measurement, Outcome, Run
-from harness.results import CellResult
 from harness.scenario.schema import Implementation, Objective
 from harness.site import build
 from harness.site.cell import cell_page

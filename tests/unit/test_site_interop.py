@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.evaluation.cell_result import CellResult
 from harness.outcome import LinkProof, MeasuredRun, Outcome, Run, Verdict, VerdictStatus
-from harness.results import CellResult
 from harness.site import build, overview
 from harness.site.addresses import address
 from harness.site.interop import interop_page

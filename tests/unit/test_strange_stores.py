@@ -28,10 +28,10 @@ from harness.engine.images.contents import Contents
 from harness.engine.partial_downloads import discard_beginnings
 from harness.engine.run_dir import diary, prepare_folder, random_bytes
 from harness.errors import EngineError, ResultError
+from harness.evaluation.cell_result import CellResult
 from harness.outcome import Outcome, Run, Transfer, Verdict
 from harness.plots.stored import folder_name
 from harness.reading import DEEPEST, UnfitFileError, held_folder, open_regular, read_regular, tree_of
-from harness.results import CellResult
 from harness.runner import strangers, thin_logs
 from harness.scenario.schema import Implementation, Scenario
 from harness.store.compression import pack

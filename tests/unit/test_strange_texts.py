@@ -24,14 +24,14 @@ from harness.capture.artefacts.endpoint_logs import last_words
 from harness.cli import consoles, main
 from harness.cli.consoles import annotate, caution, complain, paper, print_json, print_markdown, print_text
 from harness.errors import HarnessError
-from harness.gate.allowed import Applied
-from harness.judge import judge
+from harness.evaluation.cell_result import CellResult
+from harness.evaluation.regression.accepted_changes import Applied
+from harness.evaluation.verdict import judge
 from harness.outcome import MeasuredRun, Outcome, Run, Status
 from harness.plots.registry import plots
 from harness.plots.render import Figure, Heading, page
 from harness.reports import flow_metrics, gate, grid, interop, junit, markdown, summary, table
 from harness.reports.layout import Column, Fitted, Row
-from harness.results import CellResult
 from harness.site import build
 from harness.site.qlog import opening
 from harness.store.results import Store

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import InputError
-from harness.judge import judge
+from harness.evaluation.cell_result import CellResult
+from harness.evaluation.verdict import judge
 from harness.plan import Request, cells
 from harness.planning.sweep import dimensions, points
 from harness.reports.parameters import asked, sort_key
-from harness.results import CellResult
 from harness.scenario.schema import DropTail
 from harness.units import QueueSize
 from tests.examples import SIM, cell, images, implementation, link, path, scenario

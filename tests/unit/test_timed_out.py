@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from harness.judge import judge
+from harness.evaluation.cell_result import CellResult, unreached
+from harness.evaluation.verdict import judge
 from harness.outcome import LinkProof, MeasuredRun, Outcome, Run, Transfer
 from harness.reports import grid, json_report, markdown, table
 from harness.reports.compare_figures import side_of
-from harness.results import CellResult, unreached
 from harness.scenario.metric_names import MetricName
 from tests.examples import cell, scenario
 from tests.measurements import measurement

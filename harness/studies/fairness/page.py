@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from harness.evaluation.cell_result import CellResult
 from harness.reports.markdown import line
 from harness.reports.numbers import number, text
-from harness.results import CellResult
 from harness.scenario.metric_names import MetricName
 from harness.stats.intervals import harm
 from harness.studies import stored_of

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from harness.effects import analysis, metrics_of, studied
+from harness.evaluation.cell_result import CellResult
 from harness.plots.study import heat_map, tornado
-from harness.results import CellResult
 from harness.studies import Drawing
 
 Draw = Callable[[Sequence[CellResult]], dict[str, Any] | None]

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from harness.effects import Analysis, analyses
 from harness.effects.profiles import Profiled, profiled
 from harness.effects.said import called, sentence
+from harness.evaluation.cell_result import CellResult
 from harness.reaching import searches
 from harness.reports import reach, study
 from harness.reports.markdown import line
-from harness.results import CellResult
 from harness.store.identity import compiled
 from harness.studies.game_changers.claims import GAME, NEAR, PATHS, QUESTIONS, SOME, SWEEPS, Question
 from harness.studies.game_changers.overview import changes_game, profiles_table, worth_table

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from harness.evaluation.cell_result import CellResult
 from harness.outcome import Handover, Interval, proven_outcome
-from harness.results import CellResult
 from harness.stats.intervals import interval
 from harness.studies import stored_of
 from harness.studies.handover.claims import FIRST

@@ -11,11 +11,11 @@ import altair as alt
 import polars as pl
 from altair.utils.schemapi import debug_mode
 
+from harness.evaluation.cell_result import CellResult
 from harness.outcome.handover import TRACE_FROM, TRACE_STEP
 from harness.plots.copied import Marks
 from harness.plots.parts import layered, sized
 from harness.plots.theme import INK, OPTIMUM, SOFT, Chart, config, headed
-from harness.results import CellResult
 from harness.stats.intervals import interval
 from harness.studies.handover.claims import DOCUMENT, RULES
 from harness.studies.handover.compared import by_rule, handovers, values

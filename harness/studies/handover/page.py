@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from harness.evaluation.cell_result import CellResult
 from harness.reports.markdown import line
 from harness.reports.moves import markdown as table_of_stacks
 from harness.reports.numbers import number, text
-from harness.results import CellResult
 from harness.stats.intervals import interval
 from harness.studies.handover.claims import (
     AGAIN,

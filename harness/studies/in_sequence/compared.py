@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from harness.evaluation.cell_result import CellResult
 from harness.outcome import Interval
 from harness.reports.numbers import number
-from harness.results import CellResult
 from harness.scenario.chance import drawn
 from harness.stats.intervals import interval
 from harness.studies import stored_of

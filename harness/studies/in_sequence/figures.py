@@ -11,10 +11,10 @@ import altair as alt
 import polars as pl
 from altair.utils.schemapi import debug_mode
 
+from harness.evaluation.cell_result import CellResult
 from harness.plots.copied import Marks
 from harness.plots.parts import layered, sized
 from harness.plots.theme import INK, OPTIMUM, SOFT, config
-from harness.results import CellResult
 from harness.studies.in_sequence.claims import SIZES, Path
 from harness.studies.in_sequence.compared import Kind, Row, bounds, rows
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from harness.evaluation.cell_result import CellResult
 from harness.outcome import Interval
 from harness.reports.markdown import line
 from harness.reports.numbers import number, text
-from harness.results import CellResult
 from harness.scenario.parameters import Role
 from harness.studies.in_sequence.claims import (
     LARGE_LOSSY,

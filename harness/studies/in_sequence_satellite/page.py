@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from harness.evaluation.cell_result import CellResult
 from harness.reports import by_scenario
 from harness.reports.markdown import line
-from harness.results import CellResult
 from harness.studies.in_sequence_satellite.claims import CLAIM, CLAIMS
 from harness.text import counted
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from harness.evaluation.cell_result import CellResult
 from harness.reports.markdown import line
 from harness.reports.numbers import number, percentage, text
-from harness.results import CellResult
 from harness.studies import stored_of
 from harness.studies.link_sharing.claims import CAUSES, SHARING, SHOWCASE
 

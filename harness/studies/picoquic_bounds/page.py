@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from harness.evaluation.cell_result import CellResult
 from harness.outcome import Interval
 from harness.reports.markdown import line
 from harness.reports.resumed import marked, seed_of
 from harness.reports.table import interval_text
-from harness.results import CellResult
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Link, Objective, Path
 from harness.studies import stored_of

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from harness.evaluation.cell_result import CellResult
 from harness.outcome import Interval, MeasuredRun, proven_outcome
-from harness.results import CellResult
 from harness.scenario.parameters import Role
 from harness.scenario.schema import Implementation
 from harness.stats.intervals import harm, interval

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from harness.evaluation.cell_result import CellResult
 from harness.reports.markdown import line
 from harness.reports.numbers import text
-from harness.results import CellResult
 from harness.studies.remembered.claims import ALIKE, CHANGED, OTHER, SOURCE, TAKEN, Change
 from harness.studies.remembered.compared import (
     Mechanism,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.analysis.metrics.registry import declared, unit_of
+from harness.evaluation.cell_result import CellResult
 from harness.outcome import Interval
 from harness.reports.markdown import line
 from harness.reports.numbers import number, percentage, shown_unit, text
-from harness.results import CellResult
 from harness.scenario.metric_names import MetricName
 from harness.stats.intervals import interval
 from harness.studies import stored_of

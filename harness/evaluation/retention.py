@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from harness.judge import judge
+from harness.evaluation.verdict import judge
 from harness.outcome import MeasuredRun, Run, proven_outcome
 from harness.scenario.schema import Scenario
 

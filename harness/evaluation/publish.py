@@ -9,8 +9,8 @@ from pathlib import Path
 from harness.analysis.interop.testcases import case_of
 from harness.engine.images.contents import Contents
 from harness.errors import ResultError
+from harness.evaluation.cell_result import CellResult, point_of
 from harness.outcome import DirectionProof, MeasuredRun, Run
-from harness.results import CellResult, point_of
 from harness.store.identity import Ledger, cell_key
 from harness.store.parquet import Columns, is_columnar, write_columns
 from harness.store.parquet.tables import Entry

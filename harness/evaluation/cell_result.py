@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from harness.absences import of_flows
 from harness.engine.compose_file import VARIABLES, compose_text
 from harness.engine.images.cache import is_cache
+from harness.evaluation.missing_metrics import of_flows
 from harness.outcome import Cell, Interval, MeasuredRun, Measurement, Run, Verdict, proven_outcome
 from harness.planning.endpoint_config import UnsupportedError, effective_parameters, endpoint_parameters
 from harness.reading import read_regular, status_of
@@ -102,7 +102,8 @@ class CellResult:
     folders: tuple[Path, ...]
     """Folder of each run."""
     older: tuple[str, ...] = ()
-    """What of it is not of today, in words (see `harness.standing`); empty where all is, or nobody asked."""
+    """What of it is not of today, in words (see `harness.evaluation.staleness`); empty where all is, or nobody asked.
+    """
 
     @cached_property
     def outcomes(self) -> dict[str, int]:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from harness.engine.images.contents import Contents
+from harness.evaluation.cell_result import CellResult, point_of
 from harness.outcome import Cell, Run
-from harness.results import CellResult, point_of
 from harness.scenario.parameters import ROLES
 from harness.scenario.schema import Implementation
 from harness.store.build_diff import Change, changes, other_bits

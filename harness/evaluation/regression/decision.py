@@ -2,8 +2,8 @@
 
 * **Same bits, virtual time.** Every figure of a repetition is the same to the last digit; where one is not, the cell
   *differs*, whatever the tolerance.
-* **No chance in it** (`harness.gate.chance`). A metric has changed when every value of now is off every value of the
-  baseline by more than the tolerance, to the same side.
+* **No chance in it** (`harness.evaluation.regression.randomness`). A metric has changed when every value of now is off
+  every value of the baseline by more than the tolerance, to the same side.
 * **Chance in it.** A metric has changed when its Hodges–Lehmann factor is beyond the tolerance and the test of Mann and
   Whitney shows it at `ALPHA`, adjusted over all tests of the matrix (Holm): the probability that a matrix in which
   nothing changed has one false alarm or more is at most `ALPHA`. It is the same when the factor's interval lies within
@@ -21,11 +21,11 @@ from typing import Literal
 import numpy as np
 
 from harness.analysis.metrics.registry import find
-from harness.gate.chance import plays
-from harness.gate.pairs import Pair
+from harness.evaluation.cell_result import CellResult
+from harness.evaluation.ranking import headline
+from harness.evaluation.regression.matching_cells import Pair
+from harness.evaluation.regression.randomness import plays
 from harness.outcome import MeasuredRun, Run, proven_outcome
-from harness.ranking import headline
-from harness.results import CellResult
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Scenario
 from harness.stats.intervals import COVERAGE

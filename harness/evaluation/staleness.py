@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from harness.evaluation.cell_result import CellResult, point_of
 from harness.outcome import Cell
-from harness.results import CellResult, point_of
 from harness.store.build_diff import other_bits
 from harness.store.identity import Ledger
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.analysis.metrics.registry import find
+from harness.evaluation.cell_result import CellResult
 from harness.outcome import FAILED_TRANSFER, Better, Interval
 from harness.planning.sweep import is_of_path
-from harness.results import CellResult
 from harness.scenario.metric_names import MetricName
 from harness.scenario.parameters import PARAMETERS, ROLES
 from harness.scenario.schema import Scenario

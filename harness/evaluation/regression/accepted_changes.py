@@ -13,7 +13,7 @@ from pydantic import Field, field_validator
 from harness.analysis.metrics.registry import declared, find
 from harness.catalogue import read_yaml
 from harness.errors import UnfitError, did_you_mean
-from harness.gate.decide import ALARMS, OUTCOME, Decided
+from harness.evaluation.regression.decision import ALARMS, OUTCOME, Decided
 from harness.outcome import EngineName
 from harness.scenario.loader import error_of, modelled
 from harness.scenario.metric_names import MetricName

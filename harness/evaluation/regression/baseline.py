@@ -10,9 +10,9 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter
 
-from harness.columns.keep import keep
 from harness.errors import InputError, ResultError
-from harness.gate.decide import Decided, Standing
+from harness.evaluation.publish import keep
+from harness.evaluation.regression.decision import Decided, Standing
 from harness.store.parquet import is_columnar
 from harness.store.records import read_object, unreadable
 from harness.store.results import StoreReader, disk_error
