@@ -6,16 +6,16 @@ import os
 import shutil
 from pathlib import Path
 
-from harness.app import App, Options
 from harness.capture.divergence import Divergence, compare_runs
 from harness.capture.syscalls import first_other_call, read_calls
 from harness.engine.certificates import VIRTUAL_START
 from harness.engine.virtual.engine import VirtualEngine
 from harness.errors import EngineError, ResultError
-from harness.events import Listener
+from harness.execution import App, Options
+from harness.execution.events import Listener
+from harness.execution.matrix import PlannedRun
+from harness.execution.runner import run_aside
 from harness.outcome import Cell, Run
-from harness.plan import PlannedRun
-from harness.runner import run_aside
 from harness.store.provenance import Provenance
 from harness.store.records import read_run, record_bytes
 from harness.store.results import RUN, Store

@@ -11,11 +11,11 @@ from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 
-from harness.app import App
 from harness.catalogue import json_schema
 from harness.engine.compose_file import compose_text
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.regression.baseline import read_former
+from harness.execution import App
 from harness.plots.pairs import beside, is_red
 from harness.plots.registry import plots
 from harness.reference import Reference

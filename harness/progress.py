@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
-from harness.events import (
+from harness.execution.events import (
     BuildEnded,
     BuildStarted,
     ClusterWorks,

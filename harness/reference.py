@@ -15,17 +15,17 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from harness.analysis.metrics import VERSION
-from harness.app import App, Options
 from harness.app.reached import Searching, asked_so_far, finished, searching
-from harness.app.stored import StoredResults
 from harness.catalogue import load
 from harness.errors import InputError, did_you_mean
 from harness.evaluation.cell_result import CellResult, point_of
 from harness.evaluation.staleness import standing
 from harness.evaluation.verdict import judge
-from harness.events import Listener
+from harness.execution import App, Options
+from harness.execution.events import Listener
+from harness.execution.matrix import PlannedRun, Request, runs
+from harness.execution.measured_store import StoredResults
 from harness.outcome import Cell, EngineName, Run, proven_outcome
-from harness.plan import PlannedRun, Request, runs
 from harness.planning.estimate import expected_seconds
 from harness.planning.sweep import dimensions, is_name
 from harness.scenario.parameters import ROLES

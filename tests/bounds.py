@@ -8,8 +8,8 @@ from pathlib import Path
 from harness.analysis.metrics import VERSION
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
+from harness.execution.matrix import Request, cells
 from harness.outcome import LinkProof, MeasuredRun, Observation, Outcome, Run, Transfer
-from harness.plan import Request, cells
 from harness.scenario.schema import Implementation, Scenario
 from tests.examples import SIM, catalogue, images, implementation
 from tests.measurements import measurement

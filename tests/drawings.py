@@ -14,8 +14,8 @@ from tempfile import TemporaryDirectory
 
 import polars as pl
 
+from harness.execution.matrix import Request, cells
 from harness.outcome import Cell, Image, LinkProof, MeasuredRun, Measurement, Outcome, Run
-from harness.plan import Request, cells
 from harness.plots.registry import Plot
 from harness.plots.view import Drawn
 from harness.scenario.schema import Flow, Objective, Red, Scenario

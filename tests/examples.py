@@ -7,8 +7,8 @@ from pathlib import Path
 
 from harness.analysis.metrics.objectives import mistakes
 from harness.catalogue import Catalogue
+from harness.execution.matrix import Request, cells
 from harness.outcome import Cell, Image
-from harness.plan import Request, cells
 from harness.scenario.schema import Flow, Implementation, Link, Objective, Scenario
 from harness.scenario.schema import Path as EmulatedPath
 from harness.units import Duration, Rate, Size

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from harness.evaluation.cell_result import CellResult
+from harness.execution.matrix import Request, cells
 from harness.outcome import Cell, MeasuredRun
-from harness.plan import Request, cells
 from harness.planning.sweep import Point
 from harness.scenario.parameters import ParameterValue
 from harness.scenario.schema import Implementation, Scenario

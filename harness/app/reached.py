@@ -7,13 +7,13 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from harness.app.checkout import App
-from harness.app.options import Options
 from harness.errors import EngineError, InputError
 from harness.evaluation.cell_result import CellResult
-from harness.events import Listener
+from harness.execution.checkout import App
+from harness.execution.events import Listener
+from harness.execution.matrix import Request, named, players, points_of
+from harness.execution.options import Options
 from harness.outcome import Cell, Contestant, Image
-from harness.plan import Request, named, players, points_of
 from harness.planning.design import players_of
 from harness.planning.sweep import Point
 from harness.reach import Settings, score, search

@@ -13,13 +13,13 @@ from typing import Any
 
 from rich.console import Console
 
-from harness.app import App
 from harness.bench.cluster import Cluster
 from harness.bench.entries import ENTERED, Entries
 from harness.bench.real import RealTime
 from harness.bench.session import Line, Session
 from harness.bench.validation import LinkValidation
 from harness.bench.virtual import VirtualTime
+from harness.execution import App
 
 PARTS: dict[str, type[Session]] = {
     "virtual": VirtualTime,

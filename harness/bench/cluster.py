@@ -24,26 +24,26 @@ from typing import Any
 import polars as pl
 from rich.console import Console
 
-from harness.app import Options
-from harness.app.attempts import Attempts
-from harness.app.clustered import ClusterGround
-from harness.app.engines import engine_of
-from harness.app.ground import CheckoutGround
-from harness.app.stored import StoredResults
 from harness.bench.session import Session, line, scenario
-from harness.campaign import Campaign
-from harness.cluster.crew import Crew, Work
-from harness.cluster.depot import Depot
-from harness.cluster.driver import Driver
-from harness.cluster.letters import Answer, Order
-from harness.cluster.place import Place, Scheduler, started
-from harness.cluster.travelled import Sent
-from harness.cluster.worker import make
 from harness.engine.docker.host_jitter import Patience
 from harness.engine.images.contents import Contents
-from harness.events import Event
+from harness.execution import Options
+from harness.execution.cluster.address import Place, Scheduler, started
+from harness.execution.cluster.coordinator import Driver
+from harness.execution.cluster.dask_client import Crew, Work
+from harness.execution.cluster.image_server import Depot
+from harness.execution.cluster.messages import Answer, Order
+from harness.execution.cluster.received_images import Sent
+from harness.execution.cluster.worker import make
+from harness.execution.cluster_backend import ClusterGround
+from harness.execution.engines import engine_of
+from harness.execution.events import Event
+from harness.execution.local_backend import CheckoutGround
+from harness.execution.matrix import PlannedRun
+from harness.execution.measured_store import StoredResults
+from harness.execution.retries import Attempts
+from harness.execution.scheduler import Campaign
 from harness.outcome import Cell
-from harness.plan import PlannedRun
 from harness.progress import Talk
 from harness.store.parquet import Columns
 from harness.store.parquet.tables import Entry
@@ -137,7 +137,7 @@ class _AnyMemory(ClusterGround):
     """Runs that take no memory, so that as many are made at once as there are simulated cores."""
 
     def order(self, item: PlannedRun, driver: str) -> tuple[Order, int]:
-        """See `harness.cluster.ground.Ground`."""
+        """See `harness.execution.cluster.backend.Ground`."""
         return super().order(item, driver)[0], 1
 
 

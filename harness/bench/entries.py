@@ -13,7 +13,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from harness.app import App
 from harness.bench.kernels import SideBySide, kernel_of, side_by_side
 from harness.bench.session import Line, Session, line, scenario
 from harness.bench.virtual import DELAY, RATES, SIZE
@@ -21,9 +20,10 @@ from harness.engine.kernel import LabKernel
 from harness.engine.virtual.engine import VirtualEngine
 from harness.engine.virtual.uml_guest import Guest, GuestEnd
 from harness.errors import EngineError
+from harness.execution import App
+from harness.execution.matrix import PlannedRun
+from harness.execution.runner import run_once
 from harness.outcome import Cell
-from harness.plan import PlannedRun
-from harness.runner import run_once
 from harness.scenario.schema import Flow
 from harness.store.provenance import Provenance
 from harness.store.results import Store

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.app import App
 from harness.engine.kernel import ENTRIES, LabKernel
 from harness.engine.virtual.engine import VirtualEngine
 from harness.errors import InputError, did_you_mean
-from harness.events import Listener
+from harness.execution import App
+from harness.execution.events import Listener
+from harness.execution.matrix import PlannedRun
+from harness.execution.runner import run_aside
 from harness.outcome import Run
-from harness.plan import PlannedRun
-from harness.runner import run_aside
 from harness.scenario.parameters import ROLES
 from harness.store.provenance import Provenance
 from harness.store.results import Store

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.app import App, Options
 from harness.bench.session import scenario
-from harness.events import Listener
+from harness.execution import App, Options
+from harness.execution.events import Listener
+from harness.execution.matrix import Request
 from harness.outcome import Run
-from harness.plan import Request
 from harness.scenario.parameters import Role
 from harness.scenario.schema import Implementation
 from harness.store.run_comparison import differing_digests

@@ -16,10 +16,10 @@ from harness.capture.counters import read_counters
 from harness.engine.docker.engine import ComposeEngine
 from harness.engine.docker_cli import daemon
 from harness.engine.idle_lab import StandingLab
+from harness.execution.matrix import PlannedRun, Request, cells
+from harness.execution.runner import run_once
 from harness.netem.bounds import FRAME
 from harness.outcome import Cell, Image
-from harness.plan import PlannedRun, Request, cells
-from harness.runner import run_once
 from harness.scenario.schema import Container, Implementation, Scenario
 from harness.store.provenance import Provenance
 from harness.store.results import Store

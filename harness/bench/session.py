@@ -10,9 +10,9 @@ from typing import Any
 
 from rich.console import Console
 
-from harness.app import App
+from harness.execution import App
+from harness.execution.matrix import Request
 from harness.outcome import Cell, EngineName
-from harness.plan import Request
 from harness.scenario.schema import Flow, Scenario
 from harness.units import Size
 

@@ -13,8 +13,8 @@ from harness.bench.paths import NEAR, Difference, compare
 from harness.bench.session import Session, line, scenario
 from harness.engine.virtual.engine import VirtualEngine
 from harness.engine.virtual.gauge import gauge
-from harness.plan import PlannedRun
-from harness.runner import run_once
+from harness.execution.matrix import PlannedRun
+from harness.execution.runner import run_once
 from harness.scenario.schema import Scenario
 from harness.store.provenance import Provenance
 from harness.store.results import Store

@@ -18,10 +18,10 @@ from harness.bench.pairs import pairs_repeat
 from harness.bench.session import Session, line, scenario
 from harness.bench.theory import RENO_LOSS, RENO_SEGMENT, RENO_TIMER, reno_scenario, theory_experiments
 from harness.engine.virtual.engine import VirtualEngine
+from harness.execution.matrix import PlannedRun
+from harness.execution.runner import run_once
 from harness.outcome import Cell, MeasuredRun, Run
-from harness.plan import PlannedRun
 from harness.reno import mathis, padhye
-from harness.runner import run_once
 from harness.store.provenance import Provenance
 from harness.store.results import Store
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.app import App, Options
 from harness.check import contract, processor, testcases
 from harness.check.trials import TRIALS, Tried, claims, values
 from harness.engine.certificates import virtual_certificates
 from harness.engine.virtual.engine import VirtualEngine
 from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult
-from harness.events import Listener
+from harness.execution import App, Options
+from harness.execution.events import Listener
+from harness.execution.matrix import Request
 from harness.outcome import Cell, proven_outcome
 from harness.outcome.conformance import Finding
-from harness.plan import Request
 from harness.scenario.manifest_parameters import Setting
 from harness.scenario.parameters import PARAMETERS, ParameterValue, Role, other
 from harness.scenario.schema import TESTCASES, Flow, Implementation, Scenario

@@ -43,9 +43,9 @@ from harness.cli.options import (
 from harness.cli.words import jobs_of, outcomes_of, place_of, repetitions_of, request_of, shard_of, stand_ins_of
 
 if TYPE_CHECKING:
-    from harness.app import App, Options
-    from harness.cluster.place import Place
-    from harness.plan import Request
+    from harness.execution import App, Options
+    from harness.execution.cluster.address import Place
+    from harness.execution.matrix import Request
 
 A = TypeVar("A", bound="Asking")
 
@@ -106,7 +106,7 @@ class Asking:
 
     def options(self) -> Options:
         """How its runs are made. Raises InputError."""
-        from harness.app import Options
+        from harness.execution import Options
 
         return Options(
             fresh=self.fresh, retry=self.again, patience=patience(), log_limit=log_limit(), memory=endpoint_memory(),

@@ -73,7 +73,7 @@ def bench(
 def _side_by_side(kernels: tuple[str, str], names: list[str], most: int | None, reference: Path) -> list[SideBySide]:
     from harness.bench.kernels import kernel_of, sentence, side_by_side, summary, varied
     from harness.cli.interrupts import heard
-    from harness.plan import PlannedRun
+    from harness.execution.matrix import PlannedRun
     from harness.progress import Talk
     from harness.repro.verify import candidates, chosen
 

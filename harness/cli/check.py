@@ -29,8 +29,8 @@ def check(
 
     The exit code is 1 when anything does not hold.
     """
-    from harness.app import Options
     from harness.check import check as findings_of
+    from harness.execution import Options
     from harness.progress import Talk
     from harness.reports import findings as view
 

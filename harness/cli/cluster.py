@@ -19,7 +19,7 @@ cluster = typer.Typer(no_args_is_help=True, help="What a cluster of workers take
 @cluster.command("tls")
 def tls(folder: Annotated[Path, typer.Argument(help="Folder that is made, and copied to every machine.")]) -> None:
     """Make certificates for driver, scheduler and workers: whoever has the folder may take part, nobody else may."""
-    from harness.cluster import tls as certificates
+    from harness.execution.cluster import tls as certificates
 
     certificates.write(folder)
     console().print(f"{folder} has all it takes, for {certificates.DAYS} days", markup=False, soft_wrap=True)
@@ -35,7 +35,7 @@ def kubernetes(
     disk: Annotated[int, typer.Option(help="Disk of a worker for images, GiB.", min=2)] = 10,
 ) -> None:
     """Print manifests of a scheduler and its workers, for `kubectl apply -f -`."""
-    from harness.cluster.kubernetes import manifests
+    from harness.execution.cluster.kubernetes import manifests
 
     print_text(manifests(image, workers, memory, disk))
 
@@ -49,7 +49,7 @@ def scheduler(
     ] = False,
 ) -> None:
     """Run Dask's scheduler, for whoever has the certificates: who reaches it may run anything on its workers."""
-    from harness.cluster.place import scheduler_command
+    from harness.execution.cluster.address import scheduler_command
 
     if (cluster_tls is None) != unauthenticated:
         raise InputError(

@@ -67,8 +67,8 @@ def _repeated(
     """Run one cell until two runs part; (where they do, runs made)."""
     import tempfile
 
-    from harness.app import Options
     from harness.divergence import repeated
+    from harness.execution import Options
     from harness.progress import Talk
 
     app = open_app(manifests=manifest)

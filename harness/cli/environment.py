@@ -13,8 +13,8 @@ from harness.cli.consoles import caution
 from harness.errors import InputError
 
 if TYPE_CHECKING:
-    from harness.app import App
     from harness.engine.kernel import LabKernel
+    from harness.execution import App
 
 Quantity = TypeVar("Quantity")
 
@@ -49,7 +49,7 @@ def open_app(
 
     `origin`: a registry that images are taken from; HARNESS_REGISTRY's without.
     """
-    from harness.app import App, Places
+    from harness.execution import App, Places
 
     state = Path(os.environ.get("HARNESS_STATE") or ROOT / ".state")
     cache = Path(os.environ.get("HARNESS_CACHE") or ROOT / ".cache")

@@ -20,8 +20,8 @@ from harness.cli.words import jobs_of
 from harness.errors import InputError
 
 if TYPE_CHECKING:
-    from harness.app import App
     from harness.engine.images.contents import Contents
+    from harness.execution import App
     from harness.repro.checkout import Checkout
     from harness.repro.equivalence import Prover
     from harness.store.identity import Component
@@ -55,8 +55,8 @@ def equivalent(
     an entry. Else the exit code is 1, the first cell that differs is shown, and nothing is written. Of the compose
     engine golden labs are run by both versions: they must get the same files and the same commands of Docker.
     """
-    from harness.app import Options
     from harness.evaluation.publish import rekey
+    from harness.execution import Options
     from harness.progress import Talk
     from harness.repro.checkout import Checkout, base_with, checked_out
     from harness.repro.compose_transcript import prove as prove_compose

@@ -31,9 +31,9 @@ from harness.text import without_html
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from harness.app import App
     from harness.evaluation.cell_result import CellResult
     from harness.evaluation.regression.accepted_changes import Names
+    from harness.execution import App
     from harness.reports.gate import Passage
 
 Baseline = Annotated[Path, typer.Option("--baseline", help="Store of the runs to compare with.")]
@@ -134,10 +134,10 @@ def passage_of(
     until: int | None = None,
 ) -> Passage:
     """What the gate says of the stored cells that words name. Raises InputError, also without a baseline."""
-    from harness.app.further import looks
     from harness.evaluation.regression.accepted_changes import apply, read_allowances
     from harness.evaluation.regression.decision import decide
     from harness.evaluation.regression.matching_cells import causes, pairs
+    from harness.execution.more_repetitions import looks
     from harness.reports.chosen import named
     from harness.reports.gate import Passage, Told
 
@@ -174,8 +174,8 @@ def _names(app: App, cells: list[CellResult]) -> Names:
 
 def _repeat(store: Path | None, decided: Callable[[], Passage], most: int, jobs: int | None) -> None:
     """Make further repetitions of what cannot be told."""
-    from harness.app import Options
-    from harness.app.further import repeat_until
+    from harness.execution import Options
+    from harness.execution.more_repetitions import repeat_until
     from harness.progress import Talk
 
     app = open_app(store)

@@ -19,9 +19,9 @@ from harness.errors import InputError, disk_error
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from harness.app import App
     from harness.engine.images.build import Build
     from harness.engine.images.result import MadeImage
+    from harness.execution import App
 
 
 def images(

@@ -19,7 +19,7 @@ def measure(
 
     A run whose artefacts were damaged keeps the figures it has, and is named.
     """
-    from harness.app.stored import measure_again
+    from harness.execution.measured_store import measure_again
     from harness.text import counted
 
     app = open_app(store)

@@ -10,8 +10,8 @@ from harness.cli.consoles import console, print_json, print_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from harness.execution.matrix import PlannedRun, SharedOut
     from harness.outcome import Cell
-    from harness.plan import PlannedRun, SharedOut
 
 
 @taking(AskingForShards)
@@ -20,10 +20,10 @@ def plan(asking: AskingForShards) -> None:
 
     Takes the words of `run`; those that say what becomes of results change nothing here, but for --artefacts.
     """
-    from harness.app.disk import DiskUse
-    from harness.plan import UntilDecided, designs, named, points_of
+    from harness.execution.disk_estimate import DiskUse
+    from harness.execution.matrix import UntilDecided, designs, named, points_of
+    from harness.execution.repetitions import Repetitions
     from harness.progress import span
-    from harness.repetitions import Repetitions
     from harness.reports import design, json_report
     from harness.text import size_of
 
@@ -90,7 +90,7 @@ def plan(asking: AskingForShards) -> None:
 def _shards(count: int, todo: Sequence[PlannedRun], expected: Callable[[Cell], float]) -> list[SharedOut]:
     """What each of so many shards has to do."""
     from harness.evaluation.cell_result import point_of
-    from harness.plan import Shard, SharedOut
+    from harness.execution.matrix import Shard, SharedOut
 
     found = []
     for number in range(1, count + 1):

@@ -15,7 +15,7 @@ from harness.cli.words import age, one_of
 from harness.errors import InputError
 
 if TYPE_CHECKING:
-    from harness.app import App
+    from harness.execution import App
     from harness.outcome import Cell
 
 
@@ -46,7 +46,7 @@ def prune(
     """Remove stored runs, or their artefacts: those that are all of what is asked."""
     from typing import get_args
 
-    from harness.app.prune import Criteria, Pruning
+    from harness.execution.prune import Criteria, Pruning
     from harness.outcome import Status
     from harness.text import counted, size_of
 

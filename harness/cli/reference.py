@@ -55,8 +55,8 @@ def reference(
     results/reference/campaign.yaml holds the requests. What was done is kept: the same command goes on. A cluster makes
     the runs as it makes those of `harness run`.
     """
-    from harness.app import Options
     from harness.evaluation.publish import forget, keep
+    from harness.execution import Options
     from harness.pages import behind_figures
     from harness.progress import Talk
     from harness.reference import Reference

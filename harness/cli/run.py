@@ -19,9 +19,9 @@ from harness.cli.sites import write_site
 from harness.errors import reason
 
 if TYPE_CHECKING:
-    from harness.app import App
     from harness.evaluation.cell_result import CellResult
-    from harness.events import Listener
+    from harness.execution import App
+    from harness.execution.events import Listener
 
 
 #: Runs that are looked at for one that can be drawn: of some that broke early there is nothing to see.
@@ -33,9 +33,9 @@ def run(asking: Asking) -> None:
     """Run what is not stored yet, print the verdicts, and draw figures: of flows that share a path, or of the worst
     download.
     """
+    from harness.execution.build_failures import UnbuiltError
     from harness.progress import Talk
     from harness.reports import json_report, moves, table
-    from harness.unbuilt import UnbuiltError
 
     app = asking.open()
     request = asking.request(app)
@@ -72,7 +72,7 @@ def run(asking: Asking) -> None:
 
 def _draw_figures(app: App, results: list[CellResult], processes: int, listen: Listener) -> None:
     """Draw what is not drawn yet of a finished `run`. Nothing that goes wrong here costs its runs and verdicts."""
-    from harness.events import Warned
+    from harness.execution.events import Warned
     from harness.plots.shared import telling_runs, with_figures
 
     chosen, telling = with_figures(results), telling_runs(results)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from harness.cli.consoles import console
 
 if TYPE_CHECKING:
-    from harness.app import App
     from harness.evaluation.cell_result import CellResult
+    from harness.execution import App
 
 
 def write_site(app: App, results: list[CellResult], folder: Path) -> str:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from harness.errors import AbsentError, InputError, did_you_mean
 
 if TYPE_CHECKING:
-    from harness.app import App
     from harness.evaluation.cell_result import CellResult
+    from harness.execution import App
     from harness.outcome import Cell
 
 #: A cell's key, or enough of its beginning.

@@ -36,7 +36,7 @@ def verify(
 
     The exit code is 1 when any differs.
     """
-    from harness.app import Options
+    from harness.execution import Options
     from harness.progress import Talk
     from harness.reports import verified as view
     from harness.repro.digests import component_digests

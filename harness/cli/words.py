@@ -17,9 +17,9 @@ from harness.text import shown
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness.app import App
-    from harness.cluster.place import Place
-    from harness.plan import Request, Shard, UntilDecided
+    from harness.execution import App
+    from harness.execution.cluster.address import Place
+    from harness.execution.matrix import Request, Shard, UntilDecided
     from harness.planning.sweep import Combine
     from harness.scenario.schema import Implementation
 
@@ -42,7 +42,7 @@ def request_of(
     shard: Shard | None = None,
 ) -> Request:
     """What is asked for, as a plan is made of it."""
-    from harness.plan import Request
+    from harness.execution.matrix import Request
     from harness.scenario.parameters import ROLES
 
     if engine == EngineChoice.VIRTUAL:
@@ -96,7 +96,7 @@ def stand_ins_of(words: list[str] | None) -> dict[str, str]:
 
 def shard_of(text: str) -> Shard | None:
     """What --shard says; None of nothing."""
-    from harness.plan import Shard
+    from harness.execution.matrix import Shard
 
     if not text:
         return None
@@ -126,7 +126,7 @@ def outcomes_of(text: str) -> frozenset[str]:
 
 def repetitions_of(text: str | None) -> int | UntilDecided | None:
     """What --repeat says."""
-    from harness.plan import UntilDecided
+    from harness.execution.matrix import UntilDecided
     from harness.scenario.schema import MAXIMUM_REPETITIONS
     from harness.stats.intervals import ENOUGH
 
@@ -196,14 +196,14 @@ def tolerance_of(option: str, text: str) -> float:
 
 def place_of(cluster: str, folder: Path | None, files: str, verify: str, engine: EngineChoice) -> Place | None:
     """The cluster that makes the runs of an engine."""
-    from harness.cluster import place
+    from harness.execution.cluster import address
 
     if cluster and engine != EngineChoice.VIRTUAL:
         raise InputError(
             "--cluster: runs in real time need this machine's own network and clock",
             "add --engine virtual, or leave --cluster out",
         )
-    return place.place_of(cluster, folder, files, verify)
+    return address.place_of(cluster, folder, files, verify)
 
 
 def jobs_of(asked: int | None, engine: EngineChoice) -> int:

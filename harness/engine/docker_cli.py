@@ -128,7 +128,8 @@ def ending_with_us(signal: str = "KILL") -> tuple[str, ...]:
     `signal`: that it is sent then. `docker buildx build` ends what the daemon runs for it where it is told to (TERM).
 
     setpriv(1) of util-linux tells the kernel (PR_SET_PDEATHSIG, prctl(2)); BusyBox's knows no such option. A cluster's
-    processes tell it themselves, between fork and exec (harness/cluster/place.py); here other threads are at work.
+    processes tell it themselves, between fork and exec (harness/execution/cluster/address.py); here other threads are
+    at work.
     """
     words = ("setpriv", "--pdeathsig", signal)
     try:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from harness.execution.matrix import Request, cells
 from harness.outcome import Cell, Image
-from harness.plan import Request, cells
 from harness.scenario.schema import Implementation, Scenario
 
 

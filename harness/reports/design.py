@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from harness.plan import Designed
+from harness.execution.matrix import Designed
 from harness.planning.design import PairDesign
 from harness.text import counted
 

@@ -11,8 +11,8 @@ from harness.analysis.metrics.registry import unit_of
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.missing_metrics import warnings
 from harness.evaluation.ranking import rankings
+from harness.execution.matrix import PlannedRun, SharedOut
 from harness.outcome import LinkProof
-from harness.plan import PlannedRun, SharedOut
 from harness.reports import because, by_scenario, unfinished
 from harness.reports.chosen import compared
 from harness.reports.listing import Entry

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import get_args
 
-from harness.app import App
 from harness.engine.code_digest import engine_code
 from harness.errors import HarnessError
+from harness.execution import App
 from harness.outcome import EngineName
 from harness.store.identity import Component
 

@@ -14,10 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from harness.app import App, Options
 from harness.engine.images.contents import Contents
 from harness.errors import InputError, did_you_mean
-from harness.events import Listener
+from harness.execution import App, Options
+from harness.execution.events import Listener
 from harness.outcome import Cell, Run
 from harness.repro.checkout import Checkout
 from harness.repro.digests import component_digests

@@ -7,12 +7,12 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass
 
-from harness.app import App, Options
-from harness.app.engines import engine_of
-from harness.events import Listener
+from harness.execution import App, Options
+from harness.execution.engines import engine_of
+from harness.execution.events import Listener
+from harness.execution.matrix import PlannedRun
+from harness.execution.runner import run_aside
 from harness.outcome import MeasuredRun, Run
-from harness.plan import PlannedRun
-from harness.runner import run_aside
 from harness.store.results import Store
 
 

@@ -7,9 +7,9 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from harness.app import App, Options
 from harness.errors import InputError, did_you_mean
-from harness.events import Listener
+from harness.execution import App, Options
+from harness.execution.events import Listener
 from harness.outcome import Cell, Run, proven_outcome
 from harness.repro.side_by_side import run_again
 from harness.store.identity import Equivalence

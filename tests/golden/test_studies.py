@@ -11,8 +11,8 @@ from syrupy.assertion import SnapshotAssertion
 from harness.analysis.metrics import VERSION
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
+from harness.execution.matrix import Request, cells, named, points_of
 from harness.outcome import Absence, LinkProof, MeasuredRun, Outcome, Run
-from harness.plan import Request, cells, named, points_of
 from harness.reports import flow_metrics
 from harness.reports.markdown import line
 from harness.studies import SHARED

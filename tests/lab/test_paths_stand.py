@@ -14,12 +14,12 @@ import polars as pl
 import pytest
 
 from harness.analysis.run_view import RunView
-from harness.app import App, Places
-from harness.app.lock import machine_lock
 from harness.engine.docker.engine import ComposeEngine
+from harness.execution import App, Places
+from harness.execution.machine_lock import machine_lock
+from harness.execution.matrix import PlannedRun, Request
+from harness.execution.runner import run_once
 from harness.outcome import Cell, LinkProof
-from harness.plan import PlannedRun, Request
-from harness.runner import run_once
 from harness.scenario.schema import Scenario
 from harness.store.provenance import Provenance
 from harness.store.results import Store

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.app import App, Options, Places
 from harness.capture.files import read_bytes
 from harness.catalogue import Catalogue
 from harness.engine.virtual.engine import HOST_CPU
 from harness.evaluation.cell_result import CellResult
+from harness.execution import App, Options, Places
+from harness.execution.matrix import Request
 from harness.outcome import Cell, MeasuredRun, Run
-from harness.plan import Request
 from harness.scenario.schema import Implementation
 from tests.examples import ROOT
 from tests.lab.conftest import CACHE, LINKS, Harness, Manifest, build_image

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from harness.app import App, Places
 from harness.engine.images.build import Build, Images
+from harness.execution import App, Places
 from harness.site.addresses import address
 from harness.site.build import write
 from harness.store.results import Store

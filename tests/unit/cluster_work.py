@@ -12,14 +12,14 @@ from typing import Any
 
 from distributed import get_worker
 
-from harness.claims import Claim, claim
-from harness.cluster.crew import Crew
-from harness.cluster.driver import Driver
-from harness.cluster.letters import Answer, Order
-from harness.cluster.place import Scheduler
-from harness.cluster.worker import Wanted
+from harness.execution.cluster.address import Scheduler
+from harness.execution.cluster.coordinator import Driver
+from harness.execution.cluster.dask_client import Crew
+from harness.execution.cluster.messages import Answer, Order
+from harness.execution.cluster.worker import Wanted
+from harness.execution.matrix import PlannedRun
+from harness.execution.run_lock import Claim, claim
 from harness.outcome import Cell, MeasuredRun, Outcome, Run
-from harness.plan import PlannedRun
 from harness.store.records import read_run
 
 

@@ -17,8 +17,8 @@ from traffic.tcp import client_command
 
 from harness.errors import InputError
 from harness.evaluation.cell_result import initial_bytes
+from harness.execution.matrix import Request, cells
 from harness.outcome import Cell, Contestant
-from harness.plan import Request, cells
 from harness.planning.design import of_pair, players_of
 from harness.planning.endpoint_config import UnsupportedError
 from harness.planning.sweep import Point

@@ -16,7 +16,7 @@ from harness.cli.entry import cli, main
 from harness.errors import EngineError, HarnessError, InputError, disk_error
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
-from harness.events import RunFinished, Warned
+from harness.execution.events import RunFinished, Warned
 from harness.outcome import MeasuredRun, Outcome, Run
 from harness.progress import Talk
 from harness.reports import listing, table
@@ -140,10 +140,10 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     ) -> Catalogue:
         return Catalogue(root, manifests, check, stand_ins) if manifests or stand_ins else catalogue()
 
-    monkeypatch.setattr("harness.app.checkout.Catalogue", read)
-    monkeypatch.setattr("harness.app.inventory.Inventory.absent", lambda self: {})
-    monkeypatch.setattr("harness.app.inventory.Inventory.image_of", accepted)
-    monkeypatch.setattr("harness.app.inventory.Inventory.make", accepted)
+    monkeypatch.setattr("harness.execution.checkout.Catalogue", read)
+    monkeypatch.setattr("harness.execution.image_inventory.Inventory.absent", lambda self: {})
+    monkeypatch.setattr("harness.execution.image_inventory.Inventory.image_of", accepted)
+    monkeypatch.setattr("harness.execution.image_inventory.Inventory.make", accepted)
 
 
 @pytest.fixture(scope="session")

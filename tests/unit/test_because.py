@@ -11,9 +11,9 @@ from rich.console import Console
 
 from harness.analysis.metrics import VERSION as MEASURING
 from harness.analysis.time_breakdown import VERSION, attribute
-from harness.app import stored
-from harness.app.stored import StoredResults
 from harness.evaluation.cell_result import CellResult
+from harness.execution import measured_store
+from harness.execution.measured_store import StoredResults
 from harness.outcome import Attributed, Attribution, MeasuredRun, Outcome, Part, State
 from harness.reports import because, json_report, table
 from harness.reports.layout import Column, Fitted, Row
@@ -240,7 +240,7 @@ def test_what_is_of_today_is_not_looked_for_again(tmp_path: Path, monkeypatch: p
     def never(*_: object) -> Attributed:
         raise AssertionError("it is of today")
 
-    monkeypatch.setattr(stored, "attribute", never)
+    monkeypatch.setattr(measured_store, "attribute", never)
     assert StoredResults(store, store).measured(made) == first
     # A store that is not written to is shown as it is.
     assert StoredResults(store, None).measured(made) == first

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.campaign import Campaign, Claim
-from harness.claims import claim
 from harness.engine.build_queue import Step
 from harness.errors import EngineError
-from harness.events import BuildEnded, BuildStarted, Event, RunsHeld, RunStarted, RunsWait, RunTakenOver
+from harness.execution.build_failures import LostRuns, lost_runs
+from harness.execution.events import BuildEnded, BuildStarted, Event, RunsHeld, RunStarted, RunsWait, RunTakenOver
+from harness.execution.matrix import PlannedRun, runs
+from harness.execution.run_lock import claim
+from harness.execution.scheduler import Campaign, Claim
 from harness.outcome import Cell
-from harness.plan import PlannedRun, runs
-from harness.unbuilt import LostRuns, lost_runs
 from tests.examples import cell, implementation
 
 #: Seconds after which a test that hangs gives up.
@@ -295,7 +295,7 @@ def _take_a_while(made: set[str], name: str) -> None:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What nobody gives notice of is looked for more often."""
-    monkeypatch.setattr("harness.campaign.PULSE", 0.005)
+    monkeypatch.setattr("harness.execution.scheduler.PULSE", 0.005)
 
 
 @pytest.mark.usefixtures("quick")

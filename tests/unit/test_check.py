@@ -11,9 +11,9 @@ from rich.console import Console
 from harness.analysis.metrics import VERSION
 from harness.check import contract, session
 from harness.check.trials import TRIALS, claims, values
+from harness.execution.matrix import Request, cells
 from harness.outcome import Cell, MeasuredRun, Measurement, Observation, Outcome, Run
 from harness.outcome.conformance import Finding
-from harness.plan import Request, cells
 from harness.reports import findings as view
 from harness.scenario.manifest_parameters import Setting
 from harness.scenario.parameters import PARAMETERS, ROLES, ParameterValue, Role

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from harness.analysis.metrics import VERSION
-from harness.app.ground import CheckoutGround
-from harness.app.stored import StoredResults
-from harness.claims import Claim, claim, sweep
+from harness.execution.local_backend import CheckoutGround
+from harness.execution.matrix import PlannedRun
+from harness.execution.measured_store import StoredResults
+from harness.execution.run_lock import Claim, claim, sweep
 from harness.outcome import LinkProof, MeasuredRun, Outcome, Run, Status
-from harness.plan import PlannedRun
 from harness.store.results import Store
 from tests.examples import cell
 

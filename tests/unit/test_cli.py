@@ -17,10 +17,10 @@ from harness.engine.images.cache import Cache
 from harness.engine.run_dir import prepare_folder
 from harness.errors import EngineError
 from harness.evaluation.cell_result import CellResult
+from harness.execution.build_failures import UnbuiltError
 from harness.outcome import LinkProof, MeasuredRun, Outcome, Run, Verdict
 from harness.store.results import Store
 from harness.topology import build_lab
-from harness.unbuilt import UnbuiltError
 from tests.examples import ROOT, catalogue, cell
 
 
@@ -157,7 +157,7 @@ def test_how_to_go_on_can_be_pasted_into_a_shell(
     def interrupt(*others: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("harness.app.App.run", interrupt)
+    monkeypatch.setattr("harness.execution.App.run", interrupt)
     given = ["satellite/medium", "--set", "client.initial_rtt=100 ms", "--store", str(tmp_path / f"a {'long ' * 40}")]
     code, _, err = _run(capsys, monkeypatch, "run", *given, "--fresh")
     assert code == INTERRUPTED
@@ -205,7 +205,7 @@ def test_bad_input_is_one_error_with_a_hint_and_exit_2(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], message: str, hint: str
 ) -> None:
     # Nothing here needs Docker: the words are wrong before it would be asked.
-    monkeypatch.setattr("harness.app.inventory.Inventory.absent", lambda self: {})
+    monkeypatch.setattr("harness.execution.image_inventory.Inventory.absent", lambda self: {})
     code, out, err = _run(capsys, monkeypatch, *words)
     assert code == 2
     assert out == ""
@@ -250,7 +250,7 @@ def test_infrastructure_is_exit_3(capsys: pytest.CaptureFixture[str], monkeypatc
     def refuse(*_: object, **__: object) -> None:
         raise EngineError("the disk is full: /x", "free space")
 
-    monkeypatch.setattr("harness.app.stored.StoredResults.find", refuse)
+    monkeypatch.setattr("harness.execution.measured_store.StoredResults.find", refuse)
     code, _, err = _run(capsys, monkeypatch, "report")
     assert code == 3
     assert "error: the disk is full: /x\nhint: free space" in err
@@ -264,8 +264,8 @@ def test_a_failed_build_costs_its_runs_and_not_the_table(
             "1 image could not be built (quiche): 7 runs left out", "the reason is above", [_result("pass", ())]
         )
 
-    monkeypatch.setattr("harness.app.inventory.Inventory.absent", lambda self: {})
-    monkeypatch.setattr("harness.app.App.run", refuse)
+    monkeypatch.setattr("harness.execution.image_inventory.Inventory.absent", lambda self: {})
+    monkeypatch.setattr("harness.execution.App.run", refuse)
     code, out, err = _run(capsys, monkeypatch, "run", "satellite/medium", "--no-figures")
     assert code == 3
     assert "alpha" in out

@@ -17,21 +17,32 @@ from typing import Any
 import pytest
 from distributed import LocalCluster, get_worker
 
-from harness.app.clustered import ClusterGround, build_missing
-from harness.claims import Claim, claim
 from harness.cli import main
-from harness.cluster import bits, crew, driver, place, tls, twice
-from harness.cluster.crew import Crew, Work
-from harness.cluster.driver import Driver
-from harness.cluster.letters import Answer, Order
-from harness.cluster.place import Place, place_of
-from harness.cluster.worker import packed
 from harness.engine.build_queue import Step
 from harness.engine.process_owner import owner
 from harness.errors import EngineError, InputError, ResultError
-from harness.events import ClusterWorks, Event, RunFinished, RunTakenOver, Verified, Warned
+from harness.execution.cluster import (
+    address as place,
+)
+from harness.execution.cluster import (
+    code_version,
+    dask_client,
+    duplicate_check,
+    tls,
+)
+from harness.execution.cluster import (
+    coordinator as driver,
+)
+from harness.execution.cluster.address import Place, place_of
+from harness.execution.cluster.coordinator import Driver
+from harness.execution.cluster.dask_client import Crew, Work
+from harness.execution.cluster.messages import Answer, Order
+from harness.execution.cluster.worker import packed
+from harness.execution.cluster_backend import ClusterGround, build_missing
+from harness.execution.events import ClusterWorks, Event, RunFinished, RunTakenOver, Verified, Warned
+from harness.execution.matrix import PlannedRun
+from harness.execution.run_lock import Claim, claim
 from harness.outcome import Cell, MeasuredRun, Outcome, Run
-from harness.plan import PlannedRun
 from harness.store.records import read_run
 from harness.store.results import Store
 from tests.examples import ROOT, cell
@@ -133,7 +144,7 @@ class Scene:
         def connect() -> Crew:
             return Crew(address, None, depot, lambda text: self.said.append(Warned(text)), work)
 
-        sample = twice.sample(list(todo), share)
+        sample = duplicate_check.sample(list(todo), share)
         return Driver(todo, ground, connect, self.said.append, twice=sample, large=False, **more), ground
 
     def warnings(self) -> str:
@@ -249,17 +260,17 @@ def test_where_no_machine_has_ground_it_ends_with_the_reason(scene: Scene) -> No
 
 def test_workers_of_another_version_are_refused_by_name(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     one, ground = scene.driver(plan(1))
-    monkeypatch.setattr(crew, "build", lambda: "another")
+    monkeypatch.setattr(dask_client, "build", lambda: "another")
     working = threading.Thread(target=one.work, daemon=True)
     working.start()
     deadline = time.monotonic() + 20
     while scene.warnings().count("has another version of this package") < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not made and bits.build() in scene.warnings()
+    assert not made and code_version.build() in scene.warnings()
     for address in scene.cluster.scheduler.workers:
         assert f"the worker {address} on " in scene.warnings()
     # One of the right version comes.
-    monkeypatch.setattr(crew, "build", bits.build)
+    monkeypatch.setattr(dask_client, "build", code_version.build)
     scene.cluster.scale(3)
     working.join(30)
     assert len(ground.taken) == 1 and len({worker for _, worker in made}) == 1
@@ -269,7 +280,7 @@ def test_where_nobody_else_can_come_workers_of_another_version_end_it(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, _ = scene.driver(plan(1), alone=True)
-    monkeypatch.setattr(crew, "build", lambda: "another")
+    monkeypatch.setattr(dask_client, "build", lambda: "another")
     with pytest.raises(EngineError, match="files of this package were changed since this command began") as raised:
         one.work()
     assert raised.value.hint == "give the command again: what is stored counts"
@@ -277,7 +288,7 @@ def test_where_nobody_else_can_come_workers_of_another_version_end_it(
 
 
 def test_what_dead_workers_had_is_made_by_those_that_come(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crew, "FETCH", 2.0)
+    monkeypatch.setattr(dask_client, "FETCH", 2.0)
     one, ground = scene.driver(plan(6), work=slow)
     working = threading.Thread(target=one.work, daemon=True)
     working.start()
@@ -337,7 +348,7 @@ def test_a_lost_scheduler_costs_what_was_under_way_and_nothing_else(
 
 
 def test_where_no_scheduler_answers_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crew, "ANSWER", 0.5)
+    monkeypatch.setattr(dask_client, "ANSWER", 0.5)
     depot: Any = None
     with pytest.raises(EngineError, match=r"no scheduler answers at tcp://127\.0\.0\.1:1"):
         Crew("tcp://127.0.0.1:1", None, depot, print)
@@ -354,10 +365,10 @@ class _Nothing:
 
 
 def test_a_run_is_stored_as_the_worker_stored_it(tmp_path: Path) -> None:
-    from harness.app.attempts import Attempts
-    from harness.app.options import Options
-    from harness.app.stored import StoredResults
     from harness.engine.docker.host_jitter import Patience
+    from harness.execution.measured_store import StoredResults
+    from harness.execution.options import Options
+    from harness.execution.retries import Attempts
     from harness.store.provenance import Provenance
 
     there, here = Store(tmp_path / "there"), Store(tmp_path / "here")
@@ -447,9 +458,13 @@ def test_words_that_name_one(tmp_path: Path) -> None:
 
 def test_a_share_is_of_all_runs_and_always_the_same() -> None:
     items = [PlannedRun(HERE, number) for number in range(5000)]
-    chosen = twice.sample(items, 0.02)
-    assert 60 <= len(chosen) <= 140 and chosen == twice.sample(items[::-1], 0.02)
-    assert (len(twice.sample(items, 1.0)), len(twice.sample(items[:3], 1e-9)), twice.sample(items, 0)) == (
+    chosen = duplicate_check.sample(items, 0.02)
+    assert 60 <= len(chosen) <= 140 and chosen == duplicate_check.sample(items[::-1], 0.02)
+    assert (
+        len(duplicate_check.sample(items, 1.0)),
+        len(duplicate_check.sample(items[:3], 1e-9)),
+        duplicate_check.sample(items, 0),
+    ) == (
         5000,
         1,
         set(),
@@ -468,7 +483,7 @@ def test_certificates_let_in_who_has_them_and_nobody_else(tmp_path: Path) -> Non
         depot: Any = None
         Crew(cluster.scheduler_address, tls.security(tmp_path / "one"), depot, print).close()
         with pytest.MonkeyPatch.context() as patch, pytest.raises(EngineError, match="no scheduler answers"):
-            patch.setattr(crew, "ANSWER", 2.0)
+            patch.setattr(dask_client, "ANSWER", 2.0)
             Crew(cluster.scheduler_address, tls.security(tmp_path / "two"), depot, print)
 
 
@@ -483,7 +498,7 @@ def test_a_cluster_of_our_own_lets_in_nobody_else(tmp_path: Path) -> None:
         Crew(scheduler.address, scheduler.security, depot, print).close()
         tls.write(tmp_path / "others")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(crew, "ANSWER", 2.0)
+            patch.setattr(dask_client, "ANSWER", 2.0)
             for address, security in (
                 (scheduler.address.replace("tls:", "tcp:"), None), (scheduler.address, tls.security(tmp_path / "others"))
             ):  # fmt: skip
@@ -525,14 +540,14 @@ def test_certificates_are_not_written_through_a_link(tmp_path: Path) -> None:
 
 def test_another_text_of_any_module_is_another_version(tmp_path: Path) -> None:
     (tmp_path / "one.py").write_text("x = 1")
-    before = bits.build_of(tmp_path)
-    assert before == bits.build_of(tmp_path)
+    before = code_version.build_of(tmp_path)
+    assert before == code_version.build_of(tmp_path)
     (tmp_path / "one.py").write_text("x = 2")
-    assert bits.build_of(tmp_path) != before
+    assert code_version.build_of(tmp_path) != before
 
 
 def test_whoever_needs_no_cluster_waits_for_none() -> None:
-    said = "import sys; import harness.app; from harness.cli import main; print(*sys.modules)"
+    said = "import sys; import harness.execution; from harness.cli import main; print(*sys.modules)"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True, env=environment)
     assert not {"distributed", "dask", "tornado", "fsspec"} & set(done.stdout.split())

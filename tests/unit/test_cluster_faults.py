@@ -19,15 +19,15 @@ from typing import Any
 import pytest
 
 import harness
-from harness.cluster import crew, driver, tls, worker
-from harness.cluster.bits import build
-from harness.cluster.crew import Crew
-from harness.cluster.driver import Driver
-from harness.cluster.letters import Answer, Order
-from harness.cluster.place import Place, Scheduler, dask, started
 from harness.errors import EngineError
-from harness.events import Event, Warned
-from harness.plan import PlannedRun
+from harness.execution.cluster import coordinator, dask_client, tls, worker
+from harness.execution.cluster.address import Place, Scheduler, dask, started
+from harness.execution.cluster.code_version import build
+from harness.execution.cluster.coordinator import Driver
+from harness.execution.cluster.dask_client import Crew
+from harness.execution.cluster.messages import Answer, Order
+from harness.execution.events import Event, Warned
+from harness.execution.matrix import PlannedRun
 from tests.examples import ROOT
 from tests.unit.cluster_work import Folder, drive, noted, plan, whose, work
 from tests.unit.test_cluster import Fake, Scene, scene
@@ -42,7 +42,7 @@ COUNT = 6
 def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scheduler]:
     """With two workers, which are begun anew when they die. A run is blamed for two deaths."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(driver, "LOOK", 0.3)
+        patch.setattr(coordinator, "LOOK", 0.3)
         patch.setenv("DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES", "1")
         environment = {"HARNESS_CACHE": str(tmp_path_factory.mktemp("cache")), "PYTHONPATH": str(ROOT)}
         with started(Place("", 2), environment) as found:
@@ -52,8 +52,8 @@ def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scheduler]:
 @pytest.fixture
 def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scheduler]:
     """With one worker, which never blames a run."""
-    monkeypatch.setattr(driver, "LOOK", 0.3)
-    monkeypatch.setattr(driver, "GONE", 1)
+    monkeypatch.setattr(coordinator, "LOOK", 0.3)
+    monkeypatch.setattr(coordinator, "GONE", 1)
     monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES", "1000")
     with started(Place("", 1), {"HARNESS_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}) as found:
         yield found
@@ -139,7 +139,7 @@ def test_a_run_is_given_up_when_all_workers_die_of_it_at_once_and_come_back(pati
 
 def test_a_driver_that_was_killed_goes_on_with_what_is_not_stored(scheduler: Scheduler, tmp_path: Path) -> None:
     program = "import pathlib, sys; from tests.unit.cluster_work import drive; "
-    program += "from harness.cluster.place import Scheduler; "
+    program += "from harness.execution.cluster.address import Scheduler; "
     program += "scheduler = Scheduler(sys.argv[1], pathlib.Path(sys.argv[2])); "
     program += "drive(scheduler, pathlib.Path(sys.argv[3]), int(sys.argv[4]))"
     command = [sys.executable, "-c", program, scheduler.address, str(scheduler.tls), str(tmp_path), str(COUNT)]
@@ -230,7 +230,7 @@ class Wire:
 def test_a_connection_that_was_lost_costs_what_was_under_way(
     scheduler: Scheduler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(crew, "ANSWER", 5.0)
+    monkeypatch.setattr(dask_client, "ANSWER", 5.0)
     wire = Wire(int(scheduler.address.rpartition(":")[2]))
     said: list[Event] = []
     ground, connected = Folder(tmp_path), list[float]()

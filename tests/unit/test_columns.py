@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.app.stored import StoredResults
 from harness.engine.images.contents import Contents
 from harness.errors import ResultError
 from harness.evaluation.publish import forget, keep, rekey
+from harness.execution.measured_store import StoredResults
 from harness.outcome import (
     Contestant,
     DirectionProof,

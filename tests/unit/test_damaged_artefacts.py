@@ -14,11 +14,11 @@ import pytest
 
 from harness import reading
 from harness.analysis.metrics import measure_with_series
-from harness.app.stored import StoredResults, measure_again
 from harness.capture.artefacts.source_files import CAPTURE, capture_digests, harmed, other_digests
 from harness.capture.files import ARCHIVE, find
 from harness.cli import main
 from harness.errors import ResultError
+from harness.execution.measured_store import StoredResults, measure_again
 from harness.outcome import MeasuredRun, Run
 from harness.store.compression import pack
 from harness.store.records import read_run

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from harness.catalogue import Catalogue
 from harness.errors import InputError
-from harness.plan import Request, cells, designs
+from harness.execution.matrix import Request, cells, designs
 from harness.planning.design import aliases, combinations, fraction, least_of_random, of_pair, resolution, size
 from harness.planning.sweep import Point, points
 from harness.reports.design import lines as design_lines

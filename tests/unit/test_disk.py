@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from harness.app import App, Options, Places
-from harness.app.disk import DiskUse
-from harness.campaign import Campaign
 from harness.cli import main
 from harness.errors import EngineError
 from harness.evaluation.retention import Artefacts
+from harness.execution import App, Options, Places
+from harness.execution.build_failures import LostRuns
+from harness.execution.disk_estimate import DiskUse
+from harness.execution.matrix import PlannedRun, Request
+from harness.execution.scheduler import Campaign
 from harness.outcome import Cell, LinkProof, MeasuredRun, Measurement, Outcome, Run
-from harness.plan import PlannedRun, Request
 from harness.planning.estimate import FIGURES, STORED_BYTE, stored_bytes, written_bytes
 from harness.store.compression import STAYS, disk_use
 from harness.store.results import Store
 from harness.text import size_of
-from harness.unbuilt import LostRuns
 from tests.examples import ROOT, cell, scenario
 
 _Usage = namedtuple("_Usage", "total used free")
@@ -153,7 +153,7 @@ def test_what_servers_serve_is_counted_where_it_is_not_there_yet(
     assert room(need.stay + need.meanwhile + need.served) is True
     assert room(need.stay + need.meanwhile + need.served - 1) is False
     # Where the cache is on another disk each has its own.
-    monkeypatch.setattr("harness.app.disk._disk", lambda folder: folder == served)
+    monkeypatch.setattr("harness.execution.disk_estimate._disk", lambda folder: folder == served)
     assert room(need.stay + need.meanwhile) is True
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: _Usage(0, 0, 10**9))
     with pytest.raises(EngineError, match=r"free, and servers are to serve 5\.5 GB that are made first"):
@@ -175,10 +175,14 @@ def test_the_estimate_grows_with_what_is_transferred() -> None:
 def test_runs_that_do_not_fit_are_refused_before_the_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, artefacts: Artefacts, fits: bool
 ) -> None:
-    for module in ("harness.app.inventory", "harness.app.ground", "harness.engine.images.build"):
+    for module in (
+        "harness.execution.image_inventory",
+        "harness.execution.local_backend",
+        "harness.engine.images.build",
+    ):
         monkeypatch.setattr(f"{module}.inspect_image", lambda reference: None)
-    monkeypatch.setattr("harness.app.checkout.docker_versions", lambda required: {})
-    monkeypatch.setattr("harness.app.checkout.remove_orphans", lambda cache, required: [])
+    monkeypatch.setattr("harness.execution.checkout.docker_versions", lambda required: {})
+    monkeypatch.setattr("harness.execution.checkout.remove_orphans", lambda cache, required: [])
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: _Usage(free, 0, free))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     begun: list[object] = []

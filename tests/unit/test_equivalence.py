@@ -14,8 +14,8 @@ import yaml
 from harness.catalogue import Catalogue
 from harness.cli.equivalent import share_of
 from harness.errors import InputError
+from harness.execution.matrix import Request
 from harness.outcome import Cell, Outcome, RandomBytes, Run
-from harness.plan import Request
 from harness.repro import equivalence
 from harness.repro.checkout import read_digests, scenario_document
 from harness.repro.equivalence import ChangedComponent, Prover, Tried
@@ -279,7 +279,7 @@ def test_entries_are_tried_again_by_the_runs_that_rest_on_them(prover: Any, tmp_
 def test_a_cell_is_handed_over_as_a_file_that_amounts_to_the_same_lab(tmp_path: Path) -> None:
     swept = scenario(vary={"path.forward.rate": ["10 Mbit/s", "20 Mbit/s"]}, repetitions=3)
     request = Request([swept, CHANGING], [implementation("alpha")], [implementation("beta")], engine="virtual")
-    from harness.plan import cells
+    from harness.execution.matrix import cells
 
     for one in cells(request, images("alpha", "beta"), cell().sim_image):
         file = tmp_path / "cell.yaml"

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.app.experience import experience
 from harness.cli.environment import REFERENCE
+from harness.execution.time_estimate import experience
 from harness.outcome import Cell, Outcome, Run
 from harness.planning.estimate import Experience, Took, expected_seconds, stored_bytes, transferred_bytes, written_bytes
 from harness.scenario.schema import Flow, Scenario

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 from harness.engine.compose_file import compose_document
 from harness.errors import InputError
+from harness.execution.matrix import Request, cells, named, points_of
 from harness.outcome import Cell
-from harness.plan import Request, cells, named, points_of
 from harness.planning.endpoint_config import UnsupportedError
 from harness.scenario.schema import Flow, Implementation, Scenario
 from harness.topology import Lab, build_lab, summary

@@ -14,7 +14,6 @@ import pytest
 import zstandard
 
 from harness.analysis.metrics import measure_with_series
-from harness.app.stored import StoredResults
 from harness.capture import files
 from harness.capture.artefacts.endpoint_logs import last_words
 from harness.capture.artefacts.source_files import capture_digests, harmed, other_digests
@@ -23,6 +22,7 @@ from harness.cli.exits import FAILED, INFRASTRUCTURE, MET
 from harness.engine.images.contents import Contents
 from harness.errors import ResultError
 from harness.evaluation.regression.baseline import read_former
+from harness.execution.measured_store import StoredResults
 from harness.outcome import Run
 from harness.reading import UnfitFileError, read_regular
 from harness.store.identity import Ledger

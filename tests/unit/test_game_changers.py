@@ -8,15 +8,15 @@ from typing import Any, cast
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from harness.app import App, Options
 from harness.app.reached import reach
 from harness.effects import analyses
 from harness.effects.profiles import profiled
 from harness.errors import EngineError, InputError
 from harness.evaluation.cell_result import CellResult
-from harness.events import Listener
+from harness.execution import App, Options
+from harness.execution.events import Listener
+from harness.execution.matrix import Request
 from harness.outcome import Cell
-from harness.plan import Request
 from harness.planning.design import of_pair
 from harness.planning.sweep import Point, points
 from harness.plots.study import tornado

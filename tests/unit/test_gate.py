@@ -11,9 +11,6 @@ from xml.etree import ElementTree
 import pytest
 
 from harness.analysis.metrics import VERSION
-from harness.app import Options
-from harness.app.further import repeat_until
-from harness.app.stored import StoredResults
 from harness.cli.entry import cli
 from harness.engine.images.contents import Contents
 from harness.errors import InputError
@@ -23,6 +20,9 @@ from harness.evaluation.regression.decision import OUTCOME, Decided, decide, gat
 from harness.evaluation.regression.matching_cells import Pair, causes, pairs
 from harness.evaluation.regression.randomness import plays
 from harness.evaluation.verdict import judge
+from harness.execution import Options
+from harness.execution.measured_store import StoredResults
+from harness.execution.more_repetitions import repeat_until
 from harness.outcome import Cell, Checked, LinkProof, MeasuredRun, Measurement, Outcome, Run
 from harness.reports import gate as view
 from harness.reports.junit import decisions, verdicts

@@ -18,9 +18,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.errors import InputError
+from harness.execution.matrix import Request, cells, named, points_of
 from harness.netem import Server, compile_path
 from harness.outcome import Image
-from harness.plan import Request, cells, named, points_of
 from harness.planning.endpoint_config import UnsupportedError
 from harness.reports.explain import explain
 from harness.scenario.parameters import PARAMETERS, ROLES

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from harness.analysis.metrics import VERSION
-from harness.app import App, Options, Places
-from harness.app.attempts import Attempts
-from harness.app.ground import CheckoutGround
 from harness.engine.docker.engine import ComposeEngine
 from harness.engine.docker.host_jitter import Patience
 from harness.engine.images.build import Build
 from harness.engine.virtual.engine import VirtualEngine
-from harness.events import Listener, RunFinished, Warned
+from harness.execution import App, Options, Places
+from harness.execution.events import Listener, RunFinished, Warned
+from harness.execution.local_backend import CheckoutGround
+from harness.execution.matrix import PlannedRun, Request
+from harness.execution.retries import Attempts
 from harness.outcome import Cell, LinkProof, MeasuredRun, Outcome, Run
-from harness.plan import PlannedRun, Request
 from harness.planning.estimate import Experience
 from harness.store.provenance import Provenance
 from tests.examples import ROOT
@@ -26,7 +26,11 @@ from tests.examples import ROOT
 @pytest.fixture
 def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> App:
     """A checkout on a machine that has no image yet."""
-    for module in ("harness.app.inventory", "harness.app.ground", "harness.engine.images.build"):
+    for module in (
+        "harness.execution.image_inventory",
+        "harness.execution.local_backend",
+        "harness.engine.images.build",
+    ):
         monkeypatch.setattr(f"{module}.inspect_image", lambda reference: None)
     return App(Places(ROOT, tmp_path / "store", tmp_path / "state", tmp_path / "cache"))
 
@@ -90,7 +94,7 @@ def test_the_answer_of_the_kernel_is_asked_for_once_and_changes_what_is_needed(
 
 
 def test_what_is_there_is_not_built(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.app.ground.inspect_image", lambda reference: {})
+    monkeypatch.setattr("harness.execution.local_backend.inspect_image", lambda reference: {})
     asked: list[bool] = []
     # The kernel was not asked yet, though the image that asks is there: so it is asked now.
     monkeypatch.setattr(app.images, "settle_sim", lambda announce: asked.append(True))
@@ -131,7 +135,7 @@ def test_what_somebody_spoilt_from_outside_is_run_again(
         app.store.finish(app.store.begin(item.cell.key, 0), run, None)
         return run, None
 
-    monkeypatch.setattr("harness.app.attempts.run_once", run_once)
+    monkeypatch.setattr("harness.execution.retries.run_once", run_once)
     events: list[object] = []
     attempts = _attempts(app, Options(), Patience(60, lambda: 0.0, lambda seconds: None), events.append)
     if engine == "virtual":
@@ -166,7 +170,7 @@ def test_a_spoilt_run_waits_for_the_machine_and_is_tried_a_few_times(
         app.store.finish(app.store.begin(item.cell.key, 0), run, measured)
         return run, measured
 
-    monkeypatch.setattr("harness.app.attempts.run_once", run_once)
+    monkeypatch.setattr("harness.execution.retries.run_once", run_once)
     events: list[object] = []
     item = PlannedRun(_cell(app, "ngtcp2", "ngtcp2"), 0)
     patience = Patience(seconds, lambda: next(held_up), lambda seconds: None)

@@ -11,8 +11,8 @@ import pytest
 from harness.analysis.metrics import VERSION
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
+from harness.execution.matrix import Request, cells, named, points_of
 from harness.outcome import Handover, LinkProof, MeasuredRun, Measurement, Outcome, Run
-from harness.plan import Request, cells, named, points_of
 from harness.studies.handover.claims import AGAIN, DOCUMENT, FIRST, OTHERS, RULES, SECOND
 from harness.studies.handover.compared import by_rule, ratio
 from harness.studies.handover.figures import mean_windows, throughputs, windows

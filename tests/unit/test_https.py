@@ -17,8 +17,8 @@ from harness.analysis.tls_arrival import TlsArrival
 from harness.capture.capture import ACK, SYN, Capture, read_capture
 from harness.capture.lab_file import Endpoint, FlowAddresses, LabFacts
 from harness.check.trials import TRIALS
+from harness.execution.matrix import Request, cells
 from harness.outcome import Cell, MeasuredRun, Observation
-from harness.plan import Request, cells
 from harness.planning.endpoint_config import UnsupportedError, application_protocol, checked, lab_kind
 from harness.scenario.parameters import ROLES, Role
 from harness.store.records import read_run

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
-from harness.app.checkout import LEDGER
 from harness.errors import InputError
+from harness.execution.checkout import LEDGER
 from harness.outcome import Cell, Image, Outcome, Run
 from harness.store.identity import (
     Equivalence,

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from harness.app.inventory import Inventory
 from harness.cli import main
 from harness.cli.exits import FAILED, INFRASTRUCTURE, MET, USAGE
 from harness.engine.images.build import Build
@@ -18,6 +17,7 @@ from harness.engine.images.context import RECORD
 from harness.engine.images.record import Record
 from harness.engine.images.result import MadeImage
 from harness.errors import EngineError
+from harness.execution.image_inventory import Inventory
 
 SSL = Component("deb", "libssl3t64", "3.5.4-1", "amd64", digest="a" * 64)
 NOW = Composition((SSL,), {"/usr/local/bin/x": "c" * 64}, "3-0", "debian-13")
@@ -111,6 +111,6 @@ def test_the_library_of_sboms_is_imported_when_it_is_needed() -> None:
     import subprocess
     import sys
 
-    said = "import sys, harness.cli.images, harness.app, harness.engine.images.sbom; print(*sys.modules)"
+    said = "import sys, harness.cli.images, harness.execution, harness.engine.images.sbom; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
     assert not {"cyclonedx", "packageurl"} & set(done.stdout.split())

@@ -11,8 +11,8 @@ import pytest
 from harness.analysis.metrics import VERSION
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
+from harness.execution.matrix import Request, cells, named, points_of
 from harness.outcome import LinkProof, MeasuredRun, Measurement, Outcome, Run
-from harness.plan import Request, cells, named, points_of
 from harness.scenario.chance import drawn
 from harness.studies.in_sequence.claims import LARGE_LOSSY, MEDIUM, PROXIES, SIZES
 from harness.studies.in_sequence.compared import bounds, met, rows, seeds

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from harness.app import ending
 from harness.cli.exits import INTERRUPTED
 from harness.cli.interrupts import heard
 from harness.engine.process_owner import owner
 from harness.errors import EngineError
-from harness.events import BuildStarted, PhaseStarted, RunStarted
+from harness.execution import shutdown
+from harness.execution.events import BuildStarted, PhaseStarted, RunStarted
 from harness.progress import Talk
 from harness.store.results import Store
 from tests.examples import ROOT, cell
@@ -54,7 +54,7 @@ def test_what_is_ignored_stays_so() -> None:
 SECOND = """
 import os, signal, subprocess, sys, time
 from pathlib import Path
-from harness.app import ending
+from harness.execution import ending
 from harness.cli.interrupts import heard
 from harness.store.results import Store
 ending.remove_orphans = lambda needed: []
@@ -90,13 +90,13 @@ def test_only_what_is_this_process_s_own_is_removed(tmp_path: Path, monkeypatch:
         asked.append((needed(owner()), needed("1-2-3")))
         return ["container"] if len(asked) < 2 else []
 
-    monkeypatch.setattr(ending, "remove_orphans", removed)
-    monkeypatch.setattr(ending, "_kill_children", lambda: None)
+    monkeypatch.setattr(shutdown, "remove_orphans", removed)
+    monkeypatch.setattr(shutdown, "_kill_children", lambda: None)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     mine, other = tmp_path / f"quic-lab.{owner()}.x", tmp_path / "quic-lab.1-2-3.x"
     for folder in (mine, other, tmp_path / "store" / "partial" / f"1-2-3.{'0' * 16}.0"):
         folder.mkdir(parents=True)
-    ending.end_hard(Store(tmp_path / "store"))
+    shutdown.end_hard(Store(tmp_path / "store"))
     # Docker is asked until nothing is left; what others own is needed.
     assert asked == [(False, True)] * 2
     assert not mine.exists() and other.exists()
@@ -107,11 +107,11 @@ def test_without_docker_the_rest_is_removed_all_the_same(tmp_path: Path, monkeyp
     def none(needed: object) -> list[str]:
         raise EngineError("there is no 'docker' command")
 
-    monkeypatch.setattr(ending, "remove_orphans", none)
-    monkeypatch.setattr(ending, "_kill_children", lambda: None)
+    monkeypatch.setattr(shutdown, "remove_orphans", none)
+    monkeypatch.setattr(shutdown, "_kill_children", lambda: None)
     store = Store(tmp_path)
     store.begin("0" * 16, 0)
-    ending.end_hard(store)
+    shutdown.end_hard(store)
     assert list((tmp_path / "partial").iterdir()) == []
 
 

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.app.stored import StoredResults
 from harness.engine.images.contents import Contents
 from harness.evaluation.cell_result import point_of
 from harness.evaluation.publish import keep
 from harness.evaluation.staleness import NOT_ASKED, note, standing
+from harness.execution.measured_store import StoredResults
 from harness.outcome import (
     Cell,
     Checked,

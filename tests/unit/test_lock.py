@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.app.lock import machine_lock
 from harness.errors import EngineError
+from harness.execution.machine_lock import machine_lock
 from harness.outcome import EngineName
 
 

@@ -8,14 +8,14 @@ import pytest
 from typer.testing import CliRunner
 
 from harness.analysis.timeseries import SCHEMA
-from harness.app import App, Places
 from harness.cli.entry import cli
 from harness.cli.words import shard_of, stand_ins_of
 from harness.engine.images.contents import Contents
 from harness.errors import InputError
 from harness.evaluation.cell_result import point_of
+from harness.execution import App, Places
+from harness.execution.matrix import Shard
 from harness.outcome import Cell, MeasuredRun, Measurement, Outcome, Run
-from harness.plan import Shard
 from harness.store.merge import merge
 from harness.store.parquet import Columns, write_columns
 from harness.store.parquet.tables import Entry

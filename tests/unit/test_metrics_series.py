@@ -12,7 +12,7 @@ from harness.analysis.metrics import measure_with_series
 from harness.analysis.run_view import RunView
 from harness.analysis.timeseries import BOTTLENECK, NETWORK, RETURN_BOTTLENECK, SERIES, RunSeries
 from harness.analysis.timeseries.grid import held, sums
-from harness.app.stored import StoredResults
+from harness.execution.measured_store import StoredResults
 from harness.outcome import MeasuredRun, Run
 from harness.store.results import Store
 from tests.measurements import by_name, said

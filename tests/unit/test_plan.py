@@ -3,8 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.execution.matrix import Request, cells, runs
 from harness.outcome import EngineName
-from harness.plan import Request, cells, runs
 from harness.scenario.schema import Flow
 from harness.store.identity import keyed
 from harness.topology import build_lab

@@ -14,8 +14,8 @@ from harness.cli import main
 from harness.errors import EngineError
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
+from harness.execution.matrix import Request, cells
 from harness.outcome import Run, Verdict
-from harness.plan import Request, cells
 from harness.plots import missing
 from harness.plots.missing import Made, draw, draw_missing, figures_there
 from harness.plots.render import page_script
@@ -198,7 +198,7 @@ def _command(
     *words: str,
 ) -> tuple[int | str | None, str, str]:
     monkeypatch.setenv("HARNESS_CACHE", str(page_cache()))
-    monkeypatch.setattr("harness.app.App.run", lambda self, request, options, listen: results)
+    monkeypatch.setattr("harness.execution.App.run", lambda self, request, options, listen: results)
     where = ["dumbbell/link-sharing", "--clients", "ngtcp2", "--servers", "ngtcp2", "--store", str(folder)]
     monkeypatch.setattr("sys.argv", ["harness", "run", *where, *words])
     with pytest.raises(SystemExit) as caught:

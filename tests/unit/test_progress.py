@@ -8,7 +8,7 @@ from rich.console import Console
 
 from harness import progress
 from harness.errors import EngineError
-from harness.events import (
+from harness.execution.events import (
     BuildEnded,
     BuildStarted,
     ImageStarted,
@@ -21,8 +21,8 @@ from harness.events import (
     RunsWait,
     Warned,
 )
+from harness.execution.matrix import varied
 from harness.outcome import Outcome, Run, Verdict
-from harness.plan import varied
 from harness.progress import Talk, span
 from tests.examples import cell
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.app import App, Places
-from harness.app.checkout import LEDGER
-from harness.app.prune import Pruning
 from harness.cli import main
 from harness.evaluation.publish import keep
+from harness.execution import App, Places
+from harness.execution.checkout import LEDGER
+from harness.execution.matrix import Request
+from harness.execution.prune import Pruning
 from harness.outcome import Cell, MeasuredRun, Outcome, Run
-from harness.plan import Request
 from harness.store.identity import keyed as keyed_by
 from harness.store.identity import read_ledger
 from harness.store.results import Store
@@ -25,7 +25,7 @@ NEW, OLD = "2026-11-20T00:00:00+00:00", "2025-01-01T00:00:00+00:00"
 def today() -> Cell:
     """A cell that today's checkout asks for."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("harness.app.inventory.inspect_image", lambda reference: None)
+        patch.setattr("harness.execution.image_inventory.inspect_image", lambda reference: None)
         patch.setattr("harness.engine.images.build.inspect_image", lambda reference: None)
         app = App(Places(ROOT, Path("store"), Path("state"), Path("cache")))
         one = app.catalogue.find_implementations("ngtcp2", "client")
@@ -39,7 +39,7 @@ def today() -> Cell:
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    monkeypatch.setattr("harness.app.inventory.inspect_image", lambda reference: None)
+    monkeypatch.setattr("harness.execution.image_inventory.inspect_image", lambda reference: None)
     monkeypatch.setattr("harness.engine.images.build.inspect_image", lambda reference: None)
     return Store(tmp_path / "store")
 

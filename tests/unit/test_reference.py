@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from harness.analysis.metrics import VERSION
-from harness.app import App, Options, Places
 from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.publish import forget, keep
 from harness.evaluation.verdict import judge as real_judge
+from harness.execution import App, Options, Places
 from harness.outcome import Cell, LinkProof, MeasuredRun, Outcome, Run, Verdict
 from harness.reference import CAMPAIGN, Reference, Share
 from harness.scenario.schema import Scenario

@@ -10,8 +10,8 @@ import pytest
 from harness.analysis.metrics import VERSION
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
+from harness.execution.matrix import Request, cells, named, points_of
 from harness.outcome import LinkProof, MeasuredRun, Measurement, Observation, Outcome, Run
-from harness.plan import Request, cells, named, points_of
 from harness.studies.remembered.claims import ALIKE, CHANGED, OTHER, TAKEN
 from harness.studies.remembered.compared import by_mechanism, course, harmed
 from harness.studies.remembered.page import remembered

@@ -15,17 +15,17 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from harness.analysis.metrics import VERSION
-from harness.app import App, Options, Places
-from harness.campaign import Claim
 from harness.cli.words import repetitions_of
 from harness.engine.build_queue import Step
 from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
-from harness.events import Event, PlanMade, RunStarted
+from harness.execution import App, Options, Places
+from harness.execution.events import Event, PlanMade, RunStarted
+from harness.execution.matrix import PlannedRun, UntilDecided, runs
+from harness.execution.repetitions import Repetitions
+from harness.execution.scheduler import Claim
 from harness.outcome import Cell
-from harness.plan import PlannedRun, UntilDecided, runs
-from harness.repetitions import Repetitions
 from harness.reports import table
 from harness.stats.intervals import COVERAGE, decisive, interval
 from harness.store.identity import Ledger, cell_key
@@ -237,7 +237,7 @@ def test_a_campaign_goes_on_with_a_cell_and_the_next_with_what_is_left(
         "machine_lock": lambda engine, waits: nullcontext(),
         "CheckoutGround": lambda *given: ground,
     }.items():
-        monkeypatch.setattr(f"harness.app.checkout.{name}", fake)
+        monkeypatch.setattr(f"harness.execution.checkout.{name}", fake)
     events: list[Event] = []
     one = made()
 

@@ -12,8 +12,8 @@ from rich.console import Console
 from harness.analysis.metrics import VERSION
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
+from harness.execution.matrix import Request, cells
 from harness.outcome import Handover, LinkProof, MeasuredRun, Outcome, Run
-from harness.plan import Request, cells
 from harness.reports import moves
 from tests.examples import SIM, catalogue, images
 from tests.measurements import measurement

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from harness import runner
 from harness.capture.artefacts.source_files import capture_digests
 from harness.capture.files import ARCHIVE, CAPTURES
 from harness.errors import ResultError
+from harness.execution import runner
+from harness.execution.runner import require_unharmed
 from harness.outcome import Outcome, Run
-from harness.runner import require_unharmed
 from harness.store.compression import pack
 from tests.examples import cell
 

@@ -433,7 +433,7 @@ def test_a_run_ends_with_the_address_of_its_site(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, result = _stored(tmp_path / "store")
-    monkeypatch.setattr("harness.app.App.run", lambda self, request, options, listen: [result])
+    monkeypatch.setattr("harness.execution.App.run", lambda self, request, options, listen: [result])
     words = [
         "satellite/small",
         "--clients",

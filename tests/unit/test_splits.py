@@ -9,7 +9,7 @@ import pytest
 
 from harness.catalogue import Catalogue
 from harness.errors import InputError
-from harness.plan import Request, of_matrix, points_of
+from harness.execution.matrix import Request, of_matrix, points_of
 from harness.scenario.parameters import ROLES, Role
 from tests.bad_sequences import DOWNLOADS, SEQUENCE
 from tests.examples import ROOT

@@ -12,9 +12,9 @@ import pytest
 
 from harness import writing
 from harness.analysis.metrics import VERSION
-from harness.app.stored import StoredResults, measure_again
 from harness.engine.process_owner import lives, owner
 from harness.errors import EngineError, ResultError
+from harness.execution.measured_store import StoredResults, measure_again
 from harness.outcome import MEASURED_SCHEMA, MeasuredRun, Measurement, Outcome, Run
 from harness.store.results import Store, disk_error
 from tests.examples import cell, scenario

@@ -15,10 +15,6 @@ import pytest
 import zstandard
 from simulator.container import Image
 
-from harness.app import clustered
-from harness.cluster import parcel
-from harness.cluster.letters import Answer
-from harness.cluster.travelled import Sent, TravelledRoots
 from harness.engine.images import contents, rootfs_export
 from harness.engine.images.cache import EXPORT, Cache
 from harness.engine.images.contents import folder_contents
@@ -26,6 +22,10 @@ from harness.engine.images.file_manifest import appearance, differences, disarm,
 from harness.engine.images.rootfs_export import FILES, ROOT, SET_IDS, RootFileSystems, RootFs
 from harness.engine.virtual.guest_config import world_document
 from harness.errors import EngineError
+from harness.execution import cluster_backend
+from harness.execution.cluster import image_stream
+from harness.execution.cluster.messages import Answer
+from harness.execution.cluster.received_images import Sent, TravelledRoots
 from harness.topology import build_lab
 from tests.examples import cell
 
@@ -200,16 +200,18 @@ def test_a_parcel_with_what_no_export_has_is_refused(
     (tmp_path / "outside").write_text("own")
     (tmp_path / "there" / "root").mkdir(parents=True)
     with pytest.raises(EngineError, match=f"not what was asked for.*{why}|{why}"):
-        parcel.unpack([arriving], parcel.digest_of(head), tmp_path / "there" / "root")
+        image_stream.unpack([arriving], image_stream.digest_of(head), tmp_path / "there" / "root")
     assert (tmp_path / "outside").read_text() == "own" and not list(tmp_path.glob("there/outside"))
 
 
 def test_what_ran_as_its_owner_is_known_where_an_image_has_travelled_to(cache: Cache, tmp_path: Path) -> None:
     root = RootFileSystems(cache).of("strange:1")
     export = Path(root.rootfs).parent
-    sent = Sent.of(root, parcel.digest_of(parcel.head_of(export)))
+    sent = Sent.of(root, image_stream.digest_of(image_stream.head_of(export)))
     there = Cache(tmp_path / "there")
-    arrived: RootFs = TravelledRoots(there, {"strange:1": sent}, lambda digest: parcel.pieces(export)).of("strange:1")
+    arrived: RootFs = TravelledRoots(there, {"strange:1": sent}, lambda digest: image_stream.pieces(export)).of(
+        "strange:1"
+    )
     assert arrived.set_ids == ARMED and modes(Path(arrived.rootfs)) == HARMLESS
     assert RootFileSystems(there).known("strange:1") == arrived
     assert stat.S_IMODE(Path(arrived.rootfs).parent.stat().st_mode) == 0o700
@@ -243,7 +245,9 @@ def test_of_a_worker_s_archive_files_alone_are_written(tmp_path: Path) -> None:
     )  # fmt: skip
     before = os.umask(0o022)
     try:
-        clustered._write(Answer("w", "h", files={"run.json": b"{}", "plan/plan.json": b"{}"}, archive=archive), folder)
+        cluster_backend._write(
+            Answer("w", "h", files={"run.json": b"{}", "plan/plan.json": b"{}"}, archive=archive), folder
+        )
     finally:
         os.umask(before)
     written = {file.relative_to(folder).as_posix(): file.read_text() for file in folder.rglob("*") if file.is_file()}
@@ -273,5 +277,5 @@ def test_an_answer_that_writes_elsewhere_or_twice_is_refused(
     (tmp_path / "partial").mkdir()
     answer = Answer("w", "h", files=files, archive=_archive(*members) if members else b"")
     with pytest.raises((OSError, ValueError, tarfile.TarError)):
-        clustered._write(answer, tmp_path / "partial")
+        cluster_backend._write(answer, tmp_path / "partial")
     assert [file.name for file in tmp_path.iterdir()] == ["partial"]

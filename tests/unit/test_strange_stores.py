@@ -14,12 +14,10 @@ import polars as pl
 import pytest
 import zstandard
 
-from harness.app.stored import StoredResults
 from harness.capture import files, qlog, qlog_parameters
 from harness.capture.files import open_file, read_bytes
 from harness.capture.lab_file import LabFacts
 from harness.capture.qlog_thinning import thin
-from harness.claims import claim, sweep
 from harness.engine.docker import engine as compose_engine
 from harness.engine.docker_cli import tail
 from harness.engine.exit_rules import check, received_file
@@ -29,10 +27,12 @@ from harness.engine.partial_downloads import discard_beginnings
 from harness.engine.run_dir import diary, prepare_folder, random_bytes
 from harness.errors import EngineError, ResultError
 from harness.evaluation.cell_result import CellResult
+from harness.execution.measured_store import StoredResults
+from harness.execution.run_lock import claim, sweep
+from harness.execution.runner import strangers, thin_logs
 from harness.outcome import Outcome, Run, Transfer, Verdict
 from harness.plots.stored import folder_name
 from harness.reading import DEEPEST, UnfitFileError, held_folder, open_regular, read_regular, tree_of
-from harness.runner import strangers, thin_logs
 from harness.scenario.schema import Implementation, Scenario
 from harness.store.compression import pack
 from harness.store.merge import merge

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
-from harness.plan import Request, cells
+from harness.execution.matrix import Request, cells
 from harness.planning.sweep import dimensions, points
 from harness.reports.parameters import asked, sort_key
 from harness.scenario.schema import DropTail

@@ -15,7 +15,7 @@ from harness.capture.qlog import read_losses, read_recovery
 from harness.capture.qlog_parameters import read_settings
 from harness.capture.qlog_thinning import STEP_MS, thin
 from harness.engine.exit_rules import LOG_STEP, log_limit, of_logs
-from harness.runner import thin_logs
+from harness.execution.runner import thin_logs
 from harness.topology import build_lab
 from tests.examples import ROOT, cell, scenario
 
@@ -116,7 +116,7 @@ def test_a_run_says_which_traces_were_thinned(tmp_path: Path, monkeypatch: pytes
         place = tmp_path / "flow0" / role / "qlog"
         place.mkdir(parents=True)
         (place / "x.sqlog").write_text("\n".join(lines(3000 if role == "server" else 1)) + "\n")
-    monkeypatch.setattr("harness.runner.thin", lambda file: thin(file, whole=100_000, head=1000))
+    monkeypatch.setattr("harness.execution.runner.thin", lambda file: thin(file, whole=100_000, head=1000))
     (said,) = thin_logs(tmp_path, 1)
     assert said.startswith("flow0/server/qlog/x.sqlog: ") and "are kept" in said
 

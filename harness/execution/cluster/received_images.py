@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.cluster.parcel import unpack
 from harness.engine.images.cache import UNFINISHED, Cache, short_id
 
 # (Under its own name: whatever is renamed there changes every cell's key.)
@@ -20,6 +19,7 @@ from harness.engine.kernel import LabKernel
 from harness.engine.process_owner import owner
 from harness.engine.virtual.engine import VirtualEngine
 from harness.errors import EngineError
+from harness.execution.cluster.image_stream import unpack
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Sent:
     user: str
     stop_signal: int
     parcel: str
-    """Digest of its files (`harness.cluster.parcel`)."""
+    """Digest of its files (`harness.execution.cluster.image_stream`)."""
     set_ids: Mapping[str, int] = field(default_factory=dict)
     """See `RootFs`."""
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from harness.app.options import Options
-from harness.app.stored import StoredResults
 from harness.engine import Engine
 from harness.engine.docker.host_jitter import GAP, Patience
 from harness.evaluation.retention import keeps
-from harness.events import Listener, PhaseStarted, RunFinished, Warned
+from harness.execution.events import Listener, PhaseStarted, RunFinished, Warned
+from harness.execution.matrix import PlannedRun
+from harness.execution.measured_store import StoredResults
+from harness.execution.options import Options
+from harness.execution.runner import run_once
 from harness.outcome import MeasuredRun, Outcome, Run, proven_outcome
-from harness.plan import PlannedRun
-from harness.runner import run_once
 from harness.store.provenance import Provenance
 from harness.store.results import Store
 

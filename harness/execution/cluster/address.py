@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.cluster import tls
 from harness.errors import EngineError, InputError
+from harness.execution.cluster import tls
 from harness.text import shown
 
 #: Seconds that a scheduler of our own has to come up.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 
+from harness.execution.matrix import PlannedRun
 from harness.outcome import MeasuredRun, Run
-from harness.plan import PlannedRun
 from harness.store.merge import parted
 from harness.text import counted
 

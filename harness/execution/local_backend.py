@@ -6,23 +6,23 @@ import os
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 
-from harness.app.attempts import Attempts
-from harness.app.inventory import Inventory
-from harness.claims import Claim, claim
 from harness.engine.build_queue import Step
 from harness.engine.docker.cpu_priority import runs_come_first
 from harness.engine.docker_cli import inspect_image
 from harness.engine.images.build import Build, Images
 from harness.engine.images.contents import KnownContents
 from harness.errors import EngineError
+from harness.execution.image_inventory import Inventory
+from harness.execution.matrix import PlannedRun
+from harness.execution.retries import Attempts
+from harness.execution.run_lock import Claim, claim
 from harness.outcome import Cell, proven_outcome
-from harness.plan import PlannedRun
 from harness.planning.estimate import Experience
 from harness.store.results import disk_error
 
 
 class CheckoutGround:
-    """The ground of a campaign (see `harness.campaign.Ground`) in one checkout."""
+    """The ground of a campaign (see `harness.execution.scheduler.Ground`) in one checkout."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class CheckoutGround:
         self._present: dict[str, bool] = {}
 
     def needs(self, cell: Cell) -> tuple[frozenset[str], list[Step]]:
-        """See `harness.campaign.Ground`."""
+        """See `harness.execution.scheduler.Ground`."""
         images = self._images
         if cell.sim_kernel == "auto" and not images.sim_settled and self._is_here(images.sim_build("host")):
             # To ask the host's kernel takes a moment where the image that asks is there.
@@ -75,7 +75,7 @@ class CheckoutGround:
         return [*(one for below in build.on.values() for one in self._with_missing_below(below)), build]
 
     def make(self, step: Step, *, beside: bool) -> bool:
-        """See `harness.campaign.Ground`."""
+        """See `harness.execution.scheduler.Ground`."""
         # Runs in real time keep half of the cores free of compilers; to those in virtual time company does nothing.
         jobs = max(1, (os.cpu_count() or 1) // 2) if beside and self._real_time else None
         images, build = self._images, self._builds[step.reference]
@@ -95,11 +95,11 @@ class CheckoutGround:
                 self._contents.of(build.reference, image["Id"])
 
     def ready(self, cell: Cell) -> Cell:
-        """See `harness.campaign.Ground`."""
+        """See `harness.execution.scheduler.Ground`."""
         return self._inventory.made(cell, self._attempts.listen)
 
     def claim(self, item: PlannedRun) -> Claim | int:
-        """See `harness.campaign.Ground`."""
+        """See `harness.execution.scheduler.Ground`."""
         root = self._attempts.store.root
         try:
             return claim(root, item.cell.key, item.repetition)
@@ -107,7 +107,7 @@ class CheckoutGround:
             raise disk_error(error, root) from error
 
     def made_elsewhere(self, item: PlannedRun) -> bool:
-        """See `harness.campaign.Ground`. What failed through nobody's fault is made again."""
+        """See `harness.execution.scheduler.Ground`. What failed through nobody's fault is made again."""
         store, key, repetition = self._attempts.store, item.cell.key, item.repetition
         at = store.stamp(key, repetition)
         if at is None or at == self._stamps.get((key, repetition)):
@@ -117,16 +117,16 @@ class CheckoutGround:
         return found is not None and proven_outcome(found, measured).status != "infrastructure"
 
     def run(self, item: PlannedRun) -> float:
-        """See `harness.campaign.Ground`."""
+        """See `harness.execution.scheduler.Ground`."""
         with runs_come_first() if self._real_time else nullcontext():
             return self._attempts.run(item)
 
     def expected(self, cell: Cell) -> float:
-        """See `harness.campaign.Ground`."""
+        """See `harness.execution.scheduler.Ground`."""
         return self._experience.expected(cell)
 
     def cancel(self) -> None:
-        """See `harness.campaign.Ground`."""
+        """See `harness.execution.scheduler.Ground`."""
         self._images.cancel()
         self._attempts.engine.cancel()
 

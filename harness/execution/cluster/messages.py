@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from harness.cluster.travelled import Sent
 from harness.engine.kernel import Entry
 from harness.evaluation.retention import Artefacts
+from harness.execution.cluster.received_images import Sent
 
 #: Name of a resource that a worker has as much of as it has threads, and of one that it has bytes of memory of: behind
 #: it is the version of the package. Workers of another version have none of it, and so never get a run.

@@ -11,9 +11,9 @@ from harness.analysis.time_breakdown import attribute
 from harness.errors import EngineError, ResultError
 from harness.evaluation.cell_result import CellResult, point_of
 from harness.evaluation.verdict import judge
+from harness.execution.matrix import PlannedRun
+from harness.execution.runner import require_unharmed
 from harness.outcome import Cell, MeasuredRun, Run, proven_outcome
-from harness.plan import PlannedRun
-from harness.runner import require_unharmed
 from harness.store.results import MEASURED, SERIES, Store, StoreReader, disk_error
 
 

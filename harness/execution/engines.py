@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from harness.app.options import Options
 from harness.engine import Engine
 from harness.engine.docker.engine import ComposeEngine
 from harness.engine.docker_cli import daemon
 from harness.engine.images.cache import Cache
 from harness.engine.virtual.engine import VirtualEngine
 from harness.errors import EngineError
+from harness.execution.options import Options
 from harness.outcome import EngineName
 
 

@@ -13,28 +13,28 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from harness.app.attempts import Attempts
-from harness.app.ground import CheckoutGround
-from harness.claims import Claim
-from harness.cluster import twice
-from harness.cluster.crew import Crew
-from harness.cluster.depot import Depot
-from harness.cluster.driver import Driver
-from harness.cluster.letters import Answer, Order
-from harness.cluster.place import Place, started
-from harness.cluster.worker import MEASURING
 from harness.engine.build_queue import Step, Work, next_step
 from harness.engine.images.cache import Cache
 from harness.engine.virtual.guest_config import guest_memory_mib
 from harness.errors import EngineError, ResultError, disk_error
 from harness.evaluation.verdict import judge
-from harness.events import BuildEnded, BuildStarted, Listener, RunFinished, Warned
+from harness.execution.build_failures import LostRuns
+from harness.execution.cluster import duplicate_check
+from harness.execution.cluster.address import Place, started
+from harness.execution.cluster.coordinator import Driver
+from harness.execution.cluster.dask_client import Crew
+from harness.execution.cluster.image_server import Depot
+from harness.execution.cluster.messages import Answer, Order
+from harness.execution.cluster.worker import MEASURING
+from harness.execution.events import BuildEnded, BuildStarted, Listener, RunFinished, Warned
+from harness.execution.local_backend import CheckoutGround
+from harness.execution.matrix import PlannedRun
+from harness.execution.retries import Attempts
+from harness.execution.run_lock import Claim
 from harness.outcome import Cell, MeasuredRun, Run, proven_outcome
-from harness.plan import PlannedRun
 from harness.planning.endpoint_config import UnsupportedError
 from harness.store.results import MEASURED, RUN
 from harness.topology import build_lab
-from harness.unbuilt import LostRuns
 from harness.writing import place_below, write_new
 
 #: Cells whose stored runs, or whose text, are kept at hand.
@@ -43,7 +43,7 @@ _MET = 2048
 
 @dataclass
 class ClusterGround:
-    """The ground of a driver (`harness.cluster.ground.Ground`) in one checkout."""
+    """The ground of a driver (`harness.execution.cluster.backend.Ground`) in one checkout."""
 
     ground: CheckoutGround
     attempts: Attempts
@@ -54,7 +54,7 @@ class ClusterGround:
     _texts: dict[str, str] = field(default_factory=dict)
 
     def order(self, item: PlannedRun, driver: str) -> tuple[Order, int]:
-        """See `harness.cluster.ground.Ground`."""
+        """See `harness.execution.cluster.backend.Ground`."""
         cell, options = item.cell, self.attempts.options
         if cell.key not in self._known:
             self._known[cell.key] = self._needs(cell)
@@ -90,19 +90,19 @@ class ClusterGround:
     _met: dict[str, dict[int, tuple[Run, MeasuredRun | None]]] = field(default_factory=dict)
 
     def claim(self, item: PlannedRun) -> Claim | int:
-        """See `harness.campaign.Ground`."""
+        """See `harness.execution.scheduler.Ground`."""
         return self.ground.claim(item)
 
     def made_elsewhere(self, item: PlannedRun) -> bool:
-        """See `harness.campaign.Ground`."""
+        """See `harness.execution.scheduler.Ground`."""
         return self.ground.made_elsewhere(item)
 
     def expected(self, cell: Cell) -> float:
-        """See `harness.campaign.Ground`."""
+        """See `harness.execution.scheduler.Ground`."""
         return self.ground.expected(cell)
 
     def take(self, item: PlannedRun, answer: Answer, attempt: int) -> bool:
-        """See `harness.cluster.ground.Ground`."""
+        """See `harness.execution.cluster.backend.Ground`."""
         store, attempts = self.attempts.store, self.attempts
         partial = store.begin(item.cell.key, item.repetition)
         try:
@@ -139,11 +139,11 @@ class ClusterGround:
         return self._met[key]
 
     def unpacked(self, item: PlannedRun, answer: Answer) -> tuple[Run, MeasuredRun | None]:
-        """See `harness.cluster.ground.Ground`."""
+        """See `harness.execution.cluster.backend.Ground`."""
         return _unpacked(answer, None, item)
 
     def stored(self, item: PlannedRun) -> tuple[Run, MeasuredRun | None]:
-        """See `harness.cluster.ground.Ground`."""
+        """See `harness.execution.cluster.backend.Ground`."""
         store = self.attempts.store
         run = store.run(item.cell.key, item.repetition)
         if run is None:
@@ -279,7 +279,8 @@ def work_on_cluster(
         driver = Driver(
             possible, ClusterGround(ground, attempts, depot),
             lambda: Crew(scheduler.address, security, depot, lambda text: listen(Warned(text))), listen, further,
-            twice.sample(list(possible), place.verify), attempts.options.artefacts != "none", bool(place.local),
+            duplicate_check.sample(list(possible), place.verify), attempts.options.artefacts != "none",
+            bool(place.local),
         )  # fmt: skip
         if possible:
             driver.work()

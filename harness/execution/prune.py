@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.app.checkout import App
-from harness.app.inventory import NOT_PRESENT
-from harness.claims import Claim, claim
 from harness.errors import EngineError, InputError
+from harness.execution.checkout import App
+from harness.execution.image_inventory import NOT_PRESENT
+from harness.execution.run_lock import Claim, claim
 from harness.outcome import Cell, Run, proven_outcome
 from harness.planning.sweep import points
 from harness.scenario.schema import Scenario

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from harness.claims import Claim
-from harness.cluster.letters import Answer, Order
+from harness.execution.cluster.messages import Answer, Order
+from harness.execution.matrix import PlannedRun
+from harness.execution.run_lock import Claim
 from harness.outcome import Cell, MeasuredRun, Run
-from harness.plan import PlannedRun
 
 
 class Ground(Protocol):
@@ -19,15 +19,15 @@ class Ground(Protocol):
         ...
 
     def claim(self, item: PlannedRun) -> Claim | int:
-        """See `harness.campaign.Ground`."""
+        """See `harness.execution.scheduler.Ground`."""
         ...
 
     def made_elsewhere(self, item: PlannedRun) -> bool:
-        """See `harness.campaign.Ground`."""
+        """See `harness.execution.scheduler.Ground`."""
         ...
 
     def expected(self, cell: Cell) -> float:
-        """See `harness.campaign.Ground`."""
+        """See `harness.execution.scheduler.Ground`."""
         ...
 
     def take(self, item: PlannedRun, answer: Answer, attempt: int) -> bool:

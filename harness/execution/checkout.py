@@ -6,22 +6,8 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import closing
 from pathlib import Path
 
-from harness import claims
 from harness.analysis.metrics.objectives import mistakes
-from harness.app.attempts import Attempts
-from harness.app.clustered import work_on_cluster
-from harness.app.disk import DiskUse, missing_bytes, require_room
-from harness.app.ending import end_hard
-from harness.app.engines import docker_versions, engine_of, remove_orphans
-from harness.app.experience import experience
-from harness.app.ground import CheckoutGround
-from harness.app.inventory import Inventory
-from harness.app.lock import machine_lock
-from harness.app.options import Options, Places
-from harness.app.stored import StoredResults
-from harness.campaign import Campaign
 from harness.catalogue import Catalogue
-from harness.cluster.depot import Depot
 from harness.engine.code_digest import engine_code
 from harness.engine.docker.host_jitter import Patience
 from harness.engine.images.build import Images
@@ -33,19 +19,33 @@ from harness.engine.run_dir import prepare_folder
 from harness.engine.served_files import serve
 from harness.errors import EngineError, InputError
 from harness.evaluation.cell_result import CellResult, point_of
-from harness.events import Listener, MachineHeld, PlanMade, Warned
+from harness.execution import run_lock
+from harness.execution.build_failures import LostRuns, UnbuiltError, lost_runs
+from harness.execution.cluster.image_server import Depot
+from harness.execution.cluster_backend import work_on_cluster
+from harness.execution.disk_estimate import DiskUse, missing_bytes, require_room
+from harness.execution.engines import docker_versions, engine_of, remove_orphans
+from harness.execution.events import Listener, MachineHeld, PlanMade, Warned
+from harness.execution.image_inventory import Inventory
+from harness.execution.local_backend import CheckoutGround
+from harness.execution.machine_lock import machine_lock
+from harness.execution.matrix import Request, UntilDecided, cells, named, of_matrix, points_of, varied
+from harness.execution.measured_store import StoredResults
+from harness.execution.options import Options, Places
+from harness.execution.repetitions import Repetitions
+from harness.execution.retries import Attempts
+from harness.execution.scheduler import Campaign
+from harness.execution.shutdown import end_hard
+from harness.execution.time_estimate import experience
 from harness.outcome import Cell, Contestant, EngineName
-from harness.plan import Request, UntilDecided, cells, named, of_matrix, points_of, varied
 from harness.planning.estimate import Experience
 from harness.planning.sweep import Point
-from harness.repetitions import Repetitions
 from harness.scenario.parameters import ROLES
 from harness.store.identity import keyed, read_ledger
 from harness.store.parquet import Columns, is_columnar
 from harness.store.provenance import Provenance, commit_of
 from harness.store.results import Store, StoreReader
 from harness.topology import build_lab
-from harness.unbuilt import LostRuns, UnbuiltError, lost_runs
 
 #: From the checkout's root, the file of equivalences.
 LEDGER = "results/equivalences.yaml"
@@ -92,7 +92,9 @@ class App:
     def matrix(
         self, request: Request, listen: Listener, *, pull: bool, every: Sequence[Point] | None = None
     ) -> list[Cell]:
-        """The cells of a request; of one scenario at other points where these are given (`harness.plan.cells`)."""
+        """The cells of a request; of one scenario at other points where these are given
+        (`harness.execution.matrix.cells`).
+        """
         swept = points_of(request)
         self.catalogue.require_split(swept, lambda one: {role: of_matrix(request, role, one) for role in ROLES})
         others = {name: self.inventory.named(name) for name in named(swept)}
@@ -168,7 +170,7 @@ class App:
         engine: EngineName = "virtual" if any(cell.engine == "virtual" for cell in matrix) else "compose"
         real_time = engine == "compose"
         removed = [*remove_orphans(self.cache, required=real_time), *self.store.remove_orphans()]
-        claims.sweep(self.store.root)
+        run_lock.sweep(self.store.root)
         if removed:
             listen(Warned(f"removed what an ended harness had left: {', '.join(removed)}"))
         provenance = self.provenance(docker_versions(required=real_time))
@@ -208,7 +210,7 @@ class App:
         return results
 
     def end_hard(self) -> None:
-        """Kill and remove what this process has under way; see `harness.app.ending`."""
+        """Kill and remove what this process has under way; see `harness.execution.shutdown`."""
         end_hard(self.store)
 
     def write_lab(self, request: Request, folder: Path, listen: Listener) -> None:

@@ -8,9 +8,9 @@ from itertools import islice
 from pathlib import Path
 
 from harness.errors import ResultError
+from harness.execution.runner import cpu_model
 from harness.outcome import Cell
 from harness.planning.estimate import ENDED, Experience, Took
-from harness.runner import cpu_model
 from harness.store.parquet import Columns, is_columnar
 from harness.store.results import Store
 

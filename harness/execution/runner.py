@@ -23,9 +23,9 @@ from harness.engine import Engine, Progress
 from harness.engine.images.contents import Contents
 from harness.engine.partial_downloads import discard_beginnings
 from harness.errors import ResultError, disk_error
-from harness.events import Listener, PhaseStarted, RunEnded
+from harness.execution.events import Listener, PhaseStarted, RunEnded
+from harness.execution.matrix import PlannedRun
 from harness.outcome import MeasuredRun, Outcome, Run
-from harness.plan import PlannedRun
 from harness.planning.endpoint_config import UnsupportedError
 from harness.planning.estimate import written_bytes
 from harness.reading import open_regular, tree_of

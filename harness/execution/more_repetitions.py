@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from harness.app.checkout import App
-from harness.app.options import Options
 from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult
-from harness.events import Listener, Warned
+from harness.execution.checkout import App
+from harness.execution.events import Listener, Warned
+from harness.execution.options import Options
 from harness.outcome import Cell, EngineName
 from harness.stats.intervals import decisive
 

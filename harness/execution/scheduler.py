@@ -15,10 +15,10 @@ from typing import Protocol
 
 from harness.engine.build_queue import LANES, Step, Work, awaited, next_run, next_step, ready_runs, seconds_left
 from harness.errors import EngineError
-from harness.events import BuildEnded, BuildStarted, Listener, RunsHeld, RunStarted, RunsWait, RunTakenOver
+from harness.execution.build_failures import LostRuns
+from harness.execution.events import BuildEnded, BuildStarted, Listener, RunsHeld, RunStarted, RunsWait, RunTakenOver
+from harness.execution.matrix import PlannedRun
 from harness.outcome import Cell
-from harness.plan import PlannedRun
-from harness.unbuilt import LostRuns
 
 #: Seconds after which the main thread looks up: a signal that another thread was given does not wake it.
 PULSE = 0.5

@@ -15,7 +15,7 @@ from harness.engine.images.result import MadeImage
 from harness.engine.images.rootfs_export import RootFileSystems
 from harness.engine.images.upstream import missing
 from harness.errors import EngineError, InputError, did_you_mean
-from harness.events import ImageStarted, Listener
+from harness.execution.events import ImageStarted, Listener
 from harness.outcome import Cell, Image
 from harness.scenario.schema import Implementation
 

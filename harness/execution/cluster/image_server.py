@@ -8,12 +8,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from harness.cluster.parcel import digest_of, head_of, pieces
-from harness.cluster.travelled import Sent
 from harness.engine.images.contents import Contents, KnownContents
 from harness.engine.images.rootfs_export import RootFileSystems
 from harness.engine.process_owner import owner
 from harness.errors import EngineError
+from harness.execution.cluster.image_stream import digest_of, head_of, pieces
+from harness.execution.cluster.received_images import Sent
 
 
 class Depot:

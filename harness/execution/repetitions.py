@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 
 from harness.evaluation.cell_result import CellResult
+from harness.execution.matrix import PlannedRun, UntilDecided, runs
 from harness.outcome import Cell
-from harness.plan import PlannedRun, UntilDecided, runs
 from harness.stats.intervals import COVERAGE, decisive
 
 #: Outcomes that keep a cell from passing, however many runs follow.

@@ -11,11 +11,11 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from harness.cluster.bits import build, named
-from harness.cluster.depot import Depot
-from harness.cluster.letters import CORE, MEMORY, WANTED, Answer, Member, Order
-from harness.cluster.worker import deliver, dismiss, enrol, make
 from harness.errors import EngineError
+from harness.execution.cluster.code_version import build, named
+from harness.execution.cluster.image_server import Depot
+from harness.execution.cluster.messages import CORE, MEMORY, WANTED, Answer, Member, Order
+from harness.execution.cluster.worker import deliver, dismiss, enrol, make
 
 #: Seconds that a scheduler has to answer.
 ANSWER = 20.0

@@ -15,14 +15,14 @@ from collections.abc import Callable, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from harness.cluster.crew import Crew, LostConnectionError
-from harness.cluster.ground import Ground, Task
-from harness.cluster.letters import Answer
-from harness.cluster.twice import Twice
 from harness.errors import EngineError, ResultError
-from harness.events import ClusterWorks, Listener, RunsHeld, RunTakenOver, Verified, Warned
+from harness.execution.cluster.backend import Ground, Task
+from harness.execution.cluster.dask_client import Crew, LostConnectionError
+from harness.execution.cluster.duplicate_check import Twice
+from harness.execution.cluster.messages import Answer
+from harness.execution.events import ClusterWorks, Listener, RunsHeld, RunTakenOver, Verified, Warned
+from harness.execution.matrix import PlannedRun
 from harness.outcome import Cell
-from harness.plan import PlannedRun
 from harness.text import counted
 
 #: Seconds after which the driver looks up, at the latest: at Ctrl-C, and at who came and went.

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from harness.errors import EngineError
 from harness.evaluation.retention import Artefacts, keeps
+from harness.execution.matrix import PlannedRun
 from harness.outcome import Cell
-from harness.plan import PlannedRun
 from harness.planning.endpoint_config import UnsupportedError
 from harness.planning.estimate import FIGURES, stored_bytes, written_bytes
 from harness.reading import is_regular

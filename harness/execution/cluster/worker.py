@@ -24,9 +24,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.cluster.bits import build, named
-from harness.cluster.letters import CORE, MEMORY, WANTED, Answer, Order
-from harness.cluster.travelled import TravelledEngine, TravelledRoots
 from harness.engine.images.cache import LIMIT, Cache
 from harness.engine.images.contents import Contents
 from harness.engine.kernel import LabKernel
@@ -34,9 +31,12 @@ from harness.engine.process_owner import lives, owner
 from harness.engine.virtual.uml_guest import remove_orphans
 from harness.errors import EngineError, HarnessError
 from harness.evaluation.retention import keeps
+from harness.execution.cluster.code_version import build, named
+from harness.execution.cluster.messages import CORE, MEMORY, WANTED, Answer, Order
+from harness.execution.cluster.received_images import TravelledEngine, TravelledRoots
+from harness.execution.matrix import PlannedRun
+from harness.execution.runner import run_once
 from harness.outcome import Cell
-from harness.plan import PlannedRun
-from harness.runner import run_once
 from harness.store.compression import STAYS
 from harness.store.provenance import Provenance
 from harness.store.results import Store
