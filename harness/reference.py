@@ -15,8 +15,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from harness.analysis.metrics import VERSION
-from harness.app.reached import Searching, asked_so_far, finished, searching
 from harness.catalogue import load
+from harness.doe.settings_search import Searching, asked_so_far, finished, searching
 from harness.errors import InputError, did_you_mean
 from harness.evaluation.cell_result import CellResult, point_of
 from harness.evaluation.staleness import standing

@@ -30,7 +30,7 @@ def reach(asking: AskingForSettings) -> None:
     What is stored counts; what is missing is run. The same command goes on where it was stopped, and a larger budget
     where a smaller one ended.
     """
-    from harness.app.reached import reach as search
+    from harness.doe.settings_search import reach as search
     from harness.progress import Talk
     from harness.reports import reach as view
 

@@ -186,8 +186,8 @@ def study(
     as_json: AsJson = False,
 ) -> None:
     """Print what the factors of studies are worth in seconds, ranked, with intervals; and profiles side by side."""
-    from harness.effects import analyses
-    from harness.effects.profiles import profiled
+    from harness.doe.effects import analyses
+    from harness.doe.effects.profiles import profiled
     from harness.reports import study as view
 
     with json_all_the_same(as_json, lambda: view.report(([], []))):

@@ -14,9 +14,9 @@ import polars as pl
 import vl_convert
 from altair.utils.schemapi import debug_mode
 
-from harness.effects import Analysis, Effect, Studied
-from harness.effects.said import called
-from harness.effects.surface import surface
+from harness.doe.effects import Analysis, Effect, Studied
+from harness.doe.effects.summary import called
+from harness.doe.effects.surface import surface
 from harness.plots.copied import Marks
 from harness.plots.parts import layered, sized
 from harness.plots.theme import INK, SOFT, WIDTH, Chart, Panel, config, headed

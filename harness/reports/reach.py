@@ -8,8 +8,8 @@ from typing import Any
 
 from rich.console import Console
 
-from harness.reach import Settings
-from harness.reaching import Search
+from harness.doe.minimal_settings import Settings
+from harness.doe.pair_settings import Search
 from harness.reports.markdown import line
 from harness.text import counted, quoted
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from rich.console import Console
 
-from harness.effects import Analysis, Effect, Studied
-from harness.effects.analysis import LITTLE
-from harness.effects.profiles import Profiled
-from harness.effects.said import called, is_little, seconds, sentence
+from harness.doe.effects import Analysis, Effect, Studied
+from harness.doe.effects.analysis import LITTLE
+from harness.doe.effects.profiles import Profiled
+from harness.doe.effects.summary import called, is_little, seconds, sentence
 from harness.outcome import Interval
 from harness.reports.markdown import line
 from harness.reports.table import interval_text

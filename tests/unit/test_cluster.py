@@ -21,18 +21,14 @@ from harness.cli import main
 from harness.engine.build_queue import Step
 from harness.engine.process_owner import owner
 from harness.errors import EngineError, InputError, ResultError
-from harness.execution.cluster import (
-    address as place,
-)
+from harness.execution.cluster import address as place
 from harness.execution.cluster import (
     code_version,
     dask_client,
     duplicate_check,
     tls,
 )
-from harness.execution.cluster import (
-    coordinator as driver,
-)
+from harness.execution.cluster import coordinator as driver
 from harness.execution.cluster.address import Place, place_of
 from harness.execution.cluster.coordinator import Driver
 from harness.execution.cluster.dask_client import Crew, Work

@@ -11,10 +11,10 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from harness.cli import main
-from harness.effects import Analysis, analyses, studied
-from harness.effects.profiles import profiled
-from harness.effects.said import conditions, sentence
-from harness.effects.surface import surface
+from harness.doe.effects import Analysis, analyses, studied
+from harness.doe.effects.profiles import profiled
+from harness.doe.effects.summary import conditions, sentence
+from harness.doe.effects.surface import surface
 from harness.evaluation.cell_result import CellResult
 from harness.plots.study import all_of, heat_map, responses, tornado, write
 from harness.reports import study as view

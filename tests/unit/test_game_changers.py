@@ -8,9 +8,10 @@ from typing import Any, cast
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from harness.app.reached import reach
-from harness.effects import analyses
-from harness.effects.profiles import profiled
+from harness.doe.effects import analyses
+from harness.doe.effects.profiles import profiled
+from harness.doe.pair_settings import factors_of, hopeless, searches
+from harness.doe.settings_search import reach
 from harness.errors import EngineError, InputError
 from harness.evaluation.cell_result import CellResult
 from harness.execution import App, Options
@@ -20,7 +21,6 @@ from harness.outcome import Cell
 from harness.planning.design import of_pair
 from harness.planning.sweep import Point, points
 from harness.plots.study import tornado
-from harness.reaching import factors_of, hopeless, searches
 from harness.reports import reach as view
 from harness.reports.reach import sentence
 from harness.scenario.parameters import ParameterValue

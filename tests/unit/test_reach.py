@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.reach import NOTHING, Reached, Settings, score, search, standing
+from harness.doe.minimal_settings import NOTHING, Reached, Settings, score, search, standing
 from tests.comparisons import result, run
 from tests.examples import scenario
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from harness.effects import analysis, metrics_of, studied
+from harness.doe.effects import analysis, metrics_of, studied
 from harness.evaluation.cell_result import CellResult
 from harness.plots.study import heat_map, tornado
 from harness.studies import Drawing

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.effects import Analysis, Effect
-from harness.effects.profiles import Profiled, ProfileRow
-from harness.effects.said import called, is_little, rounded
+from harness.doe.effects import Analysis, Effect
+from harness.doe.effects.profiles import Profiled, ProfileRow
+from harness.doe.effects.summary import called, is_little, rounded
 from harness.outcome import Interval
 from harness.reports.markdown import line
 from harness.reports.table import SYMBOLS, interval_text

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from harness.effects import Analysis, analyses
-from harness.effects.profiles import Profiled, profiled
-from harness.effects.said import called, sentence
+from harness.doe.effects import Analysis, analyses
+from harness.doe.effects.profiles import Profiled, profiled
+from harness.doe.effects.summary import called, sentence
+from harness.doe.pair_settings import searches
 from harness.evaluation.cell_result import CellResult
-from harness.reaching import searches
 from harness.reports import reach, study
 from harness.reports.markdown import line
 from harness.store.identity import compiled

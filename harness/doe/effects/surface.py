@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass
 
-from harness.effects.samples import Studied
+from harness.doe.effects.samples import Studied
 from harness.scenario.parameters import ParameterValue
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from harness.doe.minimal_settings import Settings, score, search
+from harness.doe.pair_settings import Search, factors_of, hopeless, told
 from harness.errors import EngineError, InputError
 from harness.evaluation.cell_result import CellResult
 from harness.execution.checkout import App
@@ -16,8 +18,6 @@ from harness.execution.options import Options
 from harness.outcome import Cell, Contestant, Image
 from harness.planning.design import players_of
 from harness.planning.sweep import Point
-from harness.reach import Settings, score, search
-from harness.reaching import Search, factors_of, hopeless, told
 from harness.scenario.schema import Implementation
 
 Say = Callable[[str], object]

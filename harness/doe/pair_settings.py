@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from harness.doe.minimal_settings import Reached, Settings, score, standing
 from harness.evaluation.cell_result import CellResult
 from harness.netem import ideal_time
 from harness.netem.mobility import course
 from harness.planning.design import Pair, honoured, players_of
 from harness.planning.sweep import Point, expanded, is_of_path, point_at
-from harness.reach import Reached, Settings, score, standing
 from harness.scenario.metric_names import MetricName
 from harness.scenario.parameters import PARAMETERS, ParameterValue
 from harness.scenario.schema import Implementation, Scenario

@@ -92,7 +92,7 @@ def studied(results: Iterable[CellResult]) -> list[Studied]:
 def _factors(result: CellResult) -> tuple[str, ...]:
     """The factors of its study that a cell was told; none where the pair honours others, too.
 
-    Such a cell is no combination of the study, but one of a search (`harness.reach`).
+    Such a cell is no combination of the study, but one of a search (`harness.doe.minimal_settings`).
     Without a study all that was asked.
     """
     cell = result.cell

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from harness.effects.analysis import LITTLE, Analysis, Conditional, Effect
+from harness.doe.effects.analysis import LITTLE, Analysis, Conditional, Effect
 from harness.outcome import Interval
 from harness.text import counted
 

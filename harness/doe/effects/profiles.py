@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from harness.effects.samples import metrics_of
+from harness.doe.effects.samples import metrics_of
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import Cell, Interval
 from harness.planning.design import of_pair, players_of

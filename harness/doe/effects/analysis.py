@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from harness.effects.linear import Array, Linear, Term, linear, pseudoinverse
-from harness.effects.samples import Studied, metrics_of, studied
+from harness.doe.effects.linear import Array, Linear, Term, linear, pseudoinverse
+from harness.doe.effects.samples import Studied, metrics_of, studied
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import Interval
 from harness.scenario.parameters import ParameterValue

@@ -1,0 +1,1 @@
+"""Design of experiments: effects of factors, and the fewest settings that meet an objective."""
