@@ -16,26 +16,20 @@ from harness.engine.compose_file import compose_text
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.regression.baseline import read_former
 from harness.execution import App
-from harness.plots.pairs import beside, is_red
-from harness.plots.registry import plots
 from harness.reference import Reference
-from harness.reports.by_hand import open_cell
-from harness.reports.changed import changed, changed_page
-from harness.reports.interop_page import interop_page
-from harness.reports.metrics_page import metrics_page
-from harness.reports.plots_page import plots_page
-from harness.reports.readme import (
-    reference_page,
-    with_implementations,
-    with_parameters,
-    with_results,
-    with_verdicts,
-)
-from harness.reports.scenario_page import scenario_page
-from harness.reports.validation import read_session, with_validation
+from harness.report.by_hand import open_cell
+from harness.report.changed import changed, changed_page
+from harness.report.interop_page import interop_page
+from harness.report.metrics_page import metrics_page
+from harness.report.plots.pairs import beside, is_red
+from harness.report.plots.registry import plots
+from harness.report.plots_page import plots_page
+from harness.report.readme import reference_page, with_implementations, with_parameters, with_results, with_verdicts
+from harness.report.scenario_page import scenario_page
+from harness.report.studies.registry import claims, figures, study_page, study_page_names
+from harness.report.studies.registry import drawings as study_drawings
+from harness.report.validation import read_session, with_validation
 from harness.scenario.schema import Implementation, Scenario
-from harness.studies.registry import claims, figures, study_page, study_page_names
-from harness.studies.registry import drawings as study_drawings
 from harness.topology import Lab, build_lab, sim_plan
 
 #: Makes the text of a file.
@@ -158,9 +152,9 @@ def drawings(app: App) -> Iterator[tuple[Path, str]]:
     """The studies' figures, one after the other: file, SVG."""
     import vl_convert
 
-    from harness.plots.render import figures as figures_of
-    from harness.plots.render import svg
-    from harness.plots.stored import find_drawings
+    from harness.report.plots.render import figures as figures_of
+    from harness.report.plots.render import svg
+    from harness.report.plots.stored import find_drawings
 
     folder = app.places.root / "docs" / "figures"
     every = app.results.find(lambda cell: True)

@@ -16,8 +16,8 @@ import polars as pl
 
 from harness.execution.matrix import Request, cells
 from harness.outcome import Cell, Image, LinkProof, MeasuredRun, Measurement, Outcome, Run
-from harness.plots.registry import Plot
-from harness.plots.view import Drawn
+from harness.report.plots.registry import Plot
+from harness.report.plots.view import Drawn
 from harness.scenario.schema import Flow, Objective, Red, Scenario
 from harness.scenario.schema import Path as EmulatedPath
 from harness.units import Size

@@ -44,7 +44,7 @@ from harness.execution.measured_store import StoredResults
 from harness.execution.retries import Attempts
 from harness.execution.scheduler import Campaign
 from harness.outcome import Cell
-from harness.progress import Talk
+from harness.report.progress import Talk
 from harness.store.parquet import Columns
 from harness.store.parquet.tables import Entry
 from harness.store.provenance import Provenance

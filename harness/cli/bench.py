@@ -74,7 +74,7 @@ def _side_by_side(kernels: tuple[str, str], names: list[str], most: int | None, 
     from harness.bench.kernels import kernel_of, sentence, side_by_side, summary, varied
     from harness.cli.interrupts import heard
     from harness.execution.matrix import PlannedRun
-    from harness.progress import Talk
+    from harness.report.progress import Talk
     from harness.repro.verify import candidates, chosen
 
     pair = (kernel_of(kernels[0]), kernel_of(kernels[1]))

@@ -22,7 +22,7 @@ def cache(
     from harness.engine.docker_cli import image_ids
     from harness.engine.images.cache import size_of
     from harness.errors import EngineError
-    from harness.reports.cached import Cached, cached_json, show_cached
+    from harness.report.cached import Cached, cached_json, show_cached
 
     app = open_app()
     removed: list[str] = []

@@ -31,8 +31,8 @@ def check(
     """
     from harness.check import check as findings_of
     from harness.execution import Options
-    from harness.progress import Talk
-    from harness.reports import findings as view
+    from harness.report import findings as view
+    from harness.report.progress import Talk
 
     app = open_app(store or ROOT / "results" / "checks", manifest)
     chosen, absent = contestants(app, names)

@@ -27,8 +27,8 @@ def compare(
 
     The exit code is 1 when engines disagree and nothing measured explains it, 5 when there is nothing to compare.
     """
-    from harness.reports import compare_views
-    from harness.reports.compare import comparisons
+    from harness.report import compare_views
+    from harness.report.compare import comparisons
 
     tolerance = tolerance_of("--within", within)
     with json_all_the_same(as_json, lambda: compare_views.report([])):

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 def draw_comparisons(results: Sequence[CellResult], folder: Path) -> None:
     """Draw what cells of one scenario were compared by, and name the files. What goes wrong costs no verdict."""
     from harness.evaluation.ranking import rankings
-    from harness.reports import by_scenario
+    from harness.report import by_scenario
 
     talk = console()
     found = [ranking for cells in by_scenario(results) for ranking in rankings(cells)]
     if not found:
         return
     try:
-        from harness.plots.ranked import write
+        from harness.report.plots.ranked import write
 
         for ranking in found:
             if (file := write(ranking, folder)) is not None:

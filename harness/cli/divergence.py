@@ -38,7 +38,7 @@ def divergence(
     A cell is run in virtual time, with a trace of its system calls. The exit code is 1 when the runs part.
     """
     from harness.divergence import stored
-    from harness.reports import divergence as view
+    from harness.report import divergence as view
 
     made = 2
     if len(what) == 2:
@@ -69,7 +69,7 @@ def _repeated(
 
     from harness.divergence import repeated
     from harness.execution import Options
-    from harness.progress import Talk
+    from harness.report.progress import Talk
 
     app = open_app(manifests=manifest)
     request = request_of(app, [scenario], client, server, 1, seed, EngineChoice.VIRTUAL, KernelChoice.AUTO, settings)

@@ -57,7 +57,7 @@ def equivalent(
     """
     from harness.evaluation.publish import rekey
     from harness.execution import Options
-    from harness.progress import Talk
+    from harness.report.progress import Talk
     from harness.repro.checkout import Checkout, base_with, checked_out
     from harness.repro.compose_transcript import prove as prove_compose
     from harness.repro.equivalence import Prover

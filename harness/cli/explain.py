@@ -9,7 +9,7 @@ from harness.cli.options import EngineChoice, OnEngine, Scenarios
 
 def explain(scenarios: Scenarios, engine: OnEngine = EngineChoice.COMPOSE) -> None:
     """Print what a scenario's path amounts to, and its path program under an engine."""
-    from harness.reports.explain import explain as text
+    from harness.report.explain import explain as text
 
     for scenario in open_app().catalogue.find_scenarios(scenarios):
         print_text(text(scenario, engine.value))

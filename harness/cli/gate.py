@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from harness.evaluation.cell_result import CellResult
     from harness.evaluation.regression.accepted_changes import Names
     from harness.execution import App
-    from harness.reports.gate import Passage
+    from harness.report.gate import Passage
 
 Baseline = Annotated[Path, typer.Option("--baseline", help="Store of the runs to compare with.")]
 Allow = Annotated[
@@ -94,9 +94,9 @@ def gate(
     when there is nothing to compare. Where GITHUB_ACTIONS is set, each such cell is annotated.
     """
     from harness.evaluation.regression.baseline import write_former
-    from harness.reports import gate as view
-    from harness.reports.junit import decisions
-    from harness.reports.summary import night
+    from harness.report import gate as view
+    from harness.report.junit import decisions
+    from harness.report.summary import night
 
     def decided() -> Passage:
         return passage_of(baseline, scenarios, clients, servers, store, allow, within, metrics_asked, until)
@@ -138,8 +138,8 @@ def passage_of(
     from harness.evaluation.regression.decision import decide
     from harness.evaluation.regression.matching_cells import causes, pairs
     from harness.execution.more_repetitions import looks
-    from harness.reports.chosen import named
-    from harness.reports.gate import Passage, Told
+    from harness.report.chosen import named
+    from harness.report.gate import Passage, Told
 
     tolerance = tolerance_of("--within", within)
     app, older = open_app(store), open_app(baseline)
@@ -176,7 +176,7 @@ def _repeat(store: Path | None, decided: Callable[[], Passage], most: int, jobs:
     """Make further repetitions of what cannot be told."""
     from harness.execution import Options
     from harness.execution.more_repetitions import repeat_until
-    from harness.progress import Talk
+    from harness.report.progress import Talk
 
     app = open_app(store)
     options = Options(

@@ -60,7 +60,7 @@ def images(
     With --check, --record or --sbom you may name the other images built here as well: endpoint, rust, go, sim,
     lab-kernel, probe, ns3. An image without a record differs.
     """
-    from harness.reports import listing
+    from harness.report import listing
 
     target = registry("--push", push)
     app = open_app(manifests=manifest, origin=registry("--from", origin))
@@ -87,7 +87,7 @@ def images(
 
 def _make(app: App, what: Sequence[str] | Mapping[str, Build]) -> dict[str, MadeImage]:
     """Build implementations by their names and the simulator, or just these builds, and say what is under way."""
-    from harness.progress import Talk
+    from harness.report.progress import Talk
 
     talk = Talk(console())
     with talk, heard(talk.interrupted, app.end_hard):
@@ -107,7 +107,7 @@ def _look(app: App, names: Sequence[str], *, check: bool, record: bool, sbom: Pa
     from harness.engine.images import record as recorded
     from harness.engine.images.components import composition_of
     from harness.engine.images.sbom import sbom_of
-    from harness.reports import composed
+    from harness.report import composed
 
     builds, absent = _builds(app, names)
     results = _make(app, builds)

@@ -24,7 +24,7 @@ def lab(
     manifest: Manifests = None,
 ) -> None:
     """Write one cell as files for `docker compose up` by hand, and build the images it names."""
-    from harness.progress import Talk
+    from harness.report.progress import Talk
 
     app = open_app(manifests=manifest)
     request = request_of(app, [scenario], client, server, 1, 1, EngineChoice.COMPOSE, sim_kernel, settings)

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 def list_(as_json: AsJson = False, manifest: Manifests = None) -> None:
     """List the scenarios and the implementations."""
-    from harness.reports import json_report, listing
+    from harness.report import json_report, listing
 
     app = open_app(manifests=manifest)
     # One file that is wrong hides none of the others; it is named behind them.

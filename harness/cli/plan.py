@@ -23,8 +23,8 @@ def plan(asking: AskingForShards) -> None:
     from harness.execution.disk_estimate import DiskUse
     from harness.execution.matrix import UntilDecided, designs, named, points_of
     from harness.execution.repetitions import Repetitions
-    from harness.progress import span
-    from harness.reports import design, json_report
+    from harness.report import design, json_report
+    from harness.report.progress import span
     from harness.text import size_of
 
     app = asking.open()

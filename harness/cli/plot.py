@@ -49,10 +49,10 @@ def plot(
     figure; its legend says what they differ in. A run with RED is drawn beside that of the same cell with DropTail.
     Prints the files it wrote.
     """
-    from harness.plots.curves import MOST
-    from harness.plots.registry import plots
-    from harness.plots.render import Format, has_letters, write, write_together
-    from harness.plots.stored import find_subjects, folder_name, folder_of
+    from harness.report.plots.curves import MOST
+    from harness.report.plots.registry import plots
+    from harness.report.plots.render import Format, has_letters, write, write_together
+    from harness.report.plots.stored import find_subjects, folder_name, folder_of
     from harness.text import counted
 
     app, talk = open_app(store), console()

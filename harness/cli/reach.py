@@ -31,8 +31,8 @@ def reach(asking: AskingForSettings) -> None:
     where a smaller one ended.
     """
     from harness.doe.settings_search import reach as search
-    from harness.progress import Talk
-    from harness.reports import reach as view
+    from harness.report import reach as view
+    from harness.report.progress import Talk
 
     if asking.shard or asking.html is not None:
         raise InputError("a search has no shards, and no site", "leave --shard and --html out")

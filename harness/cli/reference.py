@@ -58,8 +58,8 @@ def reference(
     from harness.evaluation.publish import forget, keep
     from harness.execution import Options
     from harness.pages import behind_figures
-    from harness.progress import Talk
     from harness.reference import Reference
+    from harness.report.progress import Talk
     from harness.text import counted
 
     place = place_of(cluster, cluster_tls, cluster_files, verify, EngineChoice(engine.value))

@@ -61,10 +61,10 @@ def report(
 
     The commands below print other tables.
     """
-    from harness.reports import grid as grid_report
-    from harness.reports import json_report, table
-    from harness.reports import markdown as markdown_report
-    from harness.reports.chosen import named
+    from harness.report import grid as grid_report
+    from harness.report import json_report, table
+    from harness.report import markdown as markdown_report
+    from harness.report.chosen import named
 
     with json_all_the_same(as_json, lambda: json_report.report([])):
         results = stored_cells(open_app(store), scenarios, clients, servers, every=every, instead=_tables())
@@ -90,7 +90,7 @@ def metrics(
     as_json: AsJson = False,
 ) -> None:
     """Print the metrics of flows, bottleneck and network of stored runs with several flows."""
-    from harness.reports import flow_metrics
+    from harness.report import flow_metrics
 
     with json_all_the_same(as_json, lambda: flow_metrics.report([])):
         results = stored_cells(open_app(store), scenarios, clients, servers, every=every)
@@ -108,7 +108,7 @@ def moves(
     as_json: AsJson = False,
 ) -> None:
     """Print what servers do when a client moves, with the evidence, beside RFC 9000 §9.4 and a published survey."""
-    from harness.reports import moves as view
+    from harness.report import moves as view
 
     with json_all_the_same(as_json, lambda: view.report([])):
         results = stored_cells(open_app(store), scenarios, clients, servers, every=every)
@@ -139,10 +139,10 @@ def interop(
     from harness.analysis.interop import declared
     from harness.analysis.interop.runner_json import read
     from harness.analysis.interop.testcases import FOLDER
-    from harness.reports import interop as view
+    from harness.report import interop as view
 
     if list_checks:
-        from harness.reports import checks
+        from harness.report import checks
 
         print_view(checks, list(declared().values()), markdown=markdown, as_json=as_json)
         return
@@ -188,7 +188,7 @@ def study(
     """Print what the factors of studies are worth in seconds, ranked, with intervals; and profiles side by side."""
     from harness.doe.effects import analyses
     from harness.doe.effects.profiles import profiled
-    from harness.reports import study as view
+    from harness.report import study as view
 
     with json_all_the_same(as_json, lambda: view.report(([], []))):
         results = stored_cells(open_app(store), scenarios, clients, servers, every=every)
@@ -204,7 +204,7 @@ def study(
         )
     print_view(view, made, markdown=markdown, as_json=as_json)
     if draw is not None:
-        from harness.plots.study import all_of, write
+        from harness.report.plots.study import all_of, write
 
         for of in dict.fromkeys(one.of.name for one in made[0]):
             found = [one for one in made[0] if one.of.name == of and {*named} <= {*one.of.factors}]
@@ -229,7 +229,7 @@ def junit(
     scenarios: StoredScenarios = None, clients: Clients = "all", servers: Servers = "all", store: StoreFolder = None
 ) -> None:
     """Print the verdicts as JUnit XML, for CI systems: a suite a scenario, a case a cell."""
-    from harness.reports.junit import verdicts
+    from harness.report.junit import verdicts
 
     print_text(verdicts(stored_cells(open_app(store), scenarios, clients, servers)))
 
@@ -247,7 +247,7 @@ def summary(
     within: Within = "3%",
 ) -> None:
     """Print a summary of stored runs in Markdown, for a CI job: what changed since the baseline, verdicts, tables."""
-    from harness.reports.summary import night
+    from harness.report.summary import night
 
     passage = None
     if baseline is not None:
@@ -258,7 +258,7 @@ def summary(
 @reports.command("parameters")
 def parameters(markdown: AsMarkdown = False, as_json: AsJson = False) -> None:
     """Print the vocabulary of parameters."""
-    from harness.reports import vocabulary
+    from harness.report import vocabulary
 
     if as_json:
         print_json(vocabulary.report())
@@ -271,7 +271,7 @@ def parameters(markdown: AsMarkdown = False, as_json: AsJson = False) -> None:
 @reports.command("defaults")
 def defaults(store: StoreFolder = None, markdown: AsMarkdown = False, as_json: AsJson = False) -> None:
     """Print the defaults in force of every implementation, confirmed by stored runs where these show them."""
-    from harness.reports import defaults as view
+    from harness.report import defaults as view
 
     results = [
         result

@@ -34,14 +34,14 @@ def run(asking: Asking) -> None:
     download.
     """
     from harness.execution.build_failures import UnbuiltError
-    from harness.progress import Talk
-    from harness.reports import json_report, moves, table
+    from harness.report import json_report, moves, table
+    from harness.report.progress import Talk
 
     app = asking.open()
     request = asking.request(app)
     options = asking.options()
     if asking.html is not None:
-        from harness.site.build import require_ours
+        from harness.report.site.build import require_ours
 
         # Rather now than after hours of runs.
         require_ours(asking.html)
@@ -73,7 +73,7 @@ def run(asking: Asking) -> None:
 def _draw_figures(app: App, results: list[CellResult], processes: int, listen: Listener) -> None:
     """Draw what is not drawn yet of a finished `run`. Nothing that goes wrong here costs its runs and verdicts."""
     from harness.execution.events import Warned
-    from harness.plots.shared import telling_runs, with_figures
+    from harness.report.plots.shared import telling_runs, with_figures
 
     chosen, telling = with_figures(results), telling_runs(results)
     target, talk = app.store.root / "figures", console()
@@ -81,7 +81,7 @@ def _draw_figures(app: App, results: list[CellResult], processes: int, listen: L
         return
     sys.stdout.flush()
     try:
-        from harness.plots.missing import draw_missing, draw_transfer
+        from harness.report.plots.missing import draw_missing, draw_transfer
 
         # One of many: to look at them all there is `harness plot`.
         for result, one, measured in telling[:_TRIES]:

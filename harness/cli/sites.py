@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 def write_site(app: App, results: list[CellResult], folder: Path) -> str:
     """Write the site of these cells, and say how large it is. Its address.
 
-    Raises InputError, EngineError and ResultError as `harness.site.build.write` does.
+    Raises InputError, EngineError and ResultError as `harness.report.site.build.write` does.
     """
-    from harness.site.build import write
+    from harness.report.site.build import write
     from harness.text import counted, size_of
 
     made = write(folder, results, app.stored, app.results.find, app.places.cache)

@@ -37,8 +37,8 @@ def verify(
     The exit code is 1 when any differs.
     """
     from harness.execution import Options
-    from harness.progress import Talk
-    from harness.reports import verified as view
+    from harness.report import verified as view
+    from harness.report.progress import Talk
     from harness.repro.digests import component_digests
     from harness.repro.verify import candidates, chosen, drawn
     from harness.repro.verify import verify as verified

@@ -7,8 +7,8 @@ from typing import Any
 
 from harness.divergence import stored
 from harness.outcome import Run
-from harness.reports.divergence import text
-from harness.reports.verified import entry_text
+from harness.report.divergence import text
+from harness.report.verified import entry_text
 from harness.repro.equivalence import ChangedComponent, Compared, Tried
 from harness.store.identity import Equivalence, Ledger
 from harness.text import counted

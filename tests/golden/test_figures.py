@@ -10,9 +10,9 @@ import pytest
 import yaml
 from syrupy.assertion import SnapshotAssertion
 
-from harness.plots.registry import plots
-from harness.plots.render import figure
-from harness.plots.theme import config
+from harness.report.plots.registry import plots
+from harness.report.plots.render import figure
+from harness.report.plots.theme import config
 from tests.drawings import runs_for
 
 NAMES = sorted(plots())

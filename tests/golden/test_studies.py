@@ -13,12 +13,12 @@ from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
 from harness.execution.matrix import Request, cells, named, points_of
 from harness.outcome import Absence, LinkProof, MeasuredRun, Outcome, Run
-from harness.reports import flow_metrics
-from harness.reports.markdown import line
-from harness.studies import SHARED
-from harness.studies.in_sequence_satellite.page import claim, satellite
-from harness.studies.red_droptail.page import queues
-from harness.studies.registry import figures, studies, study_pages
+from harness.report import flow_metrics
+from harness.report.markdown import line
+from harness.report.studies import SHARED
+from harness.report.studies.in_sequence_satellite.page import claim, satellite
+from harness.report.studies.red_droptail.page import queues
+from harness.report.studies.registry import figures, studies, study_pages
 from tests.examples import ROOT, SIM, catalogue, images
 from tests.measurements import measurement
 

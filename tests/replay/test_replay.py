@@ -13,8 +13,8 @@ from harness.analysis.metrics import measure
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
 from harness.outcome import MeasuredRun, Run, proven_outcome
-from harness.reports.json_report import report
-from harness.reports.markdown import report as markdown
+from harness.report.json_report import report
+from harness.report.markdown import report as markdown
 from harness.store.records import read_run
 from tests.measurements import by_name
 

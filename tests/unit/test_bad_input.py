@@ -18,8 +18,8 @@ from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
 from harness.execution.events import RunFinished, Warned
 from harness.outcome import MeasuredRun, Outcome, Run
-from harness.progress import Talk
-from harness.reports import listing, table
+from harness.report import listing, table
+from harness.report.progress import Talk
 from harness.scenario.schema import Scenario
 from harness.store.results import Store
 from tests.bad_commands import COMMANDS, VARIABLES, BadCommand

@@ -14,7 +14,7 @@ from harness.check.trials import TRIALS, claims, values
 from harness.execution.matrix import Request, cells
 from harness.outcome import Cell, MeasuredRun, Measurement, Observation, Outcome, Run
 from harness.outcome.conformance import Finding
-from harness.reports import findings as view
+from harness.report import findings as view
 from harness.scenario.manifest_parameters import Setting
 from harness.scenario.parameters import PARAMETERS, ROLES, ParameterValue, Role
 from harness.scenario.schema import Implementation

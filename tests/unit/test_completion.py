@@ -10,7 +10,7 @@ import pytest
 
 from harness.cli import completion, main
 from harness.cli.entry import COMMANDS
-from harness.plots.registry import plots
+from harness.report.plots.registry import plots
 from harness.scenario.parameters import PARAMETERS
 from tests.examples import ROOT, catalogue
 

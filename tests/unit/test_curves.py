@@ -13,12 +13,12 @@ from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
 from harness.netem import slow_start_time, timeline
 from harness.outcome import MeasuredRun, Outcome, Verdict
-from harness.plots.curves import curves_of, labels, stacked
-from harness.plots.registry import plots
-from harness.plots.render import figure, figures
-from harness.plots.shared import telling_runs
-from harness.plots.stored import folder_of
-from harness.plots.view import Drawn
+from harness.report.plots.curves import curves_of, labels, stacked
+from harness.report.plots.registry import plots
+from harness.report.plots.render import figure, figures
+from harness.report.plots.shared import telling_runs
+from harness.report.plots.stored import folder_of
+from harness.report.plots.view import Drawn
 from tests.drawings import download_run, link_sharing_run
 
 

@@ -18,12 +18,12 @@ from harness.evaluation.regression.matching_cells import Pair
 from harness.evaluation.verdict import judge
 from harness.outcome import LinkProof, MeasuredRun, Observation, Outcome, Run, proven_outcome
 from harness.outcome.deviations import departures, sentences
-from harness.reports import gate as view
-from harness.reports.gate import Passage, Told
-from harness.reports.junit import decisions
+from harness.report import gate as view
+from harness.report.gate import Passage, Told
+from harness.report.junit import decisions
+from harness.report.site.cell import cell_page
+from harness.report.site.figures import tile
 from harness.scenario.parameters import PARAMETERS, Role
-from harness.site.cell import cell_page
-from harness.site.figures import tile
 from tests.examples import cell, implementation, scenario
 from tests.unit.shared_flows import write_two_flows
 

@@ -16,8 +16,8 @@ from harness.errors import InputError
 from harness.execution.matrix import Request, cells, designs
 from harness.planning.design import aliases, combinations, fraction, least_of_random, of_pair, resolution, size
 from harness.planning.sweep import Point, points
-from harness.reports.design import lines as design_lines
-from harness.reports.design import report as design_report
+from harness.report.design import lines as design_lines
+from harness.report.design import report as design_report
 from harness.scenario.schema import Implementation, Scenario
 from tests.examples import SIM, catalogue, images, implementation, scenario
 

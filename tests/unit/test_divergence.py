@@ -20,7 +20,7 @@ from harness.capture.syscalls import RECORD, Records, first_other_call, read_cal
 from harness.divergence import stored
 from harness.errors import ResultError
 from harness.outcome import Outcome, RandomBytes, Run
-from harness.reports import divergence as view
+from harness.report import divergence as view
 from harness.store.results import RUN
 from harness.store.run_comparison import differing_digests
 from tests.examples import cell

@@ -16,8 +16,8 @@ from harness.doe.effects.profiles import profiled
 from harness.doe.effects.summary import conditions, sentence
 from harness.doe.effects.surface import surface
 from harness.evaluation.cell_result import CellResult
-from harness.plots.study import all_of, heat_map, responses, tornado, write
-from harness.reports import study as view
+from harness.report import study as view
+from harness.report.plots.study import all_of, heat_map, responses, tornado, write
 from harness.scenario.parameters import ParameterValue
 from harness.store.results import Store
 from harness.units import Duration

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from harness.evaluation.cell_result import CellResult
-from harness.reports import effort, effort_of, longest_families
-from harness.reports.readme import with_verdicts
+from harness.report import effort, effort_of, longest_families
+from harness.report.readme import with_verdicts
 from tests.comparisons import result, run
 from tests.examples import scenario
 

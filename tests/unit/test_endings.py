@@ -16,7 +16,7 @@ from harness.errors import UnfitError
 from harness.evaluation.cell_result import CellResult, unreached
 from harness.evaluation.verdict import judge
 from harness.outcome import Ending, LinkProof, MeasuredRun, Outcome, Run, Transfer, Unfinished, Voice, proven_outcome
-from harness.reports.unfinished import lines
+from harness.report.unfinished import lines
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Implementation, Scenario
 from harness.store.parquet.model_columns import Sheet

@@ -10,7 +10,7 @@ from harness.errors import InputError
 from harness.evaluation.regression.baseline import read_former, write_former
 from harness.evaluation.regression.decision import decide
 from harness.evaluation.regression.matching_cells import pairs
-from harness.reports.changed import changed, changed_page
+from harness.report.changed import changed, changed_page
 from harness.store.identity import Ledger
 from harness.store.results import Store
 from tests.examples import cell, scenario

@@ -20,17 +20,17 @@ from harness.execution.matrix import Request
 from harness.outcome import Cell
 from harness.planning.design import of_pair
 from harness.planning.sweep import Point, points
-from harness.plots.study import tornado
-from harness.reports import reach as view
-from harness.reports.reach import sentence
+from harness.report import reach as view
+from harness.report.plots.study import tornado
+from harness.report.reach import sentence
+from harness.report.site import overview
+from harness.report.site.implementation import implementation_page
+from harness.report.site.study import study_pages
+from harness.report.studies.game_changers.figures import DRAWINGS
+from harness.report.studies.game_changers.overview import profiles_table, worth_table
+from harness.report.studies.game_changers.page import Tally, every_effect, game_changers, verdict
 from harness.scenario.parameters import ParameterValue
 from harness.scenario.schema import Scenario
-from harness.site import overview
-from harness.site.implementation import implementation_page
-from harness.site.study import study_pages
-from harness.studies.game_changers.figures import DRAWINGS
-from harness.studies.game_changers.overview import profiles_table, worth_table
-from harness.studies.game_changers.page import Tally, every_effect, game_changers, verdict
 from tests.comparisons import result, run
 from tests.examples import catalogue
 from tests.studied import of_study, results, told

@@ -22,7 +22,7 @@ from harness.execution.matrix import Request, cells, named, points_of
 from harness.netem import Server, compile_path
 from harness.outcome import Image
 from harness.planning.endpoint_config import UnsupportedError
-from harness.reports.explain import explain
+from harness.report.explain import explain
 from harness.scenario.parameters import PARAMETERS, ROLES
 from harness.scenario.schema import MAXIMUM_REPETITIONS, MTU, Implementation, Scenario
 from harness.topology import build_lab, sim_plan

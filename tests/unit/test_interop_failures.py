@@ -17,7 +17,7 @@ from harness.analysis.interop.testcases import CASES
 from harness.capture.artefacts.endpoint_logs import LINES, WIDTH, last_words
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import Checked, LinkProof, MeasuredRun, Outcome, Run, Verdict
-from harness.reports import interop
+from harness.report import interop
 from tests.examples import catalogue, cell, implementation
 from tests.unit.captures import make_run
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.reports.interop_page import interop_page
+from harness.report.interop_page import interop_page
 from harness.scenario.parameters import Role
 from harness.scenario.schema import TESTCASES, Implementation, TestcaseName, asked_of
 from tests.examples import ROOT, catalogue, implementation

@@ -17,7 +17,7 @@ from harness.analysis.interop.verdict import Word
 from harness.cli import main
 from harness.cli.exits import USAGE
 from harness.errors import InputError
-from harness.reports import interop
+from harness.report import interop
 from tests.examples import catalogue
 
 

@@ -16,7 +16,7 @@ from harness.engine.process_owner import owner
 from harness.errors import EngineError
 from harness.execution import shutdown
 from harness.execution.events import BuildStarted, PhaseStarted, RunStarted
-from harness.progress import Talk
+from harness.report.progress import Talk
 from harness.store.results import Store
 from tests.examples import ROOT, cell
 

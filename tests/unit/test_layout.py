@@ -13,10 +13,10 @@ from harness.cli.consoles import paper
 from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import MeasuredRun
-from harness.reports import flow_metrics, grid, listing, table, vocabulary
-from harness.reports.chosen import columns, compared, flow_columns, named
-from harness.reports.layout import Column, Fitted, Row
-from harness.reports.table import ReferenceLine
+from harness.report import flow_metrics, grid, listing, table, vocabulary
+from harness.report.chosen import columns, compared, flow_columns, named
+from harness.report.layout import Column, Fitted, Row
+from harness.report.table import ReferenceLine
 from harness.scenario.metric_names import MetricName
 from harness.scenario.parameters import PARAMETERS
 from harness.scenario.schema import Flow

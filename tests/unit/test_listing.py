@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from harness.reports import defaults, json_report, listing
+from harness.report import defaults, json_report, listing
 from harness.scenario.schema import Implementation
 from tests.examples import catalogue, implementation
 

@@ -14,7 +14,7 @@ from harness.analysis.metrics.registry import declare, declared, find, measuring
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
 from harness.outcome import LinkProof, MeasuredRun, Measurement, Run
-from harness.reports import flow_metrics
+from harness.report import flow_metrics
 from tests.unit.shared_flows import write_counters, write_three_flows
 
 #: What a run of that kind cannot have: a file, a repeat, a queue that marks, segments in a row, or what only a QUIC

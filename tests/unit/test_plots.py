@@ -18,18 +18,18 @@ from harness.errors import EngineError, InputError
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
 from harness.outcome import Cell
-from harness.plots import registry
-from harness.plots.distribution import ecdf
-from harness.plots.drop_rate import rates
-from harness.plots.operating_point_plane import beside_markers
-from harness.plots.pairs import beside
-from harness.plots.parts import binned, brief, smoothed_rates, thinned, top
-from harness.plots.registry import plots
-from harness.plots.render import Format, figure, figures, has_letters, write
-from harness.plots.stored import find_drawings, folder_name
-from harness.plots.view import Drawn
+from harness.report.plots import registry
+from harness.report.plots.distribution import ecdf
+from harness.report.plots.drop_rate import rates
+from harness.report.plots.operating_point_plane import beside_markers
+from harness.report.plots.pairs import beside
+from harness.report.plots.parts import binned, brief, smoothed_rates, thinned, top
+from harness.report.plots.registry import plots
+from harness.report.plots.render import Format, figure, figures, has_letters, write
+from harness.report.plots.stored import find_drawings, folder_name
+from harness.report.plots.view import Drawn
+from harness.report.studies.registry import figures as documented
 from harness.store.results import Store
-from harness.studies.registry import figures as documented
 from tests.drawings import drawn_of, link_sharing, link_sharing_run, page_cache, red_and_droptail, run_of
 
 SECONDS = 20.0

@@ -16,13 +16,13 @@ from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
 from harness.execution.matrix import Request, cells
 from harness.outcome import Run, Verdict
-from harness.plots import missing
-from harness.plots.missing import Made, draw, draw_missing, figures_there
-from harness.plots.render import page_script
-from harness.plots.render import write as whole
-from harness.plots.shared import with_figures
-from harness.plots.stored import find_subjects
-from harness.plots.view import Drawn
+from harness.report.plots import missing
+from harness.report.plots.missing import Made, draw, draw_missing, figures_there
+from harness.report.plots.render import page_script
+from harness.report.plots.render import write as whole
+from harness.report.plots.shared import with_figures
+from harness.report.plots.stored import find_subjects
+from harness.report.plots.view import Drawn
 from harness.scenario.schema import Flow
 from harness.store.results import MEASURED, Store
 from tests.drawings import download_run, link_sharing_run, page_cache, red_and_droptail

@@ -6,7 +6,6 @@ import time
 import pytest
 from rich.console import Console
 
-from harness import progress
 from harness.errors import EngineError
 from harness.execution.events import (
     BuildEnded,
@@ -23,7 +22,8 @@ from harness.execution.events import (
 )
 from harness.execution.matrix import varied
 from harness.outcome import Outcome, Run, Verdict
-from harness.progress import Talk, span
+from harness.report import progress
+from harness.report.progress import Talk, span
 from tests.examples import cell
 
 

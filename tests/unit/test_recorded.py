@@ -15,7 +15,7 @@ from harness.engine.images.components import Component, Composition
 from harness.engine.images.context import RECORD
 from harness.engine.images.record import Record, base_of, differences, read_record, write_record
 from harness.errors import InputError
-from harness.reports import composed
+from harness.report import composed
 
 SSL = Component("deb", "libssl3t64", "3.5.4-1", "amd64", "openssl", "a" * 64)
 QUICHE = Component("cargo", "quiche", "0.30.0", digest="b" * 64)

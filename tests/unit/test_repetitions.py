@@ -26,7 +26,7 @@ from harness.execution.matrix import PlannedRun, UntilDecided, runs
 from harness.execution.repetitions import Repetitions
 from harness.execution.scheduler import Claim
 from harness.outcome import Cell
-from harness.reports import table
+from harness.report import table
 from harness.stats.intervals import COVERAGE, decisive, interval
 from harness.store.identity import Ledger, cell_key
 from harness.store.results import Store

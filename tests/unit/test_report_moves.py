@@ -14,7 +14,7 @@ from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
 from harness.execution.matrix import Request, cells
 from harness.outcome import Handover, LinkProof, MeasuredRun, Outcome, Run
-from harness.reports import moves
+from harness.report import moves
 from tests.examples import SIM, catalogue, images
 from tests.measurements import measurement
 

@@ -10,8 +10,8 @@ from rich.console import Console
 
 from harness.outcome import Cell
 from harness.planning.endpoint_config import UnsupportedError, checked
-from harness.reports import json_report, markdown, table
-from harness.reports.resumed import footnotes, seed_of
+from harness.report import json_report, markdown, table
+from harness.report.resumed import footnotes, seed_of
 from harness.scenario.schema import Implementation, Scenario
 from tests.bounds import PICOQUIC, results, scenario
 from tests.examples import cell, implementation

@@ -12,8 +12,8 @@ import yaml
 from harness.errors import InputError
 from harness.netem import compile_path
 from harness.planning.sweep import points
-from harness.reports.explain import explain, loss_words
-from harness.reports.scenario_page import scenario_page
+from harness.report.explain import explain, loss_words
+from harness.report.scenario_page import scenario_page
 from harness.scenario.schema import GilbertElliott, Link, Scenario
 from harness.topology import SERVERS
 from harness.units import Percentage

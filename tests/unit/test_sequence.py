@@ -10,7 +10,7 @@ from simulator.plan import Route
 from simulator.split import catching, configuration, delivering, routes
 
 from harness.planning.sweep import points
-from harness.reports.explain import explain
+from harness.report.explain import explain
 from harness.scenario.schema import MAXIMUM_SEGMENTS, Scenario
 from harness.topology import Lab, build_lab, sim_plan
 from harness.units import Duration, Percentage, Rate

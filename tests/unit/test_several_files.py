@@ -14,7 +14,7 @@ from harness.evaluation.cell_result import CellResult, unreached
 from harness.evaluation.ranking import headline
 from harness.evaluation.verdict import judge
 from harness.outcome import LinkProof, MeasuredRun, Outcome, Run
-from harness.reports.chosen import columns
+from harness.report.chosen import columns
 from harness.scenario.schema import Flow
 from tests.examples import cell, scenario
 from tests.unit.protected import stream_frame

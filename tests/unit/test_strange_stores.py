@@ -31,8 +31,8 @@ from harness.execution.measured_store import StoredResults
 from harness.execution.run_lock import claim, sweep
 from harness.execution.runner import strangers, thin_logs
 from harness.outcome import Outcome, Run, Transfer, Verdict
-from harness.plots.stored import folder_name
 from harness.reading import DEEPEST, UnfitFileError, held_folder, open_regular, read_regular, tree_of
+from harness.report.plots.stored import folder_name
 from harness.scenario.schema import Implementation, Scenario
 from harness.store.compression import pack
 from harness.store.merge import merge

@@ -28,12 +28,12 @@ from harness.evaluation.cell_result import CellResult
 from harness.evaluation.regression.accepted_changes import Applied
 from harness.evaluation.verdict import judge
 from harness.outcome import MeasuredRun, Outcome, Run, Status
-from harness.plots.registry import plots
-from harness.plots.render import Figure, Heading, page
-from harness.reports import flow_metrics, gate, grid, interop, junit, markdown, summary, table
-from harness.reports.layout import Column, Fitted, Row
-from harness.site import build
-from harness.site.qlog import opening
+from harness.report import flow_metrics, gate, grid, interop, junit, markdown, summary, table
+from harness.report.layout import Column, Fitted, Row
+from harness.report.plots.registry import plots
+from harness.report.plots.render import Figure, Heading, page
+from harness.report.site import build
+from harness.report.site.qlog import opening
 from harness.store.results import Store
 from harness.text import harmless, in_cell, quoted, shown, without_html
 from tests.drawings import download_run, page_cache

@@ -11,7 +11,7 @@ from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
 from harness.execution.matrix import Request, cells
 from harness.planning.sweep import dimensions, points
-from harness.reports.parameters import asked, sort_key
+from harness.report.parameters import asked, sort_key
 from harness.scenario.schema import DropTail
 from harness.units import QueueSize
 from tests.examples import SIM, cell, images, implementation, link, path, scenario

@@ -8,7 +8,7 @@ from harness.capture.fingerprint import Parting
 from harness.engine.images.contents import Contents
 from harness.errors import InputError
 from harness.outcome import MeasuredRun, Measurement, Outcome, Run
-from harness.reports import verified as view
+from harness.report import verified as view
 from harness.repro.verify import chosen, drawn
 from harness.store.identity import Equivalence, Ledger, keyed
 from harness.store.run_comparison import Verified

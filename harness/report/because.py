@@ -1,0 +1,186 @@
+"""Why a transfer took as long as it did, in words: where its time went, beside what was demanded of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from harness.analysis.time_breakdown import VERSION
+from harness.evaluation.cell_result import CellResult
+from harness.evaluation.staleness import MARK
+from harness.outcome import STATES, Attributed, Attribution, Part, State, proven_outcome
+from harness.report.unfinished import short as unfinished
+from harness.text import quoted
+from harness.units import Size
+
+#: What people call a state.
+NAMES: dict[State, str] = {
+    "handshake": "handshake",
+    "request": "request and first byte",
+    "slow_start": "slow start",
+    "line_rate": "line rate",
+    "recovery": "recovery",
+    "spurious_recovery": "spurious recovery",
+    "window_limited": "window-limited after slow start",
+    "flow_control": "flow control",
+    "buffer_limited": "buffer-limited",
+    "sender_idle": "sender idle",
+    "acknowledgements": "late acknowledgements",
+    "probe_timeouts": "probe timeouts",
+    "shared": "others had the link",
+    "unexplained": "unexplained",
+}
+assert set(NAMES) == set(STATES)
+#: The least that every transfer needs.
+_NEEDED: tuple[State, ...] = ("handshake", "request", "line_rate")
+#: What is said of an attribution by older rules.
+OLDER = "Where the time went was told by rules that are no longer today's: the run is still to be made again."
+#: Of the time: what is less than this part of it is not worth a word.
+_LITTLE = 0.01
+
+
+def _in_the_middle(result: CellResult) -> Attributed | None:
+    """Of a cell's runs that completed the one whose first transfer took the median."""
+    completed = [
+        measured.attributed
+        for run, measured in result.runs
+        if measured is not None and measured.attributed is not None and measured.attributed.transfers
+        and proven_outcome(run, measured).status == "completed"
+    ]  # fmt: skip
+    ordered = sorted(completed, key=lambda attributed: attributed.transfers[0].seconds)
+    return ordered[(len(ordered) - 1) // 2] if ordered else None
+
+
+def attributions(result: CellResult) -> list[Attribution]:
+    """Those of a cell's run in the middle."""
+    shown = _in_the_middle(result)
+    return [] if shown is None else list(shown.transfers)
+
+
+def by_older_rules(result: CellResult) -> bool:
+    """Whether what `attributions` gives was made by rules that are no longer today's."""
+    shown = _in_the_middle(result)
+    return shown is not None and shown.version < VERSION
+
+
+def worth_saying(one: Attribution) -> list[Part]:
+    """The parts beyond what every transfer needs, the largest first."""
+    least = _LITTLE * one.seconds
+    return sorted(
+        (part for part in one.parts if part.state not in _NEEDED and part.seconds >= least),
+        key=lambda part: -part.seconds,
+    )
+
+
+def short(one: Attribution) -> str:
+    """For a column: 'slow start 3.9 s from 10 packets, recovery 2.1 s; line rate 16.1 s'."""
+    said = [f"{NAMES[part.state]} {_seconds(part)}{_noted(part)}" for part in worth_saying(one)[:3]]
+    return "; ".join(filter(None, [", ".join(said), f"line rate {one.seconds_in('line_rate'):.1f} s"]))
+
+
+def sentence(one: Attribution, result: CellResult) -> str:
+    """'100 MB in 24.6 s, 4.6 s over: 3.9 s in slow start from 10 packets, …; line rate for 16.1 s.'"""
+    parts = [f"{_seconds(part)} {_in(part.state)}{_noted(part)}" for part in worth_saying(one)]
+    begin = one.seconds_in("handshake") + one.seconds_in("request")
+    rest = f"line rate for {one.seconds_in('line_rate'):.1f} s, handshake and request {begin:.1f} s"
+    said = "; ".join(filter(None, [", ".join(parts), rest]))
+    return f"{Size(one.size)} in {one.seconds:.1f} s{_over(one, result)}: {said}."
+
+
+def over(one: Attribution, result: CellResult) -> float | None:
+    """By how many seconds it missed what was demanded of its time; None where it did not, or nothing was."""
+    flows = len(result.cell.scenario.flows)
+    if (one.flow, one.transfer) != (0, "first"):
+        return None
+    names = {f"milestone_{Size(one.size).label()}", "completion"}
+    names |= {f"flow0_{name}" for name in names} if flows > 1 else set()
+    bounds = [item.bound for item in result.verdict.objectives if item.metric in names and item.at_most]
+    return one.seconds - min(bounds) if bounds and one.seconds > min(bounds) else None
+
+
+def _over(one: Attribution, result: CellResult) -> str:
+    missed = over(one, result)
+    return "" if missed is None else f", {missed:.1f} s over"
+
+
+def markdown(results: Sequence[CellResult]) -> str:
+    """A table of the pairs that miss an objective, the slowest first: by how much, and where their time went.
+
+    Below them those whose runs failed, with the last that their log says: together where that is the same. Empty where
+    neither is known of any.
+    """
+    told = [
+        (found[0], result) for result in results if result.verdict.status == "fail" and (found := attributions(result))
+    ]
+    failed: dict[str, list[str]] = {}
+    for result in sorted(results, key=lambda one: one.name):
+        if said := _failure(result):
+            failed.setdefault(said, []).append(result.name)
+    if not told and not failed:
+        return ""
+    lines = ["| client → server | s | over | because |", "| --- | ---: | ---: | --- |"]
+    for one, result in sorted(told, key=lambda pair: (-pair[0].seconds, pair[1].name)):
+        missed = over(one, result)
+        too_long = "–" if missed is None else f"{missed:.2f}"
+        mark = f" {MARK}" if by_older_rules(result) else ""
+        lines.append(f"| {result.name} | {one.seconds:.2f} | {too_long} | {short(one)}{mark} |")
+    lines += [f"| {', '.join(names)} | – | – | {quoted(said)} |" for said, names in failed.items()]
+    if any(by_older_rules(result) for _, result in told):
+        lines += ["", f"{MARK} {OLDER}"]
+    return "\n".join(lines) + "\n"
+
+
+def _failure(result: CellResult) -> str:
+    """How the first run that failed ended, where no run tells where time went: 'crashed client: …'; else empty."""
+    ends = (proven_outcome(run, measured) for run, measured in result.runs)
+    end = next((one for one in ends if one.status not in ("completed", "unsupported")), None)
+    if end is None or attributions(result):
+        return ""
+    if end.failed_transfer and (said := unfinished(result)):
+        return f"{end.status.replace('_', ' ')} {end.role or ''}".rstrip() + f": {said}"
+    said = f": “{end.log_tail[-1].strip()}”" if end.log_tail else f": {end.detail}" if end.detail else ""
+    return f"{end.status.replace('_', ' ')} {end.role or ''}".rstrip() + said
+
+
+def _seconds(part: Part) -> str:
+    return f"{part.seconds:.1f} s" if part.seconds >= 0.095 else f"{part.seconds:.2f} s"
+
+
+def _noted(part: Part) -> str:
+    if not part.note:
+        return ""
+    return f" {part.note}" if part.note.startswith(("from ", "with ")) else f" ({part.note})"
+
+
+def _in(state: State) -> str:
+    words = {"sender_idle": "with the sender idle", "shared": "in which others had the link"}
+    bare = state in ("window_limited", "buffer_limited", "unexplained")
+    return words.get(state, NAMES[state] if bare else f"in {NAMES[state]}")
+
+
+def report(result: CellResult) -> list[dict[str, Any]]:
+    """What `--json` has of a cell: a transfer each, s; `bound_without` is a bound, not a forecast."""
+    return [
+        {
+            "flow": one.flow,
+            "transfer": one.transfer,
+            "seconds": one.seconds,
+            "sentence": sentence(one, result),
+            "parts": [
+                {**part.model_dump(mode="json"), "bound_without": one.bound_without(part.state)} for part in one.parts
+            ],
+            "bands": one.bands,
+        }
+        for one in attributions(result)
+    ]
+
+
+def lines(results: Sequence[CellResult]) -> list[str]:
+    """A sentence for each transfer of cells that miss an objective, or that none was set for."""
+    return [
+        f"{result.name}{'' if len(told) == 1 else f' flow {one.flow} ({one.transfer})'}: {sentence(one, result)}"
+        for result in results
+        if result.verdict.status in ("fail", "measured")
+        for told in [attributions(result)]
+        for one in told
+    ]

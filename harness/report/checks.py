@@ -1,0 +1,55 @@
+"""What the checks of test cases can demand: a row a check, as it is declared beside its code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+
+from harness.analysis.interop.registry import Check
+from harness.report.layout import SENTENCE, Column, Fitted, Row
+from harness.report.markdown import line
+
+SCHEMA = 1
+
+
+def _takes(check: Check) -> list[str]:
+    """What it takes: words, or what kind of value."""
+    return [f"`{word}`" for word in check.words] or [check.takes]
+
+
+def markdown(checks: Sequence[Check]) -> str:
+    """For a page."""
+    lines = [line(["check", "takes", "what it demands", "source", "needs secrets"]), line(["---"] * 5)]
+    for check in checks:
+        secrets = "yes" if check.needs_keys else ""
+        lines.append(line([f"`{check.name}`", " or ".join(_takes(check)), check.title, check.source, secrets]))
+    return "\n".join(lines) + "\n"
+
+
+def show(checks: Sequence[Check], console: Console) -> None:
+    """For a terminal."""
+    columns = [
+        Column("check", identifies=True), Column("takes"), Column("what it demands", text=SENTENCE),
+        Column("source", text=SENTENCE), Column("secrets"),
+    ]  # fmt: skip
+    rows = []
+    for one in checks:
+        takes = " or ".join(_takes(one)).replace("`", "")
+        rows.append(Row([one.name, takes, one.title, one.source, "needed" if one.needs_keys else ""]))
+    console.print(Fitted("What the checks of a scenario can demand (checks: {NAME: value})", columns, rows))
+
+
+def report(checks: Sequence[Check]) -> dict[str, Any]:
+    """As plain data."""
+    return {
+        "schema": SCHEMA,
+        "checks": [
+            {
+                "name": one.name, "takes": one.takes, "words": list(one.words), "demands": one.title,
+                "source": one.source, "needs_secrets": one.needs_keys,
+            }
+            for one in checks
+        ],
+    }  # fmt: skip

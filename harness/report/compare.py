@@ -1,0 +1,281 @@
+"""The same point run by two engines: how far virtual time is from real time, and why where that can be told. Pure.
+
+A point is what a person takes for the same experiment: scenario, client, server, parameters and seed. Values are
+in the store's units (times in seconds, shares as parts of one). `harness.report.compare_views` shows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from harness.evaluation.cell_result import CellResult
+from harness.netem.bounds import bucket_share
+from harness.outcome import Better, EngineName
+from harness.report.compare_figures import CpuRole, CpuUse, Side, cores_of, cpu_of, difference_of, kind_of, side_of
+from harness.scenario.metric_names import MetricName
+from harness.scenario.parameters import ParameterValue
+from harness.scenario.schema import Scenario
+from harness.stats.intervals import ENOUGH
+
+#: Median difference that counts as none, as a part of the real-time median.
+WITHIN = 0.03
+#: CPU seconds per second of the transfer, per core, from which on an endpoint (or the machine) counts as bound.
+#: An endpoint does its work in one thread, so one core is its ceiling; but a transfer idles during handshake and
+#: slow start, and the average over all of it stays below the ceiling. In those reference runs of satellite/medium
+#: in which the simulator (one thread, too) takes 0.9 to 1.0 of a core once the link is full, it takes 0.69 to 0.77
+#: on average over the completion. So 0.7 on average is about one core while there is work. The machine's cores,
+#: shared by all three, idle as long: the same part of them. A shortage in short bursts only is not seen by this.
+BOUND = 0.7
+
+Reason = Literal[
+    "one_engine", "no_run_counts", "not_measured",
+    "within_tolerance",
+    "other_bits", "other_measuring", "token_bucket", "cpu_bound", "receive_drops", "intervals_overlap", "not_explained",
+]  # fmt: skip
+Explanation = tuple[Reason, str]
+"""A code, and words for people."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """What both engines ran."""
+
+    scenario: str
+    title: str = field(compare=False)
+    """The scenario's line for people; rewording it makes no other point."""
+    client: str
+    server: str
+    parameters: tuple[tuple[str, ParameterValue], ...]
+    """Parameters asked for, as (role.NAME, value)."""
+    seed: int
+    pair: tuple[str, str]
+    """Client and server, each with the parameters that were asked of it."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One metric of one point under both engines."""
+
+    point: Point
+    metric: str
+    unit: str
+    """Unit of both intervals; empty where it is unknown, because neither engine measured the metric."""
+    direction: Better
+    """Whether higher or lower values are better."""
+    compose: Side | None
+    virtual: Side | None
+    difference: float | None
+    """Median in virtual time over median in real time, minus one; None where they cannot be compared."""
+    tolerance: float
+    """Largest absolute difference that counts as none."""
+    within: bool | None
+    """Whether the difference is within the tolerance; None where there is none to judge."""
+    cpu: Mapping[CpuRole, CpuUse]
+    """CPU use in real time; without what was not sampled. In virtual time CPU costs nothing."""
+    cores: int | None
+    """Cores of the machine of the real-time runs."""
+    reason: Reason
+    """The leading explanation, as a code."""
+    explanation: str
+    """All that is known to explain a difference, for people; empty where nothing needs explaining."""
+
+
+def default_metrics(scenario: Scenario) -> list[str]:
+    """Completion and milestones of the first transfer, and the repeat's completion.
+
+    A milestone of the whole file is left out: it is the completion once more.
+    """
+    first = scenario.flows[0]
+    if first.carried is None:
+        return []
+    milestones = [
+        MetricName(f"milestone_{size.label()}", 0, "first")
+        for size in scenario.milestones
+        if first.amount is not None and size < first.amount
+    ]
+    repeat = [MetricName("completion", 0, "repeat")] if first.repeat_after is not None else []
+    names = [*milestones, MetricName("completion", 0, "first"), *repeat]
+    return [name.text(len(scenario.flows)) for name in names]
+
+
+def comparisons(
+    results: Iterable[CellResult], metrics: Sequence[str] | None = None, within: float = WITHIN
+) -> list[Comparison]:
+    """Compare the engines point by point, one entry per metric, in order of scenario, client and server.
+
+    `results` hold at most one cell per point and engine, as `StoredResults.find` gives them; `metrics` are those of
+    `default_metrics` without; `within` is a part (0.03 for 3 %). What cannot be compared is an entry too. Raises
+    ValueError for a negative tolerance, and for a second cell of the same point and engine.
+    """
+    if not within >= 0:
+        raise ValueError(f"a tolerance of {within} is below zero")
+    points: dict[Point, dict[EngineName, CellResult]] = {}
+    for result in results:
+        engines = points.setdefault(_point(result), {})
+        if result.cell.engine in engines:
+            raise ValueError(f"two cells of {result.cell.engine} at the same point: {_point(result)}")
+        engines[result.cell.engine] = result
+    return [
+        _compare(point, metric, engines, within)
+        for point, engines in sorted(points.items(), key=lambda item: _order(item[0]))
+        for metric in metrics or default_metrics(next(iter(engines.values())).cell.scenario)
+    ]
+
+
+def _point(result: CellResult) -> Point:
+    cell = result.cell
+    return Point(
+        scenario=cell.scenario.name, title=cell.scenario.title, client=cell.client.name, server=cell.server.name,
+        parameters=tuple(sorted(cell.parameters.items())), seed=cell.seed, pair=result.pair,
+    )  # fmt: skip
+
+
+def _order(point: Point) -> tuple[str, str, str, str, int]:
+    return point.scenario, point.client, point.server, str(point.parameters), point.seed
+
+
+def _compare(point: Point, metric: str, engines: Mapping[EngineName, CellResult], tolerance: float) -> Comparison:
+    compose, virtual = (side_of(engines.get(name), metric) for name in ("compose", "virtual"))
+    real = engines.get("compose")
+    unit, direction = kind_of(engines.values(), metric)
+    difference = within = None
+    if compose and virtual and compose.interval and virtual.interval:
+        difference = difference_of(compose.interval.median, virtual.interval.median)
+        # Exactly 3 % is within 3 %, whatever the last bit of the division says.
+        within = abs(difference) <= tolerance + 1e-9
+    compared = Comparison(
+        point=point, metric=metric, unit=unit, direction=direction, compose=compose, virtual=virtual,
+        difference=difference, tolerance=tolerance, within=within,
+        cpu=cpu_of(real, metric) if real else {}, cores=cores_of(real) if real else None,
+        reason="not_explained", explanation="",
+    )  # fmt: skip
+    found = _obstacle(compared) if within is None else _explain(compared, engines)
+    reason = "within_tolerance" if within else found[0][0]
+    return replace(compared, reason=reason, explanation="; ".join(text for _, text in found))
+
+
+# --- explanations
+
+
+def _obstacle(one: Comparison) -> list[Explanation]:
+    """Why there is nothing to compare."""
+    for name, side in (("compose", one.compose), ("virtual", one.virtual)):
+        if side is None:
+            return [("one_engine", f"no {name} runs")]
+    for side in (one.compose, one.virtual):
+        if side is not None and not side.counted:
+            outcomes = ", ".join(f"{status} {count}" for status, count in side.outcomes.items())
+            return [("no_run_counts", f"no {side.engine} run counts ({outcomes})")]
+    lacking = [side.engine for side in (one.compose, one.virtual) if side is not None and side.interval is None]
+    return [("not_measured", f"not measured in any {' or '.join(lacking)} run")]
+
+
+def _explain(one: Comparison, engines: Mapping[EngineName, CellResult]) -> list[Explanation]:
+    """What may explain the difference, the strongest first; within the tolerance only what else differs."""
+    assert one.compose and one.virtual
+    found = [*_other_bits(engines), *_other_measuring(one.compose, one.virtual)]
+    if one.within:
+        return found
+    assert one.compose.interval and one.virtual.interval
+    found += _buckets(engines, one.tolerance)
+    if _worse_in_real_time(one):
+        found += [*_shortages(one.cpu, one.cores), *_receive_drops(one.compose, one.virtual)]
+    spans = one.compose.interval, one.virtual.interval
+    if max(span.low for span in spans) <= min(span.high for span in spans):
+        found.append(("intervals_overlap", "the intervals overlap"))
+    found = found or [("not_explained", "not explained")]
+    sides = (one.compose, one.virtual)
+    few = [f"{side.interval.n} {side.engine}" for side in sides if side.interval and side.interval.n < ENOUGH]
+    if few:
+        # A hint, never the leading reason.
+        plural = "run" if few[-1].startswith("1 ") else "runs"
+        found.append(("not_explained", f"only {' and '.join(few)} {plural}"))
+    return found
+
+
+def _worse_in_real_time(one: Comparison) -> bool:
+    """Only then can a shortage of real time, which virtual time does not know, be the cause."""
+    assert one.difference is not None
+    return {"lower": one.difference < 0, "higher": one.difference > 0, "neutral": True}[one.direction]
+
+
+def _other_bits(engines: Mapping[EngineName, CellResult]) -> list[Explanation]:
+    """What differs although names, parameters and seed are the same."""
+    one, other = (engines[name] for name in ("compose", "virtual"))
+    differing = [name for name, part in _parts(one).items() if part != _parts(other)[name]]
+    return [("other_bits", f"not the same experiment, other {' and '.join(differing)}")] if differing else []
+
+
+def _other_measuring(compose: Side, virtual: Side) -> list[Explanation]:
+    """Versions of the measuring code, where the figures of the two engines are not all of one."""
+    if len({*compose.measured_by, *virtual.measured_by}) <= 1:
+        return []
+    sides = (f"{', '.join(map(str, side.measured_by))} ({side.engine})" for side in (compose, virtual))
+    return [("other_measuring", f"not measured by the same code, versions {' and '.join(sides)}")]
+
+
+def _buckets(engines: Mapping[EngineName, CellResult], tolerance: float) -> list[Explanation]:
+    """Token buckets that only the real-time link has, as far as they are large enough to matter.
+
+    What a bucket takes off waits and adds to the queue is a share of the round trip or of the queue; from the
+    tolerance on it may move a figure as much.
+    """
+    real, exact = (engines[name] for name in ("compose", "virtual"))
+    path, found = real.cell.scenario.path, []
+    for name, link in (("to_client", path.to_client), ("to_server", path.to_server)):
+        burst, other = (_burst(result, name) for result in (real, exact))
+        if burst is None or other is not None:
+            continue
+        share = bucket_share(link, burst, path.rtt)
+        if share >= tolerance:
+            found.append(f"{burst:,} B {name.replace('_', ' ')} ({_percent(share)} of the round trip or the queue)")
+    return [("token_bucket", f"token bucket in real time: {' and '.join(found)}")] if found else []
+
+
+def _burst(result: CellResult, name: str) -> int | None:
+    """The token bucket of one direction in the last run whose link was proven."""
+    links = [measured.link for _, measured in result.runs if measured is not None and measured.link is not None]
+    burst: int | None = getattr(links[-1], name).burst_bytes if links else None
+    return burst
+
+
+def _parts(result: CellResult) -> dict[str, object]:
+    """What decides a run, by name: the scenario without what is only read from a run (see `harness.execution.matrix`).
+    """
+    cell, last = result.cell, result.last
+    scenario = cell.scenario
+    return {
+        "scenario": (scenario.path, scenario.flows, scenario.protocol, scenario.ip_version, scenario.timeout),
+        "client image": cell.client_image.identity,
+        "server image": cell.server_image.identity,
+        "simulator": cell.sim_image.identity,
+        "effective parameters": last[0].effective if last else {},
+    }
+
+
+def _shortages(cpu: Mapping[CpuRole, CpuUse], cores: int | None) -> list[Explanation]:
+    """Endpoints, and the machine, that had no CPU time left.
+
+    A simulator short of time is no explanation: it delays packets, and the run's link is then not valid.
+    """
+    ends: tuple[CpuRole, ...] = ("client", "server")
+    bound = [role for role in ends if role in cpu and cpu[role].share >= BOUND]
+    found = [f"the {role} used {_percent(cpu[role].share)} of a core" for role in bound]
+    # Of several flows only one counts here, so this says too little rather than too much.
+    total = sum(use.share for use in cpu.values())
+    if cores and total >= BOUND * cores:
+        found.append(f"{', '.join(cpu)} together used {_percent(total / cores)} of the machine's cores ({cores})")
+    return [("cpu_bound", f"CPU-bound in real time: {' and '.join(found)}")] if found else []
+
+
+def _receive_drops(compose: Side, virtual: Side) -> list[Explanation]:
+    """Datagrams lost because an endpoint did not read its socket in time: losses the path did not make."""
+    if not compose.receive_drops or compose.receive_drops <= (virtual.receive_drops or 0):
+        return []
+    return [("receive_drops", f"full socket buffers dropped {compose.receive_drops:.0f} datagrams in real time")]
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.0f} %"

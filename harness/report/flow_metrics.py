@@ -1,0 +1,180 @@
+"""Metrics of flows, the bottleneck and the network, in tables laid out like CCPerf's (ccperf.net)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+
+from harness.analysis.metrics.registry import Layer, declared, unit_of
+from harness.evaluation.cell_result import CellResult
+from harness.outcome import Interval
+from harness.report.chosen import MOST_FLOWS
+from harness.report.layout import Column, Fitted, Row
+from harness.report.markdown import line
+from harness.report.numbers import shown_unit, text
+from harness.scenario.metric_names import MetricName
+from harness.text import counted, quoted
+from harness.topology import flow_label
+
+#: The order of rows, which is CCPerf's. A metric that is not here stands below those that are.
+ORDER = (
+    "mean_throughput", "mean_throughput_l7", "mean_sending_rate", "mean_sending_rate_l7", "mean_delivery_rate",
+    "flow_completion_time", "mean_cwnd", "mean_in_flight", "mean_srtt", "mean_est_queue_delay", "mean_one_way_delay",
+    "mean_idt", "mean_recovery_time", "retransmissions", "timeouts", "cov_throughput", "cov_in_flight", "network_power",
+    "utilisation_bandwidth", "utilisation_bdp", "utility_pf", "utility_mpdf",
+    "mean_queue_length", "mean_queue_packets", "mean_queue_delay", "mean_link_rate", "queue_drops_to_client",
+    "early_drops_to_client", "limit_drops_to_client", "ecn_marks_to_client", "drop_rate",
+    "agg_throughput", "agg_sending_rate", "agg_in_flight", "agg_utilisation_bandwidth", "agg_utilisation_bdp",
+    "agg_utility_pf", "agg_utility_mpdf", "jain_samples", "jain_means", "jain_samples_responsive",
+    "jain_means_responsive", "entropy_samples", "entropy_means", "product_samples", "product_means", "jain_shared",
+    "utilisation_shared",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class MetricTable:
+    """One table: a row a metric, a column a flow, the link or the network."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, str, tuple[Interval | None, ...]], ...]
+    """(metric, unit, one interval a column)."""
+
+
+def tables(result: CellResult) -> list[MetricTable]:
+    """The tables of a cell; those without rows are left out."""
+    scenario = result.cell.scenario
+    flows = range(len(scenario.flows))
+    labels = tuple(f"{index} {flow_label(result.cell, index)}" for index in flows)
+    made = [
+        _table(result, "Flow metrics", labels, "flow", flows),
+        _table(result, "Link metrics", ("bottleneck",), "link", [None]),
+        _table(result, "Network metrics", ("network",), "network", [None]),
+        _phases(result, labels),
+    ]
+    return [table for table in made if table.rows]
+
+
+def _table(
+    result: CellResult, title: str, columns: tuple[str, ...], layer: Layer, of: Sequence[int | None]
+) -> MetricTable:
+    units = {name.metric: unit_of(found[0]) for name, found in result.measurements.items() if _has_row(name)}
+    known = {name: one for name, one in declared().items() if one.layer == layer and name in units}
+    first, rest = (name for name in ORDER if name in known), (name for name in known if name not in ORDER)
+    rows = [(name, units[name], tuple(result.interval(name, flow) for flow in of)) for name in (*first, *rest)]
+    return MetricTable(title, columns, tuple(rows))
+
+
+def _has_row(name: MetricName) -> bool:
+    """Whether it is of a flow, the link or the network as a whole; single transfers have tables of their own."""
+    return name.phase is None and (name.transfer is None or name.metric in ORDER)
+
+
+def _phases(result: CellResult, labels: tuple[str, ...]) -> MetricTable:
+    """Shares while the same flows with congestion control are active, and Jain's index of them."""
+    numbers = sorted({name.phase for name in result.measurements if name.phase is not None})
+    rows = []
+    for number in numbers:
+        shares = [result.interval("throughput", flow, phase=number) for flow in range(len(labels))]
+        rows.append(
+            (f"phase {number}", declared()["throughput"].unit, (*shares, result.interval("jain", phase=number)))
+        )
+    return MetricTable("Throughput by phase", (*labels, "Jain"), tuple(rows))
+
+
+def absences(result: CellResult) -> list[str]:
+    """Why a metric is missing, a sentence each; of some of the runs only, with their number."""
+    measured = sum(one is not None for _, one in result.runs)
+    return [
+        reason if count == measured else f"{reason} ({count} of {measured} runs)"
+        for reason, count in result.absences.items()
+    ]
+
+
+def heading(result: CellResult) -> str:
+    """What a cell's tables are of."""
+    count, made = result.outcomes.get("completed", 0), len(result.runs)
+    runs = counted(count, "run") if count == made else f"{count} of {counted(made, 'run')} completed"
+    asked = "".join(f", {name} {value}" for name, value in result.cell.parameters.items())
+    return f"{result.cell.scenario.title} (`{result.cell.scenario.name}`, engine {result.cell.engine}{asked}; {runs})"
+
+
+def _laid(table: MetricTable) -> tuple[list[str], int, list[list[str]]]:
+    """Headings, how many of them say what a row is, and rows: a metric each, or, where a line has no room for all
+    flows, a flow each.
+    """
+    if len(table.columns) <= MOST_FLOWS + 1:
+        rows = [[name, shown_unit(unit), *map(text, values)] for name, unit, values in table.rows]
+        return ["metric", "unit", *table.columns], 2, rows
+    heads = [f"{name} {shown_unit(unit)}".rstrip() for name, unit, _ in table.rows]
+    rows = [
+        [column, *(text(values[index]) for _, _, values in table.rows)] for index, column in enumerate(table.columns)
+    ]
+    return ["flow", *heads], 1, rows
+
+
+def markdown(results: Sequence[CellResult]) -> str:
+    """All cells' tables."""
+    lines: list[str] = []
+    for result in results:
+        made = tables(result)
+        if made:
+            lines += [f"**{quoted(heading(result))}**", ""]
+        for table in made:
+            heads, words, rows = _laid(table)
+            lines += [
+                line([table.title, *heads[1:]]),
+                line([*["---"] * words, *["---:"] * (len(heads) - words)]),
+                *(line([f"`{first}`" if words == 2 else first, *rest]) for first, *rest in rows),
+                "",
+            ]
+        if made and (reasons := absences(result)):
+            lines += [*(f"- {quoted(reason)}" for reason in reasons), ""]
+    return "\n".join(lines)
+
+
+def show(results: Sequence[CellResult], console: Console) -> None:
+    """The same on a terminal."""
+    for result in results:
+        made = tables(result)
+        if made:
+            console.print(heading(result), markup=False)
+        for table in made:
+            heads, words, rows = _laid(table)
+            columns = [Column(head, identifies=index < words, right=index >= words) for index, head in enumerate(heads)]
+            console.print(Fitted(table.title, columns, [Row(row) for row in rows]))
+        for reason in absences(result) if made else ():
+            console.print(reason, markup=False)
+
+
+def report(results: Sequence[CellResult]) -> dict[str, object]:
+    """The same as plain data: numbers are numbers."""
+    cells = [
+        {
+            "scenario": result.cell.scenario.name,
+            "engine": result.cell.engine,
+            "client": result.cell.client.name,
+            "server": result.cell.server.name,
+            "parameters": dict(result.cell.parameters),
+            "tables": [
+                {
+                    "title": table.title,
+                    "columns": list(table.columns),
+                    "rows": [
+                        {
+                            "metric": name,
+                            "unit": unit,
+                            "values": [None if one is None else one.model_dump(mode="json") for one in values],
+                        }
+                        for name, unit, values in table.rows
+                    ],
+                }
+                for table in tables(result)
+            ],
+            "absent": absences(result),
+        }
+        for result in results
+    ]
+    return {"schema": 1, "cells": cells}

@@ -1,0 +1,117 @@
+"""Everyone with everyone: clients down, servers across, one figure or one reason a pair."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from harness.evaluation.cell_result import CellResult
+from harness.evaluation.staleness import marked, note
+from harness.report import by_scenario
+from harness.report.layout import Column, Fitted, Row
+from harness.report.parameters import asked
+from harness.report.table import SYMBOLS
+from harness.scenario.metric_names import MetricName
+from harness.text import quoted
+
+#: What a pair's figure is.
+METRIC = MetricName("completion", 0, "first")
+#: How narrow a reason may be folded: its longest word.
+_REASON = len("unsupported")
+
+
+def entry(result: CellResult, metric: MetricName = METRIC, written: Callable[[float], str] = "{:.2f}".format) -> str:
+    """The median of a metric, seconds to the last byte without; else the reason code of the verdict."""
+    span = result.interval(*metric)
+    if span is not None and "completed" in result.outcomes and math.isfinite(span.median):
+        return written(span.median)
+    return result.verdict.reason
+
+
+def _rows(results: Sequence[CellResult]) -> tuple[list[str], list[tuple[str, list[CellResult | None]]]]:
+    """(servers, [(client, its cells in the order of the servers)])."""
+    cells = {(result.cell.client.name, result.cell.server.name): result for result in results}
+    clients, servers = (sorted({pair[index] for pair in cells}) for index in (0, 1))
+    return servers, [(client, [cells.get((client, server)) for server in servers]) for client in clients]
+
+
+def _groups(results: Sequence[CellResult]) -> list[tuple[str, list[CellResult]]]:
+    """(title, cells) of each grid: one for a scenario, an engine, and each set of parameters."""
+    groups = []
+    for cells in by_scenario(results):
+        scenario, engine = cells[0].cell.scenario, cells[0].cell.engine
+        points: dict[tuple[tuple[str, object], ...], list[CellResult]] = {}
+        for result in cells:
+            points.setdefault(tuple(sorted(result.cell.parameters.items())), []).append(result)
+        for alike in points.values():
+            suffix = asked([result.cell for result in alike]).suffix
+            groups.append((f"{scenario.title} ({scenario.name}, engine {engine}{suffix})", alike))
+    return groups
+
+
+def show(results: Sequence[CellResult], console: Console) -> None:
+    """Print the grids."""
+    for title, cells in _groups(results):
+        servers, rows = _rows(cells)
+        columns = [
+            Column("client ↓ server →", identifies=True),
+            *(Column(server, right=True, text=_REASON) for server in servers),
+        ]
+        made = [
+            Row(
+                [
+                    client,
+                    *(
+                        "–" if one is None else Text(entry(one).replace("_", " "), style=SYMBOLS[one.verdict.status][1])
+                        for one in found
+                    ),
+                ]
+            )
+            for client, found in rows
+        ]
+        console.print(Fitted(f"{title}: seconds to the last byte", columns, made))
+
+
+def markdown(results: Sequence[CellResult]) -> str:
+    """The same for a page."""
+    return _markdown(results, lambda result: entry(result).replace("_", " "))
+
+
+def verdicts(results: Sequence[CellResult]) -> str:
+    """The same, each pair with the symbol of its verdict. Who met nobody but itself stands below the grid."""
+    others = {name for one in results for name in _pair(one) if len(set(_pair(one))) > 1}
+    crowd, alone = list[CellResult](), list[CellResult]()
+    for one in results:
+        (crowd if not others or others.intersection(_pair(one)) else alone).append(one)
+    text = _markdown(crowd, _verdict)
+    said = ", ".join(f"{one.cell.client.name} {marked(_verdict(one), one)}" for one in alone)
+    return f"{text}\nOthers, each with itself: {said}.\n" if alone else text
+
+
+def _pair(result: CellResult) -> tuple[str, str]:
+    return result.cell.client.name, result.cell.server.name
+
+
+def _verdict(result: CellResult) -> str:
+    return f"{SYMBOLS[result.verdict.status][0]} {entry(result).replace('_', ' ')}"
+
+
+def _markdown(results: Sequence[CellResult], said: Callable[[CellResult], str]) -> str:
+    made = []
+    for title, cells in _groups(results):
+        servers, rows = _rows(cells)
+        lines = [
+            f"**{quoted(title)}**: seconds to the last byte, client ↓ server →",
+            "",
+            "| | " + " | ".join(servers) + " |",
+            "| --- |" + " ---: |" * len(servers),
+        ]
+        for client, found in rows:
+            entries = ["–" if one is None else marked(quoted(said(one)), one) for one in found]
+            lines.append(f"| {client} | " + " | ".join(entries) + " |")
+        lines += ["", text] if (text := note(cells)) else []
+        made.append("\n".join(lines) + "\n")
+    return "\n".join(made)

@@ -1,0 +1,179 @@
+"""What of an interop matrix did not succeed: whose it looks, the first wrong packet, and endpoints' last words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from harness.analysis.interop.matrix import Entry, Matrix, Pair, Who
+from harness.analysis.interop.responsibility import Blame, Whose, blamed
+from harness.analysis.interop.testcases import CASES
+from harness.report.layout import Column, Fitted, Row
+from harness.report.markdown import line
+from harness.text import quoted
+
+_WHOSE: dict[Whose | None, str] = {
+    "implementation": "What looks like a bug of an implementation, or something that it does not have",
+    "endpoint": "What looks to be our endpoints' doing",
+    None: "What nobody has looked into",
+}
+#: So many different sentences say why somebody fails with everybody.
+_SENTENCES = 2
+_EVERYBODY = "What an implementation fails with everybody, which counts as unsupported"
+
+
+@dataclass(frozen=True)
+class _Failed:
+    """One entry that did not succeed."""
+
+    pair: Pair
+    case: str
+    entry: Entry
+
+    @property
+    def finding(self) -> Blame | None:
+        return blamed(self.pair, self.case, self.entry)
+
+    @property
+    def whose(self) -> Whose | None:
+        return None if self.finding is None else self.finding.whose
+
+    @property
+    def where(self) -> str:
+        return " → ".join(self.pair)
+
+    @property
+    def word(self) -> str:
+        return "unsupported (fails with everybody)" if self.entry.relabelled else self.entry.word
+
+
+def _failed(matrix: Matrix) -> list[_Failed]:
+    """What failed or decided nothing, and what was relabelled, by pairs and cases."""
+    return [
+        _Failed(pair, case, entry)
+        for pair in matrix.pairs
+        for case, entry in matrix.cases(pair)
+        if entry.word in ("failed", "inconclusive") or entry.relabelled
+    ]
+
+
+def show(matrix: Matrix, console: Console) -> None:
+    """Print a table of what did not succeed, and the endpoints' last lines of each failure, where they are kept."""
+    found = _failed(matrix)
+    if not found:
+        return
+    columns = [
+        Column("case"), Column("pair", identifies=True), Column("result"), Column("whose"), Column("why", text=30),
+    ]  # fmt: skip
+    rows = [Row([CASES[one.case], one.where, one.word, one.whose or "", one.entry.sentence]) for one in found]
+    console.print(Fitted("What did not succeed", columns, rows))
+    with_words = [one for one in found if _words(one.entry)]
+    if with_words:
+        console.print(Text("What the endpoints said last", style="italic"))
+    for one in with_words:
+        console.print(Text(f"{CASES[one.case]} {one.where}, {_run(one.entry)}"))
+        for text in _words(one.entry):
+            console.print(Text(f"  {text}", style="dim"), soft_wrap=True)
+
+
+def _run(entry: Entry) -> str:
+    return f"run {entry.failure.run}" if entry.failure is not None else ""
+
+
+def _words(entry: Entry) -> list[str]:
+    """'client0| text' of each of the last lines."""
+    if entry.failure is None:
+        return []
+    return [f"{name}| {text}" for name, lines in entry.failure.words.items() for text in lines]
+
+
+def markdown(matrix: Matrix) -> list[str]:
+    """Lines of a page: a part for whose the failures look to be, findings with all pairs that show them."""
+    found = _failed(matrix)
+    unknown = [one for one in found if one.finding is None]
+    grouped = _by_everybody([one for one in unknown if one.entry.relabelled])
+    alone = [one for one in unknown if not one.entry.relabelled]
+    lines: list[str] = []
+    for whose, title in _WHOSE.items():
+        mine = alone if whose is None else [one for one in found if one.whose == whose]
+        if not mine:
+            continue
+        lines += ["", f"**{title}** ({len(mine)}).", ""]
+        if whose is None:
+            lines += [line(["case", "pair", "result", "why"]), line(["---"] * 4)]
+            lines += [line([CASES[one.case], one.where, one.word, _escaped(one.entry.sentence)]) for one in mine]
+        else:
+            lines += _findings(mine)
+    if grouped:
+        lines += ["", f"**{_EVERYBODY}** ({sum(map(len, grouped))}; nobody has looked into it).", ""]
+        lines += [line(["case", "who", "with", "why"]), line(["---"] * 4), *map(_with_everybody, grouped)]
+    # Of those that fail alike one speaks for all.
+    if said := [one for one in [*alone, *(group[0] for group in grouped)] if _words(one.entry)]:
+        lines += ["", "<details><summary>What the endpoints said last</summary>", ""]
+        for one in said:
+            # A line begins with its endpoint's name, so that none of them can end the block.
+            lines += [f"{CASES[one.case]} {one.where}, {_run(one.entry)}:", "", "```", *_words(one.entry), "```", ""]
+        lines.append("</details>")
+    return lines
+
+
+def _by_everybody(found: Sequence[_Failed]) -> list[list[_Failed]]:
+    """Those that one implementation fails with everybody in one case together, in the order of the cases."""
+
+    def place(one: _Failed) -> tuple[int, Who]:
+        assert one.entry.everybody is not None
+        return list(CASES).index(one.case), one.entry.everybody
+
+    return [list(group) for _, group in groupby(sorted(found, key=place), key=place)]
+
+
+def _with_everybody(group: Sequence[_Failed]) -> str:
+    """A row for them: with whom, and why, each sentence once and the most frequent first."""
+    assert group[0].entry.everybody is not None
+    role, name = group[0].entry.everybody
+    others = ", ".join(one.pair[1 if role == "client" else 0] for one in group)
+    sentences = Counter(one.entry.sentence for one in group).most_common(_SENTENCES)
+    why = " ".join(_escaped(sentence) for sentence, _ in sentences)
+    return line([CASES[group[0].case], f"{name} as a {role}", others, why])
+
+
+def _findings(found: Sequence[_Failed]) -> Iterator[str]:
+    """Rows of findings: who, what, why, and where it shows, the first with its sentence."""
+    yield line(["who", "fails", "why", "where it shows", "seen there"])
+    yield line(["---"] * 5)
+    ordered = sorted(found, key=lambda one: str(one.finding))
+    for finding, group in groupby(ordered, key=lambda one: one.finding):
+        mine = list(group)
+        assert finding is not None
+        places = ", ".join(f"{CASES[one.case]} {one.where}" for one in mine)
+        who = f"{finding.implementation} as a {finding.role}"
+        seen = f"{mine[0].where}: {_escaped(mine[0].entry.sentence)}"
+        fails = f"`{finding.reason}`" if finding.reason else ", ".join(CASES[case] for case in finding.cases)
+        yield line([who, fails, finding.why, places, seen])
+
+
+def _escaped(text: str) -> str:
+    """A sentence that may have an endpoint's own words, in a cell of a table."""
+    return quoted(text.replace("\\", "\\\\")).replace("<", "&lt;")
+
+
+def report(pair: Pair, case: str, entry: Entry) -> dict[str, Any]:
+    """What an entry's failure adds to it as data: run, check with its packet, last lines, and whose it looks to be."""
+    finding = blamed(pair, case, entry) if entry.word != "succeeded" else None
+    made: dict[str, Any] = {}
+    if entry.failure is not None:
+        check = entry.failure.check
+        made["failure"] = {
+            "run": entry.failure.run,
+            "check": None if check is None else check.model_dump(mode="json"),
+            "words": {name: list(lines) for name, lines in entry.failure.words.items()},
+        }
+    if finding is not None:
+        made["finding"] = asdict(finding)
+    return made

@@ -1,0 +1,123 @@
+"""docs/interop.md: the test cases, what they check and how they differ from the runner's, and what stored runs show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from harness.analysis.interop import declared
+from harness.analysis.interop.testcases import CASES, DISABLED, FOLDER, MEASUREMENTS, case_of
+from harness.evaluation.cell_result import CellResult
+from harness.report import checks, effort, interop
+from harness.report.markdown import line
+from harness.scenario.parameters import ROLES, Role
+from harness.scenario.schema import ONE_SIDED, TESTCASES, Implementation, Scenario, TestcaseName
+
+_HEAD = """\
+# Interop
+
+Generated (`make generate`) from [the scenarios](../scenarios/interop), the declarations of checks in
+[`harness/analysis/interop/checks`](../harness/analysis/interop/checks), and the runs in [the reference
+store](../results/reference/README.md).
+
+The test cases of [the QUIC interop runner](https://github.com/quic-interop/quic-interop-runner) are scenarios here.
+Endpoints are asked by its contract (TESTCASE, REQUESTS), so that its images play as they are. Frames are captured
+whole on both sides of the path, packets are decrypted with the secrets that endpoints write down (SSLKEYLOGFILE), and
+each check is a function over them. A failure names the first wrong packet: its number in the capture at its sender's
+side, and its time. What cannot be told without secrets is inconclusive.
+
+```
+make interop                                                     # everyone with everyone, in virtual time
+harness run interop/retry --clients quic-go --servers quinn --engine virtual
+harness report interop                                           # the grid, and what failed and why
+harness report interop --from result.json                        # beside a published one, with where the two disagree
+harness report interop --result-json > result.json               # as the runner writes it
+harness report interop --checks                                  # what checks of a scenario can demand
+```
+
+An implementation that fails a case with everybody counts as unsupported there, as the runner has it, and the table
+says so. What a check finds is judged from what each endpoint sent, seen at its own side of the path: packets that the
+path dropped or damaged were sent.
+"""
+_DIFFERENCES = """
+## How they differ from the runner's
+
+* Virtual time: the same seed gives the same packets, and no other load has a part in it.
+* Verdicts come from exit codes, files and packets, not from what a console printed. A link that is not the one asked
+  for makes a run inconclusive.
+* Times of faults count from the client's first datagram; the runner's from the start of its simulator.
+* A handshake counts by the server's Initial packets that have CRYPTO data: some servers refuse with an Initial
+  packet, too.
+* The limit on amplification is three times what came (RFC 9000 §8.1); the runner lets a server go up to four times.
+* Random drops and damage: the simulator's code lets one more pass in a row than its page says, and knows no longest
+  burst of damaged datagrams; here it is three, of both. A damaged datagram has no UDP checksum here, and a new one
+  there: the receiver is given it either way. The byte is changed by a value that is drawn for each place and run.
+* Files have the same bytes on every machine, and names of their own.
+"""
+
+
+_IMAGES = """
+## What the images here take
+
+c as a client, s as a server; of anything else an image ends with 127. keyupdate is told to clients alone,
+connectionmigration to servers alone. The contract has HTTP/0.9 (ALPN hq-interop) in every test case but
+http3, so that what speaks HTTP/3 alone has http3 alone: ngtcp2, of which Debian has the example programs for HTTP/3 and
+no others, curl, and Caddy. `harness check NAME` tries each of these, and the refusals.
+"""
+
+
+def interop_page(
+    scenarios: Sequence[Scenario], implementations: Sequence[Implementation], results: Sequence[CellResult]
+) -> str:
+    """The page. `scenarios`, `implementations`: all; those of test cases are taken, and of the latter what is built
+    here and speaks QUIC.
+    """
+    by_name = {one.name.removeprefix(FOLDER): one for one in scenarios if one.name.startswith(FOLDER)}
+    lines = [_HEAD, "## Test cases", ""]
+    lines += [line(["", "case", "what it is", "TESTCASE", "checks", "what is chosen"]), line(["---"] * 6)]
+    for name, abbreviation in (CASES | MEASUREMENTS).items():
+        lines.append(_case(name, abbreviation, by_name[name]))
+    lines += [
+        "",
+        "## Checks",
+        "",
+        *checks.markdown(list(declared().values())).splitlines(),
+    ]
+    lines.append(_IMAGES)
+    lines += _images([one for one in implementations if one.build is not None and one.tested and one.speaks_quic])
+    lines.append(_DIFFERENCES)
+    matrix = interop.matrix_of(results)
+    shown = interop.markdown(matrix) if matrix.entries else "No runs are stored.\n"
+    judged = [one for one in interop.chosen(results) if case_of(one.cell.scenario.name) is not None]
+    took = [f"{effort(judged)}; to decrypt and judge them is not in it.", ""] if judged else []
+    return "\n".join([*lines, "## What stored runs show", "", *took, shown])
+
+
+def _case(name: str, abbreviation: str, scenario: Scenario) -> str:
+    told = scenario.told("client"), scenario.told("server")
+    testcase = f"`{told[0]}`" if told[0] == told[1] else f"client `{told[0]}`, server `{told[1]}`"
+    checks = ", ".join(f"`{check}: {str(value).lower()}`" for check, value in scenario.checks.items())
+    note = "Disabled in the runner. " if name in DISABLED else ""
+    title = scenario.title.removesuffix(f" ({abbreviation})")
+    link = f"[{name}](../scenarios/{FOLDER}{name}.yaml)"
+    return line([abbreviation, link, title, testcase, checks, (note + scenario.description).strip()])
+
+
+def _images(implementations: Sequence[Implementation]) -> Iterator[str]:
+    """The table of what images take, and a list of why they refuse the rest."""
+    yield line(["", *(f"`{name}`" for name in TESTCASES)])
+    yield line(["---"] * (1 + len(TESTCASES)))
+    for one in implementations:
+        yield line([one.name, *(_taken(one, name) for name in TESTCASES)])
+    yield ""
+    for one in implementations:
+        for refusal in one.refuses:
+            cases = ", ".join(f"`{name}`" for name in refusal.testcases)
+            roles = [role for role in refusal.roles if role in one.roles]
+            alone = f" as a {roles[0]}" if len(roles) < len(one.roles) else ""
+            yield f"* {one.name} refuses {cases}{alone}: {refusal.why}."
+
+
+def _taken(one: Implementation, testcase: TestcaseName) -> str:
+    """'c s': the roles in which an image takes a test case."""
+    asked: tuple[Role, ...] = (ONE_SIDED[testcase],) if testcase in ONE_SIDED else ROLES
+    return " ".join(role[0] for role in asked if not one.refusal(role, testcase)) or "–"

@@ -1,0 +1,174 @@
+"""The JSON contract: stable keys under a schema number; stdout carries it and nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from harness.analysis.metrics.registry import unit_of
+from harness.evaluation.cell_result import CellResult
+from harness.evaluation.missing_metrics import warnings
+from harness.evaluation.ranking import rankings
+from harness.execution.matrix import PlannedRun, SharedOut
+from harness.outcome import LinkProof
+from harness.report import because, by_scenario, unfinished
+from harness.report.chosen import compared
+from harness.report.listing import Entry
+from harness.report.ranking import plain
+from harness.report.ranking import report as ranking_report
+from harness.report.resumed import seed_of
+from harness.scenario.metric_names import MetricName
+from harness.scenario.schema import Scenario
+
+SCHEMA = 1
+#: Of `report --json`: from 2 on, cells of scenarios without objectives are `measured`, and there are rankings.
+REPORT_SCHEMA = 2
+
+
+def _link(result: CellResult) -> dict[str, Any]:
+    """The proof of the last run the verdict rests on; valid when there is such a run."""
+    every = [(run, measured.link) for run, measured in result.runs if measured is not None and measured.link]
+    proofs = [(run, link) for run, link in every if link.valid] or every
+    if not proofs:
+        return {"valid": False, "kernel": "", "problems": ["no run reached the point where the link can be proven"]}
+    proof: LinkProof = proofs[-1][1]
+    content = proof.model_dump(mode="json")
+    content["proven"], content["of"] = sum(link.valid for _, link in every), len(result.runs)
+    content["kernel"] = content["kernel"] or proofs[-1][0].sim_kernel
+    return content
+
+
+def _cell(result: CellResult) -> dict[str, Any]:
+    measurements: dict[str, Any] = {}
+    for name, values in result.written.items():
+        span = result.interval(*values[0].named)
+        assert span is not None
+        measurements[name] = {
+            "unit": unit_of(values[0]),
+            "direction": values[0].direction,
+            "vantage": values[0].vantage,
+            "values": [plain(item.value) for item in values],
+            "timed_out": len(result.unreached(values[0].named)),
+            **{part: plain(getattr(span, part)) for part in ("median", "low", "high")},
+            "coverage": span.coverage,
+        }
+    last = result.last
+    return {
+        "key": result.cell.key,
+        "scenario": result.cell.scenario.name,
+        "client": result.cell.client.name,
+        "server": result.cell.server.name,
+        "engine": result.cell.engine,
+        "parameters": result.cell.parameters,
+        "effective_parameters": last[0].effective if last else {},
+        "repeat_seed": None if (seed := seed_of(result.cell)) is None else asdict(seed),
+        "observed": [one.model_dump(mode="json") for one in last[1].observed] if last and last[1] else [],
+        "repetitions": len(result.runs),
+        "outcomes": result.outcomes,
+        "shortfall": result.shortfall,
+        "verdict": result.verdict.status,
+        "reason": result.verdict.reason,
+        "sentence": result.verdict.sentence,
+        "objectives": [
+            {
+                "metric": item.metric,
+                "demanded": item.demanded,
+                "observed": json.loads(item.observed.model_dump_json()) if item.observed else None,
+                "verdict": item.verdict,
+            }
+            for item in result.verdict.objectives
+        ],
+        **({"checks": checks} if (checks := _checks(result)) else {}),
+        "measurements": measurements,
+        "because": because.report(result),
+        **({"unfinished": failed} if (failed := unfinished.report(result)) else {}),
+        "link": _link(result),
+        "warnings": warnings(result.runs, flows_too=True),
+        "evidence": list(result.verdict.evidence),
+        "reproduction": result.reproduction,
+    }
+
+
+def _checks(result: CellResult) -> list[dict[str, Any]]:
+    """What the checks of a test case found in the last run."""
+    measured = result.last[1] if result.last is not None else None
+    return [] if measured is None else [one.model_dump(mode="json") for one in measured.checks]
+
+
+def report(results: Iterable[CellResult], asked_for: Sequence[MetricName] = ()) -> dict[str, Any]:
+    """What `report --json` and `run --json` print. `asked_for`: metrics to rank the cells by."""
+    found = list(results)
+    ranked = [
+        ranking
+        for cells in by_scenario(found)
+        for ranking in rankings(cells, compared(cells[0].cell.scenario, asked_for))
+    ]
+    return {
+        "schema": REPORT_SCHEMA,
+        "cells": [_cell(result) for result in found],
+        "rankings": [ranking_report(one) for one in ranked],
+    }
+
+
+def catalogue(scenarios: Sequence[Scenario], entries: Sequence[Entry]) -> dict[str, Any]:
+    """What `list --json` prints."""
+    return {
+        "schema": SCHEMA,
+        "scenarios": [{"name": item.name, "title": item.title, "repetitions": item.repetitions} for item in scenarios],
+        "implementations": [
+            {
+                "name": entry.implementation.name,
+                "title": entry.implementation.title,
+                "version": entry.implementation.version,
+                "licence": entry.implementation.licence,
+                "tested": entry.implementation.tested,
+                "roles": list(entry.implementation.roles),
+                "protocols": list(entry.implementation.protocols),
+                "source": entry.implementation.image or "built here",
+                "parameters": {role: entry.settable(role) for role in entry.implementation.roles},
+                "here": entry.here,
+                "absent": entry.absent,
+            }
+            for entry in entries
+        ],
+    }
+
+
+def plan(
+    planned: Sequence[PlannedRun],
+    stored: set[tuple[str, int]],
+    seconds: float,
+    disk: Mapping[str, int],
+    shards: Sequence[SharedOut] = (),
+) -> dict[str, Any]:
+    """What `plan --json` prints: every run, whether it is stored, and the estimates for the rest.
+
+    `disk`: bytes that these leave at least (`least`) and at most (`stay`), that they take beside while they go on
+    (`meanwhile`), that are free (`free`). With shards, what each has to do, and the names of those that have something
+    as the matrix of a job of GitHub Actions.
+    """
+    shared = {
+        "shards": [asdict(one) for one in shards],
+        "matrix": {"shard": [one.shard for one in shards if one.runs]},
+    }  # fmt: skip
+    return {
+        **(shared if shards else {}),
+        "schema": SCHEMA,
+        "seconds": round(seconds),
+        "disk": dict(disk),
+        "runs": [
+            {
+                "key": item.cell.key,
+                "scenario": item.cell.scenario.name,
+                "client": item.cell.client.name,
+                "server": item.cell.server.name,
+                "engine": item.cell.engine,
+                "parameters": item.cell.parameters,
+                "repetition": item.repetition,
+                "stored": (item.cell.key, item.repetition) in stored,
+            }
+            for item in planned
+        ],
+    }

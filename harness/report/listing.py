@@ -1,0 +1,111 @@
+"""What there is: scenarios, implementations with what they are and whether they are here, images with their sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+
+from harness.engine.images.result import MadeImage
+from harness.report.layout import SENTENCE, Column, Fitted, Row
+from harness.scenario.parameters import PARAMETERS, Role
+from harness.scenario.schema import Implementation, Scenario
+
+#: What stands above those whose manifests do not say `tested`.
+UNTESTED = "by manifest alone: never run by those who wrote it"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One implementation and what this machine has of it."""
+
+    implementation: Implementation
+    here: bool
+    """Its image is on this machine."""
+    absent: str | None
+    """Why it is neither here nor can be made here."""
+
+    def settable(self, role: Role) -> list[str]:
+        """The parameters that can be set in a role, by the role itself or by asking its peer."""
+        found = {name: self.implementation.setting(role, name) for name in PARAMETERS}
+        return [name for name, setting in found.items() if setting is not None and setting.claimed]
+
+    @property
+    def state(self) -> str:
+        """Whether it is here, for people."""
+        if self.absent:
+            return f"not built here: {self.absent}"
+        if self.here:
+            return "here"
+        return f"not built yet (about {self.implementation.build_time})"
+
+
+def _parameters(entry: Entry) -> str:
+    """What can be set, by role: names that both roles set stand once."""
+    lists = {role: entry.settable(role) for role in entry.implementation.roles}
+    told = [f"moves {' and '.join(entry.implementation.moves)}"] if entry.implementation.moves else []
+    if len(lists) == 2:
+        both = [name for name in lists["client"] if name in lists["server"]]
+        parts = [("", both)] + [(role, [name for name in names if name not in both]) for role, names in lists.items()]
+    else:
+        parts = [("", names) for names in lists.values()]
+    named = [f"{role}: {', '.join(names)}" if role else ", ".join(names) for role, names in parts if names]
+    return "; ".join([*named, *told]) or "–"
+
+
+def show(scenarios: Sequence[Scenario], entries: Sequence[Entry], console: Console) -> None:
+    """Print the scenarios and the implementations, those apart that were never run."""
+    for scenario in scenarios:
+        console.print(f"{scenario.name:32} {scenario.title}", markup=False, soft_wrap=True)
+    for title, tested in (("implementations", True), (UNTESTED, False)):
+        found = [entry for entry in entries if entry.implementation.tested == tested]
+        if found:
+            console.print(_table(title, found))
+
+
+def _table(title: str, entries: Sequence[Entry]) -> Fitted:
+    texts = ("roles", "protocols", "parameters it can be told", "here?")
+    columns = [Column("name", identifies=True), Column("version", text=SENTENCE), Column("licence")]
+    columns += [Column(heading, text=SENTENCE) for heading in texts]
+    rows = []
+    for entry in entries:
+        item = entry.implementation
+        roles, protocols = ", ".join(item.roles), ", ".join(item.protocols)
+        rows.append(
+            Row([item.name, item.version, item.licence, roles, protocols, _parameters(entry), entry.state])
+        )  # fmt: skip
+    return Fitted(title, columns, rows)
+
+
+def images_json(made: Mapping[str, MadeImage]) -> dict[str, Any]:
+    """What `images --json` prints."""
+    return {
+        "schema": 1,
+        "images": [
+            {
+                "name": name,
+                "reference": item.reference,
+                "bytes": item.size,
+                "seconds": round(item.seconds, 1),
+                "was_there": item.was_there,
+                "error": item.error.message if item.error else None,
+            }
+            for name, item in made.items()
+        ],
+    }
+
+
+def show_images(made: Mapping[str, MadeImage], absent: Mapping[str, str], console: Console) -> None:
+    """Print what was built, how large it is and what it took; and what could not be built, by name."""
+    columns = [
+        Column("name", identifies=True), Column("image"), Column("MB", right=True), Column("s", right=True), Column(""),
+    ]  # fmt: skip
+    rows = []
+    for name, item in made.items():
+        state = "failed" if item.error else "was there" if item.was_there else "built"
+        rows.append(Row([name, item.reference, f"{item.size / 1e6:.0f}", f"{item.seconds:.1f}", state]))
+    console.print(Fitted("images", columns, rows))
+    for name, why in absent.items():
+        console.print(f"{name}: not built here: {why}", markup=False, soft_wrap=True)

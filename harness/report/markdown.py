@@ -1,0 +1,145 @@
+"""The results table as Markdown, for the README and step summaries."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+
+from harness.analysis.metrics.registry import declared
+from harness.evaluation.cell_result import CellResult
+from harness.evaluation.ranking import rankings
+from harness.evaluation.staleness import MARK, note
+from harness.evaluation.staleness import marked as marked_old
+from harness.outcome import FAILED_TRANSFER
+from harness.report import by_scenario, effort, effort_of
+from harness.report.chosen import columns, compared, flow_columns, shows_goodput
+from harness.report.numbers import rate
+from harness.report.numbers import text as figure
+from harness.report.parameters import Asked, asked
+from harness.report.ranking import lines as sentences
+from harness.report.resumed import footnotes, marked, seed_of
+from harness.report.table import SYMBOLS, asked_and_seen, interval_text, reference_lines
+from harness.scenario.metric_names import MetricName
+from harness.text import quoted, without_html
+from harness.topology import flow_label
+
+
+def line(cells: Sequence[str]) -> str:
+    """One row of a table. What is a line's end in a cell, or HTML that no report writes, is none there."""
+    return "| " + " | ".join(without_html(cell).replace("\n", " ") for cell in cells) + " |"
+
+
+def scenario_markdown(results: Sequence[CellResult], asked_for: Sequence[MetricName] = ()) -> str:
+    """One scenario's table, with its reference lines, and what its cells amount to."""
+    scenario = results[0].cell.scenario
+    made, goodput = columns(scenario, asked_for), shows_goodput(scenario, asked_for)
+    parameters = asked([result.cell for result in results])
+    seconds = ", seconds" if scenario.milestones_within() and not asked_for else ""
+    lines = [
+        f"**{quoted(scenario.title)}** (`{scenario.name}`, engine {results[0].cell.engine}{parameters.suffix}, "
+        f"median [interval] of n runs{seconds}; {effort(results)})",
+        "",
+        line(
+            [
+                *(f"`{name}`" for name in parameters.varied),
+                *("client → server", "verdict", "n"),
+                *(heading.removesuffix(" s") if seconds else heading for _, heading in made),
+                *([declared()["goodput"].unit] if goodput else []),
+            ]
+        ),
+        line([*["---:"] * len(parameters.varied), "---", "---", *["---:"] * (len(made) + 1 + goodput)]),
+    ]
+    lines += [_row(result, parameters, [name for name, _ in made], asked_for) for result in results]
+    for one in reference_lines([result.cell for result in results], [name for name, _ in made]):
+        told, name = one.placed(parameters.varied)
+        shown = [text.removeprefix("≤ ") for text in one.texts]
+        cells = [*told, f"*{name}*", "", "", *shown, *([""] if goodput else [])]
+        lines += [line(cells)] if any(one.texts) or not asked_for else []
+    lines += _flows(results, parameters, asked_for)
+    short = [
+        quoted(f"{result.name}: {result.shortfall}.") for result in results if FAILED_TRANSFER & result.outcomes.keys()
+    ]
+    for text in (*short, *footnotes(results), note(results)):
+        lines += ["", text] if text else []
+    below = [
+        ("- " if said.startswith(" ") else "") + said.strip()
+        for said in sentences(rankings(results, compared(scenario, asked_for)))
+    ]
+    for last, said in itertools.pairwise(["", *below]):
+        # Paragraphs, and lists below them.
+        lines += [said] if said.startswith("- ") and last.startswith("- ") else ["", said]
+    return "\n".join(lines) + "\n"
+
+
+def _row(result: CellResult, parameters: Asked, metrics: Sequence[MetricName], asked_for: Sequence[MetricName]) -> str:
+    symbol, _ = SYMBOLS[result.verdict.status]
+    seed, written = seed_of(result.cell), figure if asked_for else interval_text
+    done = str(result.outcomes.get("completed", 0))
+    cells = [
+        *asked_and_seen(result, parameters),
+        marked_old(f"{result.cell.client.name} → {result.cell.server.name}", result),
+        f"{symbol} {result.verdict.status}",
+        done if done == str(len(result.runs)) else f"{done}/{len(result.runs)}",
+        *(marked(written(result.interval(*name)), name, seed) for name in metrics),
+    ]
+    if shows_goodput(result.cell.scenario, asked_for):
+        goodput = result.interval("goodput", 0, "first")
+        cells.append("–" if goodput is None else rate(goodput.median))
+    return line(cells)
+
+
+def _flows(results: Sequence[CellResult], parameters: Asked, asked_for: Sequence[MetricName]) -> list[str]:
+    """A row a flow, where the cells' own rows have not room for all of them."""
+    made = flow_columns(results[0].cell.scenario, asked_for)
+    if not made:
+        return []
+    heads = [*(f"`{name}`" for name in parameters.varied), "client → server", "flow", *(name for _, name in made)]
+    lines = ["", line(heads), line([*["---"] * (len(heads) - len(made)), *["---:"] * len(made)])]
+    for result in results:
+        who = [*parameters.cells(result.cell), f"{result.cell.client.name} → {result.cell.server.name}"]
+        for flow in range(len(result.cell.scenario.flows)):
+            figures = [figure(result.interval(*name._replace(flow=flow))) for name, _ in made]
+            lines.append(line([*who, f"{flow} {flow_label(result.cell, flow)}", *figures]))
+    return lines
+
+
+def summary(results: Sequence[CellResult]) -> str:
+    """One line a scenario and engine: how many cells got which verdict, what their runs took; and the sums."""
+    groups = by_scenario(results)
+    lines = [
+        line(["scenario", "engine", "cells", *SYMBOLS, "runs", "virtual s", "wall s", "times real time", MARK]),
+        line(["---", "---", *["---:"] * (len(SYMBOLS) + 6)]),
+    ]
+    for engine in sorted({group[0].cell.engine for group in groups}):
+        mine = [group for group in groups if group[0].cell.engine == engine]
+        lines += [_summaryline(f"`{group[0].cell.scenario.name}`", engine, group) for group in mine]
+        if len(mine) > 1:
+            lines.append(_summaryline("*all*", engine, [result for group in mine for result in group]))
+    return "\n".join([*lines, *(["", text] if (text := note(results)) else [])]) + "\n"
+
+
+def _summaryline(name: str, engine: str, results: Sequence[CellResult]) -> str:
+    verdicts: Counter[str] = Counter(result.verdict.status for result in results)
+    runs, virtual, wall = effort_of(results)
+    speed = f"{virtual / wall:.1f}" if virtual and wall else "–"
+    older = sum(1 for result in results if result.older)
+    counts = [str(verdicts[status]) if verdicts[status] else "" for status in SYMBOLS]
+    return line(
+        [
+            name,
+            engine,
+            str(len(results)),
+            *counts,
+            str(runs),
+            f"{virtual:,.0f}" if virtual else "–",
+            f"{wall:,.0f}",
+            speed,
+            str(older) if older else "",
+        ]
+    )
+
+
+def report(results: Sequence[CellResult], asked_for: Sequence[MetricName] = ()) -> str:
+    """All scenarios, one table each; with metrics in place of their own, where they are asked for."""
+    return "\n".join(scenario_markdown(group, asked_for) for group in by_scenario(results))

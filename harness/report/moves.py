@@ -1,0 +1,241 @@
+"""What stacks make of a client that moves: a table over all servers, with the evidence."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from rich.console import Console
+
+from harness.evaluation.cell_result import CellResult
+from harness.outcome import Handover, proven_outcome
+from harness.report.layout import Column, Fitted, Row
+from harness.report.markdown import line
+from harness.report.numbers import number, text
+from harness.report.published_moves import PUBLISHED, SURVEY
+from harness.scenario.metric_names import MetricName
+from harness.scenario.schema import Scenario
+from harness.topology import flow_label
+
+SCHEMA = 1
+#: Metrics of a move in the table and in JSON: name → heading.
+_SHOWN = {
+    "delivery_gap": "gap ms", "path_validation": "validated ms", "handover_throughput": "first 100 ms Mbit/s",
+    "rtt_estimate_off": "RTT off ms", "old_path_samples": "old RTTs",
+}  # fmt: skip
+_TITLE = "What servers do when a client moves (RFC 9000 §9.4: begin anew unless only the port changed)"
+Conduct = Literal["begins anew", "keeps", "may keep", "not known"]
+
+
+@dataclass(frozen=True)
+class MoveRow:
+    """One move of a flow's client in the runs of a cell."""
+
+    result: CellResult
+    flow: int
+    move: int
+    seen: tuple[Handover, ...]
+    """Of each run that shows it."""
+    unseen: tuple[str, ...]
+    """Why each of the others does not."""
+
+    @property
+    def scenario(self) -> Scenario:
+        """What was asked for."""
+        return self.result.cell.scenario
+
+    @property
+    def server(self) -> str:
+        """The implementation that was moved away from."""
+        return self.result.cell.implementation("server", self.flow).name
+
+    @property
+    def label(self) -> str:
+        """Client and server, each with the parameters that were asked of it."""
+        pair = flow_label(self.result.cell, self.flow) if not self.scenario.open_roles else "→".join(self.result.pair)
+        asked = [f"{name.partition('.')[2]}={value}" for name, value in self.result.cell.parameters.items()]
+        return " ".join([pair, *asked]) if not self.scenario.open_roles else pair
+
+    @property
+    def first(self) -> Handover:
+        """That of the first run that shows it."""
+        return self.seen[0]
+
+    def counted(self, part: Literal["window", "rtt"]) -> str:
+        """'reset', or how often each: 'reset 2, kept 1'."""
+        counts = Counter(getattr(one, part) for one in self.seen)
+        if len(counts) == 1:
+            return str(next(iter(counts)))
+        return ", ".join(f"{word} {count}" for word, count in counts.most_common())
+
+    @property
+    def refusals(self) -> int:
+        """In how many runs the server ended the connection with an error after it."""
+        return sum(one.closed.startswith("the server") for one in self.seen)
+
+    @property
+    def conduct(self) -> Conduct:
+        """What that is by RFC 9000 §9.4, where all runs agree."""
+        windows, rtts = ({getattr(one, part) for one in self.seen} - {"unknown"} for part in ("window", "rtt"))
+        if not windows and not rtts:
+            return "not known"
+        anew = windows <= {"reset"} and rtts <= {"reset"}
+        if anew:
+            return "begins anew"
+        return "may keep" if all(one.demands_reset is False for one in self.seen) else "keeps"
+
+    @property
+    def contradiction(self) -> str:
+        """Where the published survey says otherwise of the window; empty where it does not, or nothing is known."""
+        published = PUBLISHED.get(self.server)
+        windows = {one.window for one in self.seen} - {"unknown"}
+        broken = set(self.result.outcomes) != {"completed"}
+        if broken or published is None or len(windows) != 1 or self.result.cell.parameters.get("server.migration_cwnd"):
+            return ""
+        port_only = all(one.demands_reset is False for one in self.seen)
+        says = published.resets_for_port if port_only else published.resets
+        if says is None or says == (windows == {"reset"}):
+            return ""
+        return f"the survey: {published.says}"
+
+    def interval(self, metric: str) -> str:
+        """Median and interval of a metric of the move."""
+        name = MetricName(metric, self.flow, self.first.transfer, move=self.move)
+        return text(self.result.interval(*name))
+
+
+def moved(results: Sequence[CellResult]) -> list[CellResult]:
+    """Those in which a client moves."""
+    return [result for result in results if any(flow.moves for flow in result.cell.scenario.flows)]
+
+
+def rows(results: Sequence[CellResult]) -> list[MoveRow]:
+    """A row a move, by servers; those that no run shows are there, too."""
+    found = [row for result in results for row in _of(result)]
+    return sorted(found, key=lambda row: (row.server, row.scenario.name, row.label, row.flow, row.move))
+
+
+def _of(result: CellResult) -> Iterator[MoveRow]:
+    seen: dict[tuple[int, int], list[Handover]] = {}
+    for run, measured in result.runs:
+        if measured is not None and proven_outcome(run, measured).status != "infrastructure":
+            for one in measured.moves:
+                seen.setdefault((one.flow, one.move), []).append(one)
+    for (flow, move), found in sorted(seen.items()):
+        there = tuple(one for one in found if not one.why_not)
+        yield MoveRow(result, flow, move, there, tuple(one.why_not for one in found if one.why_not))
+
+
+def _how(row: MoveRow) -> str:
+    one = (*row.seen, *_asked(row))[0]
+    if one.how.startswith("nat-"):
+        return one.how
+    return f"{one.how} to {one.path}"
+
+
+def _asked(row: MoveRow) -> Iterator[Handover]:
+    for _, measured in row.result.runs:
+        for one in measured.moves if measured is not None else ():
+            if (one.flow, one.move) == (row.flow, row.move):
+                yield one
+
+
+def _changed(one: Handover) -> str:
+    words = {
+        "address": one.address_changed,
+        "port": one.port_changed,
+        "ID": one.destination_id_changed,
+        "probed": one.probed,
+    }
+    return ", ".join(word for word, value in words.items() if value) or "–"
+
+
+def _cells(row: MoveRow) -> list[str]:
+    outcomes = ", ".join(f"{status.replace('_', ' ')} {count}" for status, count in row.result.outcomes.items())
+    if row.refusals:
+        outcomes += f" (refused {row.refusals})"
+    named = [row.server, row.label, row.scenario.name, f"{row.move} {_how(row)}", outcomes]
+    if not row.seen:
+        return [*named, f"not observed: {row.unseen[0]}", *[""] * (4 + len(_SHOWN)), ""]
+    return [
+        *named, _changed(row.first), row.counted("window"), _window(row), row.counted("rtt"),
+        *(row.interval(name) for name in _SHOWN), row.conduct, row.contradiction,
+    ]  # fmt: skip
+
+
+def _window(row: MoveRow) -> str:
+    values = [
+        row.result.interval(*MetricName(name, row.flow, row.first.transfer, move=row.move))
+        for name in ("cwnd_before", "cwnd_after")
+    ]
+    return " → ".join("–" if one is None else number(one.median / 1000) for one in values)
+
+
+_HEADINGS = (
+    "server", "client and server", "scenario", "move", "runs", "changed", "window", "kB", "RTT estimate",
+    *_SHOWN.values(), "§9.4", "contradicts",
+)  # fmt: skip
+
+
+def show(results: Sequence[CellResult], console: Console) -> None:
+    """Print the table, and below it the evidence of each row."""
+    found = rows(results)
+    if not found:
+        console.print("no stored run has a client that moves", markup=False)
+        return
+    wide = dict.fromkeys(("client and server", "changed", "window", "contradicts", "scenario", "runs", "move"), 10)
+    columns = [
+        Column(heading, identifies=heading in ("server", "move"), text=wide.get(heading, 0)) for heading in _HEADINGS
+    ]
+    console.print(Fitted(_TITLE, columns, [Row(_cells(row)) for row in found]))
+    for row in found:
+        for text_ in _evidence(row):
+            console.print(f"  {text_}", markup=False, soft_wrap=True, style="bright_black")
+    console.print(f"contradicts: where a published survey says otherwise ({SURVEY})", markup=False, soft_wrap=True)
+
+
+def _evidence(row: MoveRow) -> Iterator[str]:
+    place = f"{row.scenario.name} {row.label}, move {row.move}"
+    for one in row.seen[:1]:
+        count = one.old_samples
+        samples = "" if count is None else f"; {count} RTT samples of the old path's packets after it"
+        for closed in dict.fromkeys(each.closed for each in row.seen if each.closed):
+            yield f"{place}: refused: {closed}"
+        yield f"{place}: window {one.window}: {one.window_evidence}; RTT {one.rtt}: {one.rtt_evidence}{samples}"
+    for why in dict.fromkeys(row.unseen):
+        yield f"{place}: not observed in {row.unseen.count(why)} of {len(row.seen) + len(row.unseen)} runs: {why}"
+
+
+def markdown(results: Sequence[CellResult]) -> str:
+    """The same for a page."""
+    lines = [f"**{_TITLE}**", "", line(_HEADINGS), line(["---"] * len(_HEADINGS))]
+    lines += [line(_cells(row)) for row in rows(results)]
+    return "\n".join([*lines, "", f"Contradicts: where a published survey says otherwise ({SURVEY}).", ""])
+
+
+def report(results: Sequence[CellResult]) -> dict[str, Any]:
+    """What `report moves --json` prints."""
+    return {
+        "schema": SCHEMA,
+        "survey": SURVEY,
+        "moves": [
+            {
+                "key": row.result.cell.key,
+                "scenario": row.scenario.name,
+                "client": row.result.cell.implementation("client", row.flow).name,
+                "server": row.server,
+                "parameters": dict(row.result.cell.parameters),
+                "engine": row.result.cell.engine,
+                "flow": row.flow,
+                "move": row.move,
+                "outcomes": row.result.outcomes,
+                "conduct": row.conduct if row.seen else "not known",
+                "contradiction": row.contradiction if row.seen else "",
+                "runs": [one.model_dump(mode="json") for one in row.seen],
+                "not_observed": list(row.unseen),
+            }
+            for row in rows(results)
+        ],
+    }

@@ -1,0 +1,313 @@
+"""Flows of one run, or of several runs, as curves over one time axis: bytes, window, round trips, queue, drops."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import altair as alt
+import numpy as np
+import polars as pl
+
+from harness.analysis.timeseries.grid import BIN
+from harness.evaluation.cell_result import initial_bytes
+from harness.netem import slow_start_time
+from harness.netem.mobility import course
+from harness.planning.sampling import settled
+from harness.report.plots.copied import Marks
+from harness.report.plots.parts import (
+    brief,
+    haloed,
+    layered,
+    lines,
+    queue_panel,
+    ruler,
+    sized,
+    time_axis,
+    top,
+    value_axis,
+)
+from harness.report.plots.theme import INK, OPTIMUM, SOFT, WIDTH, Chart, Panel, look
+from harness.report.plots.view import Drawn, DrawnFlow
+from harness.units import Size
+
+#: Runs that one figure can tell apart.
+MOST = 8
+#: Heights of the panels, and of a row of ticks, pixels.
+_BYTES, _PANEL, _ROW = 200, 110, 16
+#: How much longer than what it shows the time axis is.
+_ROOM = 1.015
+#: Part of it from which on words stand to the left of what they belong to.
+_RIGHT = 0.7
+#: Part of the highest value below which they stand above it.
+_LOW = 0.08
+#: Points of the textbook's curve.
+_POINTS = 120
+#: What a row of ticks shows of one run: series, name, colour.
+_KINDS = (("drop", "dropped", INK), ("mark", "marked", OPTIMUM), ("loss", "lost at random", SOFT))
+_FRAME = {"flow": pl.String, "t": pl.Float64, "value": pl.Float64}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A flow of a run, as one line of a figure."""
+
+    run: Drawn
+    flow: DrawnFlow
+    """As its run knows it."""
+    shown: DrawnFlow
+    """With the name and the look that it has in the figure."""
+
+    def series(self, name: str) -> pl.DataFrame:
+        """One of its series: flow, t, value, part (which of its transfers)."""
+        own = self._own(name).with_columns(flow=pl.lit(self.shown.name))
+        begins = np.array(self.begins[1:])
+        return own.with_columns(part=pl.Series(np.searchsorted(begins, own["t"].to_numpy(), side="right")))
+
+    def _own(self, name: str) -> pl.DataFrame:
+        return self.run.of_flows(name).filter(pl.col("flow") == self.flow.name)
+
+    @cached_property
+    def received(self) -> pl.DataFrame:
+        """What its client had of the file, MB; of a flow without one the payload that had arrived on the wire."""
+        file = self.series("received")
+        if not file.is_empty():
+            return file.with_columns(pl.col("value") / 1e6)
+        rates = self.series("throughput")
+        return rates.with_columns(t=pl.col("t") + BIN, value=pl.col("value").cum_sum() * BIN / 8)
+
+    @cached_property
+    def begins(self) -> list[float]:
+        """When each of its transfers began, s: the first datagram, with nothing received yet."""
+        file = self._own("received")
+        empty = (pl.col("value") == 0) & (pl.col("value").shift(1, fill_value=1.0) > 0)
+        return file.filter(empty)["t"].to_list() or [self.flow.start]
+
+    @cached_property
+    def milestones(self) -> pl.DataFrame:
+        """When it had how much, as measured: flow, t, value (MB), text."""
+        begins, found = self.begins, []
+        for one in () if self.run.measured is None else self.run.measured.measurements:
+            size = _size_of(one.name, self)
+            number = 0 if one.transfer == "first" else 1
+            if one.flow == self.flow.index and size is not None and number < len(begins):
+                found.append((self.shown.name, begins[number] + one.value, size.bytes / 1e6, f"{one.value:.2f} s"))
+        schema = {**_FRAME, "text": pl.String}
+        return pl.DataFrame(found, schema=schema, orient="row").unique(
+            ["t", "value"], keep="first", maintain_order=True
+        )
+
+    @cached_property
+    def textbook(self) -> pl.DataFrame:
+        """What slow start and then the line rate allow of each transfer: flow (which of them), t, value (MB).
+
+        Nothing of flows beside others, which have no line rate of their own, and of those without a file.
+        """
+        cell = self.run.run.cell
+        asked = cell.scenario.flows[self.flow.index]
+        if asked.file is None or len(self.run.flows) > 1:
+            return pl.DataFrame(schema=_FRAME)
+        sizes = [Size(round(asked.file.bytes * part / _POINTS)) for part in range(1, _POINTS + 1)]
+        way = course(settled(cell.scenario, self.run.run.effective), asked)
+        times = [(slow_start_time(way, size, initial_bytes(cell)), size.bytes / 1e6) for size in sizes]
+        points = [(f"{begin}", begin + t, value) for begin in self.begins for t, value in times]
+        return pl.DataFrame(points, schema=_FRAME, orient="row")
+
+
+def _size_of(metric: str, curve: Curve) -> Size | None:
+    """How much had been received when a metric of time was reached; None of other metrics."""
+    name, _, label = metric.partition("_")
+    if metric == "completion":
+        return curve.run.run.cell.scenario.flows[curve.flow.index].file
+    return Size.parse(label) if name == "milestone" else None
+
+
+def curves_of(runs: Sequence[Drawn]) -> list[Curve]:
+    """A curve for each flow; of several runs with names that say what they differ in, and looks of their own."""
+    if len(runs) == 1:
+        flows = runs[0].flows
+        # The number of one that is alone tells nothing.
+        bare = len(flows) == 1
+        return [
+            Curve(runs[0], flow, replace(flow, name=flow.name.removeprefix(f"{flow.index} ")) if bare else flow)
+            for flow in flows
+        ]
+    made, alike, order = list[Curve](), Counter[str](), 0
+    for run, label in zip(runs, labels(runs), strict=True):
+        for flow in run.flows:
+            asked = run.run.cell.scenario.flows[flow.index]
+            sender = run.run.cell.implementation(asked.sender, flow.index)
+            name = label if len(run.flows) == 1 else f"{label} · {flow.name}"
+            its = look(sender, asked.kind, alike[sender.name], order)
+            made.append(Curve(run, flow, replace(flow, name=name, look=its)))
+            alike[sender.name] += 1
+            order += 1
+    return made
+
+
+def labels(runs: Sequence[Drawn]) -> list[str]:
+    """A name for each run: what tells it from the others; where only their bits differ, its cell's key."""
+    shared = set(common(runs))
+    named = [" · ".join(word for key, word in run.words.items() if (key, word) not in shared) for run in runs]
+    many = Counter(named)
+    keys = [f"cell {run.run.cell.key[:8]}" for run in runs]
+    return [
+        name if many[name] == 1 else " · ".join(part for part in (name, key) if part)
+        for name, key in zip(named, keys, strict=True)
+    ]
+
+
+def common(runs: Sequence[Drawn]) -> list[tuple[str, str]]:
+    """What all runs have in common of what they are called by: (what, word)."""
+    return [item for item in runs[0].words.items() if all(item in run.words.items() for run in runs)]
+
+
+def stacked(runs: Sequence[Drawn]) -> Chart | None:
+    """The panels of these runs above each other; None where nothing was received."""
+    curves = curves_of(runs)
+    received = _joined(curve.received for curve in curves)
+    if received.is_empty():
+        return None
+    # A little more, for what stands at the very end.
+    span = (0.0, _ROOM * max(_end(curve) for curve in curves))
+    flows = [curve.shown for curve in curves]
+    panels: list[Panel] = [_bytes(curves, received, span)]
+    for name, title, value, text in (
+        ("cwnd", "cwnd (packets)", _same(run.bdp for run in runs), "1 BDP\n{} packets"),
+        ("srtt", "sRTT (ms)", _same(run.round_trip for run in runs), "empty queue\n{} ms"),
+    ):
+        frame = _joined(curve.series(name) for curve in curves)
+        if frame.is_empty():
+            continue
+        highest = top(frame["value"].max())
+        drawn = lines(frame, flows, value_axis(title, highest), span, steps=name == "cwnd", labels=False)
+        known = [ruler(value, text.format(brief(value)), span[1])] if value is not None and value <= highest else []
+        panels.append(sized(layered(*known, drawn), _PANEL))
+    queue = _queue(runs, curves, span)
+    panels += [] if queue is None else [queue]
+    return alt.vconcat(*panels, _ticks(runs, curves, span), spacing=10)
+
+
+def _joined(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
+    return pl.concat(frames)
+
+
+def _same(values: Iterable[float]) -> float | None:
+    """The value that all have; None where they differ."""
+    found = set(values)
+    return found.pop() if len(found) == 1 else None
+
+
+def _end(curve: Curve) -> float:
+    """Where a curve's time ends, s: with its last packet; of a run that did not complete the whole of it is shown."""
+    if curve.run.run.outcome.status != "completed":
+        return curve.run.end
+    last = [curve.received["t"].max(), curve.series("throughput")["t"].max()]
+    return max((float(one) for one in last if isinstance(one, int | float)), default=curve.run.end)
+
+
+def _bytes(curves: Sequence[Curve], received: pl.DataFrame, span: tuple[float, float]) -> alt.LayerChart:
+    """What was received over time, with milestones, what was demanded of them, and what slow start allows."""
+    flows = [curve.shown for curve in curves]
+    axis = value_axis("received (MB)", top(received["value"].max()))
+    books: dict[tuple[object, ...], pl.DataFrame] = {}
+    for curve in curves:
+        books.setdefault(tuple(curve.textbook.rows()), curve.textbook)
+    drawn = [book for book in books.values() if not book.is_empty()]
+    layers: list[Panel] = [
+        Marks(book)
+        .mark_line(color=SOFT, strokeDash=[4, 3], strokeWidth=1, clip=True)
+        .encode(x=time_axis(span, labels=False), y=axis, detail="flow:N")
+        for book in drawn
+    ]
+    layers.append(lines(received, flows, axis, span, steps=True, labels=False))
+    reached = _joined(curve.milestones for curve in curves)
+    if not reached.is_empty():
+        points = Marks(reached).encode(x=time_axis(span, labels=False), y=axis)
+        layers.append(points.mark_point(filled=True, size=36, color=INK, opacity=1, clip=True))
+        layers += _words(reached, span, axis) if len(curves) == 1 else []
+    demanded = _demanded(curves, span)
+    if not demanded.is_empty():
+        place = Marks(demanded).encode(x=time_axis(span, labels=False), y=axis)
+        layers.append(place.mark_point(shape="triangle-left", filled=False, size=50, color=OPTIMUM, opacity=1))
+    return sized(layered(*layers), _BYTES)
+
+
+def _words(reached: pl.DataFrame, span: tuple[float, float], axis: alt.Y) -> list[alt.Chart]:
+    """Times beside their milestones, on the side where there is room."""
+    made = []
+    # Below a curve that rises there is room, but not at the right edge, and not on the axis.
+    below = (pl.col("t") <= _RIGHT * span[1]) & (pl.col("value") > _LOW * pl.lit(reached["value"].max()))
+    for align, away, chosen in (("left", 1, below), ("right", -1, ~below)):
+        some = reached.filter(chosen)
+        if not some.is_empty():
+            place = Marks(some).encode(x=time_axis(span, labels=False), y=axis, text="text:N")
+            looks: dict[str, Any] = {"baseline": "top" if away > 0 else "bottom", "dx": 5 * away, "dy": 3 * away}
+            made += haloed(place, align=align, fontSize=10, color=INK, **looks)
+    return made
+
+
+def _demanded(curves: Sequence[Curve], span: tuple[float, float]) -> pl.DataFrame:
+    """The objectives on milestones of one flow's first transfer, where all runs have them: flow, t, value (MB)."""
+    kept: list[set[tuple[float, float]]] = []
+    for curve in curves:
+        scenario = curve.run.run.cell.scenario
+        bounds = {(item.metric, item.bound) for item in scenario.objectives if item.at_most is not None}
+        sizes = {(bound, _size_of(metric, curve)) for metric, bound in bounds}
+        kept.append({(curve.begins[0] + bound, size.bytes / 1e6) for bound, size in sizes if size is not None})
+    shared = set.intersection(*kept) if kept else set()
+    points = [("", t, value) for t, value in sorted(shared) if t <= span[1]]
+    return pl.DataFrame(points, schema=_FRAME, orient="row")
+
+
+def _queue(runs: Sequence[Drawn], curves: Sequence[Curve], span: tuple[float, float]) -> Panel | None:
+    """The bottleneck's queue: filled for one run, a line each for several."""
+    if not all(run.has("queue_length") for run in runs):
+        return None
+    if len(runs) == 1:
+        return queue_panel(runs[0], span, labels=False, height=_PANEL)
+    first = {curve.run.run.name: curve.shown for curve in reversed(curves)}
+    frame = _joined(
+        run.of_bottleneck("queue_length").with_columns(
+            flow=pl.lit(first[run.run.name].name), value=pl.col("value") / 1000
+        )
+        for run in runs
+    )
+    limit = _same(run.queue_limit for run in runs)
+    axis = value_axis("queue (kB)", top(limit, frame["value"].max()))
+    drawn = lines(frame, [curve.shown for curve in curves], axis, span, steps=True, labels=False)
+    if limit is None:
+        return sized(drawn, _PANEL)
+    return sized(layered(drawn, ruler(limit, f"limit {brief(limit)} kB", span[1], dash=())), _PANEL)
+
+
+def _apart(frame: pl.DataFrame, span: tuple[float, float]) -> pl.DataFrame:
+    """Of ticks too close to be told apart one."""
+    spot = (pl.col("t") / span[1] * 2 * WIDTH).floor().alias("spot")
+    return frame.unique([spot], keep="first", maintain_order=True)
+
+
+def _ticks(runs: Sequence[Drawn], curves: Sequence[Curve], span: tuple[float, float]) -> Chart:
+    """A row of ticks each: of one run what became of packets at the bottleneck, of several the drops of each."""
+    if len(runs) == 1:
+        rows = [(name, colour, runs[0].of_bottleneck(series)) for series, name, colour in _KINDS]
+        rows = [row for row in rows if row[0] == _KINDS[0][1] or not row[2].is_empty()]
+    else:
+        first = {curve.run.run.name: curve.shown for curve in reversed(curves)}
+        shown = [first[run.run.name] for run in runs]
+        drops = [run.of_bottleneck("drop") for run in runs]
+        rows = [(f"dropped · {one.name}", one.look.colour, found) for one, found in zip(shown, drops, strict=True)]
+    # The number first: a long name is cut, and its colour tells whose row it is.
+    named = [(f"{frame.height:,} {name}", colour, _apart(frame, span)) for name, colour, frame in rows]
+    scale = alt.Scale(domain=[name for name, _, _ in named])
+    axis = alt.Axis(ticks=False, domain=False, labelLimit=200)
+    layers = [
+        Marks(frame.select("t", row=pl.lit(name)))
+        .mark_tick(thickness=1, height=11, opacity=1, color=colour, clip=True)
+        .encode(x=time_axis(span), y=alt.Y("row:N", scale=scale, title=None, axis=axis))
+        for name, colour, frame in named
+    ]
+    return sized(layered(*layers), max(_ROW * len(layers), 20))

@@ -1,0 +1,258 @@
+"""What several figures are made of: lines of flows over time, the shaded capacity, rulers with a word on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, TypeVar, cast
+
+import altair as alt
+import polars as pl
+
+from harness.analysis.timeseries.grid import BIN
+from harness.report.plots.copied import Layers, Marks
+from harness.report.plots.theme import FILL, HEIGHT, SHADE, SOFT, WIDTH, Panel
+from harness.report.plots.view import Drawn, DrawnFlow
+
+P = TypeVar("P", alt.Chart, alt.LayerChart)
+Span = tuple[float, float]
+Side = Literal["top", "middle", "bottom"]
+
+#: Points of a line, and of all lines of a panel, at most: more than its pixels would only make the files large.
+LINE, PANEL = 1200, 12_000
+
+#: Characters of a name beyond which each has a line of its own in a legend.
+_LONG_NAME = 36
+
+#: In the interactive page: dragging and, with shift, the wheel move the time axis, a click on the legend picks a flow.
+_MOVED = alt.selection_interval(name="moved", encodings=["x"], bind="scales", zoom="wheel![event.shiftKey]")
+_PICKED = alt.selection_point(name="picked", fields=["flow"], bind="legend")
+
+
+def rounded_up(value: float) -> float:
+    """The next of 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8 times a power of ten: where an axis ends."""
+    if value <= 0:
+        return 1.0
+    power = 10.0 ** (len(str(int(value))) - 1) if value >= 1 else 0.1
+    while value < power:
+        power /= 10
+    steps = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
+    return next(step * power for step in steps if step * power >= value * (1 - 1e-9))
+
+
+def top(*values: object) -> float:
+    """Where an axis from zero ends so that all these values are on it."""
+    numbers = [float(value) for value in values if isinstance(value, int | float)]
+    return rounded_up(max(numbers, default=0.0) * 1.02)
+
+
+def within(frame: pl.DataFrame, span: Span) -> pl.DataFrame:
+    """The part of a series within a span."""
+    return frame.filter(pl.col("t").is_between(*span))
+
+
+def thinned(frame: pl.DataFrame, points: int = LINE) -> pl.DataFrame:
+    """A series with at most about so many points a flow: of each stretch of them the lowest and the highest."""
+    stretch = (pl.int_range(pl.len()).over("flow") * (points // 2) // pl.len().over("flow")).alias("stretch")
+    spot, many = pl.int_range(pl.len()).alias("spot"), pl.len().over("flow") > points
+    marked = frame.with_columns(stretch, spot, many.alias("many"))
+    kept = (
+        marked.filter("many")
+        .group_by("flow", "stretch")
+        .agg(
+            pl.col("spot").get(pl.col("value").arg_min()).alias("low"),
+            pl.col("spot").get(pl.col("value").arg_max()).alias("high"),
+        )
+        .unpivot(["low", "high"], index="flow", value_name="spot")
+        .get_column("spot")
+    )
+    return marked.filter(~pl.col("many") | pl.col("spot").is_in(kept.implode())).select(frame.columns)
+
+
+def brief(value: float) -> str:
+    """A number for people, of three digits, or of all before its point."""
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def time_axis(span: Span, *, labels: bool = True) -> alt.X:
+    """The time axis; of panels above each other only the lowest has labels."""
+    axis = alt.Axis(title="time (s)", tickCount=11) if labels else alt.Axis(title=None, labels=False, tickCount=11)
+    return alt.X("t:Q", scale=alt.Scale(domain=list(span), nice=False), axis=axis)
+
+
+def value_axis(title: str, highest: float, ticks: int = 5) -> alt.Y:
+    """An axis of values from zero."""
+    scale = alt.Scale(domain=[0, highest], nice=False)
+    return alt.Y("value:Q", title=title, scale=scale, axis=alt.Axis(tickCount=ticks), stack=False)
+
+
+def looks(flows: Iterable[DrawnFlow], *, legend: bool = True, points: bool = False) -> dict[str, Any]:
+    """Encodings of `flow`: colour, and dash of a line or shape of a point, with one legend for both."""
+    shown = list(flows)
+    names = [flow.name for flow in shown]
+    symbol: dict[str, Any] = {"symbolSize": 70, "symbolStrokeWidth": 0.6} if points else {"symbolType": "stroke"}
+    if max(map(len, names), default=0) > _LONG_NAME:
+        # What tells runs apart is never cut.
+        symbol |= {"labelLimit": WIDTH}
+    columns = 1 if "labelLimit" in symbol else min(len(names), 4)
+    key = alt.Legend(columns=columns, **symbol) if legend else None
+    colours = alt.Color(
+        "flow:N", sort=names, legend=key, scale=alt.Scale(domain=names, range=[flow.look.colour for flow in shown])
+    )
+    if points:
+        shapes = alt.Scale(domain=names, range=[flow.look.shape for flow in shown])
+        return {"color": colours, "shape": alt.Shape("flow:N", sort=names, legend=key, scale=shapes)}
+    dashes = alt.Scale(domain=names, range=[list(flow.look.dash) or [1, 0] for flow in shown])
+    # Else it is a point scale, which of one flow makes no number.
+    widths = alt.Scale(type="ordinal", domain=names, range=[flow.look.width for flow in shown])
+    return {
+        "color": colours,
+        "strokeDash": alt.StrokeDash("flow:N", sort=names, legend=key, scale=dashes),
+        "strokeWidth": alt.StrokeWidth("flow:N", sort=names, legend=key, scale=widths),
+    }
+
+
+def present(view: Drawn, frame: pl.DataFrame) -> list[DrawnFlow]:
+    """The flows that a frame has, in their order."""
+    names = set(frame["flow"].unique())
+    return [flow for flow in view.flows if flow.name in names]
+
+
+def lines(
+    frame: pl.DataFrame,
+    flows: Sequence[DrawnFlow],
+    axis: alt.Y,
+    span: Span,
+    *,
+    steps: bool = False,
+    legend: bool = True,
+    labels: bool = True,
+) -> alt.Chart:
+    """A line a flow over time, each with its colour and dashes; where the frame has parts, one for each of them.
+
+    Panels of one figure are given the same flows: they share one legend.
+    """
+    made = (
+        Marks(thinned(frame, min(LINE, PANEL // max(frame["flow"].n_unique(), 1))))
+        .mark_line(interpolate="step-after" if steps else "linear", clip=True, strokeJoin="round")
+        .encode(
+            x=time_axis(span, labels=labels),
+            y=axis,
+            opacity=alt.when(_PICKED).then(alt.value(1)).otherwise(alt.value(0.12)),
+            **looks(flows, legend=legend),
+            **({"detail": "part:N"} if "part" in frame.columns else {}),
+        )
+        .add_params(_PICKED, _MOVED)
+    )
+    return cast(alt.Chart, made)
+
+
+def shaded_capacity(view: Drawn) -> alt.LayerChart:
+    """Grey up to the bottleneck's rate, with the rate written beside its end."""
+    steps = view.capacity
+    area = (
+        Marks(steps)
+        .mark_area(interpolate="step-after", color="black", opacity=SHADE)
+        .encode(x=time_axis((0.0, view.end)), y=alt.Y("value:Q", stack=False))
+    )
+    last = steps["value"][-1]
+    return layered(area, word(view.end, last, f"capacity\n{brief(last)} Mbit/s"))
+
+
+def ruler(
+    value: float, text: str, end: float, *, dash: Sequence[int] = (4, 3), side: Side = "middle"
+) -> alt.LayerChart:
+    """A thin horizontal line at a value, with a word beside its end."""
+    line = (
+        Marks(pl.DataFrame({"value": [value]}))
+        .mark_rule(color=SOFT, strokeDash=list(dash) or [1, 0], strokeWidth=1)
+        .encode(y=alt.Y("value:Q"))
+    )
+    return layered(line, word(end, value, text, side=side))
+
+
+def word(t: float, value: float, text: str, *, side: Side = "middle") -> alt.Chart:
+    """A word on the right margin, at the height of a value; `side` is its baseline."""
+    made = (
+        Marks(pl.DataFrame({"t": [t], "value": [value], "text": [text]}))
+        .mark_text(align="left", baseline=side, dx=5, color=SOFT, fontSize=10, lineBreak="\n", clip=False)
+        .encode(x=alt.X("t:Q"), y=alt.Y("value:Q"), text=alt.Text("text:N"))
+    )
+    return cast(alt.Chart, made)
+
+
+def haloed(text: alt.Chart, **mark: Any) -> list[alt.Chart]:
+    """Words over what is drawn: twice, in white below. `text` has their encodings, `mark` those of their looks."""
+    below = text.mark_text(**{**mark, "color": "white", "stroke": "white", "strokeWidth": 3, "strokeJoin": "round"})
+    return [below, text.mark_text(**mark)]
+
+
+def layered(*layers: Panel) -> alt.LayerChart:
+    """Charts on top of each other, the first below."""
+    return Layers(layer=layers)
+
+
+def sized(chart: P, height: int = HEIGHT, width: int = WIDTH) -> P:
+    """A panel of a figure, with its size."""
+    # Not `properties`, which makes a copy of all that is in it.
+    chart.width, chart.height = width, height
+    return chart
+
+
+def apart(panels: alt.VConcatChart) -> alt.VConcatChart:
+    """Panels that know different flows, each with a legend of its own if it has one."""
+    own: Literal["independent"] = "independent"
+    return cast(alt.VConcatChart, panels.resolve_scale(color=own, strokeDash=own, strokeWidth=own))
+
+
+def binned(frame: pl.DataFrame, width: float, summary: pl.Expr | None = None) -> pl.DataFrame:
+    """A series' values per bin of `width` s, at the middles of the bins: their means, or another summary."""
+    number = (pl.col("t") / width + 1e-6).floor()
+    return (
+        frame.group_by("flow", number.alias("bin"), maintain_order=True)
+        .agg(pl.col("value").mean() if summary is None else summary)
+        .select("flow", t=((pl.col("bin") + 0.5) * width).round(4), value=pl.col("value").round(4))
+    )
+
+
+def smoothed_rates(frame: pl.DataFrame, width: float) -> pl.DataFrame:
+    """Rates in bins of `width` s: what passed by the bin's length, also where a flow ran in a part of it only."""
+    return binned(frame, width, pl.col("value").sum() * BIN / width)
+
+
+def centred(frame: pl.DataFrame, width: float) -> pl.DataFrame:
+    """A series of bins with their values in the middle, where a line is to go through them."""
+    return frame.with_columns(t=(pl.col("t") + width / 2).round(4))
+
+
+def rates_over_time(view: Drawn, name: str, title: str, *, smoothed: float | None = None) -> Panel | None:
+    """A rate of every flow over the capacity, Mbit/s: in the bins it is stored in, or as means over wider ones."""
+    frame = view.of_flows(name)
+    if frame.is_empty():
+        return None
+    frame = centred(frame, BIN) if smoothed is None else smoothed_rates(frame, smoothed)
+    axis = value_axis(title, top(frame["value"].max(), view.capacity["value"].max()))
+    return sized(layered(shaded_capacity(view), lines(frame, present(view, frame), axis, (0.0, view.end))))
+
+
+def queue_panel(
+    view: Drawn, span: Span, *, labels: bool, highest: float | None = None, height: int = 110, width: int = WIDTH
+) -> alt.LayerChart:
+    """The bottleneck's queue over time, kB, with its limit and RED's thresholds."""
+    frame = thinned(within(view.of_bottleneck("queue_length"), span).with_columns(pl.col("value") / 1000))
+    limit = view.queue_limit
+    area = (
+        Marks(frame)
+        .mark_area(interpolate="step-after", color=FILL, line={"color": SOFT, "strokeWidth": 0.5}, clip=True)
+        .encode(
+            x=time_axis(span, labels=labels),
+            y=value_axis("queue (kB)", highest or top(limit, frame["value"].max())),
+        )
+    )
+    # RED's max is often just below the limit: their words keep out of each other's way.
+    above: Side = "bottom" if view.thresholds else "middle"
+    rulers = [ruler(limit, f"limit {brief(limit)} kB", span[1], dash=(), side=above)]
+    if view.thresholds is not None:
+        low, high = view.thresholds
+        rulers.append(ruler(low, f"RED min {brief(low)} kB", span[1]))
+        rulers.append(ruler(high, f"RED max {brief(high)} kB", span[1], side="top"))
+    return sized(layered(area, *rulers), height, width)

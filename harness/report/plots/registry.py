@@ -1,0 +1,94 @@
+"""The list of plots. A plot is a function in any module of this package, marked with one of the decorators below."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from harness.report.plots.theme import Chart
+from harness.report.plots.view import Drawn
+
+Draw = Callable[[Drawn], Chart | None]
+DrawPair = Callable[[Drawn, Drawn], Chart | None]
+DrawRuns = Callable[[Sequence[Drawn]], Chart | None]
+
+F = TypeVar("F", bound=Callable[..., Chart | None])
+
+Subject = Literal["flows", "transfer", "pair", "runs"]
+"""What a figure is of: flows that share a path or come and go on it; one flow; RED beside DropTail; several runs."""
+
+
+@dataclass(frozen=True)
+class Plot:
+    """One kind of figure."""
+
+    name: str
+    """Of its files, and on the command line."""
+    title: str
+    """What it shows, above the figure."""
+    note: str
+    """How to read it, where that does not go without saying."""
+    needs: tuple[str, ...]
+    """Names of the series without which it is not drawn."""
+    draw: Callable[..., Chart | None]
+    """From one run, a pair of runs, or a sequence of them, to its chart; None where they have not what it needs."""
+    of: Subject = "flows"
+
+    @property
+    def alone(self) -> bool:
+        """Whether it draws one run."""
+        return self.of in ("flows", "transfer")
+
+    @property
+    def shows(self) -> str:
+        """What is in it, in a line."""
+        return (self.draw.__doc__ or "").strip().partition("\n")[0]
+
+    def fits(self, run: Drawn) -> bool:
+        """Whether a run is drawn so without being asked."""
+        if self.of == "transfer":
+            return len(run.flows) == 1
+        return self.of == "flows" and run.run.cell.scenario.has_series
+
+    def chart(self, *runs: Drawn) -> Chart | None:
+        """The chart without its heading; None where a run has not what it needs."""
+        if any(not run.has(name) for run in runs for name in self.needs):
+            return None
+        return self.draw(runs) if self.of == "runs" else self.draw(*runs)
+
+
+_PLOTS: dict[str, Plot] = {}
+
+
+def plot(title: str, *needs: str, note: str = "", of: Literal["flows", "transfer"] = "flows") -> Callable[[Draw], Draw]:
+    """Register a pure function from a run to a chart. Its name is that of the figure.
+
+    `of`: which runs are drawn so without being asked, those of flows that share or stop, or those of one flow.
+    """
+    return lambda function: _registered(function, title, note, needs, of)
+
+
+def plot_of_pair(title: str, *needs: str, note: str = "") -> Callable[[DrawPair], DrawPair]:
+    """Register a pure function from two runs, which differ in their queues' disciplines alone, to a chart."""
+    return lambda function: _registered(function, title, note, needs, "pair")
+
+
+def plot_of_runs(title: str, *needs: str, note: str = "") -> Callable[[DrawRuns], DrawRuns]:
+    """Register a pure function from several runs, whatever they differ in, to a chart."""
+    return lambda function: _registered(function, title, note, needs, "runs")
+
+
+def _registered(function: F, title: str, note: str, needs: tuple[str, ...], of: Subject) -> F:
+    _PLOTS[function.__name__] = Plot(function.__name__, title, note, needs, function, of)
+    return function
+
+
+def plots() -> dict[str, Plot]:
+    """All plots by name, in alphabetical order; imports every module of the package."""
+    package = importlib.import_module("harness.report.plots")
+    for module in pkgutil.iter_modules(package.__path__, "harness.report.plots."):
+        importlib.import_module(module.name)
+    return dict(sorted(_PLOTS.items()))

@@ -1,0 +1,267 @@
+"""Charts → files: PNG at twice the size, SVG, and one page a run with all its figures, which works offline."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import re
+import warnings
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import vl_convert
+from altair.utils.schemapi import debug_mode
+from jinja2 import Environment
+from markupsafe import Markup
+
+from harness.reading import open_regular
+from harness.report.plots.curves import common
+from harness.report.plots.raster import Paint, painting
+from harness.report.plots.registry import Plot, plots
+from harness.report.plots.theme import FONT, INK, SOFT, config, headed
+from harness.report.plots.view import Drawn
+from harness.store.results import disk_error
+from harness.writing import replace
+
+#: The page with all figures of a run.
+PAGE = "figures.html"
+
+
+class Format(StrEnum):
+    """What a figure is written as."""
+
+    PNG = "png"
+    SVG = "svg"
+    HTML = "html"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of a run, or of a pair of runs."""
+
+    plot: Plot
+    specification: dict[str, Any]
+    """Vega-Lite, with its data."""
+
+
+@dataclass(frozen=True)
+class Heading:
+    """What stands above the figures of a page."""
+
+    title: str
+    place: str
+    """Whose they are, for people."""
+    names: str
+    """And for commands."""
+
+
+def figure(plot: Plot, *runs: Drawn) -> Figure | None:
+    """A plot of a run, or of a pair; None where what it needs is not there."""
+    # What figures are made of does not change from run to run: the tests hold it against the schema.
+    with warnings.catch_warnings(), alt.data_transformers.enable("default", max_rows=None), debug_mode(False):
+        # Panels share the parameters of the interactive page on purpose.
+        warnings.filterwarnings("ignore", "Automatically deduplicated selection parameter")
+        chart = plot.chart(*runs)
+        if chart is None:
+            return None
+        if plot.of == "runs":
+            places = [" · ".join(word for _, word in common(runs))]
+        else:
+            places = list(dict.fromkeys(run.place for run in runs))
+        specification: dict[str, Any] = headed(chart, plot.title, [*places, plot.note]).to_dict(validate=False)
+    return Figure(plot, {**specification, "config": config()})
+
+
+def figures(run: Drawn, partner: Drawn | None = None, only: Collection[str] = ()) -> Iterator[Figure]:
+    """Figures of a run, in alphabetical order: those that fit it, or those that are asked for.
+
+    With its partner of the other discipline those of the pair too.
+    """
+    for plot in plots().values():
+        wanted = plot.name in only if only else plot.of == "pair" or plot.fits(run)
+        if not wanted or not (plot.alone or (plot.of == "pair" and partner is not None)):
+            continue
+        made = figure(plot, run, *([] if plot.alone or partner is None else [partner]))
+        if made is not None:
+            yield made
+
+
+def page_script(cache: Path) -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script that needs nothing from elsewhere; kept in a folder."""
+    file = cache.resolve() / f"vega-embed-{vl_convert.get_vega_embed_version()}-{vl_convert.get_vega_version()}.js"
+    if not file.exists():
+        # Making it takes longer than all figures of a run.
+        script = str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
+        file.parent.mkdir(parents=True, exist_ok=True)
+        _write_whole(file, script)
+    return file.read_text(encoding="utf-8")
+
+
+def _write_whole(file: Path, text: str) -> None:
+    """Write a file that others find whole or not at all."""
+    replace(file, text.encode(), f"{file.stem}.{os.getpid()}")
+
+
+def has_letters() -> bool:
+    """Whether this machine has a font: PNGs are made with its own, and without one they have no words."""
+    empty, word = (
+        vl_convert.svg_to_png(
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20"><text y="15" font-family="{FONT}">{text}'
+            "</text></svg>"
+        )
+        for text in ("", "axis")
+    )
+    return bool(empty != word)
+
+
+def write(
+    run: Drawn,
+    folder: Path,
+    formats: Collection[Format],
+    cache: Path,
+    *,
+    partner: Drawn | None = None,
+    only: Collection[str] = (),
+) -> list[Path]:
+    """Write a run's figures into a folder, made if needed; the files. Raises EngineError.
+
+    `cache` is a folder for what all pages share. A run that has nothing to draw leaves no folder. The page comes last.
+    """
+    heading = Heading(run.run.cell.scenario.title, run.place, f"cell {run.run.name}")
+    # The page of all of them is not replaced by one of some.
+    return _write(figures(run, partner, only), heading, folder, formats, cache, PAGE if not only else "chosen.html")
+
+
+def _write(
+    items: Iterable[Figure], heading: Heading, folder: Path, formats: Collection[Format], cache: Path, name: str
+) -> list[Path]:
+    made: list[Figure] = []
+    wrote: list[Path] = []
+    with painting() if Format.PNG in formats else nullcontext() as paint:
+        try:
+            for item in items:
+                folder.mkdir(parents=True, exist_ok=True)
+                made.append(item)
+                if {Format.PNG, Format.SVG} & set(formats):
+                    wrote += _write_pictures(item, folder / item.plot.name, formats, paint)
+            if made and Format.HTML in formats:
+                _write_whole(folder / name, page(heading, made, page_script(cache)))
+                wrote.append(folder / name)
+        except OSError as error:
+            raise disk_error(error, folder) from error
+    return wrote
+
+
+def write_together(runs: Sequence[Drawn], folder: Path, formats: Collection[Format], cache: Path) -> list[Path]:
+    """Write the figures of several runs into a folder, made if needed; the files. Raises EngineError."""
+    made = [item for plot in plots().values() if plot.of == "runs" and (item := figure(plot, *runs)) is not None]
+    names = ", ".join(run.run.name for run in runs)
+    heading = Heading("Runs side by side", " · ".join(word for _, word in common(runs)), f"runs {names}")
+    return _write(made, heading, folder, formats, cache, PAGE)
+
+
+def svg(item: Figure) -> str:
+    """A figure as the text of an SVG."""
+    return str(vl_convert.vegalite_to_svg(item.specification))
+
+
+def _write_pictures(item: Figure, stem: Path, formats: Collection[Format], paint: Paint | None) -> list[Path]:
+    picture, wrote = svg(item), []
+    if paint is not None:
+        wrote.append(stem.with_suffix(".png"))
+        # From the SVG, which Vega has drawn already.
+        paint(picture, wrote[-1])
+    if Format.SVG in formats:
+        wrote.append(stem.with_suffix(".svg"))
+        replace(wrote[-1], picture.encode())
+    return wrote
+
+
+#: Characters within which a page names its figures.
+_HEAD = 8192
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{{ policy }}">
+<title>{{ heading.title }}</title>
+<style>
+body { font-family: {{ font }}; color: {{ ink }}; margin: 2em auto; max-width: 62em; padding: 0 1em; line-height: 1.4; }
+h1 { font-size: 1.3em; } p, nav { color: {{ soft }}; font-size: .85em; } figure { margin: 2.5em 0; overflow-x: auto; }
+nav a { margin-right: 1em; }
+</style>
+</head>
+<body>
+<h1>{{ heading.title }}</h1>
+<p>{{ heading.place }}<br>{{ heading.names }}</p>
+<p>A click on a legend's entry picks a flow (with shift several). Over a time axis the wheel zooms while shift is held,
+dragging moves, and a double click goes back.</p>
+<nav>{% for item in figures %}<a href="#{{ item.plot.name }}">{{ item.plot.title }}</a>{% endfor %}</nav>
+{% for item in figures %}<figure id="{{ item.plot.name }}"></figure>
+{% endfor %}<script>{{ script }}</script>
+<script>{{ drawing }}</script>
+</body>
+</html>
+"""
+
+
+#: What draws the figures of a page.
+_DRAWING = """
+const figures = SPECIFICATIONS;
+for (const [name, specification] of Object.entries(figures)) {
+  vegaEmbed("#" + name, specification, {
+    mode: "vega-lite", renderer: "svg", actions: { export: true, source: false, compiled: false, editor: false },
+  });
+}
+"""
+
+
+def _policy(*scripts: str) -> str:
+    """What the page may do (Content Security Policy 3): run these scripts, draw, and fetch nothing.
+
+    Vega makes functions of its own expressions ('unsafe-eval').
+    """
+    digests = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
+    return (
+        f"default-src 'none'; script-src {allowed} 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def names_on(file: Path) -> list[str]:
+    """Names of the figures on a page, from the links at its head. Raises OSError."""
+    with open_regular(file) as content:
+        return re.findall(r'<a href="#(\w+)">', content.read(_HEAD).decode(errors="replace"))
+
+
+def page(heading: Heading, made: Sequence[Figure], script: str) -> str:
+    """One HTML page with figures, their data and the script that draws them."""
+    specifications = json.dumps(
+        {item.plot.name: item.specification for item in made}, separators=(",", ":"), ensure_ascii=False
+    )
+    script = script.replace("</script", "<\\/script")
+    # A word in the data must not end the script.
+    drawing = _DRAWING.replace("SPECIFICATIONS", specifications.replace("<", "\\u003c"))
+    return (
+        Environment(autoescape=True)
+        .from_string(_PAGE)
+        .render(
+            heading=heading,
+            figures=made,
+            font=Markup(FONT),
+            ink=INK,
+            soft=SOFT,
+            policy=_policy(script, drawing),
+            script=Markup(script),
+            drawing=Markup(drawing),
+        )
+    )

@@ -1,0 +1,221 @@
+"""One stored run as what is drawn of it: flows with their looks, series, figures."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+
+import polars as pl
+
+from harness.analysis.timeseries import BOTTLENECK
+from harness.analysis.timeseries.grid import BIN
+from harness.outcome import MeasuredRun, Run
+from harness.planning.sampling import settled
+from harness.report.plots.theme import Look, look
+from harness.scenario.schema import FRAME_HEADER, DropTail, Link, Red
+from harness.scenario.schema import Path as EmulatedPath
+from harness.topology import flow_label
+
+#: Length of a detail, s, unless the path is so long that this is less than `_ROUND_TRIPS` round trips.
+_DETAIL, _ROUND_TRIPS = 3.0, 50
+#: Time that a flow is given to find its share before a detail begins, s.
+_SETTLING = 2.0
+
+
+@dataclass(frozen=True)
+class DrawnFlow:
+    """A flow, as figures know it."""
+
+    index: int
+    name: str
+    """'0 ngtcp2 (reno)': its number and what people call it."""
+    responsive: bool
+    """Whether it has a congestion control."""
+    start: float
+    """s since the path is up."""
+    stop: float | None
+    """On the same clock; None where its size ends it."""
+    look: Look
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A run, with its series where the store has them. A series is a frame of flow, t (s) and value."""
+
+    run: Run
+    measured: MeasuredRun | None
+    series: pl.DataFrame | None
+    """flow, name, t, value (see `harness.analysis.timeseries`); None where the run has none."""
+    span: tuple[float, float] | None = None
+    """What to show of a detail (s); chosen where it is not given."""
+
+    # --- the run
+
+    @property
+    def path(self) -> EmulatedPath:
+        """The emulated path."""
+        return settled(self.run.cell.scenario, self.run.effective).path
+
+    @property
+    def link(self) -> Link:
+        """The direction whose queue is looked at: towards the client."""
+        return self.path.to_client
+
+    @property
+    def words(self) -> dict[str, str]:
+        """What the run is called by: scenario, who played, what was asked of them, engine, seed and repetition."""
+        cell = self.run.cell
+        pair = {"pair": f"{cell.client.name} → {cell.server.name}"} if cell.scenario.open_roles else {}
+        return {
+            "scenario": cell.scenario.name,
+            **pair,
+            **{name: f"{name} {value}" for name, value in cell.parameters.items()},
+            "engine": "virtual time" if cell.engine == "virtual" else "real time",
+            "seed": f"seed {cell.seed}",
+            "repetition": f"repetition {self.run.repetition}",
+        }
+
+    @property
+    def place(self) -> str:
+        """The run for people."""
+        return " · ".join(self.words.values())
+
+    @cached_property
+    def flows(self) -> tuple[DrawnFlow, ...]:
+        """The flows in their order. Those of one implementation, and kind, take its looks in turn."""
+        cell, made = self.run.cell, list[DrawnFlow]()
+        alike, order = Counter[tuple[str, str]](), Counter[bool]()
+        for index, flow in enumerate(cell.scenario.flows):
+            # How fast a flow goes is the sender's doing.
+            sender, responsive = cell.implementation(flow.sender, index), flow.kind != "udp"
+            made.append(
+                DrawnFlow(
+                    index,
+                    f"{index} {flow_label(cell, index)}",
+                    responsive,
+                    flow.start.seconds,
+                    None if flow.stop is None else flow.stop.seconds,
+                    look(sender, flow.kind, alike[sender.name, flow.kind], order[responsive]),
+                )
+            )
+            alike[sender.name, flow.kind] += 1
+            order[responsive] += 1
+        return tuple(made)
+
+    @cached_property
+    def end(self) -> float:
+        """Where the time axis ends, s: at the last stop, or, where a file ends a flow, at the end of its series."""
+        stops = [flow.stop for flow in self.flows if flow.stop is not None]
+        if len(stops) == len(self.flows) or self.series is None or self.series.is_empty():
+            return max(stops, default=1.0)
+        last = self.series["t"].max()
+        # What stands at the last moment, and be it a bin that begins there, is on it.
+        return max([*stops, float(last) + BIN if isinstance(last, int | float) else 1.0])
+
+    @cached_property
+    def detail(self) -> tuple[float, float]:
+        """A few seconds in which all flows with congestion control are there, s: from the middle of that time."""
+        if self.span is not None:
+            return self.span
+        flows = [flow for flow in self.flows if flow.responsive] or list(self.flows)
+        begin = max(flow.start for flow in flows)
+        end = min([self.end, *(self._last(flow) if flow.stop is None else flow.stop for flow in flows)])
+        if end <= begin:
+            begin, end = 0.0, self.end
+        length = min(max(_DETAIL, _ROUND_TRIPS * self.path.rtt.seconds), end - begin)
+        start = min(max(begin + _SETTLING, (begin + end - length) / 2), end - length)
+        # On a whole second, where there is one.
+        start = math.floor(start) if math.floor(start) >= begin else start
+        return round(start, 1), round(start + length, 1)
+
+    def _last(self, flow: DrawnFlow) -> float:
+        """Where the throughput of a flow that its size ends comes to its end, s; where the axis does, without any."""
+        last = self.of_flows("throughput").filter(pl.col("flow") == flow.name)["t"].max()
+        return float(last) + BIN if isinstance(last, int | float) else self.end
+
+    # --- its series
+
+    def has(self, name: str) -> bool:
+        """Whether there is a series of that name, of anything."""
+        return self.series is not None and not self.series.filter(pl.col("name") == name).is_empty()
+
+    def _of(self, name: str, flow: pl.Expr) -> pl.DataFrame:
+        if self.series is None:
+            return pl.DataFrame(schema={"flow": pl.String, "t": pl.Float64, "value": pl.Float64})
+        names = {item.index: item.name for item in self.flows}
+        return (
+            self.series.filter((pl.col("name") == name) & flow & (pl.col("t") < self.end))
+            .with_columns(flow=pl.col("flow").replace_strict(names, default="", return_dtype=pl.String))
+            .select("flow", pl.col("t").round(4), pl.col("value").round(4))
+            .sort("flow", "t", maintain_order=True)
+        )
+
+    def of_flows(self, name: str) -> pl.DataFrame:
+        """A series of all flows that have it; flow is the flow's name."""
+        return self._of(name, pl.col("flow") >= 0)
+
+    def of_bottleneck(self, name: str) -> pl.DataFrame:
+        """A series of the bottleneck towards the client."""
+        return self._of(name, pl.col("flow") == BOTTLENECK)
+
+    # --- its figures
+
+    def figure(self, flow: DrawnFlow, name: str) -> float | None:
+        """What was measured of a flow; None where it was not."""
+        if self.measured is None:
+            return None
+        return self.measured.value(name, flow.index)
+
+    def network(self, name: str) -> float | None:
+        """What was measured of all flows together; None where it was not."""
+        return None if self.measured is None else self.measured.value(name)
+
+    # --- the bottleneck
+
+    @cached_property
+    def capacity(self) -> pl.DataFrame:
+        """Layer-2 rate of the bottleneck, Mbit/s: t from which it holds, value; as measured, else as asked for."""
+        found = self.of_bottleneck("capacity").select("t", "value")
+        if found.is_empty():
+            steps = [(since.seconds, rate.value / 1e6) for since, rate in self.path.rates_to_client]
+            found = pl.DataFrame(steps, schema={"t": pl.Float64, "value": pl.Float64}, orient="row")
+        found = found.filter(pl.col("t") < self.end)
+        return pl.concat([found, found.tail(1).with_columns(t=pl.lit(self.end))])
+
+    @property
+    def packet(self) -> int:
+        """A full packet at the bottleneck, bytes: with its Ethernet header, as tc counts it."""
+        return self.path.mtu + FRAME_HEADER
+
+    @property
+    def round_trip(self) -> float:
+        """Round-trip time with an empty queue, ms: mean over the flows with congestion control."""
+        flows = [flow for flow in self.run.cell.scenario.flows if flow.kind != "udp"]
+        access = [2000 * flow.access_delay.seconds for flow in flows]
+        return self.path.rtt.seconds * 1000 + (sum(access) / len(access) if access else 0.0)
+
+    @property
+    def bdp(self) -> float:
+        """Bandwidth-delay product, full packets."""
+        return self.link.rate.value * self.round_trip / 8000 / self.packet
+
+    @property
+    def queue_limit(self) -> float:
+        """What the queue holds at most, kB."""
+        return self.link.held.bytes_at(self.link.rate, self.path.rtt, self.packet) / 1000
+
+    @property
+    def thresholds(self) -> tuple[float, float] | None:
+        """RED's min and max of the average queue, kB; None without RED."""
+        queue = self.link.queue
+        if isinstance(queue, DropTail):
+            return None
+        low, high = (one.bytes_at(self.link.rate, self.path.rtt, self.packet) / 1000 for one in (queue.min, queue.max))
+        return low, high
+
+    @property
+    def discipline(self) -> str:
+        """RED or DropTail."""
+        return "RED" if isinstance(self.link.queue, Red) else "DropTail"

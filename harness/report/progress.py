@@ -1,0 +1,262 @@
+"""Progress for people: a line per thing that happens, and a sign of life in between.
+
+On a terminal the sign of life is a spinner with the phase and how long the current thing has taken against its
+estimate; elsewhere it is a line every half minute. Runs side by side have a line each, and so has what is built beside.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.status import Status
+from rich.text import Text
+
+from harness.execution.events import (
+    BuildEnded,
+    BuildStarted,
+    ClusterWorks,
+    Event,
+    ImageStarted,
+    MachineHeld,
+    PhaseStarted,
+    PlanMade,
+    RunEnded,
+    RunFinished,
+    RunsHeld,
+    RunStarted,
+    RunsWait,
+    RunTakenOver,
+    Verified,
+    Warned,
+)
+from harness.outcome import Cell
+from harness.report.table import verdict_text
+from harness.text import counted
+
+#: Longest silence without a terminal, seconds.
+SILENCE = 30.0
+
+
+def span(seconds: float) -> str:
+    """A duration for people: '40 s', '12 min'."""
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+
+
+def _name(cell: Cell, repetition: int, varied: Collection[str] | None) -> str:
+    """A run: scenario, who plays, the values that are varied (all of them, where that is not known), repetition."""
+    asked = {name: value for name, value in cell.parameters.items() if varied is None or name in varied}
+    values = ", ".join(f"{name}={value}" for name, value in asked.items())
+    pair = f"{cell.client.name}→{cell.server.name}"
+    return f"{cell.scenario.name} {pair}{f' ({values})' if values else ''} #{repetition}"
+
+
+def _progress(seconds: float, estimate: float) -> list[str]:
+    """How long something has taken against its estimate; nothing where there is none."""
+    return [f"{seconds:.0f} s of about {span(estimate)}"] if estimate else []
+
+
+@dataclass
+class _Running:
+    """A run under way."""
+
+    what: str
+    estimate: float
+    since: float
+    phase: str = ""
+
+
+class Talk:
+    """Listens to events and talks on a console (stderr)."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._status: Status | None = console.status("") if console.is_terminal else None
+        self._begun = time.monotonic()
+        self._varied: Collection[str] | None = None
+        """Parameters by which the cells differ; None while that is not known."""
+        self._current = ("", 0.0, self._begun)
+        """What goes on while nothing runs: the thing, its estimate in seconds, since when."""
+        self._runs: dict[tuple[str, int], _Running] = {}
+        """Runs under way, by key and repetition; the one that began first comes first."""
+        self._builds: dict[str, tuple[float, float]] = {}
+        """What is built beside: name → its estimate in seconds, since when."""
+        self._said = self._begun
+        self._ran = 0
+        self._ended = threading.Event()
+        self._pulse = threading.Thread(target=self._beat, name="progress", daemon=True)
+
+    def __enter__(self) -> Self:
+        if self._status:
+            self._status.start()
+        self._pulse.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._pulse.join()
+        if self._status:
+            self._status.stop()
+        if kind is None and self._ran:
+            self._say(f"done: {counted(self._ran, 'run')}")
+
+    def _beat(self) -> None:
+        """Say that things go on, and for how long already."""
+        while not self._ended.wait(1.0 if self._status else SILENCE / 10):
+            signs = self._signs_of_life()
+            if not signs or (self._status is None and time.monotonic() - self._said < SILENCE):
+                continue
+            if self._status:
+                self._status.update(Text("\n  ".join(signs)))
+            else:
+                for sign in signs:
+                    self._say(f"… {sign}")
+
+    def _signs_of_life(self) -> list[str]:
+        """What goes on, and for how long already, a line each; none when nothing does."""
+        now = time.monotonic()
+        # Copies: other threads begin and end runs and builds.
+        runs, builds = list(self._runs.values()), list(self._builds.items())
+        lines = [
+            " · ".join([one.what, *([one.phase] if one.phase else []), *_progress(now - one.since, one.estimate)])
+            for one in runs
+        ]
+        what, estimate, since = self._current
+        if what and not runs:
+            lines = [" · ".join([what, *_progress(now - since, estimate)])]
+        return lines + [
+            f"building {name}, {now - began:.0f} s of about {span(expected)}" for name, (expected, began) in builds
+        ]
+
+    def _now(self, what: str, estimate: float) -> None:
+        self._current = (what, estimate, time.monotonic())
+
+    def interrupted(self) -> None:
+        """Say what an interrupt waits for: the runs and builds under way, which are ended."""
+        under_way = [f"{run.what}{f' ({run.phase})' if run.phase else ''}" for run in list(self._runs.values())]
+        under_way += [f"the build of the image {name}" for name in list(self._builds)]
+        what = f"ending {', '.join(under_way)}" if under_way else "ending"
+        self._say(f"interrupted: {what}; a second Ctrl-C ends everything at once", style="yellow")
+
+    def __call__(self, event: Event) -> None:
+        """Say what happened."""
+        match event:
+            case PlanMade(to_run=0):
+                self._say(f"all {event.stored} runs are stored: nothing to run (--fresh runs them again)")
+            case PlanMade():
+                self._varied = event.varied
+                stored = f", {event.stored} are stored" if event.stored else ""
+                more = ", then more until their objectives are decided" if event.more else ""
+                runs = f"{event.to_run} runs of {event.cells} cells to do{stored}"
+                disk = f", {event.disk}" if event.disk else ""
+                self._say(f"{runs}; about {span(event.seconds)}{disk}{more}")
+            case ImageStarted():
+                self._now(f"making the image {event.name}", event.seconds)
+                self._say(f"making the image {event.name} (about {span(event.seconds)})")
+            case BuildStarted() | BuildEnded():
+                self._build(event)
+            case RunsWait() | MachineHeld() | RunsHeld():
+                self._waits(event)
+            case RunTakenOver():
+                self._now("", 0)
+                self._say(f"{_name(event.cell, event.repetition, self._varied)} was made by another harness meanwhile")
+            case RunStarted():
+                what = f"[{event.number}/{event.of}] {_name(event.cell, event.repetition, self._varied)}"
+                self._runs[event.cell.key, event.repetition] = _Running(what, event.seconds, time.monotonic())
+                self._now("", 0)
+                self._say(f"{what} · about {span(event.seconds_left)} left")
+            case PhaseStarted():
+                # A run that is tried again begins with a phase.
+                what = _name(event.cell, event.repetition, self._varied)
+                run = _Running(what, 0, time.monotonic())
+                self._runs.setdefault((event.cell.key, event.repetition), run).phase = event.phase
+            case RunEnded():
+                self._runs.pop((event.cell.key, event.repetition), None)
+            case RunFinished():
+                self._finished(event)
+            case ClusterWorks() | Verified() | Warned():
+                self._aside(event)
+
+    def _aside(self, event: ClusterWorks | Verified | Warned) -> None:
+        match event:
+            case ClusterWorks():
+                self._cluster(event)
+            case Verified():
+                self._say(f"verified: {event.text}")
+            case Warned():
+                self._warned(event)
+
+    def _cluster(self, event: ClusterWorks) -> None:
+        who = f"{counted(event.workers, 'worker')} on {counted(event.hosts, 'machine')}, {counted(event.cores, 'core')}"
+        if event.changed:
+            self._say(f"the cluster has {who}")
+        speed = ""
+        if event.rate:
+            left = span((event.of - event.done) / event.rate)
+            speed = f", {event.rate * 60:.3g} runs/min, about {left} left"
+        self._now(f"{event.done} of {event.of} runs done, {event.under_way} handed out to {who}{speed}", 0)
+
+    def _warned(self, event: Warned) -> None:
+        whose = ""
+        if event.cell is not None:
+            running = self._runs.get((event.cell.key, event.repetition))
+            whose = running.what if running is not None else _name(event.cell, event.repetition, self._varied)
+        self._say(f"warning: {f'{whose}: ' if whose else ''}{event.text}", style="yellow")
+
+    def _waits(self, event: RunsWait | MachineHeld | RunsHeld) -> None:
+        more = ""
+        match event:
+            case RunsWait():
+                what = f"waiting for the image {event.name}"
+                more = f" (about {span(event.seconds)} left)"
+            case MachineHeld():
+                whose = "cells" if event.engine == "compose" else "real-time cells"
+                what = f"waiting for another harness to end, which runs {whose} on this machine"
+            case RunsHeld():
+                who = f" (process {event.process})" if event.process else ""
+                name = _name(event.cell, event.repetition, self._varied)
+                what = f"waiting for another harness{who}, which makes {name}"
+        self._now(what, 0)
+        self._say(what + more)
+
+    def _build(self, event: BuildStarted | BuildEnded) -> None:
+        if isinstance(event, BuildStarted):
+            self._builds[event.name] = (event.seconds, time.monotonic())
+            self._say(f"building the image {event.name} (about {span(event.seconds)})")
+            return
+        self._builds.pop(event.name, None)
+        if event.error is None:
+            self._say(f"the image {event.name} is built, after {span(event.seconds)}")
+            return
+        self._say(f"error: {event.error.message}", style="red")
+        if event.error.hint:
+            self._say(f"hint: {event.error.hint}")
+        if event.lost:
+            self._say(f"{counted(event.lost, 'run')} left out for want of the image {event.name}")
+
+    def _finished(self, event: RunFinished) -> None:
+        self._ran += 1
+        outcome, run = event.outcome, event.run
+        begun = self._runs.pop((event.cell.key, run.repetition), None)
+        name = begun.what if begun is not None else _name(event.cell, run.repetition, self._varied)
+        text = verdict_text(event.verdict.status)
+        took = f"{run.wall:.1f} s" if run.virtual is None else f"{run.wall:.1f} s, {run.virtual:.1f} s virtual"
+        text.append(f" after {took}: {outcome.status}", style="default")
+        if outcome.detail:
+            text.append(f" ({outcome.detail})", style="default")
+        self._console.print(Text(f"{self._stamp()}  {name} "), text, sep="", soft_wrap=True)
+
+    def _say(self, text: str, style: str = "") -> None:
+        self._said = time.monotonic()
+        self._console.print(f"{self._stamp()}  {text}", style=style, soft_wrap=True, markup=False)
+
+    def _stamp(self) -> str:
+        """How long ago everything began."""
+        return f"{time.monotonic() - self._begun:6.1f} s"

@@ -1,0 +1,100 @@
+"""The parts of pages that are generated from the model and from stored runs, between markers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.analysis.interop.testcases import case_of
+from harness.errors import InputError
+from harness.evaluation.cell_result import CellResult
+from harness.report import because, compare_views, defaults, effort_of, grid, longest_families, vocabulary
+from harness.report.compare import comparisons
+from harness.report.markdown import report, summary
+from harness.scenario.schema import Implementation
+
+#: The scenario that `make run` runs: its verdicts stand in the README, its tables on the page of results.
+SHOWN = "satellite/medium"
+#: The scenario in which everyone meets everyone; it stands there as a grid.
+EVERYONE = "interop/medium-10mb"
+
+
+def between(text: str, name: str, content: str, page: str) -> str:
+    """A page's text with what stands between two markers made anew. InputError when they are missing."""
+    before, begin, rest = text.partition(f"<!-- {name} -->")
+    _, end, after = rest.partition(f"<!-- /{name} -->")
+    if not begin or not end:
+        raise InputError(f"{page} lacks the markers <!-- {name} --> and <!-- /{name} -->")
+    return f"{before}{begin}\n{content}{end}{after}"
+
+
+def with_verdicts(text: str, results: Sequence[CellResult]) -> str:
+    """The README's text with its tables made anew: who meets the objectives with its own settings, and why others, with
+    whatever settings, do not. InputError when the markers are missing.
+    """
+    shown = [result for result in results if result.cell.scenario.name == SHOWN and result.cell.engine == "virtual"]
+    plain = [result for result in shown if not result.cell.parameters]
+    content = "\n".join(filter(None, [grid.verdicts(plain), because.markdown(shown), _totals(results)]))
+    return between(text, "verdicts", content, "the README")
+
+
+def _totals(results: Sequence[CellResult]) -> str:
+    """What all runs in virtual time took together; empty without any."""
+    made = [result for result in results if result.cell.engine == "virtual" and result.runs]
+    runs, virtual, wall = effort_of(made)
+    if not wall:
+        return ""
+    longest = ", ".join(f"`{name}` {seconds / 3600:.1f} h" for name, seconds in longest_families(made, 3))
+    return (
+        f"All pages together rest on {len(made):,} cells in virtual time: {runs:,} runs took "
+        f"{virtual / 3600:,.1f} h of virtual time in {wall / 3600:,.1f} h of one core ({virtual / wall:.1f} times real "
+        f"time, {3600 * runs / wall:,.0f} runs an hour and core); what it takes to measure them is not in it. "
+        f"Longest were {longest}.\n"
+    )
+
+
+def with_implementations(text: str, implementations: Sequence[Implementation]) -> str:
+    """The README's text with the names of the implementations made anew, the tested ones first. InputError likewise."""
+    tested = [item.name for item in implementations if item.tested]
+    others = [item.name for item in implementations if not item.tested]
+    content = (
+        f"* Built here and tested ({len(tested)}): {', '.join(tested)}.\n"
+        f"* By manifest alone, never run by us ({len(others)}): {', '.join(others)}.\n"
+    )
+    return between(text, "implementations", content, "the README")
+
+
+def with_results(text: str, results: Sequence[CellResult], claims: str) -> str:
+    """The text of docs/results.md with its tables made anew, the studies' claims below. InputError likewise."""
+    shown = [result for result in results if result.cell.scenario.name == SHOWN]
+    everyone = [result for result in results if result.cell.scenario.name == EVERYONE]
+    content = f"{summary(results)}\n{grid.markdown(everyone)}\n{report(shown)}\n{claims}"
+    return between(text, "results", content, "docs/results.md")
+
+
+def with_parameters(text: str, implementations: Sequence[Implementation], results: Sequence[CellResult]) -> str:
+    """The text of images/PARAMETERS.md with the vocabulary and the defaults made anew."""
+    page = "images/PARAMETERS.md"
+    known = [item for item in implementations if item.parameters]
+    made = defaults.defaults(known, defaults.observations(results))
+    return between(between(text, "parameters", vocabulary.markdown(), page), "defaults", defaults.markdown(made), page)
+
+
+def reference_page(results: Sequence[CellResult]) -> str:
+    """The page with every table, beside the runs themselves."""
+    head = (
+        "# Reference runs\n\nThe runs behind the README: run.json and measured.json of each, without their artefacts. "
+        "This page is generated\n(`make generate`).\n\n"
+    )
+    every = summary(results)
+    # Whose verdicts come from checks stand as a matrix on a page of their own, and cells of a design by their effects.
+    results = [
+        result
+        for result in results
+        if case_of(result.cell.scenario.name) is None and result.cell.scenario.study is None
+    ]
+    both = f"## Real time against virtual time\n\n{compare_views.markdown(comparisons(results))}"
+    cases = (
+        "The test cases of the interop runner are on [a page of their own](../../docs/interop.md), and so is "
+        "[what the factors of studies are worth](../../docs/studies.md).\n"
+    )
+    return f"{head}{every}\n{cases}\n{report(results)}\n{both}"

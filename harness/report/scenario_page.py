@@ -1,0 +1,205 @@
+"""docs/scenario.md: the scenario format, every key with what it takes, its default and an example.
+
+From the model: keys, docstrings, types and defaults are those of `harness.scenario.schema`. Examples are taken out of
+whole scenario files, which the page shows too, so that each is one that works.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import yaml
+from annotated_types import Ge, Gt, Le, Lt
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from harness.errors import InputError
+from harness.netem import inexpressible
+from harness.planning.sweep import DIRECTIONS, PROPERTIES
+from harness.report.markdown import line
+from harness.scenario.parameters import PARAMETERS, WrittenNumber, WrittenValue
+from harness.scenario.schema import Scenario
+from harness.text import in_cell
+from harness.units import Duration, Percentage, Quantity, QueueSize, Rate, Size
+
+#: (model, key) → how somebody wrote it.
+Examples = dict[tuple[str, str], str]
+
+_QUANTITIES: tuple[type[Quantity], ...] = (Rate, Duration, Size, Percentage)
+_BOUNDS = ((Ge, "ge", "from"), (Gt, "gt", "above"), (Le, "le", "to"), (Lt, "lt", "below"))
+#: Characters of an example in a table; what is longer stands in the files below.
+_LONGEST = 60
+#: Instead of a longer one.
+_BELOW = "[below](#examples)"
+
+_HEAD = """# The scenario format
+
+Generated (`make generate`) from [the model](../harness/scenario/schema) and [the examples](scenarios) at the end of
+this page. A scenario is one YAML file below `scenarios/`, and its path there is its name. Its first line names the
+schema, so that an editor completes keys and checks values; `harness validate` names every mistake with its line and
+column, and `harness explain` says in words and figures what a file amounts to before anything runs. An unknown key is
+an error.
+
+## How values are written
+
+A number stands with its unit, always: `50 Mbit/s`, never `50000000`.
+
+"""
+
+
+def scenario_page(files: Mapping[str, str], scenarios: Mapping[str, Scenario]) -> str:
+    """The page. `files`: name → text of each example; `scenarios`: the same as they were read.
+
+    Raises InputError for a key that no example has, and for an example whose path cannot be had.
+    """
+    examples: Examples = {}
+    for name, text in files.items():
+        for path in scenarios[name].every_path.values():
+            if why := inexpressible(path):
+                raise InputError(f"{name}: path: {why}")
+        _collect(scenarios[name], yaml.safe_load(text), examples)
+    lines = [_HEAD + "\n".join(_values())]
+    for model in _models(Scenario):
+        lines += ["", f"## {model.__name__}", "", " ".join((model.__doc__ or "").split()), "", *_table(model, examples)]
+    lines += ["", "## Examples", "", "Whole files; each is read, checked and compiled whenever this page is made."]
+    for name, text in files.items():
+        lines += ["", f"### {name}", "", "```yaml", text.rstrip(), "```"]
+    return "\n".join(lines) + "\n"
+
+
+def _values() -> Iterator[str]:
+    yield line(["what", "written as", "for example"])
+    yield line(["---"] * 3)
+    samples = {Rate: "2.64 Mbit/s", Duration: "325 ms", Size: "16 MiB", Percentage: "0.1 %"}
+    for kind in _QUANTITIES:
+        yield line([kind.what, f"a number and one of {', '.join(kind.units)}", f"`{samples[kind]}`"])
+    yield line(["queue size", "bytes, packets, time at the link's rate, or bandwidth-delay products", "`1 BDP`"])
+    yield line(["parameter", "NAME: value, with the unit of [its parameter](../images/PARAMETERS.md)", "`10`, `bbr`"])
+    yield ""
+    yield (
+        "MB are 10⁶ bytes, MiB 2²⁰. Rates count frames with their Ethernet header. What `vary` and `--vary` may name: "
+        f"`client.X`, `server.X`, or `X` alone for both, X being one of {', '.join(sorted(PARAMETERS))}; "
+        f"`path.DIRECTION.PROPERTY`, of {', '.join(DIRECTIONS)} and {', '.join(PROPERTIES)}, or of one of several "
+        "paths `paths.NAME.DIRECTION.PROPERTY`, which `draw` may name, too, but for queues; and of one flow "
+        "`flow1.client`, `flow1.server`, `flow1.access_delay`, `flow1.server.X`."
+    )
+
+
+def _table(model: type[BaseModel], examples: Examples) -> Iterator[str]:
+    yield line(["key", "takes", "default", "example", "meaning"])
+    yield line(["---"] * 5)
+    short = model.model_json_schema(by_alias=True).get("properties", {})
+    for name, field in model.model_fields.items():
+        key = field.alias or name
+        if (model.__name__, key) not in examples and not _filled_in(model, key):
+            raise InputError(
+                f"no example has the key {key} of {model.__name__}", "write it into a file of docs/scenarios"
+            )
+        forms = [one["description"] for one in short[key].get("oneOf", ()) if one.get("type") == "string"]
+        takes = " ".join([_takes(field.annotation, _bounds(field.metadata)), *(f"(or {form})" for form in forms)])
+        example = examples.get((model.__name__, key), "")
+        example = example if example in ("", _BELOW) else f"`{in_cell(example)}`"
+        meaning = " ".join((field.description or "").split())
+        yield line([f"`{key}`", in_cell(takes), _default(field), example, in_cell(meaning)])
+
+
+def _filled_in(model: type[BaseModel], key: str) -> bool:
+    """Whether a file leaves a key out: a scenario's name is that of its file."""
+    return model is Scenario and key == "name"
+
+
+def _default(field: FieldInfo) -> str:
+    if field.default is PydanticUndefined:
+        return "**required**"
+    if field.default is None or field.default in ((), {}, ""):
+        return "none"
+    return f"`{in_cell(_written(field.default))}`"
+
+
+def _written(value: object) -> str:
+    """A value as a scenario has it."""
+    if isinstance(value, BaseModel):
+        value = value.model_dump(mode="json", by_alias=True, exclude_none=True)
+    elif isinstance(value, tuple):
+        value = [str(one) for one in value]
+    elif isinstance(value, Quantity | QueueSize):
+        return str(value)
+    text: str = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, allow_unicode=True, width=10_000)
+    return text.removesuffix("...\n").strip()
+
+
+def _collect(part: BaseModel, data: object, examples: Examples) -> None:
+    """Take the keys of one part of an example, as they were read and as they were written, and of what is in it."""
+    if not isinstance(data, dict):
+        return
+    for name, field in type(part).model_fields.items():
+        key = field.alias or name
+        if key not in data:
+            continue
+        text = _written(data[key])
+        known = examples.get((type(part).__name__, key))
+        # The first that is brief.
+        if len(text) <= _LONGEST and (known is None or known == _BELOW):
+            examples[type(part).__name__, key] = text
+        elif known is None:
+            examples[type(part).__name__, key] = _BELOW
+        value = getattr(part, name)
+        parts = value if isinstance(value, tuple) else (value,)
+        written = data[key] if isinstance(value, tuple) else [data[key]]
+        for one, own in zip(parts, written, strict=True):
+            if isinstance(one, BaseModel):
+                _collect(one, own, examples)
+
+
+def _models(root: type[BaseModel]) -> list[type[BaseModel]]:
+    """A model and those in it, each once, in the order in which they are met."""
+    found = [root]
+    for model in found:
+        inner = (one for field in model.model_fields.values() for one in _inside(field.annotation))
+        found += [one for one in dict.fromkeys(inner) if one not in found]
+    return found
+
+
+def _inside(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [one for argument in get_args(annotation) for one in _inside(argument)]
+
+
+def _bounds(metadata: Sequence[Any]) -> str:
+    """Bounds of a number: 'from 1280 to 1500'."""
+    every = [inner for one in metadata for inner in (one.metadata if isinstance(one, FieldInfo) else (one,))]
+    words = [f"{word} {getattr(one, name):g}" for kind, name, word in _BOUNDS for one in every if isinstance(one, kind)]
+    return " ".join(words)
+
+
+def _takes(annotation: Any, bounds: str = "") -> str:
+    """What a key takes, in words, with links to what has keys of its own."""
+    if annotation in (WrittenValue, WrittenNumber):
+        return "value"
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _takes(arguments[0], _bounds(arguments[1:]))
+    if origin in (Union, types.UnionType):
+        kinds = dict.fromkeys(_takes(one, bounds) for one in arguments if one is not type(None))
+        return " or ".join(kinds)
+    if origin is Literal:
+        return " or ".join(f"`{word}`" for word in arguments)
+    if origin is tuple:
+        many = arguments[-1] is Ellipsis
+        return f"list of {_takes(arguments[0])}" if many else f"two of {_takes(arguments[0])}"
+    if origin is dict:
+        return f"NAME: {_takes(arguments[1])}"
+    return _named(annotation, bounds)
+
+
+def _named(kind: Any, bounds: str) -> str:
+    if issubclass(kind, BaseModel):
+        return f"[{kind.__name__}](#{kind.__name__.lower()})"
+    if issubclass(kind, Quantity):
+        return str(kind.what)
+    words = {QueueSize: "queue size", bool: "`true` or `false`", int: "whole number", float: "number", str: "text"}
+    return f"{words[kind]} {bounds}".strip()

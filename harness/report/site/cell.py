@@ -1,0 +1,340 @@
+"""The page of a cell: its verdict, the figures it rests on, the proof of its link, and how to run it again. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.analysis.interop import failure
+from harness.analysis.metrics.registry import unit_of
+from harness.capture.qlog import traces
+from harness.evaluation.cell_result import CellResult, same_again
+from harness.evaluation.missing_metrics import warnings
+from harness.outcome import (
+    Checked,
+    DirectionProof,
+    LinkProof,
+    MeasuredRun,
+    Observation,
+    Run,
+    VerdictStatus,
+    proven_outcome,
+)
+from harness.outcome.deviations import departures, observed_flow, sentences, values_set
+from harness.reading import is_regular
+from harness.report.numbers import number, shown_unit, text
+from harness.report.site.because import Band, Because, bands, because
+from harness.report.site.pictures import Received, Scale, received, scale
+from harness.report.table import SYMBOLS
+from harness.report.unfinished import sentence, unfinished
+from harness.scenario.parameters import ROLES
+from harness.text import counted
+from harness.topology import flow_label
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One metric over the runs."""
+
+    name: str
+    text: str
+    """Median and interval."""
+    unit: str
+    n: int
+    vantage: str
+
+
+@dataclass(frozen=True)
+class CheckLine:
+    """One check of a test case over the runs."""
+
+    check: str
+    asked: str
+    status: VerdictStatus
+    """As a verdict: pass where it held in every run, fail where in one it did not."""
+    counted: str
+    """'2 of 3 runs'."""
+    sentence: str
+    """What was seen: of a run in which it failed, if there is one, with the first wrong packet."""
+
+
+@dataclass(frozen=True)
+class Direction:
+    """One direction of the link, as asked and as proven."""
+
+    name: str
+    rows: tuple[tuple[str, str, str], ...]
+    """(what, asked, seen)."""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """The link proof."""
+
+    valid: bool
+    sentence: str
+    problems: tuple[str, ...]
+    directions: tuple[Direction, ...]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One parameter of one role."""
+
+    role: str
+    name: str
+    asked: str
+    seen: tuple[tuple[str, str], ...]
+    """(value with unit, where it was seen)."""
+    departs: bool = False
+    """Whether it was seen at another value than the one set."""
+
+
+@dataclass(frozen=True)
+class Qlog:
+    """A trace that an endpoint wrote."""
+
+    name: str
+    """On the site."""
+    whose: str
+    """'flow0 server'."""
+    run: str
+    place: str
+    """Below the run's folder."""
+    file: Path
+
+
+@dataclass(frozen=True)
+class OneRun:
+    """One run of the cell."""
+
+    repetition: int
+    name: str
+    status: str
+    detail: str
+    started: str
+    took: str
+    counts: bool
+    """Whether the verdict rests on it."""
+    folder: Path
+    kept: tuple[tuple[str, Path], ...]
+    """(words, file) of what is kept of it; nothing where only its figures are."""
+    qlogs: tuple[Qlog, ...]
+    log: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CellPage:
+    """The page."""
+
+    result: CellResult
+    title: str
+    symbol: str
+    scales: tuple[Scale, ...]
+    received: Received | None
+    because: tuple[Because, ...]
+    """Where the time went."""
+    unfinished: tuple[str, ...]
+    """A sentence for each transfer that failed."""
+    bands: tuple[Band, ...]
+    """The same over time, beneath what was received."""
+    checks: tuple[CheckLine, ...]
+    flows: tuple[str, ...]
+    figures: tuple[Figure, ...]
+    proof: Proof
+    parameters: tuple[Asked, ...]
+    runs: tuple[OneRun, ...]
+    again: str
+    """A line for a shell that makes the last run again."""
+    warnings: tuple[str, ...]
+    departures: tuple[str, ...]
+    """Those of the warnings that are of a parameter seen at another value than the one set."""
+    facts: tuple[tuple[str, str], ...]
+    """(what, value): whose bits, which kernel, which machine."""
+
+
+def cell_page(result: CellResult) -> CellPage:
+    """The page of a cell, which has runs. Looks into the runs' folders for what is kept there, and reads nothing."""
+    cell, picture = result.cell, received(result)
+    return CellPage(
+        result,
+        result.name if cell.scenario.open_roles else cell.scenario.name,
+        SYMBOLS[result.verdict.status][0],
+        tuple(scale(result, one) for one in result.verdict.objectives),
+        picture,
+        because(result),
+        tuple(sentence(*one) for one in unfinished(result)),
+        bands(result, picture),
+        tuple(_checks(result)),
+        tuple(f"{index} {flow_label(cell, index)}" for index in range(len(cell.scenario.flows))),
+        tuple(_figures(result)),
+        _proof(result),
+        tuple(_asked(result)),
+        tuple(_runs(result)),
+        result.reproduction or same_again(cell, result.runs[-1][0].repetition),
+        tuple(warnings(result.runs, flows_too=True)),
+        tuple(sentences(result.runs)),
+        tuple(_facts(result)),
+    )
+
+
+def _figures(result: CellResult) -> Iterator[Figure]:
+    for name, found in result.written.items():
+        span = result.interval(*found[0].named)
+        if span is not None:
+            yield Figure(name, text(span), shown_unit(unit_of(found[0])), span.n, found[0].vantage)
+
+
+def _checks(result: CellResult) -> Iterator[CheckLine]:
+    found: dict[str, list[Checked]] = {}
+    for _, measured in result.runs:
+        for one in measured.checks if measured is not None else ():
+            found.setdefault(one.check, []).append(one)
+    for name, each in found.items():
+        held = sum(one.status == "passed" for one in each)
+        failed = next((one for one in each if one.status == "failed"), None)
+        unknown = next((one for one in each if one.status == "unknown"), None)
+        status: VerdictStatus = "fail" if failed else "inconclusive" if unknown else "pass"
+        said = failure(failed).removeprefix(f"{name}: ") if failed else (unknown or each[-1]).sentence
+        asked = "" if each[0].asked is True else str(each[0].asked)
+        yield CheckLine(name, asked, status, f"{held} of {counted(len(each), 'run')}", said)
+
+
+# --- the link
+
+
+def _proof(result: CellResult) -> Proof:
+    proofs = [measured.link for _, measured in result.runs if measured is not None and measured.link is not None]
+    if not proofs:
+        return Proof(False, "No run reached the point where the link can be proven.", (), ())
+    good = [link for link in proofs if link.valid]
+    shown = (good or proofs)[-1]
+    sentence = (
+        f"In {len(good)} of {len(result.runs)} runs the emulated path was the one asked for: "
+        "delays, rates and drops were held, packet by packet, against an ideal replay of the same arrivals."
+        if good
+        else "In no run was the emulated path the one asked for."
+    )
+    problems = tuple(dict.fromkeys(problem for link in proofs for problem in link.problems))
+    return Proof(bool(good), sentence, problems, tuple(_directions(shown)))
+
+
+def _directions(link: LinkProof) -> Iterator[Direction]:
+    every = {"to the client": link.to_client, "to the server": link.to_server, **link.further}
+    for name, one in every.items():
+        yield Direction(name, tuple(_proven(one)))
+
+
+def _proven(one: DirectionProof) -> Iterator[tuple[str, str, str]]:
+    yield "delay, ms", number(one.asked_delay_ms), "not seen" if one.min_delay_ms is None else f"{one.min_delay_ms:.3f}"
+    rate = "never busy for long enough" if one.rate_mbps is None else f"{one.rate_mbps:.3f}"
+    yield "rate, Mbit/s", number(one.asked_rate_mbps), rate
+    yield "packets", "", f"{one.packets:,}"
+    yield "dropped by the queue", "as it must", f"{one.queue_drops:,}"
+    yield "lost at random", "as asked", f"{one.loss_drops:,}"
+    yield "lost and not asked for", "0", f"{one.unasked_drops:,}"
+    if one.lateness_p50_ms is not None and one.lateness_p99_ms is not None:
+        yield "late by, median and 99th percentile, ms", "0", f"{one.lateness_p50_ms:.3f}, {one.lateness_p99_ms:.3f}"
+
+
+# --- parameters
+
+
+def _asked(result: CellResult) -> Iterator[Asked]:
+    """What was set, beside what the last run that shows something showed; then what else it showed."""
+    cell = result.cell
+    run, measured = next(((run, one) for run, one in reversed(result.runs) if one and one.observed), result.runs[-1])
+    observed: Sequence[Observation] = measured.observed if measured is not None else ()
+    seen: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for one in observed:
+        seen.setdefault((one.role, one.parameter), []).append((_value(one), one.source))
+    told = {name: str(value) for name, value in {**run.effective, **cell.parameters}.items()}
+    flow = observed_flow(run)
+    of_flow = {} if flow is None else {name: of for of, (name, _) in values_set(run, flow).items()}
+    other = {one.name for one in departures(run, measured)}
+    for full, value in sorted(told.items()):
+        role, _, name = full.rpartition(".")
+        yield Asked(role, name, value, tuple(seen.pop(of_flow.get(full, (role, name)), ())), full in other)
+    for (role, name), found in sorted(seen.items(), key=lambda item: (ROLES.index(item[0][0]), item[0][1])):
+        yield Asked(role, name, "", tuple(found))
+
+
+def _value(one: Observation) -> str:
+    value = one.value if isinstance(one.value, str) else number(one.value)
+    return value if one.unit in ("1", "") or isinstance(one.value, str) else f"{value} {one.unit}"
+
+
+# --- runs
+
+
+def _runs(result: CellResult) -> Iterator[OneRun]:
+    evidence = set(result.verdict.evidence)
+    for (run, measured), folder in zip(result.runs, result.folders, strict=True):
+        outcome = proven_outcome(run, measured)
+        clock = f"{run.virtual:.1f} s of virtual time in " if run.virtual is not None else ""
+        yield OneRun(
+            run.repetition,
+            run.name,
+            outcome.status.replace("_", " "),
+            outcome.detail or outcome.reason,
+            run.started_at,
+            f"{clock}{run.wall:.1f} s",
+            str(folder) in evidence,
+            folder,
+            tuple(_kept(folder)),
+            tuple(_qlogs(run, folder)),
+            outcome.log_tail[-8:] if outcome.status != "completed" else (),
+        )
+
+
+#: What of a run's folder is worth a link, and what it is.
+_FILES = {
+    "run.json": "record",
+    "measured.json": "figures",
+    "series.parquet": "series",
+    "lab.json": "addresses and links",
+    "compose.yaml": "the lab, to bring up by hand",
+    "sim/captures.tar.zst": "captures",
+    "sim/counters.jsonl.zst": "counters of the queues",
+}
+
+
+def _kept(folder: Path) -> Iterator[tuple[str, Path]]:
+    if not folder.is_dir():
+        return
+    yield "all of it", folder
+    for name, words in _FILES.items():
+        if is_regular(folder / name):
+            yield words, folder / name
+
+
+def _qlogs(run: Run, folder: Path) -> Iterator[Qlog]:
+    for index, file in enumerate(traces(folder) if folder.is_dir() else ()):
+        place = file.relative_to(folder)
+        name = f"{run.cell.key}-{run.repetition}-{index}"
+        yield Qlog(name, " ".join(place.parts[:2]), run.name, place.as_posix(), file)
+
+
+# --- facts
+
+
+def _facts(result: CellResult) -> Iterator[tuple[str, str]]:
+    cell, last = result.cell, result.runs[-1]
+    run: Run = last[0]
+    measured: MeasuredRun | None = last[1]
+    yield "cell", cell.key
+    for role in ROLES:
+        seen = {cell.implementation(role, index).name: index for index in range(len(cell.scenario.flows))}
+        for index in seen.values():
+            who, image = cell.implementation(role, index), cell.image(role, index)
+            yield role, " ".join(filter(None, [who.title or who.name, who.version, f"image {image.identity[:12]}"]))
+    yield "simulator", cell.sim_image.identity[:12]
+    yield "queues of", run.sim_kernel or (measured.link.kernel if measured and measured.link else "")
+    yield "seed", str(cell.seed)
+    host = run.host
+    yield "machine", ", ".join(str(host[name]) for name in ("cpu", "kernel") if host.get(name))
+    if run.commit:
+        yield "harness", run.commit
+    if measured is not None:
+        yield "measured by", f"version {measured.version} of the measuring code"

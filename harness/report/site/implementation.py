@@ -1,0 +1,107 @@
+"""The page of an implementation: what it passes, its defaults, what was found. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.evaluation.cell_result import CellResult
+from harness.report import by_scenario
+from harness.report.defaults import Default, defaults, observations
+from harness.report.moves import MoveRow, moved
+from harness.report.moves import rows as moves_of
+from harness.report.site.figures import Tile, tile
+from harness.report.site.overview import listed_elsewhere
+from harness.report.table import SYMBOLS
+from harness.scenario.parameters import ROLES, Role
+from harness.scenario.schema import Implementation
+
+
+@dataclass(frozen=True)
+class Part:
+    """Its cells of one scenario in one role."""
+
+    scenario: str
+    title: str
+    engine: str
+    role: Role
+    counts: tuple[tuple[str, int], ...]
+    """(verdict, cells), those there are."""
+    tiles: tuple[Tile, ...]
+    """Those that no page of their own shows."""
+    page: str
+    """Which one shows the others; empty where there is none."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A reason why it did not do what was asked, and the cells that show it."""
+
+    sentence: str
+    results: tuple[CellResult, ...]
+
+
+@dataclass(frozen=True)
+class ImplementationPage:
+    """The page."""
+
+    implementation: Implementation
+    parts: tuple[Part, ...]
+    counts: tuple[tuple[str, int], ...]
+    defaults: tuple[Default, ...]
+    found: tuple[Found, ...]
+    moves: tuple[MoveRow, ...]
+
+
+def implementations(results: Sequence[CellResult]) -> dict[str, Implementation]:
+    """Everybody who takes part in these cells, by name: as the newest of them knows them."""
+    found: dict[str, Implementation] = {}
+    for result in sorted(results, key=lambda one: one.runs[-1][0].started_at):
+        cell = result.cell
+        for role in ROLES:
+            for index in range(len(cell.scenario.flows)):
+                found[cell.implementation(role, index).name] = cell.implementation(role, index)
+    return dict(sorted(found.items()))
+
+
+def implementation_page(implementation: Implementation, results: Sequence[CellResult]) -> ImplementationPage:
+    """The page of one of them. `results`: all there are."""
+    name, elsewhere = implementation.name, listed_elsewhere(results)
+    mine = {role: [one for one in results if _plays(one, role, name)] for role in ROLES}
+    parts = [
+        Part(
+            cells[0].cell.scenario.name, cells[0].cell.scenario.title, cells[0].cell.engine, role, _counts(cells),
+            tuple(tile(one) for one in cells if one.cell.key not in elsewhere),
+            next((elsewhere[one.cell.key] for one in cells if one.cell.key in elsewhere), ""),
+        )
+        for role in ROLES
+        for cells in by_scenario(mine[role])
+    ]  # fmt: skip
+    either = list({one.cell.key: one for role in ROLES for one in mine[role]}.values())
+    found: dict[str, list[CellResult]] = {}
+    for one in either:
+        status, reason = one.verdict.status, one.verdict.reason
+        role = reason.rpartition("_")[2]
+        whose = one.cell.client.name if role == "client" else one.cell.server.name if role == "server" else ""
+        if status in ("error", "unsupported", "inconclusive") and whose == name:
+            found.setdefault(one.verdict.sentence, []).append(one)
+    own = defaults([implementation], observations(either)) if implementation.parameters else []
+    return ImplementationPage(
+        implementation,
+        tuple(sorted(parts, key=lambda part: (part.scenario, part.engine, part.role))),
+        _counts(either),
+        tuple(one for one in own if one.stated is not None or one.observed is not None),
+        tuple(Found(sentence, tuple(alike)) for sentence, alike in found.items()),
+        tuple(row for row in moves_of(moved(mine["server"])) if row.server == name and row.seen),
+    )
+
+
+def _plays(result: CellResult, role: Role, name: str) -> bool:
+    cell = result.cell
+    return any(cell.implementation(role, index).name == name for index in range(len(cell.scenario.flows)))
+
+
+def _counts(results: Sequence[CellResult]) -> tuple[tuple[str, int], ...]:
+    counts: Counter[str] = Counter(result.verdict.status for result in results)
+    return tuple((status, counts[status]) for status in SYMBOLS if counts[status])

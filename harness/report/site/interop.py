@@ -1,0 +1,140 @@
+"""The page of the interop matrix: clients down, servers across, every test case of every pair. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from harness.analysis.interop.matrix import Entry, Matrix, Pair
+from harness.analysis.interop.responsibility import blamed
+from harness.analysis.interop.testcases import CASES, case_of
+from harness.analysis.interop.verdict import Word
+from harness.evaluation.cell_result import CellResult
+from harness.report.interop import chosen, matrix_of
+from harness.report.site.addresses import address
+from harness.report.table import SYMBOLS
+
+#: What a test case came to → the verdict whose colour and symbol it has.
+_STATUS: Final[dict[Word, str]] = {
+    "succeeded": "pass", "failed": "fail", "unsupported": "unsupported", "inconclusive": "inconclusive",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Square:
+    """A test case of a pair."""
+
+    case: str
+    short: str
+    """As the runner abbreviates it."""
+    word: Word
+    status: str
+    """The verdict whose colour it has."""
+    symbol: str
+    address: str
+    """Of its cell's page."""
+    why: str
+    """In a sentence; empty of what succeeded."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A client's row: a tuple of squares for every server, in the runner's order; empty where nothing was run."""
+
+    client: str
+    squares: tuple[tuple[Square, ...], ...]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A test case over all pairs."""
+
+    name: str
+    short: str
+    title: str
+    counts: tuple[tuple[Word, str, str, int], ...]
+    """(word, its verdict, its symbol, pairs), those there are."""
+
+
+@dataclass(frozen=True)
+class Miss:
+    """What did not succeed though somebody takes part in it."""
+
+    square: Square
+    pair: str
+    whose: str
+    """The implementation's, or our endpoint's; empty where nobody has looked into it."""
+
+
+@dataclass(frozen=True)
+class InteropPage:
+    """The page."""
+
+    servers: tuple[str, ...]
+    lines: tuple[Line, ...]
+    cases: tuple[Case, ...]
+    misses: tuple[Miss, ...]
+    counts: tuple[tuple[Word, str, str, int], ...]
+
+
+def on_page(results: Sequence[CellResult]) -> dict[tuple[Pair, str], CellResult]:
+    """The cells that the page shows, by pair and test case: of one that was run twice the later one."""
+    return {
+        ((one.cell.client.name, one.cell.server.name), case): one
+        for one in chosen(results)
+        if (case := case_of(one.cell.scenario.name)) is not None
+    }
+
+
+def interop_page(results: Sequence[CellResult]) -> InteropPage | None:
+    """The page of these cells; None where none is of a test case."""
+    matrix = matrix_of(results)
+    if not matrix.entries:
+        return None
+    cells = on_page(results)
+    titles = {case: one.cell.scenario.title for (_, case), one in cells.items()}
+
+    def squares(pair: Pair) -> tuple[Square, ...]:
+        return tuple(_square(case, entry, address(cells[pair, case].cell)) for case, entry in matrix.cases(pair))
+
+    lines = tuple(
+        Line(client, tuple(squares((client, server)) for server in matrix.servers)) for client in matrix.clients
+    )
+    there = [(name, short) for name, short in CASES.items() if name in titles]
+    return InteropPage(
+        servers=matrix.servers,
+        lines=lines,
+        cases=tuple(Case(name, short, titles[name], _counts(_of_case(matrix, name))) for name, short in there),
+        misses=tuple(_misses(matrix, lines)),
+        counts=_counts(matrix.entries),
+    )
+
+
+def _square(case: str, entry: Entry, place: str) -> Square:
+    status = _STATUS[entry.word]
+    why = "" if entry.word == "succeeded" else entry.sentence
+    if entry.relabelled:
+        why = f"Fails with everybody. {why}"
+    return Square(case, CASES[case], entry.word, status, SYMBOLS[status][0], place, why)
+
+
+def _of_case(matrix: Matrix, case: str) -> Mapping[tuple[Pair, str], Entry]:
+    return {place: entry for place, entry in matrix.entries.items() if place[1] == case}
+
+
+def _counts(entries: Mapping[tuple[Pair, str], Entry]) -> tuple[tuple[Word, str, str, int], ...]:
+    found = Counter(entry.word for entry in entries.values())
+    return tuple((word, status, SYMBOLS[status][0], found[word]) for word, status in _STATUS.items() if found[word])
+
+
+def _misses(matrix: Matrix, lines: Sequence[Line]) -> Iterator[Miss]:
+    for line in lines:
+        for server, squares in zip(matrix.servers, line.squares, strict=True):
+            pair = (line.client, server)
+            for square in squares:
+                entry = matrix.entries[pair, square.case]
+                if square.word in ("failed", "inconclusive") or entry.relabelled:
+                    finding = blamed(pair, square.case, entry)
+                    yield Miss(square, " → ".join(pair), "" if finding is None else finding.whose)

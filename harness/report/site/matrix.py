@@ -1,0 +1,94 @@
+"""The cells of one table as a matrix: which of what tells them apart goes down, and which across. Pure."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.evaluation.cell_result import CellResult
+from harness.report.parameters import asked
+
+#: What is said of a cell without that parameter.
+NOT_ASKED = "–"
+
+Place = tuple[str, ...]
+"""A value for each dimension of one side."""
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Cells by what tells them apart."""
+
+    down: tuple[str, ...]
+    """Names of the dimensions of the rows."""
+    across: tuple[str, ...]
+    """Of the columns."""
+    rows: tuple[Place, ...]
+    columns: tuple[Place, ...]
+    cells: dict[tuple[Place, Place], list[CellResult]]
+    """Cells that nothing told apart share a place."""
+    shared: dict[str, str]
+    """What all were asked for alike."""
+
+
+def matrix(results: Sequence[CellResult]) -> Matrix:
+    """The matrix of one table's cells, which are one at least; rows and columns are in the order they come in."""
+    parameters = asked([result.cell for result in results])
+    dimensions: dict[str, list[str]] = {}
+    if results[0].cell.scenario.open_roles:
+        dimensions["client"] = [result.cell.client.name for result in results]
+        dimensions["server"] = [result.cell.server.name for result in results]
+    values = [parameters.cells(result.cell) for result in results]
+    for index, name in enumerate(parameters.varied):
+        dimensions[name] = [value[index] for value in values]
+    seeds = [str(result.cell.seed) for result in results]
+    processors = ["host" if result.cell.host_cpu else "lab" for result in results]
+    more = {"seed": seeds, "processor": processors}
+    dimensions |= {name: found for name, found in more.items() if len(set(found)) > 1}
+    down, across = _sides(dimensions)
+    cells: dict[tuple[Place, Place], list[CellResult]] = {}
+    for index, result in enumerate(results):
+        place = tuple(tuple(dimensions[name][index] for name in side) for side in (down, across))
+        cells.setdefault((place[0], place[1]), []).append(result)
+    rows, columns = (_ordered([place[side] for place in cells], names) for side, names in ((0, down), (1, across)))
+    shared = {name: str(value) for name, value in parameters.shared.items()}
+    return Matrix(down, across, rows, columns, cells, shared)
+
+
+def _sides(dimensions: dict[str, list[str]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Which dimensions go down and which across."""
+    pair = [name for name in ("client", "server") if name in dimensions]
+    others = [name for name in dimensions if name not in pair]
+    if not others:
+        return tuple(pair[:1]), tuple(pair[1:])
+    if pair:
+        return tuple(pair), tuple(others)
+    for cut in sorted(range(1, len(others)), key=lambda one: abs(one - len(others) / 2)):
+        sides = (tuple(others[:cut]), tuple(others[cut:]))
+        down, across = (
+            {tuple(row) for row in zip(*(dimensions[name] for name in side), strict=True)} for side in sides
+        )
+        points = {tuple(point) for point in zip(*(dimensions[name] for name in others), strict=True)}
+        if len(down) * len(across) == len(points):
+            return sides
+    # Their values go together: a column each.
+    return (), tuple(others)
+
+
+def _ordered(places: Sequence[Place], names: Sequence[str]) -> tuple[Place, ...]:
+    """Each once: implementations by name, values in the order they come in, small before large."""
+    orders = []
+    for index, name in enumerate(names):
+        found = list(dict.fromkeys(place[index] for place in places))
+        orders.append({value: at for at, value in enumerate(sorted(found) if name in ("client", "server") else found)})
+    unique = dict.fromkeys(places)
+    return tuple(sorted(unique, key=lambda place: [order[value] for order, value in zip(orders, place, strict=True)]))
+
+
+def neighbours(place: Sequence[Place], level: int) -> list[tuple[str, int]]:
+    """One level of headings above columns: (value, how many columns it spans)."""
+    return [
+        (prefix[level], len(list(found)))
+        for prefix, found in itertools.groupby(place, key=lambda one: one[: level + 1])
+    ]

@@ -1,0 +1,148 @@
+"""The first page: a heat map a scenario, and all cells as one table. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.evaluation.cell_result import CellResult
+from harness.evaluation.staleness import note
+from harness.outcome import Cell
+from harness.report import by_scenario, effort
+from harness.report.chosen import columns
+from harness.report.site.figures import Tile, headline, tile
+from harness.report.site.interop import on_page
+from harness.report.site.matrix import Matrix, matrix
+from harness.report.studies.registry import studies
+from harness.report.table import SYMBOLS, reference_lines
+from harness.scenario.parameters import ROLES, Role
+
+#: The page of test cases.
+INTEROP = "interop.html"
+#: So many cells a browser lists within a second.
+MOST = 1500
+#: What verdicts mean, for whoever sees them for the first time.
+MEANING = {
+    "pass": "all demands are met",
+    "fail": "a demand is missed",
+    "measured": "nothing was demanded",
+    "inconclusive": "the runs cannot tell",
+    "unsupported": "somebody does not do what was asked",
+    "error": "the runs failed",
+}
+
+
+@dataclass(frozen=True)
+class Line:
+    """What a table's figures are held against."""
+
+    name: str
+    """With the parameters it is for, where there are several kinds."""
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Section:
+    """One scenario under one engine."""
+
+    anchor: str
+    name: str
+    title: str
+    engine: str
+    figure: str
+    """What stands in the cells, with its unit."""
+    matrix: Matrix
+    tiles: dict[str, Tile]
+    """By the key of the cell."""
+    headings: tuple[str, ...]
+    lines: tuple[Line, ...]
+    note: str
+    """Cells that are not of today's bits, where that was asked."""
+
+
+@dataclass(frozen=True)
+class Overview:
+    """The page."""
+
+    sections: tuple[Section, ...]
+    tiles: tuple[Tile, ...]
+    """Of all sections, in their order."""
+    verdicts: dict[str, int]
+    """Verdict → how many cells; those there are, in the order of the tables."""
+    scenarios: tuple[str, ...]
+    engines: tuple[str, ...]
+    players: dict[Role, tuple[str, ...]]
+    parameters: dict[str, tuple[str, ...]]
+    """Name → the values that were asked for."""
+    effort: str
+    elsewhere: dict[str, int]
+    """Page → cells that it alone shows."""
+
+
+def players(cell: Cell, role: Role) -> list[str]:
+    """Names of those who play a role in any flow, in order."""
+    found = (cell.implementation(role, index).name for index in range(len(cell.scenario.flows)))
+    return list(dict.fromkeys(found))
+
+
+def listed_elsewhere(results: Sequence[CellResult]) -> dict[str, str]:
+    """Keys of the cells that are not listed beside others, since there are many and a page of their own shows them →
+    that page: of test cases the interop page, of a study's design the study's.
+    """
+    if len(results) <= MOST:
+        return {}
+    found = {one.cell.key: INTEROP for one in on_page(results).values()}
+    for result in results:
+        if result.cell.scenario.study is not None:
+            name = next((name for name, study in studies().items() if study.rests_on(result)), None)
+            if name is not None:
+                found[result.cell.key] = f"studies/{name}.html"
+    return found
+
+
+def overview(results: Sequence[CellResult]) -> Overview:
+    """The page of these cells."""
+    elsewhere, everything = listed_elsewhere(results), effort(results)
+    results = [result for result in results if result.cell.key not in elsewhere]
+    sections = tuple(_section(cells) for cells in by_scenario(results))
+    tiles = tuple(one for section in sections for one in section.tiles.values())
+    counts: Counter[str] = Counter(result.verdict.status for result in results)
+    values: dict[str, dict[str, None]] = {}
+    for cells in by_scenario(results):
+        for result in cells:
+            for name, value in sorted(result.cell.parameters.items()):
+                values.setdefault(name, {})[str(value)] = None
+    return Overview(
+        sections,
+        tiles,
+        {status: counts[status] for status in SYMBOLS if counts[status]},
+        tuple(dict.fromkeys(section.name for section in sections)),
+        tuple(sorted({section.engine for section in sections})),
+        {role: tuple(sorted({name for result in results for name in players(result.cell, role)})) for role in ROLES},
+        {name: tuple(found) for name, found in sorted(values.items())},
+        everything,
+        dict(Counter(elsewhere.values())),
+    )
+
+
+def _section(cells: Sequence[CellResult]) -> Section:
+    scenario, engine = cells[0].cell.scenario, cells[0].cell.engine
+    made = columns(scenario)
+    lines = [
+        Line(one.name + "".join(f", {name} {value}" for name, value in one.told.items()), tuple(one.texts))
+        for one in reference_lines([result.cell for result in cells], [metric for metric, _ in made])
+        if any(one.texts)
+    ]
+    return Section(
+        anchor=f"{scenario.name}-{engine}".replace("/", "-"),
+        name=scenario.name,
+        title=scenario.title,
+        engine=engine,
+        figure=headline(scenario)[1],
+        matrix=matrix(cells),
+        tiles={result.cell.key: tile(result) for result in cells},
+        headings=tuple(heading for _, heading in made),
+        lines=tuple(lines),
+        note=note(cells),
+    )

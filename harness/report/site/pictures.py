@@ -1,0 +1,198 @@
+"""Pictures as geometry, which templates draw: intervals beside bounds, and what was received over time. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from harness.evaluation.cell_result import CellResult, initial_bytes
+from harness.netem import ideal_time, slow_start_time
+from harness.netem.mobility import course
+from harness.outcome import Interval, ObjectiveVerdict
+from harness.report.chosen import columns
+from harness.scenario.metric_names import MetricName
+from harness.units import Size
+
+#: Parts of the textbook's curve, and of that at the line rate, which is straight but where the rate changes.
+_BOOK, _STRAIGHT = 36, 12
+#: How much farther than what it shows a scale goes.
+_ROOM = 1.08
+#: Labels of an axis, about.
+_LABELS = 5
+
+
+@dataclass(frozen=True)
+class Scale:
+    """One objective as a line: what is allowed, the bound, the interval, and what theory allows, in percent of it."""
+
+    metric: str
+    demanded: str
+    verdict: str
+    allowed: tuple[float, float]
+    bound: float
+    span: tuple[float, float] | None
+    """None where it was not measured, or never reached."""
+    median: float | None
+    marks: tuple[tuple[str, float, float], ...]
+    """(name, place, value) of textbook and ideal, where they are on the scale."""
+    unit: str
+    observed: Interval | None
+
+
+def scale(result: CellResult, objective: ObjectiveVerdict) -> Scale:
+    """The scale of one objective."""
+    seen = objective.observed
+    theory = _theory(result, objective.metric)
+    shown = [objective.bound, *(value for _, value in theory)]
+    if seen is not None:
+        shown += [value for value in (seen.low, seen.median, seen.high) if math.isfinite(value)]
+    end = max(*shown, 1e-12) * _ROOM
+
+    def place(value: float) -> float:
+        return round(100 * min(max(value, 0.0), end) / end, 2)
+
+    bound = place(objective.bound)
+    return Scale(
+        objective.metric,
+        objective.demanded.removeprefix(objective.metric).strip(),
+        objective.verdict,
+        (0.0, bound) if objective.at_most else (bound, 100.0),
+        bound,
+        None if seen is None or not math.isfinite(seen.low) else (place(seen.low), place(seen.high)),
+        None if seen is None or not math.isfinite(seen.median) else place(seen.median),
+        tuple((name, place(value), value) for name, value in theory),
+        "" if objective.unit == "1" else objective.unit,
+        seen,
+    )
+
+
+def _theory(result: CellResult, metric: str) -> list[tuple[str, float]]:
+    scenario = result.cell.scenario
+    sizes = {f"milestone_{size.label()}": size for size in scenario.milestones}
+    if metric not in sizes:
+        return []
+    return [
+        ("textbook slow start", slow_start_time(course(scenario), sizes[metric], initial_bytes(result.cell))),
+        ("line rate", ideal_time(course(scenario), sizes[metric])),
+    ]
+
+
+@dataclass(frozen=True)
+class Milestone:
+    """When so much had been received: median and interval over the runs, as places in the picture."""
+
+    label: str
+    x: float
+    low: float
+    high: float
+    y: float
+    text: str
+    left: bool
+    """Whether its words stand to the left of it."""
+
+
+@dataclass(frozen=True)
+class Received:
+    """What was received over time, in a picture of `WIDTH` by `HEIGHT`."""
+
+    textbook: str
+    """Points of a line, as SVG has them."""
+    ideal: str
+    milestones: tuple[Milestone, ...]
+    demanded: tuple[tuple[float, float, str], ...]
+    """(x, y, words) of each objective on a milestone."""
+    across: tuple[tuple[float, str], ...]
+    """(x, label) of the ticks, s."""
+    up: tuple[tuple[float, str], ...]
+    """(y, label), MB."""
+    words: str
+    """The same in a sentence."""
+    end: float
+    """Where the time axis ends, s."""
+
+    def x(self, seconds: float) -> float:
+        """Where a moment stands."""
+        return _across(seconds, self.end)
+
+
+#: Of the picture, and where its axes are.
+WIDTH, HEIGHT = 640, 250
+LEFT, RIGHT, TOP, BOTTOM = 44, 628, 12, 216
+
+
+def received(result: CellResult) -> Received | None:
+    """Of a cell with one flow that carries so many bytes; None of others, and where nothing was reached."""
+    scenario = result.cell.scenario
+    amount = scenario.flows[0].amount if len(scenario.flows) == 1 else None
+    if amount is None:
+        return None
+    reached: list[tuple[str, int, Interval]] = []
+    for metric, size in _sizes(result, amount):
+        span = result.interval(*metric)
+        if span is not None and math.isfinite(span.median):
+            reached.append((size.label(), size.bytes, span))
+    if not reached:
+        return None
+    way, window = course(scenario), initial_bytes(result.cell)
+    book = [(slow_start_time(way, size, window), size.bytes) for size in _parts(amount, _BOOK)]
+    line = [(ideal_time(way, size), size.bytes) for size in _parts(amount, _STRAIGHT)]
+    known = {f"milestone_{size.label()}": size for size in scenario.milestones}
+    asked = [(one.bound, known[one.metric].bytes, str(one)) for one in scenario.objectives if one.metric in known]
+    times = [span.median for _, _, span in reached] + [span.high for _, _, span in reached]
+    end = _ROOM * max(value for value in (*times, book[-1][0], *(at for at, _, _ in asked)) if math.isfinite(value))
+    whole = amount.bytes * _ROOM
+
+    def x(seconds: float) -> float:
+        return _across(seconds, end)
+
+    def y(size: float) -> float:
+        return round(BOTTOM - (BOTTOM - TOP) * size / whole, 1)
+
+    return Received(
+        _line((x(at), y(size)) for at, size in book),
+        _line((x(at), y(size)) for at, size in line),
+        tuple(
+            Milestone(label, x(span.median), x(span.low), x(span.high), y(size), f"{span.median:.2f} s",
+                      x(span.median) > 0.75 * RIGHT)
+            for label, size, span in reached
+        ),
+        tuple((x(at), y(size), words) for at, size, words in asked),
+        tuple((x(at), f"{at:g}") for at in ticks(end)),
+        tuple((y(size * 1e6), f"{size:g}") for size in ticks(whole / 1e6)),
+        "; ".join(f"{label} after {span.median:.2f} s" for label, _, span in reached)
+        + f"; textbook slow start has all of it after {book[-1][0]:.2f} s, the line rate after {line[-1][0]:.2f} s",
+        end,
+    )  # fmt: skip
+
+
+def _across(seconds: float, end: float) -> float:
+    return round(LEFT + (RIGHT - LEFT) * min(seconds, end) / end, 1)
+
+
+def _sizes(result: CellResult, amount: Size) -> list[tuple[MetricName, Size]]:
+    """The metrics that say when so much had been received, in order; the end is one of them."""
+    scenario = result.cell.scenario
+    known = {f"milestone_{size.label()}": size for size in scenario.milestones}
+    found = [
+        (name, known[name.metric]) for name, _ in columns(scenario) if name.transfer == "first" and name.metric in known
+    ]
+    if all(size.bytes != amount.bytes for _, size in found):
+        found.append((MetricName("completion", 0, "first"), amount))
+    return found
+
+
+def _parts(amount: Size, count: int) -> list[Size]:
+    return [Size(max(1, round(amount.bytes * part / count))) for part in range(count + 1)]
+
+
+def _line(points: Iterable[tuple[float, float]]) -> str:
+    return " ".join(f"{x:g},{y:g}" for x, y in points)
+
+
+def ticks(end: float) -> Sequence[float]:
+    """Round numbers from 0 to an end, about as many as an axis has room for."""
+    raw = end / _LABELS
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(power * one for one in (1, 2, 5, 10) if power * one >= raw)
+    return [round(step * index, 10) for index in range(int(end / step) + 1)]

@@ -1,0 +1,102 @@
+"""Studies: what one paper, or somebody's own tests, claim, beside what stored runs show.
+
+A study is one folder here: `claims.py` has the source's figures as data, `page.py` a function from stored results to
+Markdown, and the folder's `__init__.py` names both in a `STUDY`. `studies.registry` finds it; nothing else is touched.
+A study builds on this module, on `harness.report` and on what is below them, and on no other study.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.evaluation.cell_result import CellResult
+from harness.report.parameters import sort_key
+
+#: The page that studies share which have none of their own.
+SHARED = "documents.md"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure on the page: one plot of one cell's first run."""
+
+    scenario: str
+    server: str
+    """Who serves the first flow."""
+    plot: str
+    caption: str
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    """What tells the cell from others of the scenario."""
+    client: str = ""
+    """Whose client the first flow has, where the server does not tell."""
+
+    @property
+    def file(self) -> str:
+        """Its file below docs/figures."""
+        words = [
+            self.scenario.rpartition("/")[2],
+            *filter(None, [self.client]),
+            self.server,
+            *self.parameters.values(),
+            self.plot,
+        ]
+        return "-".join(words) + ".svg"
+
+    def is_of(self, result: CellResult) -> bool:
+        """Whether it shows this cell."""
+        cell = result.cell
+        return (
+            cell.scenario.name == self.scenario
+            and cell.engine == "virtual"
+            and cell.implementation("server", 0).name == self.server
+            and self.client in ("", cell.implementation("client", 0).name)
+            and all(str(cell.parameters.get(name)) == value for name, value in self.parameters.items())
+        )
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure on the page that is drawn from all runs of a study."""
+
+    file: str
+    """Below docs/figures."""
+    caption: str
+    draw: Callable[[Sequence[CellResult]], dict[str, Any] | None]
+    """From all stored results to Vega-Lite; None where there is nothing to draw."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """One source beside the runs that try what it says."""
+
+    source: str
+    """Who says it, and where."""
+    text: Callable[[Sequence[CellResult]], str]
+    """From all stored results to the study's part of its page, in Markdown."""
+    scenarios: tuple[str, ...]
+    """Those whose runs it rests on, by name or folder."""
+    place: int
+    """Studies with smaller numbers stand above it."""
+    page: str = SHARED
+    """Its page, a file below docs/."""
+    beside: Mapping[str, Callable[[Sequence[CellResult]], str]] = field(default_factory=dict)
+    """Pages of its own for what is too long for that one: file below docs/ → its text, of all stored results."""
+    figures: tuple[Figure, ...] = ()
+    """What is drawn below the text."""
+    drawings: tuple[Drawing, ...] = ()
+    """And below that."""
+    claim: Callable[[Sequence[CellResult]], str] | None = None
+    """From all stored results to a paragraph for the page of results: the main claim, and what the runs say to it."""
+
+    def rests_on(self, result: CellResult) -> bool:
+        """Whether a cell is among those it rests on."""
+        name = result.cell.scenario.name
+        return any(name == one or name.startswith(f"{one}/") for one in self.scenarios)
+
+
+def stored_of(results: Iterable[CellResult], scenario: str) -> list[CellResult]:
+    """The cells of a scenario that have figures, by server and what was asked of them."""
+    found = [result for result in results if result.cell.scenario.name == scenario and result.measurements]
+    return sorted(found, key=lambda result: (result.cell.server.name, sort_key(result.cell)))

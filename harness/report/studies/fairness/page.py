@@ -1,0 +1,119 @@
+"""Two flows on one bottleneck: everybody with everybody, and one pair over many links."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from harness.evaluation.cell_result import CellResult
+from harness.report.markdown import line
+from harness.report.numbers import number, text
+from harness.report.studies import stored_of
+from harness.scenario.metric_names import MetricName
+from harness.stats.intervals import harm
+from harness.text import counted
+
+#: Beyond so many times the harm that a sender does to itself, a competitor's is shown in bold: this lab's own bound.
+UNACCEPTABLE = 1.25
+
+
+def contests(results: Sequence[CellResult]) -> str:
+    """Both parts."""
+    return f"{fairness(results)}\n\n{links(results)}"
+
+
+def fairness(results: Sequence[CellResult]) -> str:
+    """Shares and harm of every server and congestion control against every other."""
+    found = {_pair(result): result for result in stored_of(results, "dumbbell/fairness")}
+    alone = {
+        _contestant(result, 0): span.median
+        for result in stored_of(results, "dumbbell/alone")
+        if (span := result.interval("mean_throughput", 0)) is not None
+    }
+    names = sorted({name for pair in found for name in pair}, key=lambda name: (name.split()[1], name))
+    lines = [
+        "## Every server against every other",
+        "",
+        "Both from the start, 30 s on 10 Mbit/s, 20 ms, a queue of one bandwidth-delay product; medians of "
+        f"{_counts(found.values())}.",
+        "",
+    ]
+    if not names:
+        return "\n".join(lines)
+
+    def table(title: str, cell: Callable[[str, str], str]) -> list[str]:
+        body = [line([mine, *(cell(mine, other) for other in names)]) for mine in names]
+        return [line([title, *names]), line(["---", *["---:"] * len(names)]), *body, ""]
+
+    def median(name: MetricName, mine: str, other: str) -> str:
+        span = found[mine, other].interval(*name) if (mine, other) in found else None
+        return "–" if span is None else number(span.median)
+
+    def harmed(mine: str, other: str) -> float | None:
+        span = found[mine, other].interval("mean_throughput", 0) if (mine, other) in found else None
+        base = alone.get(mine)
+        return None if span is None or not base else harm(base, span.median, more_is_better=True)
+
+    def harm_text(mine: str, other: str) -> str:
+        here, own = harmed(mine, other), harmed(mine, mine)
+        if here is None:
+            return "–"
+        return f"**{here:.2f}**" if own is not None and here > UNACCEPTABLE * own else f"{here:.2f}"
+
+    lines += table("Mbit/s of ↓ beside →", lambda mine, other: median(MetricName("mean_throughput", 0), mine, other))
+    lines += table("Jain's index", lambda mine, other: median(MetricName("jain_shared"), mine, other))
+    lines += [
+        "Harm is what a competitor costs: (alone - beside) / alone of the throughput (Ware et al., HotNets 2019). A",
+        "competitor is acceptable by that paper if it does no more than the other does to itself, the diagonal; more",
+        f"than {UNACCEPTABLE} times that is in bold.",
+        "",
+    ]
+    lines += table("harm to ↓ by →", harm_text)
+    return "\n".join(lines)
+
+
+def _pair(result: CellResult) -> tuple[str, str]:
+    return _contestant(result, 0), _contestant(result, 1)
+
+
+def _contestant(result: CellResult, flow: int) -> str:
+    """A flow's server and congestion control, of which the scenario names each."""
+    parameters = result.cell.scenario.flows[flow].parameters
+    return f"{result.cell.implementation('server', flow).name} {parameters['server.congestion_control']}"
+
+
+def _counts(results: Iterable[CellResult]) -> str:
+    """How many runs figures rest on."""
+    counts = sorted({result.outcomes.get("completed", 0) for result in results})
+    if not counts:
+        return "no runs"
+    if len(counts) > 1:
+        return f"{counts[0]} to {counts[-1]} runs"
+    return counted(counts[0], "run")
+
+
+def links(results: Sequence[CellResult]) -> str:
+    """Shares over rates, delays and queues."""
+    found = stored_of(results, "dumbbell/fairness-links")
+    lines = ["## Rates, delays and queues", ""]
+    if not found:
+        return "\n".join(lines)
+    columns = {
+        "first": "flow0.server.congestion_control", "delay": "path.forward.delay", "queue": "path.forward.queue",
+        "rate": "path.forward.rate",
+    }  # fmt: skip
+    figures = {
+        "first, Mbit/s": MetricName("mean_throughput", 0), "CUBIC, Mbit/s": MetricName("mean_throughput", 1),
+        "Jain": MetricName("jain_shared"), "utilisation": MetricName("utilisation_shared"),
+        "queue, ms": MetricName("mean_queue_delay"),
+    }  # fmt: skip
+    lines += [
+        "ngtcp2 against ngtcp2 with CUBIC, 30 s; the delay is one way, beside 10 ms back; the queue is in multiples of",
+        f"the bandwidth-delay product, RED with thresholds at 0.3 and 0.8 of it. {_counts(found)} each.",
+        "",
+        line([*columns, *figures]),
+        line(["---"] * len(columns) + ["---:"] * len(figures)),
+    ]
+    for result in found:
+        asked = (str(result.cell.parameters[name]) for name in columns.values())
+        lines.append(line([*asked, *(text(result.interval(*name)) for name in figures.values())]))
+    return "\n".join([*lines, ""])

@@ -1,0 +1,75 @@
+"""The pages of studies, docs/documents.md and others: every folder of this package that has a `STUDY` stands on one."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Collection, Sequence
+from functools import cache
+
+from harness.evaluation.cell_result import CellResult
+from harness.evaluation.staleness import note
+from harness.report.studies import SHARED, Drawing, Figure, Study
+
+_HEAD = (
+    "# What the documents report, and what this lab measures\n\n"
+    "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md); the "
+    "figures are made\nfrom the same store (`harness plot`).\n"
+)
+
+
+@cache
+def studies() -> dict[str, Study]:
+    """All studies by the names of their folders, as they follow each other on the pages; imports them."""
+    package = importlib.import_module("harness.report.studies")
+    names = [module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg]
+    found: dict[str, Study] = {name: importlib.import_module(f"harness.report.studies.{name}").STUDY for name in names}
+    return dict(sorted(found.items(), key=lambda item: (item[1].place, item[0])))
+
+
+def drawings() -> list[Drawing]:
+    """What studies draw from all their runs."""
+    return [drawing for study in studies().values() for drawing in study.drawings]
+
+
+def figures() -> list[Figure]:
+    """The figures of all studies."""
+    return [figure for study in studies().values() for figure in study.figures]
+
+
+def claims(results: Sequence[CellResult]) -> str:
+    """The studies' main claims and what the runs say to them, a paragraph each; empty where no runs say anything."""
+    made = [study.claim(results) for study in studies().values() if study.claim is not None]
+    return "\n".join(filter(None, made))
+
+
+def study_page_names() -> list[str]:
+    """Files below docs/ that studies stand on, the shared one first."""
+    names = [SHARED]
+    for study in studies().values():
+        names += [study.page, *study.beside]
+    return list(dict.fromkeys(names))
+
+
+def study_page(page: str, results: Sequence[CellResult], there: Collection[str]) -> str:
+    """The text of a file below docs/. `there`: the files of figures that have been drawn."""
+    texts = [_HEAD] if page == SHARED else []
+    for study in studies().values():
+        if page != study.page and page not in study.beside:
+            continue
+        older = note([result for result in results if study.rests_on(result)])
+        if page == study.page:
+            files = [(figure.caption, figure.file) for figure in study.figures]
+            files += [(drawing.caption, drawing.file) for drawing in study.drawings]
+            shown = [f"![{caption}](figures/{file})\n" for caption, file in files if file in there]
+            drawn = "\n".join(shown) + "\n" if shown else ""
+            texts.append(f"{study.text(results)}\n{drawn}{older}\n\n" if older else f"{study.text(results)}\n{drawn}")
+        if page in study.beside:
+            text = study.beside[page](results)
+            texts.append(f"{text}\n{older}\n" if older else text)
+    return "\n".join(texts).rstrip() + "\n"
+
+
+def study_pages(results: Sequence[CellResult], there: Collection[str]) -> dict[str, str]:
+    """File below docs/ → its text. `there`: the files of figures that have been drawn."""
+    return {page: study_page(page, results, there) for page in study_page_names()}

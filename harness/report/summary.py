@@ -1,0 +1,15 @@
+"""A night in Markdown, for the summary of a CI job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.evaluation.cell_result import CellResult
+from harness.report import gate, markdown
+from harness.report.gate import Passage
+
+
+def night(results: Sequence[CellResult], passage: Passage | None = None) -> str:
+    """What changed since the baseline, where there is one, then verdicts and tables."""
+    parts = [] if passage is None else ["## Since the baseline", "", gate.markdown(passage)]
+    return "\n".join([*parts, "## Verdicts", "", markdown.summary(results), "", markdown.report(results)])

@@ -1,0 +1,288 @@
+"""The verdict table on a terminal: a symbol and a word as well as a colour, never colour alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+
+from harness.analysis.metrics.registry import declared
+from harness.evaluation.cell_result import CellResult, initial_bytes
+from harness.evaluation.missing_metrics import warnings
+from harness.evaluation.ranking import rankings
+from harness.netem import ack_limited_time, ideal_time, slow_start_time
+from harness.netem.mobility import course
+from harness.outcome import Cell, Interval
+from harness.outcome.deviations import departures
+from harness.planning.sweep import expanded
+from harness.report import because, by_scenario, effort, unfinished
+from harness.report.chosen import Headed, columns, compared, flow_columns, shows_goodput
+from harness.report.layout import SENTENCE, Column, Entry, Fitted, Row
+from harness.report.numbers import rate
+from harness.report.numbers import text as figure
+from harness.report.parameters import Asked, asked
+from harness.report.ranking import lines
+from harness.report.resumed import footnotes, marked, seed_of
+from harness.scenario.metric_names import MetricName
+from harness.scenario.schema import Objective
+from harness.text import counted
+from harness.topology import flow_label
+from harness.units import Size
+
+_ACK_RATIO = "client.ack_ratio"
+SYMBOLS = {
+    "pass": ("✓", "green"),
+    "fail": ("✕", "red"),
+    "measured": ("●", "cyan"),
+    "inconclusive": ("~", "yellow"),
+    "unsupported": ("–", "bright_black"),
+    "error": ("!", "magenta"),
+}
+
+
+def verdict_text(status: str) -> Text:
+    """Symbol, word and colour of a verdict."""
+    symbol, colour = SYMBOLS[status]
+    return Text(f"{symbol} {status}", style=colour)
+
+
+def interval_text(span: Interval | None) -> str:
+    """Median and, with more than one value, the interval: '19.31 [19.28, 19.40]'. What failed before is 'never'."""
+    if span is None:
+        return "–"
+    median, low, high = (
+        f"{value:.2f}" if math.isfinite(value) else "never" for value in (span.median, span.low, span.high)
+    )
+    return median if span.n == 1 else f"{median} [{low}, {high}]"
+
+
+def _unit(metric: str) -> str:
+    return declared()[metric].unit
+
+
+def _bound(objectives: Sequence[Objective], metric: str) -> str:
+    found = next((item for item in objectives if item.metric == metric), None)
+    if found is None and "milestone" not in metric and "completion" not in metric:
+        return ""
+    return "open" if found is None else f"{'≤' if found.at_most is not None else '≥'} {found.bound:g}"
+
+
+class ReferenceLine(NamedTuple):
+    """What the rows of a table are held against."""
+
+    name: str
+    told: Mapping[str, str]
+    """Parameters, with their values, that tell the cells it is for from the others of the table."""
+    texts: list[str]
+    """One per metric."""
+
+    def placed(self, varied: Sequence[str]) -> tuple[list[str], str]:
+        """What stands in the columns of the parameters that a table varies, and its name with the other ones."""
+        rest = "".join(f", {name} {value}" for name, value in self.told.items() if name not in varied)
+        return [self.told.get(name, "") for name in varied], self.name + rest
+
+
+def reference_lines(cells: Sequence[Cell], asked_for: Sequence[MetricName]) -> list[ReferenceLine]:
+    """What is demanded, what textbook slow start reaches, what the line rate allows.
+
+    Slow start begins with the initial window that was asked for. Where the cells of a table differ in what the
+    lines rest on, each kind of cell has lines of its own.
+    """
+    scenario = cells[0].scenario
+    metrics = [name.text(len(scenario.flows)) for name in asked_for]
+    sizes = {f"milestone_{size.label()}": size for size in scenario.milestones}
+    lines = [ReferenceLine("objective", {}, [_bound(scenario.objectives, metric) for metric in metrics])]
+    models: list[tuple[str, Callable[[Cell, Size], float]]] = [
+        ("textbook slow start", lambda cell, size: slow_start_time(course(cell.scenario), size, initial_bytes(cell))),
+        ("ideal", lambda cell, size: ideal_time(course(cell.scenario), size)),
+    ]
+    if not any(metric in sizes for metric in metrics):
+        return lines
+    if any(_ACK_RATIO in cell.parameters for cell in cells):
+        models.append(("return path full of such ACKs", _ack_limited))
+    for name, model in models:
+        kinds: dict[tuple[str, ...], list[Cell]] = {}
+        for cell in cells:
+            times = tuple(f"{model(cell, sizes[metric]):.2f}" if metric in sizes else "" for metric in metrics)
+            kinds.setdefault(times, []).append(cell)
+        for times, alike in kinds.items():
+            told = {} if len(kinds) == 1 else _common(alike, cells)
+            lines.append(ReferenceLine(name, told, list(times)))
+    return lines
+
+
+def asked_and_seen(result: CellResult, parameters: Asked) -> list[str]:
+    """What was asked of a cell, in the columns; and what its last run shows where that is something else."""
+    last = result.last
+    departed = {} if last is None else {one.name: one.seen.value for one in departures(last[0], last[1])}
+    entries = []
+    for name, text in zip(parameters.varied, parameters.cells(result.cell), strict=True):
+        value = next((departed[full] for full in expanded(name) if full in departed), None)
+        seen = "" if value is None else f" (seen {value if isinstance(value, str) else f'{value:.3g}'})"
+        entries.append(text + seen)
+    return entries
+
+
+def _ack_limited(cell: Cell, size: Size) -> float:
+    """The time the acknowledgements take, with the ratio asked for, else RFC 9000's two (§13.2.2)."""
+    return ack_limited_time(cell.scenario.path, size, float(cell.parameters.get(_ACK_RATIO, 2)))
+
+
+def _common(alike: Sequence[Cell], cells: Sequence[Cell]) -> dict[str, str]:
+    """What tells some cells of a table from the others."""
+    everywhere = asked(cells).shared
+    return {name: str(value) for name, value in asked(alike).shared.items() if name not in everywhere}
+
+
+def _row(
+    result: CellResult, parameters: Asked, made: Sequence[Headed], asked_for: Sequence[MetricName], *, why: bool
+) -> list[Entry]:
+    flows = len(result.cell.scenario.flows)
+    missed = {item.metric for item in result.verdict.objectives if item.verdict == "fail"}
+    seed = seed_of(result.cell)
+    written = figure if asked_for else interval_text
+    figures: list[Entry] = [
+        Text(marked(written(result.interval(*name)), name, seed), style="red" if name.text(flows) in missed else "")
+        for name, _ in made
+    ]
+    if shows_goodput(result.cell.scenario, asked_for):
+        goodput = result.interval("goodput", 0, "first")
+        figures.append("–" if goodput is None else rate(goodput.median))
+    done = result.outcomes.get("completed", 0)
+    return [
+        *asked_and_seen(result, parameters),
+        result.cell.client.name,
+        result.cell.server.name,
+        verdict_text(result.verdict.status),
+        f"{done}/{len(result.runs)}",
+        *figures,
+        result.verdict.reason,
+        *([_because(result)] if why else []),
+    ]
+
+
+def _because(result: CellResult) -> str:
+    """Where the time of the cell's first transfer went, or why it came no further."""
+    told = because.attributions(result)
+    return because.short(told[0]) if told else unfinished.short(result)
+
+
+def scenario_table(results: Sequence[CellResult], asked_for: Sequence[MetricName] = ()) -> Fitted:
+    """The table of one scenario's cells: with its own figures, or with those asked for."""
+    scenario, made = results[0].cell.scenario, columns(results[0].cell.scenario, asked_for)
+    parameters = asked([result.cell for result in results])
+    goodput = shows_goodput(scenario, asked_for)
+    why = not asked_for and any(_because(result) for result in results)
+    shown = [
+        *_identifying(parameters), Column("verdict"), Column("n"),
+        *(Column(heading, right=True) for _, heading in made),
+        *([Column(_unit("goodput"), right=True)] if goodput else []), Column("reason", text=SENTENCE),
+        *([Column("because", text=SENTENCE, if_fits=True)] if why else []),
+    ]  # fmt: skip
+    rows = [Row(_row(result, parameters, made, asked_for, why=why)) for result in results]
+    for one in reference_lines([result.cell for result in results], [metric for metric, _ in made]):
+        told, name = one.placed(parameters.varied)
+        cells = [*told, "", name, "", "", *one.texts, *([""] if goodput else []), "", *([""] if why else [])]
+        rows += [Row(cells, reference=True)] if any(one.texts) else []
+    return Fitted(_title(results, parameters), shown, rows)
+
+
+def flow_table(results: Sequence[CellResult], asked_for: Sequence[MetricName] = ()) -> Fitted | None:
+    """The flows of one scenario's cells, a row each; None where the cells' own lines have all of them."""
+    made = flow_columns(results[0].cell.scenario, asked_for)
+    if not made:
+        return None
+    parameters = asked([result.cell for result in results])
+    shown = [
+        *_identifying(parameters),
+        Column("flow", identifies=True),
+        *(Column(name, right=True) for _, name in made),
+    ]
+    rows = [
+        Row(
+            [
+                *parameters.cells(result.cell), result.cell.client.name, result.cell.server.name,
+                f"{flow} {flow_label(result.cell, flow)}",
+                *(figure(result.interval(*name._replace(flow=flow))) for name, _ in made),
+            ]
+        )
+        for result in results
+        for flow in range(len(result.cell.scenario.flows))
+    ]  # fmt: skip
+    return Fitted(f"{_title(results, parameters)} · flows", shown, rows)
+
+
+def _identifying(parameters: Asked) -> list[Column]:
+    """What tells a cell from the others of its table."""
+    return [Column(name, identifies=True) for name in (*parameters.varied, "client", "server")]
+
+
+def _title(results: Sequence[CellResult], parameters: Asked) -> str:
+    scenario = results[0].cell.scenario
+    return f"{scenario.name} · {scenario.title} · {results[0].cell.engine}{parameters.suffix}"
+
+
+def _rests_on_one_run(result: CellResult) -> bool:
+    """Whether one run made a cell pass or fail."""
+    found = [one.observed.n for one in result.verdict.objectives if one.observed is not None]
+    return result.verdict.status in ("pass", "fail") and max(found, default=0) == 1
+
+
+def _notes(results: Sequence[CellResult]) -> list[RenderableType]:
+    lines: list[RenderableType] = [Text(f"  {line}") for line in footnotes(results)]
+    if reasons := because.lines(results):
+        lines += [Text("  where the time went:"), *(Text(f"    {line}") for line in reasons)]
+    if reasons := unfinished.lines(results):
+        lines += [Text("  what did not finish:"), *(Text(f"    {line}") for line in reasons)]
+    if alone := sum(_rests_on_one_run(result) for result in results):
+        said = f"{counted(alone, 'verdict')} of {len(results)} on n = 1: one run decides, with no interval around it"
+        lines.append(Text(f"  {said} (--repeat auto goes on until intervals decide)"))
+    for result in results:
+        who = result.name
+        if result.shortfall and result.verdict.status not in ("unsupported", "error"):
+            lines.append(Text(f"  {who}: {result.shortfall}"))
+        told = result.verdict.status == "measured" and set(result.outcomes) == {"completed"}
+        if result.verdict.status not in ("pass", "fail") and not told:
+            lines.append(Text(f"  {who}: {result.verdict.sentence}"))
+            last = result.last
+            if last is not None and result.verdict.status == "error":
+                lines.extend(Text(f"      | {line}", style="dim") for line in last[0].outcome.log_tail[-6:])
+        # Why metrics of flows are absent `report metrics` says.
+        found = warnings(result.runs, flows_too=False)
+        lines.extend(Text(f"  {who}: warning: {text}", style="yellow") for text in found)
+    return lines
+
+
+def render(results: Sequence[CellResult], asked_for: Sequence[MetricName] = ()) -> RenderableType:
+    """Tables for all scenarios, with notes."""
+    parts: list[RenderableType] = []
+    for cells in by_scenario(results):
+        flows = flow_table(cells, asked_for)
+        parts += [scenario_table(cells, asked_for), *([flows] if flows is not None else []), *_notes(cells)]
+    return Group(*parts)
+
+
+def show(results: Sequence[CellResult], console: Console, asked_for: Sequence[MetricName] = ()) -> None:
+    """Print the tables, one reproduction line per cell, and what several cells amount to; or that there is nothing.
+
+    `asked_for`: metrics in place of the scenarios' own.
+    """
+    if not results:
+        console.print("no stored runs match")
+        return
+    console.print(render(results, asked_for))
+    console.print(effort(results), style="dim")
+    console.print("again:", style="dim")
+    for result in results:
+        if result.reproduction:
+            # Never folded: these lines are there to be copied.
+            console.print(f"  {result.reproduction}", style="dim", soft_wrap=True, markup=False)
+    for cells in by_scenario(results):
+        found = rankings(cells, compared(cells[0].cell.scenario, asked_for))
+        if found:
+            console.print(f"{cells[0].cell.scenario.name} ({cells[0].cell.engine}):", style="bold", markup=False)
+        for line in lines(found):
+            console.print(f"  {line}", soft_wrap=True, markup=False)
