@@ -37,8 +37,8 @@ def divergence(
 
     A cell is run in virtual time, with a trace of its system calls. The exit code is 1 when the runs part.
     """
-    from harness.divergence import stored
     from harness.report import divergence as view
+    from harness.repro.divergence import stored
 
     made = 2
     if len(what) == 2:
@@ -67,9 +67,9 @@ def _repeated(
     """Run one cell until two runs part; (where they do, runs made)."""
     import tempfile
 
-    from harness.divergence import repeated
     from harness.execution import Options
     from harness.report.progress import Talk
+    from harness.repro.divergence import repeated
 
     app = open_app(manifests=manifest)
     request = request_of(app, [scenario], client, server, 1, seed, EngineChoice.VIRTUAL, KernelChoice.AUTO, settings)

@@ -21,8 +21,8 @@ from harness.execution.events import Listener
 from harness.outcome import Cell, Run
 from harness.repro.checkout import Checkout
 from harness.repro.digests import component_digests
-from harness.repro.guard import Feature, features, guard_set, sample
-from harness.repro.side_by_side import run_again
+from harness.repro.guard_set import Feature, features, guard_set, sample
+from harness.repro.parallel_runs import run_again
 from harness.scenario.parameters import ROLES
 from harness.store.build_diff import changes
 from harness.store.identity import (

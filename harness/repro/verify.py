@@ -11,7 +11,7 @@ from harness.errors import InputError, did_you_mean
 from harness.execution import App, Options
 from harness.execution.events import Listener
 from harness.outcome import Cell, Run, proven_outcome
-from harness.repro.side_by_side import run_again
+from harness.repro.parallel_runs import run_again
 from harness.store.identity import Equivalence
 from harness.store.results import Store, StoreReader
 from harness.store.run_comparison import Verified, compared

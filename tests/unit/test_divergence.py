@@ -17,10 +17,10 @@ from harness.capture.artefacts.source_files import capture_digests
 from harness.capture.divergence import compare_runs, first_other_packet
 from harness.capture.syscall_names import call_name
 from harness.capture.syscalls import RECORD, Records, first_other_call, read_calls
-from harness.divergence import stored
 from harness.errors import ResultError
 from harness.outcome import Outcome, RandomBytes, Run
 from harness.report import divergence as view
+from harness.repro.divergence import stored
 from harness.store.results import RUN
 from harness.store.run_comparison import differing_digests
 from tests.examples import cell

@@ -19,9 +19,9 @@ from harness.outcome import Cell, Outcome, RandomBytes, Run
 from harness.repro import equivalence
 from harness.repro.checkout import read_digests, scenario_document
 from harness.repro.equivalence import ChangedComponent, Prover, Tried
-from harness.repro.guard import features, guard_set, sample
+from harness.repro.guard_set import features, guard_set, sample
+from harness.repro.parallel_runs import RunAgain
 from harness.repro.report import again_lines, again_report, changed_lines, report, result_lines
-from harness.repro.side_by_side import RunAgain
 from harness.store.identity import Component, Ledger, components, keyed, scenario_keys
 from tests.examples import cell, images, implementation, path, scenario
 from tests.unit.test_identity import entry, ledger
