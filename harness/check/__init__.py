@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.check.session import check
+from harness.check.run import check
 from harness.outcome.conformance import Finding
 
 __all__ = ["Finding", "check"]

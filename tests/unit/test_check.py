@@ -9,8 +9,9 @@ import pytest
 from rich.console import Console
 
 from harness.analysis.metrics import VERSION
-from harness.check import contract, session
-from harness.check.trials import TRIALS, claims, values
+from harness.check import contract
+from harness.check import run as session
+from harness.check.parameters import TRIALS, claims, values
 from harness.execution.matrix import Request, cells
 from harness.outcome import Cell, MeasuredRun, Measurement, Observation, Outcome, Run
 from harness.outcome.conformance import Finding

@@ -16,7 +16,7 @@ from harness.analysis.shared_flow import NOT_TOLD
 from harness.analysis.tls_arrival import TlsArrival
 from harness.capture.capture import ACK, SYN, Capture, read_capture
 from harness.capture.lab_file import Endpoint, FlowAddresses, LabFacts
-from harness.check.trials import TRIALS
+from harness.check.parameters import TRIALS
 from harness.execution.matrix import Request, cells
 from harness.outcome import Cell, MeasuredRun, Observation
 from harness.planning.endpoint_config import UnsupportedError, application_protocol, checked, lab_kind

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.check import contract, processor, testcases
-from harness.check.trials import TRIALS, Tried, claims, values
+from harness.check import contract, cpu, testcases
+from harness.check.parameters import TRIALS, Tried, claims, values
 from harness.engine.certificates import virtual_certificates
 from harness.engine.virtual.engine import VirtualEngine
 from harness.errors import InputError
@@ -176,7 +176,7 @@ class _Subject:
         for role, _, cell in self.transfers[:1]:
             image = cell.image(role).reference
             with self._app.exported.use([image]) as exported:
-                yield from processor.findings(self.one, exported.roots[image])
+                yield from cpu.findings(self.one, exported.roots[image])
         yield from self._of_cases(results, engine, listen)
         if self.resumed is not None:
             key = self.resumed.key
