@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from harness.text import size_of
+from harness.formatting import size_of
 
 #: How a folder is held that others are reached from: nothing of it is read, so that it takes no permission to read.
 _HELD = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

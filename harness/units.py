@@ -18,7 +18,7 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import PydanticSerializationUnexpectedValue, core_schema
 
 from harness.errors import UnfitError, did_you_mean
-from harness.text import shown
+from harness.formatting import shown
 
 #: Digits, and powers of ten, that a number may be written with; exact arithmetic on more takes for ever.
 _MOST_CHARACTERS, _MOST_EXPONENT = 40, 20

@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
+from harness.formatting import size_of
 from harness.reading import UnfitFileError, held_folder, open_in, status_of, tree_of
-from harness.text import size_of
 
 #: What the modes of new files are before the process's umask takes its share.
 _MODE = 0o666

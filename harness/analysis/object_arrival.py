@@ -19,8 +19,8 @@ from harness.capture.artefacts.transfer import Window
 from harness.capture.connections import Opened
 from harness.capture.qlog_stream_frames import sent_streams
 from harness.capture.streams import Bounds, StreamArrival, hidden_packets, stream_arrivals
+from harness.formatting import counted
 from harness.planning.endpoint_config import application_protocol
-from harness.text import counted
 
 
 @dataclass(frozen=True)

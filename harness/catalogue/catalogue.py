@@ -11,6 +11,7 @@ from harness.catalogue import bdp_seed, limits, tcp_split
 from harness.catalogue import manifest_checks as manifest_settings
 from harness.catalogue.support import Honoured
 from harness.errors import InputError, did_you_mean
+from harness.formatting import shown
 from harness.netem import inexpressible, mobility
 from harness.planning import design, sampling
 from harness.planning.sweep import Combine, Point, SweepError, is_of_path, points
@@ -19,7 +20,6 @@ from harness.scenario.parameters import Role
 from harness.scenario.schema import Implementation, Scenario
 from harness.scenario.validation_errors import Location, Mistake
 from harness.scenario.yaml_reader import Positions, read_yaml
-from harness.text import shown
 
 SCENARIOS, IMAGES = "scenarios", "images"
 MANIFEST = "image.yaml"

@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from harness.formatting import shown
 from harness.netem import ideal_time
 from harness.netem.mobility import course, paths_of
 from harness.scenario.schema import Flow, Path, Scenario
 from harness.scenario.validation_errors import Location, Mistake
-from harness.text import shown
 from harness.topology.endpoints import requests, served_files
 from harness.units import Duration
 

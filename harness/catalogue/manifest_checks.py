@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from harness.formatting import shown
 from harness.scenario.manifest_parameters import Setting
 from harness.scenario.parameters import PARAMETERS, ROLES, Parameter
 from harness.scenario.schema import Implementation
 from harness.scenario.validation_errors import Location, Mistake
-from harness.text import shown
 
 #: What an endpoint has of the interop runner's contract, of our additions to it, and of whoever starts it.
 _TAKEN = frozenset({

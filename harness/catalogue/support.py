@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from harness.errors import did_you_mean
+from harness.formatting import shown
 from harness.scenario.manifest_parameters import Setting
 from harness.scenario.parameters import PARAMETERS, ROLES, Parameter, ParameterValue, Role, other, parse_parameter_name
 from harness.scenario.schema import FlowKind, Implementation, Scenario
 from harness.scenario.validation_errors import Location, Mistake
-from harness.text import shown
 
 
 class Honoured:

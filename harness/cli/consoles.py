@@ -15,7 +15,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 from harness.errors import AbsentError, HarnessError
-from harness.text import harmless, without_html
+from harness.formatting import harmless, without_html
 
 Made_contra = TypeVar("Made_contra", contravariant=True)
 Made = TypeVar("Made")

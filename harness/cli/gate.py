@@ -26,7 +26,7 @@ from harness.cli.options import (
 from harness.cli.stored import stored_cells
 from harness.cli.words import jobs_of, tolerance_of
 from harness.errors import AbsentError, InputError
-from harness.text import without_html
+from harness.formatting import without_html
 
 if TYPE_CHECKING:
     from collections.abc import Callable

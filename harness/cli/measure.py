@@ -20,7 +20,7 @@ def measure(
     A run whose artefacts were damaged keeps the figures it has, and is named.
     """
     from harness.execution.measured_store import measure_again
-    from harness.text import counted
+    from harness.formatting import counted
 
     app = open_app(store)
     count = kept = 0

@@ -23,9 +23,9 @@ def plan(asking: AskingForShards) -> None:
     from harness.execution.disk_estimate import DiskUse
     from harness.execution.matrix import UntilDecided, designs, named, points_of
     from harness.execution.repetitions import Repetitions
+    from harness.formatting import size_of
     from harness.report import design, json_report
     from harness.report.progress import span
-    from harness.text import size_of
 
     app = asking.open()
     # What would be refused by 'harness run' is refused here.

@@ -49,11 +49,11 @@ def plot(
     figure; its legend says what they differ in. A run with RED is drawn beside that of the same cell with DropTail.
     Prints the files it wrote.
     """
+    from harness.formatting import counted
     from harness.report.plots.curves import MOST
     from harness.report.plots.registry import plots
     from harness.report.plots.render import Format, has_letters, write, write_together
     from harness.report.plots.stored import find_subjects, folder_name, folder_of
-    from harness.text import counted
 
     app, talk = open_app(store), console()
     chosen = [one_of("--only", name, plots()) for name in only.split(",") if name]

@@ -47,8 +47,8 @@ def prune(
     from typing import get_args
 
     from harness.execution.prune import Criteria, Pruning
+    from harness.formatting import counted, size_of
     from harness.outcome import Status
-    from harness.text import counted, size_of
 
     app = open_app(store, manifest)
     if app.stored is not app.store:

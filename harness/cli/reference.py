@@ -57,10 +57,10 @@ def reference(
     """
     from harness.evaluation.publish import forget, keep
     from harness.execution import Options
+    from harness.formatting import counted
     from harness.pages import behind_figures
     from harness.reference import Reference
     from harness.report.progress import Talk
-    from harness.text import counted
 
     place = place_of(cluster, cluster_tls, cluster_files, verify, EngineChoice(engine.value))
     app = open_app()

@@ -17,8 +17,8 @@ def write_site(app: App, results: list[CellResult], folder: Path) -> str:
 
     Raises InputError, EngineError and ResultError as `harness.report.site.build.write` does.
     """
+    from harness.formatting import counted, size_of
     from harness.report.site.build import write
-    from harness.text import counted, size_of
 
     made = write(folder, results, app.stored, app.results.find, app.places.cache)
     console().print(f"{counted(made.pages, 'page')}, {size_of(made.size)}, for any browser:", soft_wrap=True)

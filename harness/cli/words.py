@@ -12,7 +12,7 @@ from harness.cli.consoles import console
 from harness.cli.environment import cores
 from harness.cli.options import EngineChoice, KernelChoice
 from harness.errors import InputError, did_you_mean
-from harness.text import shown
+from harness.formatting import shown
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from harness.formatting import flows_named
 from harness.outcome import Absence, MeasuredRun, Run, deviations
 from harness.scenario.metric_names import MetricName
-from harness.text import flows_named
 
 #: So many metrics that are absent for one reason are named.
 _MOST = 4

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harness.errors import EngineError
 from harness.evaluation.cell_result import CellResult
-from harness.text import counted
+from harness.formatting import counted
 
 
 @dataclass(frozen=True)

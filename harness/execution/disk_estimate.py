@@ -11,6 +11,7 @@ from pathlib import Path
 from harness.errors import EngineError
 from harness.evaluation.retention import Artefacts, keeps
 from harness.execution.matrix import PlannedRun
+from harness.formatting import counted, size_of
 from harness.outcome import Cell
 from harness.planning.endpoint_config import UnsupportedError
 from harness.planning.estimate import FIGURES, stored_bytes, written_bytes
@@ -18,7 +19,6 @@ from harness.reading import is_regular
 from harness.store.compression import STAYS, disk_use, is_packed
 from harness.store.records import read_measured, read_object, read_run, record_bytes
 from harness.store.results import MEASURED, RUN, Store, disk_error
-from harness.text import counted, size_of
 from harness.topology import Lab, build_lab
 
 #: What one takes for a run of the same kind: scenario, client, server, engine.

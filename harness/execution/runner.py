@@ -25,6 +25,7 @@ from harness.engine.partial_downloads import discard_beginnings
 from harness.errors import ResultError, disk_error
 from harness.execution.events import Listener, PhaseStarted, RunEnded
 from harness.execution.matrix import PlannedRun
+from harness.formatting import counted, size_of
 from harness.outcome import MeasuredRun, Outcome, Run
 from harness.planning.endpoint_config import UnsupportedError
 from harness.planning.estimate import written_bytes
@@ -32,7 +33,6 @@ from harness.reading import open_regular, tree_of
 from harness.scenario.parameters import ROLES
 from harness.store.provenance import Provenance
 from harness.store.results import Store
-from harness.text import counted, size_of
 from harness.topology import build_lab
 
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from harness.errors import did_you_mean
+from harness.formatting import shown
 from harness.netem import State, Timeline, timeline
 from harness.scenario.schema import Flow, Move, Rebinding, Scenario
 from harness.scenario.validation_errors import Location, Mistake
-from harness.text import shown
 
 #: Rebindings of one flow: each takes a port of its own.
 MOST_REBINDINGS = 1000

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from harness.formatting import counted
 from harness.outcome import Cell, MeasuredRun, Observation, Run
 from harness.scenario.parameters import PARAMETERS, ROLES, ParameterValue, Role, parse_parameter_name
-from harness.text import counted
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from harness.formatting import counted
 from harness.outcome.base import Fact
 from harness.scenario.metric_names import TransferName
 from harness.scenario.parameters import Role, other
-from harness.text import counted
 from harness.units import Size
 
 

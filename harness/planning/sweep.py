@@ -20,11 +20,11 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from harness.errors import InputError, did_you_mean
+from harness.formatting import shown
 from harness.netem import inexpressible
 from harness.scenario.parameters import PARAMETERS, ROLES, ParameterValue
 from harness.scenario.schema import FORMS, Experiment, Flow, Proxy, Scenario, Segment
 from harness.scenario.validation_errors import mistakes_in
-from harness.text import shown
 
 Combine = Literal["product", "zip"]
 DIRECTIONS = ("forward", "return", "down", "up")

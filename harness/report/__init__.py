@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from harness.evaluation.cell_result import CellResult
+from harness.formatting import counted
 from harness.report.parameters import sort_key
-from harness.text import counted
 
 
 def by_scenario(results: Sequence[CellResult]) -> list[list[CellResult]]:

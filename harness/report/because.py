@@ -8,9 +8,9 @@ from typing import Any
 from harness.analysis.time_breakdown import VERSION
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.staleness import MARK
+from harness.formatting import quoted
 from harness.outcome import STATES, Attributed, Attribution, Part, State, proven_outcome
 from harness.report.unfinished import short as unfinished
-from harness.text import quoted
 from harness.units import Size
 
 #: What people call a state.

@@ -9,11 +9,11 @@ from harness.evaluation.cell_result import CellResult, point_of
 from harness.evaluation.regression.baseline import Compared
 from harness.evaluation.regression.decision import GRAVITY, Decided, decide
 from harness.evaluation.regression.matching_cells import Known, causes, pairs
+from harness.formatting import counted, quoted
 from harness.report.gate import figure_text
 from harness.report.markdown import line
 from harness.stats.two_sample import ALPHA
 from harness.store.identity import Ledger
-from harness.text import counted, quoted
 
 _HEAD = """# What changed
 

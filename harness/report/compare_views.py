@@ -10,13 +10,13 @@ from typing import Any
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
+from harness.formatting import quoted
 from harness.outcome import Interval
 from harness.report.compare import Comparison
 from harness.report.compare_figures import ROLES, Side
 from harness.report.layout import SENTENCE, Column, Fitted, Row
 from harness.report.markdown import line
 from harness.report.table import SYMBOLS, interval_text
-from harness.text import quoted
 
 SCHEMA = 1
 

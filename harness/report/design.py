@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from harness.execution.matrix import Designed
+from harness.formatting import counted
 from harness.planning.design import PairDesign
-from harness.text import counted
 
 #: Groups of interactions that are told in words; --json has all.
 _MOST_GROUPS = 12

@@ -8,8 +8,8 @@ from typing import Any
 
 from harness.capture.divergence import Divergence, Packet, PacketDivergence
 from harness.capture.syscalls import Call, CallDivergence
+from harness.formatting import counted
 from harness.outcome import RandomBytes
-from harness.text import counted
 
 
 def text(divergence: Divergence, times: int = 2) -> str:

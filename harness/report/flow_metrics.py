@@ -9,13 +9,13 @@ from rich.console import Console
 
 from harness.analysis.metrics.registry import Layer, declared, unit_of
 from harness.evaluation.cell_result import CellResult
+from harness.formatting import counted, quoted
 from harness.outcome import Interval
 from harness.report.chosen import MOST_FLOWS
 from harness.report.layout import Column, Fitted, Row
 from harness.report.markdown import line
 from harness.report.numbers import shown_unit, text
 from harness.scenario.metric_names import MetricName
-from harness.text import counted, quoted
 from harness.topology import flow_label
 
 #: The order of rows, which is CCPerf's. A metric that is not here stands below those that are.

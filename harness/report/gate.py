@@ -13,6 +13,7 @@ from rich.text import Text
 
 from harness.evaluation.regression.accepted_changes import Allowance, Applied, Weighed
 from harness.evaluation.regression.decision import ALARMS, GRAVITY, OUTCOME, Figure, Standing
+from harness.formatting import counted, quoted
 from harness.outcome.deviations import departures, sentences
 from harness.report.layout import SENTENCE, Column, Fitted, Row
 from harness.report.markdown import line
@@ -20,7 +21,6 @@ from harness.report.numbers import number, shown_unit
 from harness.report.ranking import plain
 from harness.stats.intervals import interval
 from harness.stats.two_sample import ALPHA
-from harness.text import counted, quoted
 
 #: Figures of a cell that differ and are named; of more only the number is said.
 _NAMED = 3

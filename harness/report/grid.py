@@ -10,12 +10,12 @@ from rich.text import Text
 
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.staleness import marked, note
+from harness.formatting import quoted
 from harness.report import by_scenario
 from harness.report.layout import Column, Fitted, Row
 from harness.report.parameters import asked
 from harness.report.table import SYMBOLS
 from harness.scenario.metric_names import MetricName
-from harness.text import quoted
 
 #: What a pair's figure is.
 METRIC = MetricName("completion", 0, "first")

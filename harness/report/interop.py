@@ -16,11 +16,11 @@ from harness.analysis.interop.testcases import CASES, FOLDER, MEASUREMENTS, case
 from harness.analysis.interop.verdict import Word, run_result
 from harness.capture.artefacts.endpoint_logs import last_words
 from harness.evaluation.cell_result import CellResult
+from harness.formatting import quoted
 from harness.outcome import VerdictStatus
 from harness.report import interop_failures
 from harness.report.layout import Column, Fitted, Row
 from harness.report.markdown import line
-from harness.text import quoted
 
 SCHEMA = 1
 _WORDS: dict[VerdictStatus, Word] = {"pass": "succeeded", "fail": "failed", "unsupported": "unsupported"}

@@ -14,9 +14,9 @@ from rich.text import Text
 from harness.analysis.interop.matrix import Entry, Matrix, Pair, Who
 from harness.analysis.interop.responsibility import Blame, Whose, blamed
 from harness.analysis.interop.testcases import CASES
+from harness.formatting import quoted
 from harness.report.layout import Column, Fitted, Row
 from harness.report.markdown import line
-from harness.text import quoted
 
 _WHOSE: dict[Whose | None, str] = {
     "implementation": "What looks like a bug of an implementation, or something that it does not have",

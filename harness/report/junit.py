@@ -12,11 +12,11 @@ from xml.etree import ElementTree
 
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.regression.decision import Standing
+from harness.formatting import harmless
 from harness.report import by_scenario
 from harness.report.gate import Passage, Told, figure_text, told_text
-from harness.text import harmless
 
-#: Characters that XML 1.0 has no way to write, beside those that nobody is shown (`harness.text.harmless`).
+#: Characters that XML 1.0 has no way to write, beside those that nobody is shown (`harness.formatting.harmless`).
 _UNWRITABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 #: Verdict → element below a test case; what is missing passed.
 _ELEMENTS = {"fail": "failure", "error": "error", "inconclusive": "skipped", "unsupported": "skipped"}

@@ -15,7 +15,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from harness.text import harmless
+from harness.formatting import harmless
 
 #: What a column takes besides its text: a space on either side, and a line.
 _AROUND = 3

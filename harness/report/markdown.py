@@ -11,6 +11,7 @@ from harness.evaluation.cell_result import CellResult
 from harness.evaluation.ranking import rankings
 from harness.evaluation.staleness import MARK, note
 from harness.evaluation.staleness import marked as marked_old
+from harness.formatting import quoted, without_html
 from harness.outcome import FAILED_TRANSFER
 from harness.report import by_scenario, effort, effort_of
 from harness.report.chosen import columns, compared, flow_columns, shows_goodput
@@ -21,7 +22,6 @@ from harness.report.ranking import lines as sentences
 from harness.report.resumed import footnotes, marked, seed_of
 from harness.report.table import SYMBOLS, asked_and_seen, interval_text, reference_lines
 from harness.scenario.metric_names import MetricName
-from harness.text import quoted, without_html
 from harness.topology import flow_label
 
 

@@ -35,9 +35,9 @@ from harness.execution.events import (
     Verified,
     Warned,
 )
+from harness.formatting import counted
 from harness.outcome import Cell
 from harness.report.table import verdict_text
-from harness.text import counted
 
 #: Longest silence without a terminal, seconds.
 SILENCE = 30.0

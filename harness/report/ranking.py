@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from harness.evaluation.ranking import Ranked, Ranking
+from harness.formatting import counted
 from harness.report.numbers import number, shown_unit
-from harness.text import counted
 
 #: Before the best of a ranking.
 BEST = "★"

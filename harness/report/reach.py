@@ -10,8 +10,8 @@ from rich.console import Console
 
 from harness.doe.minimal_settings import Settings
 from harness.doe.pair_settings import Search
+from harness.formatting import counted, quoted
 from harness.report.markdown import line
-from harness.text import counted, quoted
 
 
 def sentence(one: Search) -> str:

@@ -17,12 +17,12 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from harness.errors import InputError
+from harness.formatting import in_cell
 from harness.netem import inexpressible
 from harness.planning.sweep import DIRECTIONS, PROPERTIES
 from harness.report.markdown import line
 from harness.scenario.parameters import PARAMETERS, WrittenNumber, WrittenValue
 from harness.scenario.schema import Scenario
-from harness.text import in_cell
 from harness.units import Duration, Percentage, Quantity, QueueSize, Rate, Size
 
 #: (model, key) → how somebody wrote it.

@@ -13,6 +13,7 @@ from harness.analysis.metrics.registry import declared
 from harness.evaluation.cell_result import CellResult, initial_bytes
 from harness.evaluation.missing_metrics import warnings
 from harness.evaluation.ranking import rankings
+from harness.formatting import counted
 from harness.netem import ack_limited_time, ideal_time, slow_start_time
 from harness.netem.mobility import course
 from harness.outcome import Cell, Interval
@@ -28,7 +29,6 @@ from harness.report.ranking import lines
 from harness.report.resumed import footnotes, marked, seed_of
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Objective
-from harness.text import counted
 from harness.topology import flow_label
 from harness.units import Size
 

@@ -9,10 +9,10 @@ from typing import Any
 from rich.console import Console
 
 from harness.capture.fingerprint import Parting
+from harness.formatting import counted
 from harness.store.build_diff import Change
 from harness.store.identity import Equivalence, Ledger
 from harness.store.run_comparison import Figure, Verified
-from harness.text import counted
 
 #: Changed packages, and figures, that are named; of more only the number is said.
 _NAMED = 4

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from harness.formatting import counted
 from harness.outcome import Run
 from harness.report.divergence import text
 from harness.report.verified import entry_text
 from harness.repro.divergence import stored
 from harness.repro.equivalence import ChangedComponent, Compared, Tried
 from harness.store.identity import Equivalence, Ledger
-from harness.text import counted
 
 #: Cells that are named; of more only the number is said.
 _NAMED = 5

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, FiniteFloat
 
 from harness.errors import UnfitError, did_you_mean
-from harness.text import shown
+from harness.formatting import shown
 from harness.units import Duration, Size
 
 Role = Literal["client", "server"]

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from harness.errors import did_you_mean
-from harness.text import shown
+from harness.formatting import shown
 
 Location = tuple[int | str, ...]
 

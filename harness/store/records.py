@@ -16,10 +16,10 @@ from typing import Any
 import polars as pl
 from pydantic import ValidationError
 
+from harness.formatting import counted, shown, size_of
 from harness.outcome import MEASURED_SCHEMA, RUN_SCHEMA, MeasuredRun, Run
 from harness.reading import open_regular, read_regular, size_within
 from harness.store.parquet_reader import Claim, claim_of
-from harness.text import counted, shown, size_of
 from harness.writing import replace
 
 #: The most bytes of a record (the largest of the reference's has a thousandth of it), and of a file with a table.

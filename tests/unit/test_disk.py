@@ -18,11 +18,11 @@ from harness.execution.build_failures import LostRuns
 from harness.execution.disk_estimate import DiskUse
 from harness.execution.matrix import PlannedRun, Request
 from harness.execution.scheduler import Campaign
+from harness.formatting import size_of
 from harness.outcome import Cell, LinkProof, MeasuredRun, Measurement, Outcome, Run
 from harness.planning.estimate import FIGURES, STORED_BYTE, stored_bytes, written_bytes
 from harness.store.compression import STAYS, disk_use
 from harness.store.results import Store
-from harness.text import size_of
 from tests.examples import ROOT, cell, scenario
 
 _Usage = namedtuple("_Usage", "total used free")

@@ -27,6 +27,7 @@ from harness.errors import HarnessError
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.regression.accepted_changes import Applied
 from harness.evaluation.verdict import judge
+from harness.formatting import harmless, in_cell, quoted, shown, without_html
 from harness.outcome import MeasuredRun, Outcome, Run, Status
 from harness.report import flow_metrics, gate, grid, interop, junit, markdown, summary, table
 from harness.report.layout import Column, Fitted, Row
@@ -35,7 +36,6 @@ from harness.report.plots.render import Figure, Heading, page
 from harness.report.site import build
 from harness.report.site.qlog import opening
 from harness.store.results import Store
-from harness.text import harmless, in_cell, quoted, shown, without_html
 from tests.drawings import download_run, page_cache
 
 #: What clears a screen, by seven bits and by eight; sets a window's title; goes back over what was printed; turns what

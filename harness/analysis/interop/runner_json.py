@@ -13,8 +13,8 @@ from typing import Any
 from harness.analysis.interop.matrix import Entry, Matrix, Pair
 from harness.analysis.interop.testcases import CASES, MEASUREMENTS
 from harness.errors import InputError
+from harness.formatting import shown
 from harness.store.records import plain
-from harness.text import shown
 
 _WORDS = ("succeeded", "failed", "unsupported")
 #: Key → what it holds.

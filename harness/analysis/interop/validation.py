@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from harness.analysis.interop.registry import Check, declared
 from harness.errors import did_you_mean
+from harness.formatting import shown
 from harness.scenario.schema import Scenario
 from harness.scenario.validation_errors import Mistake
-from harness.text import shown
 
 
 def mistakes(scenario: Scenario) -> Iterator[Mistake]:

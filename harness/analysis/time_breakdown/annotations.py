@@ -9,8 +9,8 @@ import numpy as np
 from harness.analysis.time_breakdown import rules
 from harness.analysis.time_breakdown.intervals import inside
 from harness.analysis.time_breakdown.transfer import RECEIVE_WINDOW, Conversation, Credit
+from harness.formatting import counted
 from harness.outcome.time_breakdown import State
-from harness.text import counted
 
 
 def notes_of(talk: Conversation) -> dict[State, str]:

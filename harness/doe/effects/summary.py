@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 from harness.doe.effects.analysis import LITTLE, Analysis, Conditional, Effect
+from harness.formatting import counted
 from harness.outcome import Interval
-from harness.text import counted
 
 #: Decimals of seconds at most.
 _FINEST = 3

@@ -22,7 +22,7 @@ from typing import IO
 from harness.engine.images.contents import ImageEntry, contents_of, counts, exported, is_program, tar_entries
 from harness.engine.images.go_build_info import GoProgram, Module
 from harness.errors import EngineError
-from harness.text import harmless
+from harness.formatting import harmless
 
 #: Kinds of components, by the package types of the purl specification.
 KINDS = ("deb", "pypi", "golang", "cargo")

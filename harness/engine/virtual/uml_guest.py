@@ -20,8 +20,8 @@ from harness.engine.images.cache import size_of as size_on_disk
 from harness.engine.process_owner import lives, owner
 from harness.engine.virtual.sandbox import PROGRAM, SANDBOXES, Place, sandbox_command, wanted
 from harness.errors import EngineError
+from harness.formatting import size_of
 from harness.reading import read_regular
-from harness.text import size_of
 
 #: In the environment of a guest's process: who started it.
 OWNER_VARIABLE = "QUIC_LAB_OWNER"

@@ -14,13 +14,13 @@ from harness.analysis.metrics.registry import declared, find
 from harness.catalogue import read_yaml
 from harness.errors import UnfitError, did_you_mean
 from harness.evaluation.regression.decision import ALARMS, OUTCOME, Decided
+from harness.formatting import shown
 from harness.outcome import EngineName
 from harness.scenario.loader import error_of, modelled
 from harness.scenario.metric_names import MetricName
 from harness.scenario.parameters import ROLES
 from harness.scenario.schema import Part
 from harness.scenario.validation_errors import Location, Mistake
-from harness.text import shown
 
 
 class Allowance(Part):

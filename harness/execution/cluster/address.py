@@ -25,7 +25,7 @@ from typing import Any
 
 from harness.errors import EngineError, InputError
 from harness.execution.cluster import tls
-from harness.text import shown
+from harness.formatting import shown
 
 #: Seconds that a scheduler of our own has to come up.
 START = 300.0

@@ -22,8 +22,8 @@ from harness.execution.cluster.duplicate_check import Twice
 from harness.execution.cluster.messages import Answer
 from harness.execution.events import ClusterWorks, Listener, RunsHeld, RunTakenOver, Verified, Warned
 from harness.execution.matrix import PlannedRun
+from harness.formatting import counted
 from harness.outcome import Cell
-from harness.text import counted
 
 #: Seconds after which the driver looks up, at the latest: at Ctrl-C, and at who came and went.
 PULSE, LOOK = 0.5, 2.0

@@ -6,9 +6,9 @@ import hashlib
 from dataclasses import dataclass, field
 
 from harness.execution.matrix import PlannedRun
+from harness.formatting import counted
 from harness.outcome import MeasuredRun, Run
 from harness.store.merge import parted
-from harness.text import counted
 
 
 def is_sample(item: PlannedRun, share: float) -> bool:

@@ -23,7 +23,7 @@ import zstandard
 from harness.engine.images.file_manifest import Entry, entries, read_entries, runs_as_another
 from harness.engine.images.rootfs_export import FILES, ROOT
 from harness.errors import EngineError
-from harness.text import size_of
+from harness.formatting import size_of
 from harness.writing import place_below
 
 #: Bytes of a piece: what is in flight at once, and what a worker is handed in one message.

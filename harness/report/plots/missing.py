@@ -11,11 +11,11 @@ from pathlib import Path
 
 from harness.errors import reason
 from harness.evaluation.cell_result import CellResult
+from harness.formatting import counted
 from harness.outcome import MeasuredRun, Run
 from harness.report.plots.render import PAGE, Format, names_on, write
 from harness.report.plots.stored import Search, Subject, find_subjects, folder_name
 from harness.store.results import Store, StoreReader
-from harness.text import counted
 
 #: What is drawn without being asked for: PNGs take as long as everything else together.
 FORMATS = (Format.SVG, Format.HTML)

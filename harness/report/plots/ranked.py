@@ -14,11 +14,11 @@ import vl_convert
 from altair.utils.schemapi import debug_mode
 
 from harness.evaluation.ranking import Ranking
+from harness.formatting import counted
 from harness.report.plots.copied import Marks
 from harness.report.plots.parts import layered, sized
 from harness.report.plots.theme import INK, SOFT, Chart, config, headed
 from harness.store.results import disk_error
-from harness.text import counted
 from harness.writing import replace
 
 #: Cells of a figure at most; of more, the first.

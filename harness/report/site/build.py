@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult
+from harness.formatting import counted, harmless
 from harness.report.metrics_page import metrics_page
 from harness.report.numbers import number
 from harness.report.plots.render import page_script
@@ -32,7 +33,6 @@ from harness.report.site.study import study_pages
 from harness.report.table import SYMBOLS, interval_text
 from harness.scenario.parameters import ROLES
 from harness.store.results import StoreReader, disk_error
-from harness.text import counted, harmless
 from harness.writing import replace
 
 _HERE = Path(__file__).parent

@@ -11,6 +11,7 @@ from harness.analysis.metrics.registry import unit_of
 from harness.capture.qlog import traces
 from harness.evaluation.cell_result import CellResult, same_again
 from harness.evaluation.missing_metrics import warnings
+from harness.formatting import counted
 from harness.outcome import (
     Checked,
     DirectionProof,
@@ -29,7 +30,6 @@ from harness.report.site.pictures import Received, Scale, received, scale
 from harness.report.table import SYMBOLS
 from harness.report.unfinished import sentence, unfinished
 from harness.scenario.parameters import ROLES
-from harness.text import counted
 from harness.topology import flow_label
 
 

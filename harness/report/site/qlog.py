@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from harness.capture.qlog import counts_from_previous, events, read_head, time_unit
-from harness.text import harmless
+from harness.formatting import harmless
 
 #: Events that the viewer has at most, and bytes that are read for them: a trace of 100 MB has 60 MB.
 MOST, _READ = 5000, 8_000_000

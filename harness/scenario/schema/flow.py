@@ -8,13 +8,13 @@ from typing import Annotated, Literal, Self, get_args
 from pydantic import Field, field_validator, model_validator
 
 from harness.errors import UnfitError
+from harness.formatting import shown
 from harness.scenario.parameters import ParameterValue, Role, WrittenValue, canonical_value
 from harness.scenario.schema.base import NAME, PATH_NAME, Part, short_or
 from harness.scenario.schema.file_sizes import MAXIMUM_FILES, Files
 from harness.scenario.schema.frame_size import MTU
 from harness.scenario.schema.mobility import ClientMove, Move
 from harness.scenario.schema.traffic import GENERATOR_LIMIT, Bulk, ConstantRate, Poisson, Traffic, UniformGaps
-from harness.text import shown
 from harness.units import Duration, Size
 
 FlowKind = Literal["quic", "tcp", "udp"]

@@ -9,8 +9,8 @@ from typing import Self
 from pydantic import FiniteFloat, field_serializer, field_validator, model_validator
 
 from harness.errors import UnfitError
+from harness.formatting import shown
 from harness.scenario.schema.base import Part
-from harness.text import shown
 from harness.units import Duration, Rate
 
 _BOUNDS = "a duration ('3 s'), a rate ('20 Mbit/s') or a plain number"

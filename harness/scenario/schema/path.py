@@ -7,12 +7,12 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from harness.errors import UnfitError
+from harness.formatting import shown
 from harness.scenario.schema.base import Part, short_or
 from harness.scenario.schema.faults import Blackhole, Corrupt, Drop
 from harness.scenario.schema.frame_size import FRAME_HEADER, MTU
 from harness.scenario.schema.loss import GilbertElliott
 from harness.scenario.schema.queue import DropTail, Queue, Red, short_red
-from harness.text import shown
 from harness.units import Duration, Percentage, QueueSize, Rate, Size
 
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from harness.engine.images.contents import Contents, is_digest
 from harness.errors import ResultError
+from harness.formatting import shown
 from harness.outcome import Cell, MeasuredRun, Run
 from harness.planning.estimate import ENDED, Took
 from harness.scenario.schema import Implementation, Scenario
@@ -40,7 +41,6 @@ from harness.store.records import (
     unreadable,
     write_frame,
 )
-from harness.text import shown
 
 #: What comes of a row that was not written here: what it names is missing, or its texts are no records.
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)

@@ -7,7 +7,7 @@ from harness.analysis.interop.registry import Failed, Found, Passed, Unknown, ch
 from harness.capture.quic.dissector import Packet
 from harness.capture.quic.dissector.tls import CLIENT_HELLO
 from harness.capture.quic.invariants import VERSION_2, Form
-from harness.text import counted
+from harness.formatting import counted
 
 _VERSION_1 = 1
 

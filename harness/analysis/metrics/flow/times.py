@@ -11,7 +11,7 @@ from harness.analysis.metrics.kinds import Absent, Figure, Told, flow_metric
 from harness.analysis.metrics.registry import Caution, Finding, measures
 from harness.analysis.run_view import RunView
 from harness.analysis.shared_flow import SharedFlow, flows_of
-from harness.text import flows_named
+from harness.formatting import flows_named
 
 #: Weight of the newest gap in the moving average: that of the smoothed RTT (RFC 6298 §2, RFC 9002 §5.3). CCPerf's
 #: own weight is not published.

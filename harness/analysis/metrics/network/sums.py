@@ -13,7 +13,7 @@ from harness.analysis.metrics.kinds import Absent, Figure, Told, network_metric
 from harness.analysis.shared_flow import SharedFlow
 from harness.analysis.timeseries import NETWORK
 from harness.analysis.timeseries.grid import BIN, GRID, Floats, beginnings
-from harness.text import flows_named
+from harness.formatting import flows_named
 
 _CAPTURES = "captures"
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from harness.evaluation.cell_result import CellResult
+from harness.formatting import counted
 from harness.report.markdown import line
 from harness.report.numbers import number, text
 from harness.report.studies import stored_of
 from harness.scenario.metric_names import MetricName
 from harness.stats.intervals import harm
-from harness.text import counted
 
 #: Beyond so many times the harm that a sender does to itself, a competitor's is shown in bold: this lab's own bound.
 UNACCEPTABLE = 1.25

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.evaluation.cell_result import CellResult
+from harness.formatting import counted
 from harness.report import by_scenario
 from harness.report.markdown import line
 from harness.report.studies.in_sequence_satellite.claims import CLAIM, CLAIMS
-from harness.text import counted
 
 
 def satellite(results: Sequence[CellResult]) -> str:
