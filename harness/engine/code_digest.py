@@ -15,32 +15,66 @@ from harness.outcome import EngineName
 
 _FOLDER = Path(__file__).parent
 #: Modules of this package on which it depends what happens in a run.
-_BOTH = ("certificates", "conclusion", "folder", "served")
+_BOTH = ("certificates", "exit_rules", "run_dir", "served_files")
 MODULES: dict[EngineName, tuple[str, ...]] = {
     "compose": (
         *_BOTH,
-        "compose",
+        "docker/engine",
         "compose_file",
-        "conductor",
+        "docker/supervisor",
         "confinement",
         "fence",
-        "held",
-        "launch",
-        "outside",
-        "paths",
-        "project",
-        "sampler",
-        "waits",
+        "docker/delayed_start",
+        "docker/run_options",
+        "external_failures",
+        "docker/networks",
+        "docker/containers",
+        "docker/sampler",
+        "docker/sched_delay",
     ),
-    "virtual": (*_BOTH, "guest", "outside", "rootfs", "sandbox", "virtual", "world"),
+    "virtual": (
+        *_BOTH,
+        "virtual/uml_guest",
+        "external_failures",
+        "images/rootfs_export",
+        "virtual/sandbox",
+        "virtual/engine",
+        "virtual/guest_config",
+    ),
 }
 #: Those on which it does not: what makes or fetches images or says what is in them, says how a kernel is entered, keeps
 #: company away, names what is there, cleans up.
 BESIDE = (
-    "__init__", "beginnings", "building", "cache", "code", "components", "contents", "context", "docker", "gauge",
-    "go_programs", "images", "kernels", "owner", "precedence", "quiet", "recorded", "registry", "sbom", "sealed",
-    "shared_files", "source", "standing", "upstream",
-)  # fmt: skip
+    "__init__",
+    "build_queue",
+    "code_digest",
+    "docker/__init__",
+    "docker/cpu_priority",
+    "docker/host_jitter",
+    "docker_cli",
+    "idle_lab",
+    "images/__init__",
+    "images/build",
+    "images/cache",
+    "images/components",
+    "images/contents",
+    "images/context",
+    "images/file_manifest",
+    "images/go_build_info",
+    "images/hardlink_pool",
+    "images/parallel_build",
+    "images/record",
+    "images/registry",
+    "images/result",
+    "images/sbom",
+    "images/upstream",
+    "kernel",
+    "partial_downloads",
+    "process_owner",
+    "python_source",
+    "virtual/__init__",
+    "virtual/gauge",
+)
 
 
 @functools.cache

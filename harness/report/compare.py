@@ -242,8 +242,7 @@ def _burst(result: CellResult, name: str) -> int | None:
 
 
 def _parts(result: CellResult) -> dict[str, object]:
-    """What decides a run, by name: the scenario without what is only read from a run (see `harness.execution.matrix`).
-    """
+    """What decides a run, by name: the scenario without what is read from a run alone (`harness.execution.matrix`)."""
     cell, last = result.cell, result.last
     scenario = cell.scenario
     return {

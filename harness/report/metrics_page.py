@@ -31,9 +31,9 @@ def metrics_page() -> str:
     lines = [
         "# Metrics",
         "",
-        "Generated (`make generate`) from the declarations in [`harness/analysis/metrics`](../harness/analysis/metrics). Objectives,",
-        "tables, JSON and `measured.json` use these names and units; 1 is a number or a share. ↑ higher is better, ↓",
-        "lower is.",
+        "Generated (`make generate`) from the declarations in",
+        "[`harness/analysis/metrics`](../harness/analysis/metrics). Objectives, tables, JSON and `measured.json` use",
+        "these names and units; 1 is a number or a share. ↑ higher is better, ↓ lower is.",
     ]
     for layer, title, text in _SECTIONS:
         lines += ["", f"## {title}", "", text, ""]

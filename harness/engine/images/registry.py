@@ -2,8 +2,8 @@
 
 An image built here is named by the hash of its recipe, which is the same on every machine: whoever has built it can
 give it to others. It goes there with two labels: the identity, and a seal, a digest of its files
-(`harness.engine.images.contents`) and of how it starts. An image whose files are not those of its seal is refused. A seal
-tells what was altered on the way or by hand; it is no signature: whoever may write to a registry is trusted.
+(`harness.engine.images.contents`) and of how it starts. An image whose files are not those of its seal is refused. A
+seal tells what was altered on the way or by hand; it is no signature: whoever may write to a registry is trusted.
 
 An image's SBOM (`harness.engine.images.sbom`) goes along, as an image `NAME:TAG-sbom` with the file /sbom.cdx.json
 alone. The SHA-256 of that file is the value of the image's own label `org.quic-lab.sbom`.
