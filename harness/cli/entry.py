@@ -16,7 +16,6 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from harness.cli.bench import bench
 from harness.cli.cache import cache
 from harness.cli.check import check
 from harness.cli.clean import clean
@@ -31,12 +30,9 @@ from harness.cli.equivalent import equivalent
 from harness.cli.exits import FAULT, INTERRUPTED, MET, UNREAD
 from harness.cli.explain import explain
 from harness.cli.faults import fault
-from harness.cli.figures import figures
 from harness.cli.gate import gate
-from harness.cli.generate import generate
 from harness.cli.images import images
 from harness.cli.judge import judge
-from harness.cli.keep import keep
 from harness.cli.lab import lab
 from harness.cli.list import list_
 from harness.cli.measure import measure
@@ -45,7 +41,6 @@ from harness.cli.plan import plan
 from harness.cli.plot import plot
 from harness.cli.prune import prune
 from harness.cli.reach import reach
-from harness.cli.reference import reference
 from harness.cli.report import reports
 from harness.cli.run import run
 from harness.cli.schema import schema
@@ -54,6 +49,11 @@ from harness.cli.surroundings import UnreadError, fall_silent, is_broken_pipe, r
 from harness.cli.validate import validate
 from harness.cli.verify import verify
 from harness.errors import HarnessError, InputError, did_you_mean, disk_error
+from tools.bench.__main__ import bench
+from tools.reference.__main__ import reference
+from tools.reference.figures import figures
+from tools.reference.generate import generate
+from tools.reference.keep import keep
 
 #: Name → command, in the order of the help. A Typer has commands below it.
 COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {

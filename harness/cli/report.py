@@ -297,7 +297,7 @@ def html(
     """Write a site of stored runs that opens from the file system: heat maps, a page a cell with its evidence, one an
     implementation, and the studies. It fetches nothing from elsewhere.
     """
-    from harness.reference import Reference
+    from tools.reference.campaign import Reference
 
     app = open_app(store)
     results = stored_cells(app, scenarios, clients, servers, every=every)

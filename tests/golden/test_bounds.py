@@ -6,7 +6,7 @@ import math
 
 from syrupy.assertion import SnapshotAssertion
 
-from harness.report.studies.picoquic_bounds.page import bounds
+from studies.picoquic_bounds.page import bounds
 from tests.bounds import results, scenario
 
 

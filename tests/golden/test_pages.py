@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli.environment import REFERENCE, ROOT, open_app
-from harness.pages import page_texts
+from tools.reference.pages import page_texts
 
 #: File → what makes its text. All share the stored runs, which the first one reads.
 TEXTS = page_texts(open_app(REFERENCE))

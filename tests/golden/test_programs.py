@@ -12,12 +12,12 @@ from harness.engine.compose_file import compose_text
 from harness.engine.images.rootfs_export import RootFs
 from harness.engine.virtual.guest_config import world_document
 from harness.netem import Server, compile_path
-from harness.report.by_hand import open_cell
 from harness.report.explain import explain
 from harness.scenario.schema import Flow, Scenario
 from harness.topology import build_lab, sim_plan, summary
 from harness.units import Duration, Size
 from tests.examples import ROOT, catalogue, cell, implementation, link, path, scenario
+from tools.reference.by_hand import open_cell
 
 SCENARIOS = [catalogue().scenario(file) for file in catalogue().scenario_files()]
 

@@ -16,9 +16,9 @@ from harness.outcome import Absence, LinkProof, MeasuredRun, Outcome, Run
 from harness.report import flow_metrics
 from harness.report.markdown import line
 from harness.report.studies import SHARED
-from harness.report.studies.in_sequence_satellite.page import claim, satellite
-from harness.report.studies.red_droptail.page import queues
 from harness.report.studies.registry import figures, studies, study_pages
+from studies.in_sequence_satellite.page import claim, satellite
+from studies.red_droptail.page import queues
 from tests.examples import ROOT, SIM, catalogue, images
 from tests.measurements import measurement
 

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 import yaml
 
-from harness.bench.virtual import busy_cores
 from harness.engine.images import rootfs_export
 from harness.engine.images.cache import Cache
 from harness.execution import App, Places
 from tests.examples import ROOT
+from tools.bench.virtual import busy_cores
 
 #: A short path with everything on it: 40 ms, asymmetric, a queue of one BDP.
 LINKS = {

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.bench.links import RED, symmetric
-from harness.bench.ns3 import Arrivals, departures, red_experiment
-from harness.bench.paths import NEAR, compare, draw
 from harness.engine.images.build import Images
-from harness.engine.virtual.gauge import Trial, gauge
 from harness.netem import compile_path
 from harness.netem.bounds import queue_bytes
 from harness.scenario.schema import Path as EmulatedPath
 from tests.examples import ROOT
 from tests.lab.conftest import Harness
 from tests.lab.test_virtual_links import simulator_rootfs
+from tools.bench.gauge import Trial, gauge
+from tools.bench.links import RED, symmetric
+from tools.bench.ns3 import Arrivals, departures, red_experiment
+from tools.bench.paths import NEAR, compare, draw
 
 #: Ten here; `make bench` has 200.
 NUMBERS = range(10)

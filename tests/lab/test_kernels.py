@@ -14,8 +14,6 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from harness.bench import entries
-from harness.bench.session import Line
 from harness.cli.environment import open_app
 from harness.engine.virtual.uml_guest import Guest, GuestEnd
 from tests.examples import ROOT
@@ -23,6 +21,8 @@ from tests.lab.conftest import Harness, Manifest
 from tests.lab.test_faults import faulty_image
 from tests.lab.test_virtual_links import simulator_rootfs
 from tests.waiting import wait_for
+from tools.bench import entries
+from tools.bench.session import Line
 
 #: How an init begins that wants to be heard.
 BEGIN = r"""

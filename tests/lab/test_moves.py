@@ -12,8 +12,8 @@ import pytest
 from harness.analysis.handover import seen_moves
 from harness.analysis.run_view import RunView
 from harness.capture.capture import Capture
-from harness.report.studies.handover.claims import FIRST, SECOND
 from harness.store.records import read_run
+from studies.handover.claims import FIRST, SECOND
 from tests import rule
 from tests.lab.conftest import ATTEMPTS, EARLY, STOLEN, Harness
 

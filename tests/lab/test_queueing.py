@@ -8,8 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.bench.links import Row, link_fidelity, symmetric
-from harness.bench.theory import (
+from harness.netem import compile_path
+from tests.lab.conftest import Harness
+from tests.lab.test_virtual_links import simulator_rootfs
+from tools.bench.gauge import Arrivals, Trial, gauge
+from tools.bench.links import Row, link_fidelity, symmetric
+from tools.bench.queueing_theory import lindley, poisson_arrivals
+from tools.bench.tcp_models import mathis, padhye
+from tools.bench.theory import (
     GRAIN,
     ONE_SIZE,
     RATE,
@@ -20,12 +26,6 @@ from harness.bench.theory import (
     reno_scenario,
     theory_experiments,
 )
-from harness.engine.virtual.gauge import Arrivals, Trial, gauge
-from harness.netem import compile_path
-from harness.queueing import lindley, poisson_arrivals
-from harness.reno import mathis, padhye
-from tests.lab.conftest import Harness
-from tests.lab.test_virtual_links import simulator_rootfs
 
 CORE = max(os.sched_getaffinity(0))
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from harness.report.studies.remembered.claims import ALIKE, CHANGED
-from harness.report.studies.remembered.compared import course
+from studies.remembered.claims import ALIKE, CHANGED
+from studies.remembered.compared import course
 from tests.lab.conftest import Harness
 
 COURSES = {next(iter(ALIKE)): "jumps", **{change.scenario: change.expected for change in CHANGED}}

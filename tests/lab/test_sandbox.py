@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.bench.entries import python_init
 from harness.engine.virtual.sandbox import VARIABLE
 from harness.engine.virtual.uml_guest import Guest, GuestEnd
 from tests.escapes import AT_CWD, ATTEMPTS, ENDED, OPENAT, Attempt, init
 from tests.lab.conftest import CACHE
 from tests.lab.test_kernels import BEGIN
 from tests.lab.test_virtual_links import simulator_rootfs
+from tools.bench.entries import python_init
 
 ENTRIES = ("host", "trap", "inproc")
 

@@ -15,11 +15,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import kstest
 
-from harness.bench.links import symmetric
-from harness.engine.virtual.gauge import Passage, Stream, Train, Trial, gauge
 from harness.netem import PathProgram, compile_path
 from harness.units import Duration
 from tests.lab.test_virtual_links import simulator_rootfs
+from tools.bench.gauge import Passage, Stream, Train, Trial, gauge
+from tools.bench.links import symmetric
 
 Floats = NDArray[np.float64]
 

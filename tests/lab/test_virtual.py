@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from simulator.world import MASKS
 
-from harness.bench.theory import LOOK
 from harness.capture.files import read_bytes
 from harness.engine.images.cache import Cache
 from harness.engine.images.rootfs_export import RootFileSystems
 from tests.lab.conftest import CACHE, LINKS, Harness, Manifest, build_image, left_overs, local_image
+from tools.bench.theory import LOOK
 
 pytestmark = pytest.mark.usefixtures("work_on_every_core")
 VIRTUAL = ("--engine", "virtual")

@@ -11,7 +11,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.bench.links import (
+from harness.engine.images.build import Images
+from harness.engine.images.cache import Cache
+from harness.engine.images.rootfs_export import RootFileSystems
+from harness.errors import EngineError
+from harness.netem import PathProgram, compile_path
+from harness.scenario.schema import Path as EmulatedPath
+from tests.examples import ROOT, link
+from tests.lab.conftest import CACHE
+from tools.bench.gauge import Passage, Stream, Train, Trial, gauge
+from tools.bench.links import (
     BUCKET,
     Experiment,
     Row,
@@ -22,15 +31,6 @@ from harness.bench.links import (
     random_early_detection,
     symmetric,
 )
-from harness.engine.images.build import Images
-from harness.engine.images.cache import Cache
-from harness.engine.images.rootfs_export import RootFileSystems
-from harness.engine.virtual.gauge import Passage, Stream, Train, Trial, gauge
-from harness.errors import EngineError
-from harness.netem import PathProgram, compile_path
-from harness.scenario.schema import Path as EmulatedPath
-from tests.examples import ROOT, link
-from tests.lab.conftest import CACHE
 
 #: Layouts A and F of the published comparison (kernel 6.1.192 and 7.2.13, virtual time): ms and Mbit/s.
 PUBLISHED = {"median delay at 1.25 load": 79.52, "most delay at 1.25 load": 79.92, "rate at 1.25 load": 10.0009}

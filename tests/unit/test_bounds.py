@@ -9,10 +9,10 @@ import pytest
 
 from harness.cli.environment import REFERENCE, open_app
 from harness.evaluation.cell_result import CellResult
-from harness.report.studies.picoquic_bounds.claims import NOTES
-from harness.report.studies.picoquic_bounds.page import FOLDER, bounds, held, row, simulated_rate
 from harness.scenario.schema import Scenario
 from harness.units import Rate
+from studies.picoquic_bounds.claims import NOTES
+from studies.picoquic_bounds.page import FOLDER, bounds, held, row, simulated_rate
 from tests.bounds import results, scenario
 from tests.examples import catalogue
 

@@ -18,12 +18,12 @@ from harness.analysis.link_phases import LinkPhase
 from harness.analysis.metrics import measure
 from harness.analysis.time_breakdown.inputs import Clock
 from harness.catalogue.limits import mistakes
-from harness.fidelity import crossing
 from harness.netem import compile_path, ideal_time, slow_start_time, timeline
 from harness.netem.mobility import course
 from harness.units import Size
 from tests.examples import link, path, scenario
 from tests.unit.captures import T0, Link, Recipe, write_run
+from tools.bench.fidelity import crossing
 
 MS = 1_000_000
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from harness.evaluation.cell_result import CellResult
 from harness.report import effort, effort_of, longest_families
-from harness.report.readme import with_verdicts
 from tests.comparisons import result, run
 from tests.examples import scenario
+from tools.reference.readme import with_verdicts
 
 
 def of(name: str, *walls: float, virtual: float | None = 60.0) -> CellResult:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.engine.virtual.gauge import Stream, Train, Trial, constant_rate, memory_mib, plan_document, read_passages
-from harness.fidelity import (
+from harness.netem import compile_path
+from harness.scenario.schema import GilbertElliott, Link
+from harness.units import Duration, Percentage
+from tests.examples import link, path
+from tools.bench.fidelity import (
     Prediction,
     RedParameters,
     ceiling_ns,
@@ -19,10 +22,7 @@ from harness.fidelity import (
     run_length_probabilities,
     tail_drop,
 )
-from harness.netem import compile_path
-from harness.scenario.schema import GilbertElliott, Link
-from harness.units import Duration, Percentage
-from tests.examples import link, path
+from tools.bench.gauge import Stream, Train, Trial, constant_rate, memory_mib, plan_document, read_passages
 
 RATE, FRAME, LIMIT, BURST = 10_000_000, 1250, 50_000, 1600
 SLOW = RedParameters(LIMIT, 15_000, 40_000, 9, 0.1)

@@ -10,11 +10,11 @@ from harness.errors import InputError
 from harness.evaluation.regression.baseline import read_former, write_former
 from harness.evaluation.regression.decision import decide
 from harness.evaluation.regression.matching_cells import pairs
-from harness.report.changed import changed, changed_page
 from harness.store.identity import Ledger
 from harness.store.results import Store
 from tests.examples import cell, scenario
 from tests.unit.test_gate import nothing_known, other_bits, result
+from tools.reference.changed import changed, changed_page
 
 
 def test_of_a_baseline_the_cells_that_changed_are_kept_and_shown(tmp_path: Path) -> None:

@@ -26,11 +26,11 @@ from harness.report.reach import sentence
 from harness.report.site import overview
 from harness.report.site.implementation import implementation_page
 from harness.report.site.study import study_pages
-from harness.report.studies.game_changers.figures import DRAWINGS
-from harness.report.studies.game_changers.overview import profiles_table, worth_table
-from harness.report.studies.game_changers.page import Tally, every_effect, game_changers, verdict
 from harness.scenario.parameters import ParameterValue
 from harness.scenario.schema import Scenario
+from studies.game_changers.figures import DRAWINGS
+from studies.game_changers.overview import profiles_table, worth_table
+from studies.game_changers.page import Tally, every_effect, game_changers, verdict
 from tests.comparisons import result, run
 from tests.examples import catalogue
 from tests.studied import of_study, results, told

@@ -13,10 +13,10 @@ from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
 from harness.execution.matrix import Request, cells, named, points_of
 from harness.outcome import Handover, LinkProof, MeasuredRun, Measurement, Outcome, Run
-from harness.report.studies.handover.claims import AGAIN, DOCUMENT, FIRST, OTHERS, RULES, SECOND
-from harness.report.studies.handover.compared import by_rule, ratio
-from harness.report.studies.handover.figures import mean_windows, throughputs, windows
-from harness.report.studies.handover.page import handover
+from studies.handover.claims import AGAIN, DOCUMENT, FIRST, OTHERS, RULES, SECOND
+from studies.handover.compared import by_rule, ratio
+from studies.handover.figures import mean_windows, throughputs, windows
+from studies.handover.page import handover
 from tests.examples import SIM, catalogue, images
 
 KNOWN = {name: one for name, (one, _) in catalogue().implementations().items()}

@@ -13,11 +13,11 @@ from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
 from harness.execution.matrix import Request, cells, named, points_of
 from harness.outcome import LinkProof, MeasuredRun, Measurement, Outcome, Run
-from harness.report.studies.in_sequence.claims import LARGE_LOSSY, MEDIUM, PROXIES, SIZES
-from harness.report.studies.in_sequence.compared import bounds, met, rows, seeds
-from harness.report.studies.in_sequence.figures import bars
-from harness.report.studies.in_sequence.page import in_sequence
 from harness.scenario.chance import drawn
+from studies.in_sequence.claims import LARGE_LOSSY, MEDIUM, PROXIES, SIZES
+from studies.in_sequence.compared import bounds, met, rows, seeds
+from studies.in_sequence.figures import bars
+from studies.in_sequence.page import in_sequence
 from tests.examples import SIM, catalogue, images, scenario
 
 KNOWN = {name: one for name, (one, _) in catalogue().implementations().items()}

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.report.interop_page import interop_page
 from harness.scenario.parameters import Role
 from harness.scenario.schema import TESTCASES, Implementation, TestcaseName, asked_of
 from tests.examples import ROOT, catalogue, implementation
+from tools.reference.interop_page import interop_page
 
 BUILT = {
     name: one

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.bench.kernels import SideBySide, differences, kernel_of, report, sentence, summary, varied
 from harness.cli.environment import lab_kernel
 from harness.engine.kernel import OWN, LabKernel
 from harness.errors import InputError
 from harness.outcome import Outcome, RandomBytes, Run
 from tests.examples import cell
+from tools.bench.kernels import SideBySide, differences, kernel_of, report, sentence, summary, varied
 
 
 def _run(wall: float = 1.0, status: str = "completed", **more: object) -> Run:

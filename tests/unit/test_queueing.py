@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.engine.virtual.gauge import Arrivals, Trial, memory_mib, plan_document
-from harness.fidelity import tail_drop
 from harness.netem import compile_path
-from harness.queueing import Inputs, Sizes, lindley, mean_wait, poisson_arrivals, wait_estimate
-from harness.reno import mathis, padhye
 from tests.examples import path
+from tools.bench.fidelity import tail_drop
+from tools.bench.gauge import Arrivals, Trial, memory_mib, plan_document
+from tools.bench.queueing_theory import Inputs, Sizes, lindley, mean_wait, poisson_arrivals, wait_estimate
+from tools.bench.tcp_models import mathis, padhye
 
 RATE = 10_000_000
 MIXED = Sizes((78, 590, 1514), (0.5, 0.25, 0.25))

@@ -12,10 +12,10 @@ from harness.evaluation.publish import forget, keep
 from harness.evaluation.verdict import judge as real_judge
 from harness.execution import App, Options, Places
 from harness.outcome import Cell, LinkProof, MeasuredRun, Outcome, Run, Verdict
-from harness.reference import CAMPAIGN, Reference, Share
 from harness.scenario.schema import Scenario
 from harness.store.parquet import Columns
 from tests.examples import ROOT
+from tools.reference.campaign import CAMPAIGN, Reference, Share
 
 _TWO = """
 schema: 1
@@ -163,7 +163,7 @@ def test_a_search_goes_by_runs_that_are_in_part_kept_and_in_part_stored(
         judged.append((scenario.name, [run.repetition for run, _ in pairs]))
         return real_judge(scenario, pairs, paths)
 
-    monkeypatch.setattr("harness.reference.judge", judge)
+    monkeypatch.setattr("tools.reference.campaign.judge", judge)
     _shares(other)
     assert judged == [("studies/reach-50-10", [0, 1])]
 

@@ -12,9 +12,9 @@ from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
 from harness.execution.matrix import Request, cells, named, points_of
 from harness.outcome import LinkProof, MeasuredRun, Measurement, Observation, Outcome, Run
-from harness.report.studies.remembered.claims import ALIKE, CHANGED, OTHER, TAKEN
-from harness.report.studies.remembered.compared import by_mechanism, course, harmed
-from harness.report.studies.remembered.page import remembered
+from studies.remembered.claims import ALIKE, CHANGED, OTHER, TAKEN
+from studies.remembered.compared import by_mechanism, course, harmed
+from studies.remembered.page import remembered
 from tests.examples import SIM, catalogue, images
 
 KNOWN = {name: one for name, (one, _) in catalogue().implementations().items()}

@@ -13,11 +13,11 @@ from harness.errors import InputError
 from harness.netem import compile_path
 from harness.planning.sweep import points
 from harness.report.explain import explain, loss_words
-from harness.report.scenario_page import scenario_page
 from harness.scenario.schema import GilbertElliott, Link, Scenario
 from harness.topology import SERVERS
 from harness.units import Percentage
 from tests.examples import ROOT, catalogue, scenario
+from tools.reference.scenario_page import scenario_page
 
 EXAMPLES = sorted((ROOT / "docs/scenarios").glob("*.yaml"))
 

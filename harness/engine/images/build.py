@@ -140,7 +140,7 @@ class Images:
         self._sim_lab = Build("sim", images / "sim", 5, target="lab", on={"LAB_KERNEL": self.lab_kernel})
         self.probe = Build("probe", images / "probe", 15, on={"ENDPOINT": self.endpoint})
         self.ns3 = Build("ns3", images / "ns3", 40)
-        """An independent judge of links (harness.bench.ns3)."""
+        """An independent judge of links (tools.bench.ns3)."""
         self._known: dict[tuple[str, Path, str], Build] = {}
         """What was asked for already: every cell asks for its implementations' builds again."""
 

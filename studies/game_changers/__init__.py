@@ -1,0 +1,11 @@
+"""Which parameters are game changers: document 004's open questions, answered by designed studies."""
+
+from harness.report.studies import Study
+from studies.game_changers.claims import SOURCE
+from studies.game_changers.figures import DRAWINGS
+from studies.game_changers.page import every_effect, game_changers
+
+STUDY = Study(
+    source=SOURCE, text=game_changers, scenarios=("studies",), place=1, page="studies.md",
+    beside={"effects.md": every_effect}, drawings=DRAWINGS,
+)  # fmt: skip

@@ -1,0 +1,279 @@
+"""docs/studies.md: what parameters are worth, from stored runs, and what document 004 asks about them.
+
+And docs/effects.md, with every effect of every pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from harness.doe.effects import Analysis, analyses
+from harness.doe.effects.profiles import Profiled, profiled
+from harness.doe.effects.summary import called, sentence
+from harness.doe.pair_settings import searches
+from harness.evaluation.cell_result import CellResult
+from harness.report import reach, study
+from harness.report.markdown import line
+from harness.store.identity import compiled
+from studies.game_changers.claims import GAME, NEAR, PATHS, QUESTIONS, SOME, SWEEPS, Question
+from studies.game_changers.overview import changes_game, profiles_table, worth_table
+
+_NONE = "No runs are stored yet."
+_ONCE = "Every cell ran once: nothing here has an interval, and nothing is bold."
+#: What is different on a near path: 10 MB are as many of its bandwidth-delay products as some 300 MB of a satellite's.
+_LIKE = ", 20 ms, 10 MB"
+_ENOUGH = (
+    "Below: of how many times of {}, of pairs with several runs, a factor is worth "
+    f"{GAME:.0%} or more of the median, by an interval that leaves out nothing at all."
+)
+_HEAD = """# Game changers
+
+Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).
+
+Document 004 ends on a question: which parameters are game changers? A study answers it: factors with levels, and a
+design that says which of their combinations run ([the format](scenario.md#experiment)).
+
+```
+harness plan studies/fraction-50-10 --engine virtual   # cells, what a pair does not honour, aliases, disk, time
+harness run studies/fraction-50-10 --engine virtual    # resumes as every run does
+harness report study studies/fraction-50-10            # effects with intervals, ranked (--figures DIR draws them)
+harness reach studies/reach-50-10 --engine virtual     # the fewest settings that meet the objectives (--budget 60)
+```
+
+*Worth* is how many seconds a time differs between a factor's worst level and its best, over all levels of the others.
+A repetition has the same draws in all cells, of losses and of the delay's phase: it is the whole study once, and the
+interval is that of the repetitions, of two of them one of 50 %. Bold: it leaves out nothing at all. What two factors do
+together is half of how much more one is worth at the other's better level. A pair has the factors that it honours; the
+others are absent, and `harness plan` names them.
+
+The tables of this page have a row a server, behind picoquic's client, which can be told how it acknowledges: what each
+factor is worth of each time, one after the other. **Bold** changes the game: 10 % of the time and more, by an interval
+that leaves out nothing at all. · is less than a hundredth of it, – is not honoured, † is a time that some runs had not
+come to when they were over: their timeout stands for it, and hides what is beyond. Intervals, which level is better,
+and what two factors do together: [every effect](effects.md).
+"""
+_DETAILS = """# Every effect
+
+Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md): what stands behind
+[Game changers](studies.md), pair by pair, as `harness report study` prints it. Words and figures are explained there;
+bold are figures whose interval leaves out nothing at all.
+"""
+_PROFILES = """## Document 004's columns as profiles
+
+Its table of default parameters, told to every stack as far as it honours them: *h2o's parameters* on quinn are quinn's
+code with h2o's settings. What differs between the rows of one stack is owed to settings; what differs between stacks
+in one row, to code.
+"""
+_REACH = """## What would it take?
+
+The fewest settings with which a pair meets all objectives: `harness reach` tries none, then every setting alone, then
+sets of two and more, those first that single settings promise most of. A set is the cheapest where every cheaper one
+was tried and fails; none does where every set was.
+"""
+
+
+def game_changers(results: Sequence[CellResult]) -> str:
+    """The page."""
+    mine = _mine(results)
+    found = analyses(mine)
+    return "\n".join(
+        [
+            _HEAD,
+            *_questions(found),
+            *_by_path(found, "fraction", "The parameter table in a fraction", _FRACTION, worth_table),
+            *_by_path(found, "levels", "Every level alone", _LEVELS, worth_table),
+            *_sweeps(found),
+            *_heat(found, worth_table),
+            *_profiles(profiled(mine), _PROFILES, profiles_table),
+            *_reach(mine),
+        ]
+    )
+
+
+def every_effect(results: Sequence[CellResult]) -> str:
+    """The page of details."""
+    mine = _mine(results)
+    found = analyses(mine)
+    return "\n".join(
+        [
+            _DETAILS,
+            *_by_path(found, "fraction", "The parameter table in a fraction", _FRACTION, _effects),
+            *_by_path(found, "levels", "Every level alone", _LEVELS, _effects),
+            *_heat(found, _effects),
+            *_profiles(profiled(mine), "## Document 004's columns as profiles\n", _by_pair),
+        ]
+    )
+
+
+def _mine(results: Sequence[CellResult]) -> list[CellResult]:
+    return [one for one in results if one.cell.scenario.name.startswith("studies/") and one.cell.engine == "virtual"]
+
+
+def _effects(mine: Sequence[Analysis]) -> list[str]:
+    return [study.markdown((mine, [])).rstrip("\n")]
+
+
+def _by_pair(mine: Sequence[Profiled]) -> list[str]:
+    return [text for one in mine for text in (f"{one.client}→{one.server}:", "", *study.profiles_table(one), "")][:-1]
+
+
+def _scenario(kind: str, path: str) -> str:
+    return f"studies/{kind}-{path}"
+
+
+def _questions(found: Sequence[Analysis]) -> list[str]:
+    lines = ["## What document 004 asks", ""]
+    for one in QUESTIONS:
+        lines += [f"**{one.text}**", "", *_answer(one, found), ""]
+    return lines
+
+
+def _answer(one: Question, found: Sequence[Analysis]) -> list[str]:
+    kinds = ("fraction", "levels", "ack-ratio-initial-rtt")
+    mine = [each for each in found if _near(each) == one.near and (_named(each, kinds) or _is_sweep(each))]
+    counted = [tally for tally in tallies(mine) if not one.factors or tally.factor in one.factors]
+    if not counted:
+        return [_NONE]
+    rows = [line(["factor", "changes the game for", "at most worth", "where"]), line(["---", "---:", "---:", "---"])]
+    for each in counted:
+        changed = f"{each.changes} of {each.pairs}"
+        rows += [line([each.factor, changed, f"{each.most:.1f} s", each.where])]
+    sizes = "2 and 10 MB on paths of 20 ms" if one.near else "2, 10 and 100 MB"
+    return [f"{verdict(counted)} {_ENOUGH.format(sizes)}", "", *rows]
+
+
+def verdict(counted: Sequence[Tally]) -> str:
+    """What the runs answer: factors by how often they change the game."""
+    often = [one.factor for one in counted if one.changes >= one.pairs / 2]
+    at_times = [one.factor for one in counted if SOME * one.pairs <= one.changes < one.pairs / 2]
+    hardly = [one.factor for one in counted if 0 < one.changes < SOME * one.pairs]
+    never = [one.factor for one in counted if not one.changes]
+    parts = {"yes, more often than not": often, "at times": at_times, "hardly": hardly, "no": never}
+    said = "; ".join(f"{word}: {', '.join(map('`{}`'.format, names))}" for word, names in parts.items() if names)
+    return f"{said[0].upper()}{said[1:]}."
+
+
+def _near(one: Analysis) -> bool:
+    return f"-{NEAR}" in one.of.scenario.name
+
+
+def _named(one: Analysis, kinds: Iterable[str]) -> bool:
+    return one.of.scenario.name.startswith(tuple(f"studies/{kind}-" for kind in kinds))
+
+
+def _is_sweep(one: Analysis) -> bool:
+    return one.of.scenario.name in SWEEPS
+
+
+@dataclass(frozen=True)
+class Tally:
+    """A factor over all pairs, paths and times."""
+
+    factor: str
+    changes: int
+    """Pairs' times of which it is worth enough."""
+    pairs: int
+    """Those that have it."""
+    most: float
+    """Seconds, where it is worth most."""
+    where: str
+
+
+def tallies(found: Iterable[Analysis]) -> list[Tally]:
+    """Every factor of these analyses, those first that change most. One repetition alone shows nothing."""
+    by: dict[str, list[tuple[Analysis, float, bool]]] = {}
+    for one in found:
+        for effect in one.main if any(each.saved.n > 1 for each in one.main) else ():
+            worth = abs(effect.saved.median)
+            by.setdefault(effect.factors[0], []).append((one, worth, changes_game(effect, one)))
+    made = []
+    for factor, each in by.items():
+        of, most, _ = max(each, key=lambda item: item[1])
+        where = f"{called(of.metric)}, {of.of.client}→{of.of.server}, `{of.of.scenario.name}`"
+        made.append(Tally(factor, sum(enough for _, _, enough in each), len(each), most, where))
+    return sorted(made, key=lambda one: (-one.changes / one.pairs, -one.most, one.factor))
+
+
+_FRACTION = (
+    "Nine factors of two levels in a fraction of resolution IV: no factor is taken for two others together; which "
+    "interactions are taken for each other stands beside them."
+)
+_LEVELS = "One factor at a time: what a level is worth beside the base of all others, and nothing of two together."
+
+
+Table = Callable[[Sequence[Analysis]], list[str]]
+"""Some of a study's analyses → lines."""
+
+
+def _by_path(found: Sequence[Analysis], kind: str, title: str, words: str, table: Table) -> list[str]:
+    lines = [f"## {title}", "", words, ""]
+    for start in ("", NEAR):
+        for path, name in PATHS.items():
+            scenario = _scenario(kind, f"{start}{path}")
+            mine = [one for one in found if one.of.scenario.name == scenario]
+            lines += [f"**{name}{_LIKE if start else ''}** (`{scenario}`)", ""]
+            lines += [*_tabled(mine, table), ""]
+    return lines
+
+
+def _tabled(mine: Sequence[Analysis], table: Table) -> list[str]:
+    """What one study came to, and that it ran once where it did."""
+    if not mine:
+        return [_NONE]
+    times = {effect.saved.n for one in mine for effect in one.main}
+    return [*table(mine), *(["", _ONCE] if times == {1} else [])]
+
+
+def _sweeps(found: Sequence[Analysis]) -> list[str]:
+    lines = ["## One or two factors, in full", "", "Sweeps of every value with every other.", ""]
+    for scenario, title in SWEEPS.items():
+        mine = [one for one in found if one.of.scenario.name == scenario and one.main]
+        lines += [f"**{title}** (`{scenario}`)", ""]
+        lines += [_sentences(mine), ""] if mine else [_NONE, ""]
+    return lines
+
+
+def _sentences(mine: Sequence[Analysis]) -> str:
+    return "\n".join(f"* {one.of.client}→{one.of.server}: {sentence(one)}" for one in mine)
+
+
+def _heat(found: Sequence[Analysis], table: Table) -> list[str]:
+    scenario = "studies/ack-ratio-initial-rtt-50-10"
+    mine = [one for one in found if one.of.scenario.name == scenario]
+    lines = ["## ACK ratio × initial RTT", "", f"`{scenario}`: every level with every other.", ""]
+    return [*lines, *_tabled(mine, table), ""]
+
+
+def _profiles(found: Sequence[Profiled], head: str, table: Callable[[Sequence[Profiled]], list[str]]) -> list[str]:
+    lines = [head]
+    for start in ("", NEAR):
+        for path, name in PATHS.items():
+            scenario = _scenario("profiles", f"{start}{path}")
+            mine = [one for one in found if one.scenario.name == scenario]
+            lines += [f"**{name}{_LIKE if start else ''}** (`{scenario}`)", ""]
+            lines += [*(table(mine) if mine else [_NONE]), ""]
+    return lines
+
+
+def _reach(results: Sequence[CellResult]) -> list[str]:
+    lines = [_REACH]
+    for path, name in PATHS.items():
+        scenario = _scenario("reach", path)
+        mine = searches(_searched(results, scenario))
+        lines += [reach.markdown(mine)] if mine else [f"**{name}** (`{scenario}`)", "", _NONE, ""]
+    return lines
+
+
+def _searched(results: Sequence[CellResult], name: str) -> list[CellResult]:
+    """A search's cells. Some are the same as in other studies of its path, and every cell is stored under one name."""
+    mine = [one for one in results if one.cell.scenario.name == name]
+    if not mine:
+        return []
+    asked = mine[0].cell.scenario
+    shared = [
+        (one, one.cell.model_copy(update={"scenario": asked}))
+        for one in results
+        if one.cell.scenario.name != name and one.cell.scenario.objectives == asked.objectives
+    ]
+    return [*mine, *(replace(one, cell=cell) for one, cell in shared if compiled(cell) == one.cell.compiled)]

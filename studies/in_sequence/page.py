@@ -1,0 +1,183 @@
+"""TCP and HTTPS with and without the document's proxies, and QUIC from end to end, beside its objectives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.evaluation.cell_result import CellResult
+from harness.outcome import Interval
+from harness.report.markdown import line
+from harness.report.numbers import number, text
+from harness.scenario.parameters import Role
+from studies.in_sequence.claims import LARGE_LOSSY, MEDIUM, NOT_RUN, ONLY, PAIR, PROXIES, SIZES, SOURCE, WIFI, Path
+from studies.in_sequence.compared import Kind, Row, bounds, met, rows, seeds
+
+#: What the rows of each kind are called together.
+_KINDS: dict[Kind, str] = {
+    "tcp": "TCP without a proxy", "tcp split": "TCP behind proxies", "https": "HTTPS without a proxy",
+    "https split": "HTTPS behind proxies", "quic": "QUIC",
+}  # fmt: skip
+_SHOWN = ("2 MB", "10 MB", "100 MB")
+#: Parameters of the document's last slides, as runs show them: (role, parameter).
+_OBSERVED: tuple[tuple[Role, str], ...] = (
+    ("server", "congestion_control"), ("server", "initial_cwnd"), ("client", "ack_ratio"), ("client", "max_ack_delay"),
+    ("client", "ack_delay_exponent"), ("client", "connection_window"),
+)  # fmt: skip
+
+
+def in_sequence(results: Sequence[CellResult]) -> str:
+    """The page."""
+    lines = [
+        "# Paths in sequence: proxies that split TCP, and QUIC from end to end",
+        "",
+        "Generated (`make generate`) from the runs in [`results/reference/`](../results/reference/README.md).",
+        "",
+        f"{SOURCE}: a satellite is one segment of a path, and TCP's answer to segments that differ are proxies on both",
+        "sides of it, which split each connection into three. What TCP takes with them became the objectives for QUIC,",
+        "which nobody can split. Here the path is three simulators in a row, the proxies are HAProxy behind TPROXY, on",
+        "Linux's TCP, and each run is proven: every segment by itself, and every connection as split.",
+        "",
+        "The document's proxies, both alike:",
+        "",
+        line(["proxy", "send buffer", "receive buffer", "initial windows, packets"]),
+        line(["---", "---:", "---:", "---:"]),
+        *(line([name, *settings]) for name, settings in PROXIES.items()),
+        "",
+        "Each size is a time from the client's first packet on, for TCP that of the connection that has the data, and",
+        "once more from the first byte of the data on. The document measured TCP with iperf3, whose clock starts about",
+        "then, when its connections are up and the test is arranged: its objectives are times of the second kind, and",
+        "the first byte takes TCP here two round trips of the satellite, with a proxy or without: a connection is",
+        "passed on when the proxy has its third segment, so that what it saves the client it takes itself. HTTPS is",
+        "HTTP/2 over TLS 1.3 and the same TCP (Debian's nginx and curl): one download, whose connection, TLS and",
+        "request take a round trip each. A proxy splits its TCP alone; TLS and HTTP/2, with its window of 10 MiB for",
+        "a stream, go from end to end. *Set as D* are the settings of proxies D at both ends of a whole connection.",
+        "",
+        "*n* is how many seeds there are, and a figure is their median, with its interval where they differ: of six",
+        "and more it has the true median with 95 %, of fewer it is the least and the most. Six are asked for where a",
+        "segment loses at random. Where nothing on the path is random, another seed changes the random numbers of the",
+        "endpoints alone: two are asked for, a row that is the same with both is *deterministic*, and more would tell",
+        "nothing new.",
+        "",
+    ]  # fmt: skip
+    for path in (MEDIUM, LARGE_LOSSY, WIFI):
+        lines += _path(rows(results, path), path)
+    lines += _claims(results)
+    lines += _parameters(rows(results, MEDIUM))
+    return "\n".join(lines)
+
+
+def _path(found: list[Row], path: Path) -> list[str]:
+    lines = [f"## {path.title[0].upper()}{path.title[1:]}", "", f"The document: {path.said}", ""]
+    if not found:
+        return [*lines, "No runs are stored.", ""]
+    head = ["", *(f"{size}, s" for size in _SHOWN), *(f"{size} from the first byte, s" for size in _SHOWN), "n"]
+    limits = bounds(found[0])
+    lines += [line(head), line(["---", *["---:"] * 7])]
+    lines.append(line(["*objective*", *(f"{limits[size]:g}" for size in SIZES), *["–"] * 3, ""]))
+    lines += [_row(row) for row in found]
+    lines += ["", *_verdicts(found), ""]
+    return lines
+
+
+def _row(row: Row) -> str:
+    whole, since = _spans(row)
+    return line([row.name, *map(text, whole.values()), *map(text, since.values()), seeds(row)])
+
+
+def _spans(row: Row) -> tuple[dict[str, Interval | None], dict[str, Interval | None]]:
+    """Size → seconds, on either clock."""
+    return {size: row.seconds(size) for size in SIZES}, {size: row.since_data(size) for size in SIZES}
+
+
+def _verdicts(found: list[Row]) -> list[str]:
+    """Who meets all objectives, on either clock; QUIC's has one."""
+    said = []
+    for kind, word in _KINDS.items():
+        mine = [row for row in found if row.kind == kind]
+        clocks = [f"{_names(mine, 0)} from the first packet on"]
+        if kind != "quic":
+            clocks.append(f"{_names(mine, 1)} from the first byte on")
+        if mine:
+            said.append(f"{word} meets all three: {', '.join(clocks)}.")
+    return [" ".join(said)] if said else []
+
+
+def _names(found: list[Row], clock: int) -> str:
+    meet = [row for row in found if len(met(row, _spans(row)[clock])) == len(SIZES)]
+    return ", ".join(row.name.removeprefix("TCP, ").removeprefix("HTTPS, ") for row in meet) or "none"
+
+
+def _claims(results: Sequence[CellResult]) -> list[str]:
+    """The document's claims, and what the runs say to them."""
+    told = []
+    for path in (MEDIUM, LARGE_LOSSY):
+        found = rows(results, path)
+        by_name = {row.name: row for row in found}
+        for name in ("C", "D"):
+            row = by_name.get(f"TCP, proxies {name}")
+            if row is None:
+                continue
+            inside = met(row, _spans(row)[1])
+            verdict = "borne out" if len(inside) == len(SIZES) else f"within for {_listed(inside)}"
+            times = ", ".join(text(span) for span in _spans(row)[1].values())
+            told.append([path.title, f"proxies {name} are where the objectives come from", f"{times} s", verdict])
+        for protocol in ("TCP", "HTTPS"):
+            base, best = by_name.get(f"{protocol}, no proxy (cubic)"), by_name.get(f"{protocol}, proxies D")
+            if base is not None and best is not None:
+                claim = f"transmission is faster with proxies ({protocol}, D)"
+                told.append([path.title, claim, _gains(base, best), "see the figures"])
+        pairs = [row for row in found if row.kind == "quic"]
+        if pairs:
+            meet = [row.name for row in pairs if len(met(row, _spans(row)[0])) == len(SIZES)]
+            alone = meet == [" → ".join(PAIR)]
+            told.append([path.title, ONLY, ", ".join(meet) or "none does", "borne out" if alone else "contradicted"])
+    if not told:
+        return []
+    absent = "; ".join(f"{name} is not run: {why}" for name, why in NOT_RUN.items())
+    return [
+        "## The document's claims", "",
+        line(["path", "claim", "here", "verdict"]), line(["---"] * 4), *map(line, told), "",
+        f"Of the document's servers {absent}.", "",
+    ]  # fmt: skip
+
+
+def _listed(sizes: Sequence[str]) -> str:
+    return " and ".join(size.replace("MB", " MB") for size in sizes) or "no size"
+
+
+def _gains(base: Row, best: Row) -> str:
+    """How many times faster each size came."""
+    said = []
+    for size in SIZES:
+        slow, fast = base.seconds(size), best.seconds(size)
+        if slow is not None and fast is not None:
+            said.append(f"{size.replace('MB', ' MB')}: {number(slow.median)} → {number(fast.median)} s")
+    return ", ".join(said)
+
+
+def _parameters(found: list[Row]) -> list[str]:
+    """What the pairs' endpoints were seen to do, of their first runs."""
+    pairs = [row for row in found if row.kind == "quic"]
+    if not pairs:
+        return []
+    lines = [
+        "## Parameters", "",
+        "What the captures and the endpoints' own logs show of each pair on 50/10 Mbit/s (first run; – where nothing",
+        "tells).", "",
+        line(["pair", *(f"{name} ({role})" for role, name in _OBSERVED)]), line(["---", *["---:"] * len(_OBSERVED)]),
+    ]  # fmt: skip
+    for row in pairs:
+        measured = next((each for _, each in row.result.runs if each is not None), None)
+        seen = {} if measured is None else {(one.role, one.parameter): one for one in measured.observed}
+        cells = [
+            "–"
+            if (one := seen.get(key)) is None
+            else f"{_value(one.value)} {one.unit if one.unit != '1' else ''}".strip()
+            for key in _OBSERVED
+        ]
+        lines.append(line([row.name, *cells]))
+    return [*lines, ""]
+
+
+def _value(value: object) -> str:
+    return number(float(value)) if isinstance(value, int | float) else str(value)

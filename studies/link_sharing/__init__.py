@@ -1,0 +1,22 @@
+"""Three flows that come and go on one bottleneck."""
+
+from harness.report.studies import Figure, Study
+from studies.link_sharing.claims import SOURCE
+from studies.link_sharing.page import sharing
+
+_RENO = {"server.congestion_control": "reno"}
+_PLOTS = {
+    "sender_throughput_smoothed": "ngtcp2 with itself",
+    "receiver_throughput": "the same at the receivers",
+    "congestion_window": "congestion windows",
+    "window_queue_drops": "three seconds of the three flows",
+    "drop_rate": "drops at the bottleneck",
+}
+
+STUDY = Study(
+    source=SOURCE,
+    text=sharing,
+    scenarios=("dumbbell/link-sharing", "dumbbell/sharing-bbr", "dumbbell/sharing-cubic", "dumbbell/sharing-mixed"),
+    place=2,
+    figures=tuple(Figure("dumbbell/link-sharing", "ngtcp2", plot, caption, _RENO) for plot, caption in _PLOTS.items()),
+)

@@ -1,0 +1,87 @@
+"""Shares of three flows that come and go, beside those of INET's QUIC showcase."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.evaluation.cell_result import CellResult
+from harness.report.markdown import line
+from harness.report.numbers import number, percentage, text
+from harness.report.studies import stored_of
+from studies.link_sharing.claims import CAUSES, SHARING, SHOWCASE
+
+#: Jain's index of the three flows below which, and share of packets dropped above which, what happened is spelt out.
+FAIR, FEW = 0.95, 0.1
+
+
+def sharing(results: Sequence[CellResult]) -> str:
+    """Shares of each phase beside the document's."""
+    lines = [
+        "## Bandwidth sharing (INET's QUIC showcase)",
+        "",
+        "Three flows start at 5, 10 and 20 s and stop at 30, 40 and 45 s on 10 Mbit/s, beside UDP of 0.4 Mbit/s. The",
+        "document reads fair shares off its figures: 10, 5, 3.3, 5 and 10 Mbit/s, less the UDP. A phase here has the",
+        "payload of UDP datagrams that arrived, per flow; a phase counts from its first moment, convergence included.",
+        "",
+    ]
+    for scenario, what in SHARING.items():
+        found = stored_of(results, scenario)
+        if not found:
+            continue
+        lines += [
+            f"**{what}** (`{scenario}`)",
+            "",
+            line(["server", *(f"phase {n}" for n in range(1, 6)), "Jain, three flows", "queue, ms", "drops"]),
+            line(["---", *["---:"] * 8]),
+            line(["*document*", *(number(share) for share in SHOWCASE), "–", "–", '"minimal"']),
+        ]
+        lines += [line([_who(result), *_phases(result), *_figures(result)]) for result in found]
+        lines += ["", *(text for result in found for text in _unfair(result))]
+    return "\n".join(lines)
+
+
+def _unfair(result: CellResult) -> list[str]:
+    """What happened where the three flows do not share, or overrun the queue; nothing where they do neither."""
+    jain, drops = result.interval("jain_shared"), result.interval("drop_rate")
+    shares = [result.interval("throughput", flow, phase=3) for flow in range(3)]
+    known = [share.median for share in shares if share is not None]
+    if jain is None or drops is None or len(known) < len(shares) or (jain.median >= FAIR and drops.median <= FEW):
+        return []
+    who, control = _servers(result), str(result.cell.parameters["server.congestion_control"])
+    part = known[-1] * len(known) / sum(known)
+    return [
+        f"{who} with {control}: the last to come has {part:.1f} times a third of what the three have together, and "
+        f"{drops.median:.0%} of all packets are dropped; {CAUSES.get((who, control), 'not explained')}.",
+        "",
+    ]
+
+
+def _servers(result: CellResult) -> str:
+    names = dict.fromkeys(
+        result.cell.implementation("server", index).name
+        for index, flow in enumerate(result.cell.scenario.flows)
+        if flow.kind == "quic"
+    )
+    return " + ".join(names)
+
+
+def _who(result: CellResult) -> str:
+    """The servers; several of them with what the scenario varies."""
+    servers, control = _servers(result), result.cell.parameters.get("server.congestion_control")
+    return servers + (f" ({control})" if " + " in servers and control is not None else "")
+
+
+def _phases(result: CellResult) -> list[str]:
+    texts = []
+    for phase in range(1, 6):
+        shares = [result.interval("throughput", flow, phase=phase) for flow in range(3)]
+        texts.append(" · ".join(number(share.median) for share in shares if share is not None) or "–")
+    return texts
+
+
+def _figures(result: CellResult) -> list[str]:
+    return [
+        text(result.interval("jain_shared")),
+        text(result.interval("mean_queue_delay")),
+        percentage(result.interval("drop_rate")),
+    ]

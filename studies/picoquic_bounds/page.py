@@ -1,0 +1,268 @@
+"""The bounds of picoquic's own tests, beside what stored runs of scenarios/picoquic took: docs/picoquic.md."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from harness.evaluation.cell_result import CellResult
+from harness.outcome import Interval
+from harness.report.markdown import line
+from harness.report.resumed import marked, seed_of
+from harness.report.studies import stored_of
+from harness.report.table import interval_text
+from harness.scenario.metric_names import MetricName
+from harness.scenario.schema import Link, Objective, Path
+from harness.units import Duration, Percentage, Rate
+from studies.picoquic_bounds.claims import ABSENT, NOTES, Figures
+
+#: Where the scenarios are; the rest of a name is upstream's, with hyphens.
+FOLDER = "picoquic/"
+#: In these tests upstream's client sends the data: they arrive from 1.5 round trips on, not from two.
+UPLOADS = "satellite_"
+#: UDP payload of a full datagram of picoquic's, and what Ethernet, IPv4 and UDP add to it, bytes.
+_PAYLOAD, _HEADERS = 1440, 14 + 20 + 8
+_WORDS = {"pass": "holds", "fail": "does not hold", "inconclusive": "holds in some runs"}
+
+
+def simulated_rate(rate: Rate) -> float:
+    """The layer-2 rate, bit/s, at which a full datagram takes as long as in upstream's simulator at `rate`.
+
+    It counts the UDP payload alone, 8·10^6/(Mbit/s) whole ps per byte, and divides by 2^20 to whole µs
+    (picoquic, picoquictest/satellite_test.c and picoquic/sim_link.c).
+    """
+    microseconds = (8 * 10**12 // rate.value * _PAYLOAD) >> 20
+    return (_PAYLOAD + _HEADERS) * 8e6 / microseconds
+
+
+@dataclass(frozen=True)
+class Held:
+    """One of upstream's tests beside the runs of its scenario."""
+
+    test: str
+    named: CellResult
+    """At the rate that the test names."""
+    simulated: CellResult | None
+    """At the rate of frames as fast as in upstream's simulator, where the scenario has it."""
+
+    @property
+    def objective(self) -> Objective:
+        """Upstream's bound."""
+        return self.named.cell.scenario.objectives[0]
+
+    @property
+    def took(self) -> Interval | None:
+        """What our transfers took at the rate named, s; infinite for one that did not end in time."""
+        return _observed(self.named)
+
+    @property
+    def bounded(self) -> MetricName:
+        """What is bounded."""
+        return MetricName.parse(self.objective.metric)
+
+    @property
+    def later(self) -> float:
+        """How much later than upstream's the sender begins here, s."""
+        return self.named.cell.scenario.path.rtt.seconds / 2 if self.test.startswith(UPLOADS) else 0.0
+
+    @property
+    def alike(self) -> float | None:
+        """The median, s, on frames as fast as upstream's, for a sender that begins when upstream's does."""
+        if self.simulated is None:
+            return None if self.took is None else self.took.median - self.saved - self.later
+        span = _observed(self.simulated)
+        return None if span is None else span.median - self.later
+
+    @property
+    def saved(self) -> float:
+        """What frames as fast as upstream's save, s: measured, or reckoned for what was sent without a second cell."""
+        took, rate = self.took, _last_rate(self.named.cell.scenario.path)
+        if self.simulated is not None:
+            span = _observed(self.simulated)
+            return 0.0 if took is None or span is None else took.median - span.median
+        return 8 * self._median("wire_to_client") * (1 / rate.value - 1 / simulated_rate(rate))
+
+    @property
+    def figures(self) -> Figures | None:
+        """What a note can be held against; None where nothing was measured."""
+        took = self.took
+        if took is None:
+            return None
+        packets = self._median("packets_to_client")
+        flow = self.named.cell.scenario.flows[0]
+        bits = 8 * (flow.download.bytes if flow.download is not None else 0)
+        busy = took.median - self._median("first_byte")
+        rate = _last_rate(self.named.cell.scenario.path).value
+        return Figures(
+            bound=self.objective.bound,
+            took=took,
+            alike=self.alike,
+            dropped=self._median("queue_drops_to_client", None) / packets if packets else 0.0,
+            lost=self._median("loss_drops_to_client", None) / packets if packets else 0.0,
+            waited=self._median("queue_delay_p95_to_client"),
+            line=bits / busy / rate if busy > 0 else 0.0,
+        )
+
+    @property
+    def start(self) -> float | None:
+        """Data of the second connection's first round trips, per the first's: the median over the runs."""
+        ratios = [
+            float(one.value)
+            for _, measured in self.named.runs
+            for one in (measured.observed if measured is not None and self.bounded.transfer == "repeat" else ())
+            if one.parameter == "bdp_seed"
+        ]
+        return statistics.median(ratios) if ratios else None
+
+    def _median(self, metric: str, flow: int | None = 0) -> float:
+        """Of a metric of the transfer that is bounded, or of the link meanwhile; 0 where it was not measured."""
+        span = self.named.interval(metric, flow, self.bounded.transfer)
+        return 0.0 if span is None else span.median
+
+
+def _observed(result: CellResult) -> Interval | None:
+    """What the one objective of a scenario was held against."""
+    judged = result.verdict.objectives
+    return judged[0].observed if judged else None
+
+
+def held(results: Sequence[CellResult]) -> list[Held]:
+    """The tests that have stored runs, in order of their names."""
+    names = sorted({result.cell.scenario.name for result in results if result.cell.scenario.name.startswith(FOLDER)})
+    made = []
+    for name in names:
+        found = sorted(stored_of(results, name), key=lambda result: result.cell.scenario.path.to_client.rate.value)
+        for _, group in groupby(found, key=lambda result: result.cell.engine):
+            cells = list(group)
+            wanted = simulated_rate(cells[0].cell.scenario.path.to_client.rate)
+            like = [one for one in cells[1:] if abs(one.cell.scenario.path.to_client.rate.value / wanted - 1) < 1e-3]
+            made.append(Held(name.removeprefix(FOLDER).replace("-", "_"), cells[0], next(iter(like), None)))
+    return made
+
+
+def bounds(results: Sequence[CellResult]) -> str:
+    """The whole page."""
+    made = held(results)
+    lines = [
+        "# picoquic's own bounds, on real queues",
+        "",
+        "Generated (`make generate`) from the runs of [`scenarios/picoquic`](../scenarios/picoquic) in",
+        "[`results/reference/`](../results/reference/README.md).",
+        "",
+        "picoquic's tests run client and server in one process over a simulated link, and state the longest time that",
+        "a transfer may take. Here the same transfers, with picoquic at both ends, go through Linux's queues. Two",
+        "things differ in nearly all of them, and are told apart from the rest:",
+        "",
+        "* **The link.** Upstream's simulator counts the UDP payload alone, divides by 2^20 where 10^6 is meant and",
+        "  rounds down to whole µs: what it calls 250 Mbit/s passes a datagram of 1,440 bytes in 43 µs, for which",
+        f"  frames need {simulated_rate(Rate(250_000_000)) / 1e6:.1f} Mbit/s. The scenarios have a second cell with "
+        "frames as fast as that.",
+        "* **The start.** In its satellite tests the client sends the data: it has its first RTT sample, and more than",
+        "  an initial window to send, after one round trip. Here the server does, and has it half a round trip later.",
+        "",
+        "*Like for like* is the median of the second cell less that half round trip. *Line rate* is the share of it",
+        "that the file had from its first byte on, *queue* and *loss* the shares of packets to the client that the",
+        "bottleneck and the emulated loss dropped, all at the rate that the test names. A † marks a bound on a second",
+        "connection, which starts from what the first learnt; *start* is how much it sends in its first two round",
+        "trips of data, per what the first connection sent in those of its own.",
+        "",
+        *(_table(made) if made else ["No runs are stored."]),
+        "",
+        "## Tests that have no scenario",
+        "",
+        *(f"* `{test}`: {why}." for test, why in ABSENT.items()),
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def _table(made: Sequence[Held]) -> list[str]:
+    """How many bounds hold, and a row for each."""
+    named = sum(one.named.verdict.status == "pass" for one in made)
+    alike = sum(seen.alike is not None and seen.alike <= seen.bound for one in made if (seen := one.figures))
+    return [
+        f"Of {len(made)} bounds, {named} hold as they stand, and {alike} like for like.",
+        "",
+        line([
+            "test", "path", "control", "bound, s", "here, s", "", "like for like, s", "", "start", "line rate", "queue",
+            "loss", "why",
+        ]),
+        line(["---", "---", "---", "---:", "---:", "---", "---:", "---", "---:", "---:", "---:", "---:", "---"]),
+        *(line(row(one)) for one in made),
+    ]  # fmt: skip
+
+
+def row(one: Held) -> list[str]:
+    """A test's row."""
+    cell, seen = one.named.cell, one.figures
+    start = [f"`{one.test}`", path_text(cell.scenario.path), str(cell.parameters.get("server.congestion_control", ""))]
+    if seen is None:
+        return [*start, f"{one.objective.bound:g}", "–", one.named.verdict.sentence, *["–"] * 6, ""]
+    return [
+        *start,
+        f"{seen.bound:g}",
+        _text(one, seen),
+        _WORDS.get(one.named.verdict.status, one.named.verdict.reason),
+        "–" if seen.alike is None or math.isinf(seen.alike) else f"{seen.alike:.2f}",
+        "–" if seen.alike is None else _WORDS["pass" if seen.alike <= seen.bound else "fail"],
+        "" if one.start is None else f"× {one.start:.1f}",
+        f"{seen.line:.0%}",
+        f"{seen.dropped:.1%}",
+        f"{seen.lost:.1%}",
+        why(one, seen),
+    ]
+
+
+def _text(one: Held, seen: Figures) -> str:
+    scenario = one.named.cell.scenario
+    if math.isinf(seen.took.median):
+        return f"not in {scenario.timeout}"
+    return marked(interval_text(seen.took), one.bounded, seed_of(one.named.cell))
+
+
+def why(one: Held, seen: Figures) -> str:
+    """What makes runs miss the bound; empty where both comparisons hold."""
+    like_for_like = seen.alike is not None and seen.alike <= seen.bound
+    if one.named.verdict.status == "pass" and (seen.alike is None or like_for_like):
+        return ""
+    note = NOTES.get(one.test)
+    if note is not None and note.fits(seen):
+        return note.text
+    if not like_for_like:
+        return "not explained"
+    reckoned = "" if one.simulated is not None else " (reckoned)"
+    link = f"frames as fast as upstream's save {one.saved:.2f} s{reckoned}" if one.saved > 0 else ""
+    start = f"upstream's sender begins {one.later:.2f} s earlier" if one.later else ""
+    return ", and ".join(filter(None, (link, start)))
+
+
+def path_text(path: Path) -> str:
+    """A path in a few words: rates to and from the client, round trip, loss, jitter."""
+    down, up = path.to_client, path.to_server
+    changes = [
+        f"then {Duration(2 * change.delay.value) if change.delay is not None else change.rate}"
+        for step in path.changes
+        if (change := step.forward) is not None and (change.rate or change.delay)
+    ]
+    holes = [
+        f"nothing passes from {step.at}"
+        for step in path.changes
+        if step.forward is not None and step.forward.loss == Percentage.parse("100 %")
+    ]
+    words = [f"{_number(down)}/{_number(up)} Mbit/s", str(path.rtt), *changes, *holes]
+    if down.mean_loss:
+        words.append(f"{down.mean_loss:.2%} lost")
+    if down.jitter != Duration(0):
+        words.append(f"jitter ± {down.jitter}")
+    return ", ".join(words)
+
+
+def _number(link: Link) -> str:
+    return f"{link.rate.value / 1e6:g}"
+
+
+def _last_rate(path: Path) -> Rate:
+    """The rate towards the client after all changes, which the last connection has."""
+    return path.rates_to_client[-1][1]

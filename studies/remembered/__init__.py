@@ -1,0 +1,7 @@
+"""What a second connection remembers of its path: Careful Resume (RFC 9959) beside what else there is."""
+
+from harness.report.studies import Study
+from studies.remembered.claims import SOURCE
+from studies.remembered.page import remembered
+
+STUDY = Study(source=SOURCE, text=remembered, scenarios=("remembered",), place=1, page="remembered.md")

@@ -1,0 +1,211 @@
+"""Two lab kernels, or the two ways in which one enters programs: what primitives and cells cost under each."""
+
+from __future__ import annotations
+
+import base64
+import os
+import time
+import zlib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+from pathlib import Path
+
+from rich.console import Console
+
+from harness.engine.kernel import LabKernel
+from harness.engine.virtual.engine import VirtualEngine
+from harness.engine.virtual.uml_guest import Guest, GuestEnd
+from harness.errors import EngineError
+from harness.execution import App
+from harness.execution.matrix import PlannedRun
+from harness.execution.runner import run_once
+from harness.outcome import Cell
+from harness.scenario.schema import Flow
+from harness.store.provenance import Provenance
+from harness.store.results import Store
+from harness.units import Size
+from tools.bench.kernels import SideBySide, kernel_of, side_by_side
+from tools.bench.session import Line, Session, line, scenario
+from tools.bench.virtual import DELAY, RATES, SIZE
+
+#: How often each is measured.
+TURNS = 3
+#: Who carries the 100 MB that speed is told by, and how many times as long a kernel in another process should take.
+STANDARD = {"ngtcp2": "≥ 2.2", "quiche": "≥ 1.6", "quic-go": "≥ 1.6", "picoquic": "≥ 1.5"}
+#: Who carries 10 MB with each other, two cells at a time, and how often.
+MIXED, ROUNDS = ("ngtcp2", "quiche", "quinn"), 2
+#: Flows that have two endpoints each.
+FLOWS = 20
+
+#: What is compared where nobody names two kernels.
+ENTERED = ("host", "inproc")
+
+#: What a guest's init does so often: name → (count, what it is called).
+PRIMITIVES = {
+    "call": (200_000, "a system call"),
+    "fault": (20_000, "a page touched for the first time"),
+    "switch": (5_000, "a byte to another process and one back"),
+    "fork": (200, "a process that forks and ends"),
+    "start": (50, "a program that starts and ends"),
+}
+#: That init. The guest's clock stands still while a program computes: the wall's tells, where a phase begins.
+_INIT = r"""
+import ctypes, mmap, os
+
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mount(b"devtmpfs", b"/dev", b"devtmpfs", 0, None)
+console = os.open("/dev/console", os.O_RDWR)
+
+def timed(phase, act):
+    os.write(console, b"@0 %s\n" % phase.encode())
+    if phase == "fault":
+        pages = mmap.mmap(-1, 4096 * COUNTS[phase])
+        for place in range(0, len(pages), 4096):
+            pages[place] = 1
+        return
+    for _ in range(COUNTS.get(phase, 0)):
+        act()
+
+def child(act):
+    process = os.fork()
+    if process == 0:
+        act()
+        os._exit(0)
+    os.waitpid(process, 0)
+
+there, back = os.pipe(), os.pipe()
+if os.fork() == 0:
+    while True:
+        os.write(back[1], os.read(there[0], 1))
+
+def switch():
+    os.write(there[1], b"x")
+    os.read(back[0], 1)
+
+timed("call", os.getppid)
+timed("fault", None)
+timed("switch", switch)
+timed("fork", lambda: child(lambda: None))
+timed("start", lambda: child(lambda: os.execv("/usr/bin/true", ["true"])))
+timed("remove", None)
+# LINUX_REBOOT_CMD_POWER_OFF
+libc.reboot(0x4321FEDC)
+"""
+
+
+def python_init(program: str) -> list[str]:
+    """A guest's init that is a Python program. A kernel's command line has no word with a space."""
+    packed = base64.b64encode(zlib.compress(program.encode(), 9)).decode()
+    word = f"exec(__import__('zlib').decompress(__import__('base64').b64decode('{packed}')))"
+    return ["/usr/bin/python3", "-S", "-c", word]
+
+
+class Entries(Session):
+    """What the kernel in its programs' processes gains, measured side by side on one machine."""
+
+    def __init__(
+        self, app: App, console: Console, folder: Path, lines: list[Line], names: tuple[str, str] = ENTERED
+    ) -> None:
+        """`names`: of two kernels, as `kernel_of` takes them. InputError for others."""
+        super().__init__(app, console, folder, lines)
+        self.names = names
+        self._kernels = (kernel_of(names[0]), kernel_of(names[1]))
+        self._cores = sorted(os.sched_getaffinity(0))
+
+    def run(self) -> None:
+        """Primitives, the standard cell of several stacks, short cells per hour, many endpoints."""
+        self.primitives()
+        self._standard()
+        self._an_hour()
+        self._many()
+
+    def primitives(self) -> None:
+        """What a Python program pays for each."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        build = self.app.images.sim_build("lab")
+        self.app.images.make(build, self.announce)
+        found: dict[tuple[str, int], list[float]] = {}
+        with self.app.exported.use([build.reference]) as exported:
+            rootfs = Path(exported.roots[build.reference].rootfs)
+            for _ in range(TURNS):
+                for which, kernel in enumerate(self._kernels):
+                    phases = self._counted(kernel, rootfs).phases
+                    for primitive, (count, _) in PRIMITIVES.items():
+                        found.setdefault((primitive, which), []).append(1e6 * phases[primitive] / count)
+        for primitive, (_, said) in PRIMITIVES.items():
+            for which, name in enumerate(self.names):
+                self.say(line(f"{said}, {name}", found[primitive, which], "µs", ""))
+
+    def _counted(self, kernel: LabKernel, rootfs: Path) -> GuestEnd:
+        """A guest that does each primitive so often. EngineError where it does not come to its end."""
+        counts = {phase: count for phase, (count, _) in PRIMITIVES.items()}
+        guest = Guest(
+            kernel.file or rootfs / "opt/lab/linux", rootfs, 384, seed=1, start_ns=10**18, core=self._cores[0]
+        )
+        console = self.folder / "console.log"
+        end = guest.run(
+            python_init(f"COUNTS = {counts}\n{_INIT}"), self.folder, console, stall=60, phase=lambda phase: None,
+            settings=kernel.settings,
+        )  # fmt: skip
+        if not end.said_over:
+            raise EngineError(f"a guest ended early: {console.read_text()[-400:]}", "run again")
+        return end
+
+    def _beside(self, cell: Cell) -> list[SideBySide]:
+        """A cell under both kernels, in turn, so often."""
+        items = [PlannedRun(cell, turn) for turn in range(TURNS)]
+        return list(side_by_side(self.app, items, self._kernels, self._cores[0], lambda event: None))
+
+    def _standard(self) -> None:
+        """100 MB over 50/10 Mbit/s and 600 ms, of each stack with itself."""
+        one, other = self.names
+        for who, aim in STANDARD.items():
+            cell = self.cell(scenario("standard", *RATES, delay=DELAY, size=SIZE), "virtual", who)
+            found = self._beside(cell)
+            differs = sorted({what for each in found for what in each.differs})
+            bytes_said = f"DIFFERS: {', '.join(differs)}" if differs else "the same bytes"
+            for which, name in enumerate(self.names):
+                self.say(line(f"100 MB of {who}, {name}", [each.runs[which].wall for each in found], "s", bytes_said))
+            self.say(line(f"  {one} : {other}, by the wall's clock", [each.ratios[0] for each in found], "×", aim))
+            self.say(line("  of the processor", [each.ratios[1] for each in found], "×", ""))
+
+    def _an_hour(self) -> None:
+        """Cells of 10 MB, every stack with every other, as many at a time as there are cores (two at most)."""
+        path = scenario("mixed", *RATES)
+        cells = [self.cell(path, "virtual", client, server) for client, server in product(MIXED, MIXED)]
+        rates: tuple[list[float], list[float]] = ([], [])
+        for turn in range(TURNS):
+            for which, kernel in enumerate(self._kernels):
+                rates[which].append(self._rate(cells, kernel, self.folder / "mixed" / f"{turn}-{which}"))
+        for name, found in zip(self.names, rates, strict=True):
+            self.say(line(f"cells of 10 MB an hour, {len(cells)} pairs, {name}", found, "1/h", ""))
+        gains = [new / old for old, new in zip(*rates, strict=True)]
+        self.say(line(f"  {self.names[1]} : {self.names[0]}", gains, "×", "≥ 1.6"))
+
+    def _rate(self, cells: Sequence[Cell], kernel: LabKernel, folder: Path) -> float:
+        """Cells an hour, with their store in a new folder."""
+        cores = self._cores[:2]
+        engine = VirtualEngine(self.app.cache, cores, kernel=kernel)
+        store = Store(folder)
+
+        def make(item: PlannedRun) -> None:
+            run_once(item, engine, store, Provenance(), lambda phase: None)
+
+        # What the first one reads, the others find in memory.
+        make(PlannedRun(cells[0], ROUNDS))
+        items = [PlannedRun(cell, repetition) for repetition in range(ROUNDS) for cell in cells]
+        begun = time.monotonic()
+        with ThreadPoolExecutor(len(cores)) as pool:
+            list(pool.map(make, items))
+        return 3600 * len(items) / (time.monotonic() - begun)
+
+    def _many(self) -> None:
+        """How long it takes until all endpoints of many flows are ready."""
+        path = scenario("many", *RATES, delay="20 ms")
+        flows = [Flow(download=Size.parse("100 kB"))] * FLOWS
+        cell = self.cell(path.model_copy(update={"flows": flows}), "virtual")
+        found = self._beside(cell)
+        for which, name in enumerate(self.names):
+            ready = [each.runs[which].phases["ready"] for each in found]
+            self.say(line(f"{2 * FLOWS} endpoints of ngtcp2 ready, {name}", ready, "s", "≤ 10" if which else ""))

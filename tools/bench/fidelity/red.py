@@ -1,0 +1,99 @@
+"""RED as sch_red does it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.netem.bounds import size_bytes
+from harness.netem.red import red_burst, red_log_weight
+from harness.scenario.schema import Link, Red
+from harness.units import Duration
+from tools.bench.fidelity.bottleneck import queue_of
+from tools.bench.fidelity.prediction import Floats, Integers
+
+#: tc sends a RED probability as a 32-bit fraction (iproute2, tc/q_red.c), and the kernel draws 32-bit numbers.
+_FRACTION = 1 << 32
+
+
+@dataclass(frozen=True)
+class RedParameters:
+    """RED as the kernel has it after tc has translated its options."""
+
+    limit_bytes: int
+    min_bytes: int
+    max_bytes: int
+    log_weight: int
+    """Wlog: the weight of the average is 2^-Wlog."""
+    probability: float
+    """Of a drop when the average reaches `max_bytes`."""
+
+
+def red_parameters(link: Link, rtt: Duration) -> RedParameters:
+    """The parameters that `compile_path` gives a link with RED. ValueError for one without."""
+    queue = link.queue
+    if not isinstance(queue, Red):
+        raise ValueError("the link's queue is not RED")
+    limit, low, high = (size_bytes(size, link, rtt) for size in (queue.limit, queue.min, queue.max))
+    average = queue.average_packet.bytes
+    burst = queue.burst if queue.burst is not None else red_burst(queue.wq or 0.002, low, average)
+    weight = red_log_weight(low, burst, average)
+    if weight is None:
+        raise ValueError(f"tc has no weight for burst {burst}, min {low} B and avpkt {average} B")
+    return RedParameters(limit, low, high, weight, queue.probability.fraction)
+
+
+@dataclass(frozen=True, eq=False)
+class RedCounts:
+    """Drops by reason, as `tc -s` counts them. Shape (runs,)."""
+
+    early: Integers
+    """By the average: probabilistic and forced ones together."""
+    full: Integers
+    """By the hard limit (tc: pdrop)."""
+
+
+def red(
+    arrivals_ns: Integers | Floats,
+    frame_bytes: Integers,
+    rate_bps: int,
+    burst_bytes: int | None,
+    parameters: RedParameters,
+    runs: int,
+    seed: int = 0,
+) -> RedCounts:
+    """Drops of RED over independent runs (Monte Carlo) of one arrival process. Its server is `tail_drop`'s.
+
+    The kernel's own arithmetic (include/net/red.h, net/sched/sch_red.c): the average is a fixed-point number
+    with its point at Wlog, moved by each arrival by the backlog without it; between the thresholds `qcount`
+    counts, its first packet passes and draws qR, and one is dropped once ((average - min) >> Wlog)·qcount ≥ qR,
+    where qR is a 32-bit random number divided by max_P/(max - min). There is no idle decay: below tbf, which
+    peeks, and hfsc, which does not ask an empty queue, red_dequeue never finds an empty child, and an idle queue
+    keeps its average. The hard limit is a bfifo.
+    """
+    low, high = parameters.min_bytes << parameters.log_weight, parameters.max_bytes << parameters.log_weight
+    divisor = max(1, int(parameters.probability * _FRACTION) // max(1, parameters.max_bytes - parameters.min_bytes))
+    generator = np.random.default_rng(seed)
+    queue = queue_of(arrivals_ns, rate_bps, burst_bytes, runs)
+    average = np.zeros(runs, dtype=np.int64)
+    count = np.full(runs, -1, dtype=np.int64)
+    threshold = np.zeros(runs, dtype=np.int64)
+    early, full = np.zeros(runs, dtype=np.int64), np.zeros(runs, dtype=np.int64)
+    for now, size in zip(arrivals_ns.tolist(), frame_bytes.tolist(), strict=True):
+        backlog = queue.backlog(now)
+        average += backlog - (average >> parameters.log_weight)
+        forced, between = average >= high, (average >= low) & (average < high)
+        count = np.where(between, count + 1, -1)
+        excess = (average - low) >> parameters.log_weight
+        chosen = between & (count > 0) & (excess * count >= threshold)
+        draws = chosen | (between & (count == 0))
+        if draws.any():
+            threshold[draws] = generator.integers(_FRACTION, size=np.count_nonzero(draws)) // divisor
+            count[chosen] = 0
+        dropped = forced | chosen
+        fits = backlog + size <= parameters.limit_bytes
+        early += dropped
+        full += ~dropped & ~fits
+        queue.accept(now, size, ~dropped & fits)
+    return RedCounts(early, full)

@@ -1,0 +1,1 @@
+"""The reference: its campaign, and the pages and figures that are generated from its runs."""

@@ -1,0 +1,170 @@
+"""What is generated into the repository: schemas, compose/, and the pages and figures about the reference runs.
+
+Nothing here writes: `harness generate` and `harness figures` do, and a test holds the files against these texts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+
+from harness.catalogue import json_schema
+from harness.engine.compose_file import compose_text
+from harness.evaluation.cell_result import CellResult
+from harness.evaluation.regression.baseline import read_former
+from harness.execution import App
+from harness.report.metrics_page import metrics_page
+from harness.report.plots.pairs import beside, is_red
+from harness.report.plots.registry import plots
+from harness.report.studies.registry import claims, figures, study_page, study_page_names
+from harness.report.studies.registry import drawings as study_drawings
+from harness.scenario.schema import Implementation, Scenario
+from harness.topology import Lab, build_lab, sim_plan
+from tools.reference.by_hand import open_cell
+from tools.reference.campaign import Reference
+from tools.reference.changed import changed, changed_page
+from tools.reference.interop_page import interop_page
+from tools.reference.plots_page import plots_page
+from tools.reference.readme import reference_page, with_implementations, with_parameters, with_results, with_verdicts
+from tools.reference.scenario_page import scenario_page
+from tools.reference.validation import read_session, with_validation
+
+#: Makes the text of a file.
+Text = Callable[[], str]
+
+
+def pages(app: App) -> dict[Path, str]:
+    """File → its text, of a checkout whose store has the reference runs."""
+    return {file: text() for file, text in page_texts(app).items()}
+
+
+def page_texts(app: App) -> dict[Path, Text]:
+    """File → what makes its text. The stored runs are read once, by the first page that needs them."""
+    return _model_pages(app) | _result_pages(app)
+
+
+def _model_pages(app: App) -> dict[Path, Text]:
+    """What follows from the model, the scenarios and the metrics alone."""
+    root = app.places.root
+
+    @cache
+    def lab() -> Lab:
+        return build_lab(open_cell(app.catalogue.find_scenarios(["satellite/medium"])[0]), 0)
+
+    def plan() -> str:
+        return json.dumps(sim_plan(lab(), lab().simulators[0]), indent=1) + "\n"
+
+    return {
+        root / "scenarios" / "schema.json": lambda: json_schema(Scenario),
+        root / "images" / "schema.json": lambda: json_schema(Implementation),
+        root / "docs" / "metrics.md": metrics_page,
+        root / "docs" / "plots.md": lambda: plots_page(_figures()),
+        root / "docs" / "scenario.md": lambda: _scenario_page(app),
+        root / "compose" / "lab.yaml": lambda: compose_text(lab()),
+        root / "compose" / "plan" / "plan.json": plan,
+    }
+
+
+def _figures() -> list[tuple[str, str, str, str]]:
+    """Name, of what, what it shows, and needs of every figure."""
+    of = {
+        "flows": "flows that share or stop", "transfer": "one flow", "pair": "RED beside DropTail",
+        "runs": "several runs",
+    }  # fmt: skip
+    return [(one.name, of[one.of], one.shows, ", ".join(one.needs)) for one in plots().values()]
+
+
+def _scenarios(app: App) -> list[Scenario]:
+    return [app.catalogue.scenario(file) for file in app.catalogue.scenario_files()]
+
+
+def _scenario_page(app: App) -> str:
+    files = sorted((app.places.root / "docs" / "scenarios").glob("*.yaml"))
+    texts = {file.name: file.read_text(encoding="utf-8") for file in files}
+    return scenario_page(texts, {file.name: app.catalogue.scenario(file) for file in files})
+
+
+def _result_pages(app: App) -> dict[Path, Text]:
+    """The pages with tables of runs. In README.md, docs/results.md and images/PARAMETERS.md marked parts change."""
+    root = app.places.root
+    readme, page, parameters = (root / name for name in ("README.md", "docs/results.md", "images/PARAMETERS.md"))
+
+    @cache
+    def results() -> Sequence[CellResult]:
+        reference = Reference(app, root / "results" / "reference")
+        return reference.standing(app.results.find(lambda cell: True), lambda event: None)
+
+    def known() -> list[Implementation]:
+        return [item for item, _ in app.catalogue.implementations().values() if item.transfers_files]
+
+    def study_text(name: str) -> str:
+        drawn = {file.name for file in (root / "docs" / "figures").glob("*.svg")}
+        return study_page(name, results(), drawn)
+
+    return {
+        readme: lambda: with_implementations(with_verdicts(readme.read_text(encoding="utf-8"), results()), known()),
+        page: lambda: with_results(page.read_text(encoding="utf-8"), results(), claims(results())),
+        root / "results" / "reference" / "README.md": lambda: reference_page(results()),
+        root / "docs" / "interop.md": lambda: interop_page(_scenarios(app), known(), results()),
+        parameters: lambda: with_parameters(
+            parameters.read_text(encoding="utf-8"), [item for item in known() if item.speaks_quic], results()
+        ),
+        **{root / "docs" / name: partial(study_text, name) for name in study_page_names()},
+        **_changed(app, results),
+        **_validation(root),
+    }
+
+
+def _validation(root: Path) -> dict[Path, Text]:
+    """What links are held against, where a session of that is kept."""
+    session, page = read_session(root / "results"), root / "docs" / "validation.md"
+    return {} if session is None else {page: lambda: with_validation(page.read_text(encoding="utf-8"), session)}
+
+
+def _changed(app: App, results: Callable[[], Sequence[CellResult]]) -> dict[Path, Text]:
+    """What the reference had before, where a comparison with it is kept."""
+    folder = app.places.root / "results" / "former"
+    compared = read_former(folder)
+    if compared is None:
+        return {}
+
+    def text() -> str:
+        former = App(replace(app.places, store=folder))
+        older = former.results.find(lambda cell: True)
+        cells = changed(older, results(), compared.within, (former.stored.contents, app.stored.contents), app.ledger)
+        return changed_page(cells, compared)
+
+    return {app.places.root / "docs" / "changed.md": text}
+
+
+def behind_figures(results: Sequence[CellResult]) -> set[str]:
+    """Names of the runs whose series the studies' figures are drawn from."""
+    drawn = [result for result in results if any(one.is_of(result) for one in figures())]
+    reds = [result.cell for result in drawn if is_red(result.cell)]
+    partners = [result for result in results if any(beside(red, result.cell) for red in reds)]
+    return {result.runs[0][0].name for result in (*drawn, *partners) if result.runs}
+
+
+def drawings(app: App) -> Iterator[tuple[Path, str]]:
+    """The studies' figures, one after the other: file, SVG."""
+    import vl_convert
+
+    from harness.report.plots.render import figures as figures_of
+    from harness.report.plots.render import svg
+    from harness.report.plots.stored import find_drawings
+
+    folder = app.places.root / "docs" / "figures"
+    every = app.results.find(lambda cell: True)
+    for whole in study_drawings():
+        if (specification := whole.draw(every)) is not None:
+            yield folder / whole.file, str(vl_convert.vegalite_to_svg(specification))
+    shown = figures()
+    results = app.results.find(lambda cell: cell.scenario.name in {one.scenario for one in shown})
+    for one in shown:
+        chosen = [result for result in results if one.is_of(result)]
+        for drawing in find_drawings(app.stored, chosen, app.results.find, (), None):
+            for made in figures_of(drawing.run, drawing.partner, (one.plot,)):
+                yield folder / one.file, svg(made)

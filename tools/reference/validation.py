@@ -1,0 +1,34 @@
+"""The table of docs/validation.md: what the lab's links were held against, in a stored session of `harness bench`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from harness.report.markdown import line
+from tools.reference.readme import between
+
+#: The stored session: what `harness bench links --json` prints.
+SESSION = "validation.json"
+
+
+def with_validation(text: str, session: dict[str, Any]) -> str:
+    """The text of docs/validation.md with its table made anew. InputError where it has no place for that."""
+    rows = [line(["what was compared", "median", "least", "most", "unit", "n", "aim"]), line(["---"] * 7)]
+    rows += [_row(one) for one in session["benchmarks"]]
+    return between(text, "validation", "\n".join(rows) + "\n", "docs/validation.md")
+
+
+def read_session(results: Path) -> dict[str, Any] | None:
+    """The stored session of a checkout's `results`; None where there is none."""
+    file = results / SESSION
+    if not file.exists():
+        return None
+    content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return content
+
+
+def _row(one: dict[str, Any]) -> str:
+    figures = [f"{one[name]:.6g}" for name in ("median", "low", "high")]
+    return line([one["name"].strip(), *figures, one["unit"], str(one["n"]), one["aim"]])
