@@ -113,22 +113,22 @@ chaos: setup
 	@.venv/bin/python -m tests.chaos --faults "$$FAULTS" --seed "$$SEED" $${ONLY:+--only "$$ONLY"}
 
 bench: setup
-	@$(HARNESS) bench
+	@.venv/bin/python -m tools.bench
 
 # Schemas, compose/ and the README's results table, from the model and the stored runs.
 generate: setup
-	$(HARNESS) generate
+	.venv/bin/python -m tools.reference generate
 
 # The runs behind the pages, as far as they are missing, and the pages. Goes on where it was interrupted.
 reference: setup
-	$(HARNESS) reference
-	$(HARNESS) figures
-	$(HARNESS) generate
+	.venv/bin/python -m tools.reference run
+	.venv/bin/python -m tools.reference figures
+	.venv/bin/python -m tools.reference generate
 
 # Those in real time; the machine should have nothing else to do.
 reference-real: setup
-	$(HARNESS) reference --engine compose
-	$(HARNESS) generate
+	.venv/bin/python -m tools.reference run --engine compose
+	.venv/bin/python -m tools.reference generate
 
 golden: setup
 	.venv/bin/pytest -q -m "not lab" --snapshot-update

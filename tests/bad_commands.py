@@ -48,7 +48,7 @@ COMMANDS = [
     # --- scenarios
     *(
         BadCommand((verb, "satelite/medium"), "no scenario 'satelite/medium'", "'satellite/medium'")
-        for verb in ("explain", "plan", "run", "report", "compare", "plot", "measure", "judge", "keep")
+        for verb in ("explain", "plan", "run", "report", "compare", "plot", "measure", "judge")
     ),
     BadCommand(("explain", "satellite/medum"), "no scenario 'satellite/medum'", "'satellite/medium'"),
     BadCommand(("explain", ""), "no scenario ''", ""),
@@ -233,7 +233,6 @@ COMMANDS = [
     BadCommand(("verify", "nothing", "--reference", "{tmp}"), "no run of virtual time there", "make reference"),
     BadCommand(("verify", "--sample", "0"), "--sample 0: it is at least 1", "limit"),
     BadCommand(("verify", "x", "--sample", "1"), "cells and --sample", ""),
-    BadCommand(("bench", "--kernels", "host", "nowhere"), "there is no lab kernel nowhere", "name a file"),
     # --- places
     BadCommand(_plan("--store", "{file}"), "not a folder", "folder of results"),
 ]

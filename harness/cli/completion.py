@@ -61,7 +61,7 @@ def outcomes(incomplete: str) -> list[str]:
 
 def figures(incomplete: str) -> list[str]:
     """Figures, separated by commas: the functions that are marked so, for to import them would take seconds."""
-    files = sorted((ROOT / "harness" / "plots").glob("*.py"))
+    files = sorted((ROOT / "harness" / "report" / "plots").glob("*.py"))
     marked = re.compile(r"^@plot\w*\((?:.|\n)*?^def (\w+)\(", re.MULTILINE)
     return _listed(incomplete, sorted(name for file in files for name in marked.findall(file.read_text())))
 

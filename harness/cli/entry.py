@@ -49,32 +49,23 @@ from harness.cli.surroundings import UnreadError, fall_silent, is_broken_pipe, r
 from harness.cli.validate import validate
 from harness.cli.verify import verify
 from harness.errors import HarnessError, InputError, did_you_mean, disk_error
-from tools.bench.__main__ import bench
-from tools.reference.__main__ import reference
-from tools.reference.figures import figures
-from tools.reference.generate import generate
-from tools.reference.keep import keep
 
 #: Name → command, in the order of the help. A Typer has commands below it.
 COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {
     "list": list_, "images": images, "validate": validate, "explain": explain, "schema": schema, "plan": plan,
     "run": run, "reach": reach, "report": reports, "compare": compare, "gate": gate, "merge": merge, "plot": plot,
     "measure": measure, "judge": judge, "lab": lab, "prune": prune, "cache": cache, "clean": clean, "check": check,
-    "cluster": cluster, "divergence": divergence, "verify": verify, "equivalent": equivalent, "bench": bench,
+    "cluster": cluster, "divergence": divergence, "verify": verify, "equivalent": equivalent,
 }  # fmt: skip
 #: For whoever works on the repository; the help does not show them.
-HIDDEN: dict[str, Callable[..., None]] = {
-    "keep": keep, "reference": reference, "generate": generate, "figures": figures, "digests": digests,
-}  # fmt: skip
+HIDDEN: dict[str, Callable[..., None]] = {"digests": digests}
 
 
-class _InOrder(TyperGroup):
-    """Typer lists commands first and then those that have commands below them."""
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        return [*COMMANDS, *HIDDEN]
+class CommandGroup(TyperGroup):
+    """Commands whose bad words end in errors with hints, as everything else does."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse options with nothing in them."""
         for word, after in itertools.pairwise([*args, "-"]):
             if re.fullmatch(r"--[\w-]+", word) and after == "":
                 raise _empty(word)
@@ -83,6 +74,7 @@ class _InOrder(TyperGroup):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
+        """Call the command; what Click and the disk raise becomes an error of this project's."""
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
@@ -94,6 +86,13 @@ class _InOrder(TyperGroup):
                 raise
             # Click would end with 1, which is the code of a verdict.
             raise UnreadError from error
+
+
+class _InOrder(CommandGroup):
+    """Typer lists commands first and then those that have commands below them."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*COMMANDS, *HIDDEN]
 
 
 def _empty(option: str) -> HarnessError:
@@ -165,7 +164,12 @@ _GARBAGE = 100_000, 20, 20
 
 
 def main() -> None:
-    """Entry point: errors become one message, a hint and an exit code."""
+    """Entry point of `harness`."""
+    run_program(program, "harness")
+
+
+def run_program(command: Callable[[], Any], name: str) -> None:
+    """Run a command of Click's and end the process: errors become one message, a hint and an exit code."""
     # What was read of captures lives until a run is measured: looking through it again and again is a tenth of it.
     gc.set_threshold(*_GARBAGE)
     settle()
@@ -173,7 +177,7 @@ def main() -> None:
         require_folder()
         try:
             with ends_in_order(), whole_words():
-                program()(prog_name="harness")
+                command()(prog_name=name)
         finally:
             # While what the disk or the reader says to it can still be told.
             sys.stdout.flush()

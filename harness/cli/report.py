@@ -9,7 +9,7 @@ import typer
 
 from harness.cli import completion
 from harness.cli.consoles import console, json_all_the_same, paper, print_json, print_markdown, print_text, print_view
-from harness.cli.environment import REFERENCE, ROOT, open_app
+from harness.cli.environment import ROOT, open_app
 from harness.cli.gate import Allow, Within, passage_of
 from harness.cli.options import AsJson, AsMarkdown, Clients, Every, Servers, StoredScenarios, StoreFolder
 from harness.cli.sites import open_site, write_site
@@ -297,13 +297,8 @@ def html(
     """Write a site of stored runs that opens from the file system: heat maps, a page a cell with its evidence, one an
     implementation, and the studies. It fetches nothing from elsewhere.
     """
-    from tools.reference.campaign import Reference
-
     app = open_app(store)
     results = stored_cells(app, scenarios, clients, servers, every=every)
-    if store is not None and store.resolve() == REFERENCE:
-        # Published runs may be older than what would be run today; one's own runs are what they are.
-        results = Reference(app, REFERENCE).standing(results, lambda event: None)
     address = write_site(app, results, folder)
     print_text(address)
     if open_it:

@@ -14,32 +14,32 @@ from harness.engine.python_source import statements
 from harness.outcome import EngineName
 
 _FOLDER = Path(__file__).parent
-#: Modules of this package on which it depends what happens in a run.
+#: Modules of this package, from it, on which it depends what happens in a run.
 _BOTH = ("certificates", "exit_rules", "run_dir", "served_files")
 MODULES: dict[EngineName, tuple[str, ...]] = {
     "compose": (
         *_BOTH,
-        "docker/engine",
+        "docker.engine",
         "compose_file",
-        "docker/supervisor",
+        "docker.supervisor",
         "confinement",
         "fence",
-        "docker/delayed_start",
-        "docker/run_options",
+        "docker.delayed_start",
+        "docker.run_options",
         "external_failures",
-        "docker/networks",
-        "docker/containers",
-        "docker/sampler",
-        "docker/sched_delay",
+        "docker.networks",
+        "docker.containers",
+        "docker.sampler",
+        "docker.sched_delay",
     ),
     "virtual": (
         *_BOTH,
-        "virtual/uml_guest",
+        "virtual.uml_guest",
         "external_failures",
-        "images/rootfs_export",
-        "virtual/sandbox",
-        "virtual/engine",
-        "virtual/guest_config",
+        "images.rootfs_export",
+        "virtual.sandbox",
+        "virtual.engine",
+        "virtual.guest_config",
     ),
 }
 #: Those on which it does not: what makes or fetches images or says what is in them, says how a kernel is entered, keeps
@@ -48,33 +48,35 @@ BESIDE = (
     "__init__",
     "build_queue",
     "code_digest",
-    "docker/__init__",
-    "docker/cpu_priority",
-    "docker/host_jitter",
+    "docker.__init__",
+    "docker.cpu_priority",
+    "docker.host_jitter",
     "docker_cli",
-    "idle_lab",
-    "images/__init__",
-    "images/build",
-    "images/cache",
-    "images/components",
-    "images/contents",
-    "images/context",
-    "images/file_manifest",
-    "images/go_build_info",
-    "images/hardlink_pool",
-    "images/parallel_build",
-    "images/record",
-    "images/registry",
-    "images/result",
-    "images/sbom",
-    "images/upstream",
+    "images.__init__",
+    "images.build",
+    "images.cache",
+    "images.components",
+    "images.contents",
+    "images.context",
+    "images.file_manifest",
+    "images.go_build_info",
+    "images.hardlink_pool",
+    "images.parallel_build",
+    "images.record",
+    "images.registry",
+    "images.result",
+    "images.sbom",
+    "images.upstream",
     "kernel",
     "partial_downloads",
     "process_owner",
     "python_source",
-    "virtual/__init__",
-    "virtual/gauge",
+    "virtual.__init__",
 )
+
+
+def _file(module: str) -> Path:
+    return _FOLDER.joinpath(*module.split(".")).with_suffix(".py")
 
 
 @functools.cache
@@ -82,5 +84,5 @@ def engine_code(engine: EngineName) -> str:
     """Digest of an engine's code, hexadecimal; the same for every version of Python."""
     digest = hashlib.blake2b(digest_size=8)
     for module in sorted(MODULES[engine]):
-        digest.update(f"{module}\n{statements((_FOLDER / f'{module}.py').read_text())}\n".encode())
+        digest.update(f"{module}\n{statements(_file(module).read_text())}\n".encode())
     return digest.hexdigest()

@@ -165,7 +165,7 @@ class App:
         if self.stored is not self.store:
             raise InputError(
                 f"{self.store.root} holds reference runs in columns, and no run is written there",
-                "leave --store out; 'harness keep' takes runs over",
+                "leave --store out; 'python -m tools.reference keep' takes runs over",
             )
         engine: EngineName = "virtual" if any(cell.engine == "virtual" for cell in matrix) else "compose"
         real_time = engine == "compose"

@@ -3,7 +3,7 @@
 netem draws a table entry t, each as likely as any other, and takes mean + deviation · t / 8192 for a gap
 (net/sched/sch_netem.c, tabledist). An entry has 16 bits, so that with the deviation alone an exponential variable
 would end at 5 mean gaps: here `mean` of tc is 5 and `deviation` 1.25 mean gaps, and the table reaches from 0 to 10 of
-them (harness/path/program.py gives tc these two).
+them (harness/netem/program.py gives tc these two).
 """
 
 from __future__ import annotations

@@ -16,11 +16,11 @@ from harness.outcome import Absence, LinkProof, MeasuredRun, Outcome, Run
 from harness.report import flow_metrics
 from harness.report.markdown import line
 from harness.report.studies import SHARED
-from harness.report.studies.registry import figures, studies, study_pages
 from studies.in_sequence_satellite.page import claim, satellite
 from studies.red_droptail.page import queues
 from tests.examples import ROOT, SIM, catalogue, images
 from tests.measurements import measurement
+from tools.reference.study_pages import figures, studies, study_pages
 
 KNOWN = {name: one for name, (one, _) in catalogue().implementations().items()}
 
@@ -164,7 +164,7 @@ def test_one_run_tells_nothing() -> None:
 
 
 def test_a_study_is_a_folder_with_its_source() -> None:
-    folders = {file.parent.name for file in (ROOT / "harness" / "studies").glob("*/__init__.py")}
+    folders = {file.parent.name for file in (ROOT / "studies").glob("*/__init__.py")}
     assert set(studies()) == folders
     assert all(study.source for study in studies().values())
     assert {study.page for study in studies().values()} == {

@@ -53,10 +53,10 @@ class Repository:
         assert old in text
         file.write_text(text.replace(old, new))
 
-    def harness(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def harness(self, *words: str, module: str = "harness.cli") -> subprocess.CompletedProcess[str]:
         places = {"HARNESS_STATE": str(ROOT / ".state"), "HARNESS_CACHE": str(CACHE), "PYTHONPATH": self.packages}
         return subprocess.run(
-            [sys.executable, "-m", "harness.cli", *words],
+            [sys.executable, "-m", module, *words],
             capture_output=True, text=True, cwd=self.folder, env={**os.environ, **places}, timeout=300, check=False,
         )  # fmt: skip
 
@@ -91,7 +91,9 @@ def origin(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     cells = harness.cells(*scenarios, "--clients", "ngtcp2", "--servers", "ngtcp2", "--engine", "virtual")
     assert [cell["outcomes"] for cell in cells] == [{"completed": 1}] * 3
     for scenario in scenarios:
-        kept = made.harness("keep", scenario, "--store", str(harness.store), "--into", str(made.reference))
+        kept = made.harness(
+            "keep", scenario, "--store", str(harness.store), "--into", str(made.reference), module="tools.reference"
+        )
         assert kept.returncode == 0, kept.stderr
     return made
 

@@ -109,7 +109,7 @@ def _ancestors(process: int) -> Iterator[int]:
 
 def test_both_ways_of_entering_programs_give_the_same_bytes(warm: Harness) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "harness.cli", "bench", "--kernels", "host", "inproc", "--most", "6", "--json"],
+        [sys.executable, "-m", "tools.bench", "--kernels", "host", "inproc", "--most", "6", "--json"],
         capture_output=True, text=True, cwd=ROOT, timeout=600, check=False,
     )  # fmt: skip
     assert done.stdout, done.stderr

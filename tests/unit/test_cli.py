@@ -303,7 +303,7 @@ def test_exit_codes_are_never_a_count(results: list[tuple[str, tuple[str, ...]]]
 #: Commands that answer from stored runs.
 _ASKING = [
     ("report",), ("report", "--json"), ("report", "--markdown"), ("report", "--grid"), ("report", "metrics"), ("judge",),
-    ("compare",), ("plot",), ("measure",), ("keep", "satellite/medium"),
+    ("compare",), ("plot",), ("measure",),
 ]  # fmt: skip
 
 

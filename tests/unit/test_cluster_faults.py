@@ -159,7 +159,7 @@ def test_a_driver_that_was_killed_goes_on_with_what_is_not_stored(scheduler: Sch
 def test_a_worker_of_another_version_is_refused_by_name(tmp_path: Path, scheduler: Scheduler) -> None:
     package = Path(harness.__file__).parent
     shutil.copytree(package, tmp_path / "other" / "harness", ignore=shutil.ignore_patterns("__pycache__"))
-    with (tmp_path / "other" / "harness" / "bits.py").open("a") as changed:
+    with (tmp_path / "other" / "harness" / "units.py").open("a") as changed:
         changed.write("# Changed.\n")
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path / 'other'}:{ROOT / 'images' / 'sim'}:{ROOT}"}
     assert scheduler.tls is not None

@@ -54,7 +54,7 @@ def test_the_engines_have_keys_of_their_own() -> None:
 
 def test_every_module_of_the_engines_is_said_to_count_or_not() -> None:
     folder = Path(code_digest.__file__).parent
-    there = {str(file.relative_to(folder).with_suffix("")) for file in folder.rglob("*.py")}
+    there = {".".join(file.relative_to(folder).with_suffix("").parts) for file in folder.rglob("*.py")}
     counting = {name for modules in MODULES.values() for name in modules}
     assert counting | set(BESIDE) == there
     assert not counting & set(BESIDE)

@@ -265,7 +265,7 @@ def test_a_pass_that_was_broken_off_is_finished_by_the_next(tmp_path: Path, monk
 
 
 def test_the_reference_has_the_keys_that_the_ledger_gives_it() -> None:
-    """An entry that is added or taken out by hand shows here: `harness keep` gives runs their keys anew."""
+    """An entry that is added or taken out by hand shows here: `python -m tools.reference keep` gives runs their keys anew."""
     made, columns = read_ledger(ROOT / LEDGER), Columns(REFERENCE)
     cells = {run.cell.key: run.cell for key in columns.cell_keys() for run in columns.runs(key)}
     assert {key for key, one in cells.items() if cell_key(one, made) != key} == set()

@@ -54,15 +54,15 @@ def test_what_is_ignored_stays_so() -> None:
 SECOND = """
 import os, signal, subprocess, sys, time
 from pathlib import Path
-from harness.execution import ending
+from harness.execution import shutdown
 from harness.cli.interrupts import heard
 from harness.store.results import Store
-ending.remove_orphans = lambda needed: []
+shutdown.remove_orphans = lambda needed: []
 store = Store(Path(sys.argv[1]))
 store.begin("0" * 16, 0)
 child = subprocess.Popen(["sleep", "600"], start_new_session=True)
 Path(sys.argv[1], "child").write_text(str(child.pid))
-with heard(lambda: print("ending", flush=True), lambda: ending.end_hard(store)):
+with heard(lambda: print("ending", flush=True), lambda: shutdown.end_hard(store)):
     try:
         signal.raise_signal(signal.SIGINT)
     finally:

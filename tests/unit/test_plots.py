@@ -28,9 +28,9 @@ from harness.report.plots.registry import plots
 from harness.report.plots.render import Format, figure, figures, has_letters, write
 from harness.report.plots.stored import find_drawings, folder_name
 from harness.report.plots.view import Drawn
-from harness.report.studies.registry import figures as documented
 from harness.store.results import Store
 from tests.drawings import drawn_of, link_sharing, link_sharing_run, page_cache, red_and_droptail, run_of
+from tools.reference.study_pages import figures as documented
 
 SECONDS = 20.0
 OF_A_RUN = {name for name, one in plots().items() if one.of == "flows"}

@@ -1,4 +1,7 @@
-"""`harness bench`."""
+"""`python -m tools.bench`: the benchmarks, from the command line.
+
+$ .venv/bin/python -m tools.bench virtual
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer.main import get_command
 
 from harness.cli.consoles import console, print_json
+from harness.cli.entry import run_program
 from harness.cli.environment import REFERENCE, open_app
 from harness.cli.exits import FAILED
 from harness.cli.options import AsJson
@@ -18,6 +23,13 @@ if TYPE_CHECKING:
     from tools.bench.kernels import SideBySide
 
 
+program = typer.Typer(
+    name="bench", add_completion=False, pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)  # fmt: skip
+
+
+@program.command()
 def bench(
     parts: Annotated[
         list[str] | None, typer.Argument(help="virtual, links, kernel, real, cluster; all without.")
@@ -89,3 +101,7 @@ def _side_by_side(kernels: tuple[str, str], names: list[str], most: int | None, 
             console().print(f"  {sentence(one)}", soft_wrap=True, markup=False)
     console().print(summary(found), soft_wrap=True, markup=False)
     return found
+
+
+if __name__ == "__main__":
+    run_program(lambda: get_command(program), "python -m tools.bench")

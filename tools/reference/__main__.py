@@ -1,29 +1,49 @@
-"""`harness reference`, for whoever makes the runs behind the repository's pages."""
+"""`python -m tools.reference`: the runs behind the repository's pages, and the pages.
+
+$ .venv/bin/python -m tools.reference run --plan
+$ .venv/bin/python -m tools.reference generate
+"""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer.main import get_command
 
 from harness.cli.consoles import console, print_text
+from harness.cli.entry import CommandGroup, run_program
 from harness.cli.environment import REFERENCE, endpoint_memory, lab_kernel, log_limit, open_app, patience, stall
 from harness.cli.interrupts import heard
 from harness.cli.options import (
     ArtefactsChoice,
+    Clients,
     Cluster,
     ClusterFiles,
     ClusterTls,
     EngineChoice,
     Jobs,
     KeptArtefacts,
+    Servers,
+    StoredScenarios,
+    StoreFolder,
     VerifyShare,
 )
+from harness.cli.sites import write_site
+from harness.cli.stored import stored_cells
 from harness.cli.words import jobs_of, place_of
 
 if TYPE_CHECKING:
+    from harness.outcome import Run
     from tools.reference.campaign import Share
+
+
+program = typer.Typer(
+    name="reference", cls=CommandGroup, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)  # fmt: skip
 
 
 class Which(StrEnum):
@@ -33,7 +53,8 @@ class Which(StrEnum):
     COMPOSE = "compose"
 
 
-def reference(
+@program.command("run")
+def run_campaign(
     engine: Annotated[Which, typer.Option(help="The requests of one engine.")] = Which.VIRTUAL,
     only: Annotated[list[str] | None, typer.Option(help="The cells of this scenario or folder.")] = None,
     jobs: Jobs = None,
@@ -95,7 +116,7 @@ def reference(
                 forget(REFERENCE, unasked)
     if plan:
         return
-    console().print("the pages follow with 'make generate', figures with 'harness figures'")
+    console().print("the pages follow with 'make generate', figures with 'python -m tools.reference figures'")
 
 
 def _line(share: Share, jobs: int) -> str:
@@ -104,3 +125,78 @@ def _line(share: Share, jobs: int) -> str:
     first = "first " if share.asked.search is not None else ""
     todo = f"{len(share.todo)} to do {first}(about {share.seconds / jobs / 60:.0f} min)" if share.todo else "all there"
     return f"{share.name}: {len(share.cells)} cells, {runs} runs, {todo}"
+
+
+class SeriesChoice(StrEnum):
+    """Of which runs the series are kept: they are what is large."""
+
+    FIGURES = "figures"
+    FIRST = "first"
+    NONE = "none"
+
+
+@program.command()
+def keep(
+    scenarios: StoredScenarios = None,
+    clients: Clients = "all",
+    servers: Servers = "all",
+    store: StoreFolder = None,
+    into: Annotated[Path, typer.Option(help="Store in columns that takes them; made if there is none.")] = REFERENCE,
+    series: Annotated[
+        SeriesChoice,
+        typer.Option(help="Whose series go along: those behind the pages' figures, every cell's first run's, none."),
+    ] = SeriesChoice.FIGURES,
+) -> None:
+    """Take stored runs over into the reference: all but their artefacts, in a few files.
+
+    Cells that differ from a kept one only in their bits, and are older, are dropped.
+    """
+    from harness.evaluation.publish import keep as take_over
+    from harness.evaluation.publish import rekey
+    from tools.reference.pages import behind_figures
+
+    app = open_app(store)
+    results = stored_cells(app, scenarios, clients, servers)
+    drawn = behind_figures(results) if series == SeriesChoice.FIGURES else set()
+
+    def with_series(run: Run) -> bool:
+        return run.name in drawn or (series == SeriesChoice.FIRST and run.repetition == 0)
+
+    kept = take_over(into, results, app.stored, with_series)
+    rekey(into, app.ledger)
+    console().print(f"kept {kept.runs} runs in {into}, dropped {kept.replaced} cells that others replace")
+
+
+@program.command()
+def generate() -> None:
+    """Write what is generated into the repository: schemas, compose/, and the pages of the reference runs."""
+    from tools.reference.pages import pages
+
+    for file, text in pages(open_app(REFERENCE)).items():
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+
+
+@program.command()
+def figures() -> None:
+    """Draw the figures of docs/documents.md from the reference runs."""
+    from tools.reference.pages import drawings
+
+    for file, svg in drawings(open_app(REFERENCE)):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(svg, encoding="utf-8")
+        print_text(str(file))
+
+
+@program.command()
+def site(folder: Annotated[Path, typer.Argument(help="Folder of the site; made, or made anew.")]) -> None:
+    """Write the site of the reference runs, which says of each whether it is of today."""
+    from tools.reference.campaign import Reference
+
+    app = open_app(REFERENCE)
+    results = Reference(app, REFERENCE).standing(app.results.find(lambda cell: True), lambda event: None)
+    print_text(write_site(app, results, folder))
+
+
+if __name__ == "__main__":
+    run_program(lambda: get_command(program), "python -m tools.reference")

@@ -1,6 +1,7 @@
 """What is generated into the repository: schemas, compose/, and the pages and figures about the reference runs.
 
-Nothing here writes: `harness generate` and `harness figures` do, and a test holds the files against these texts.
+Nothing here writes. `generate` and `figures` of `python -m tools.reference` do, and a test holds the files against
+these texts.
 """
 
 from __future__ import annotations
@@ -19,8 +20,6 @@ from harness.execution import App
 from harness.report.metrics_page import metrics_page
 from harness.report.plots.pairs import beside, is_red
 from harness.report.plots.registry import plots
-from harness.report.studies.registry import claims, figures, study_page, study_page_names
-from harness.report.studies.registry import drawings as study_drawings
 from harness.scenario.schema import Implementation, Scenario
 from harness.topology import Lab, build_lab, sim_plan
 from tools.reference.by_hand import open_cell
@@ -30,6 +29,8 @@ from tools.reference.interop_page import interop_page
 from tools.reference.plots_page import plots_page
 from tools.reference.readme import reference_page, with_implementations, with_parameters, with_results, with_verdicts
 from tools.reference.scenario_page import scenario_page
+from tools.reference.study_pages import claims, figures, study_page, study_page_names
+from tools.reference.study_pages import drawings as study_drawings
 from tools.reference.validation import read_session, with_validation
 
 #: Makes the text of a file.

@@ -1,4 +1,4 @@
-"""The table of docs/validation.md: what the lab's links were held against, in a stored session of `harness bench`."""
+"""The table of docs/validation.md: what links were held against, in a stored session of `python -m tools.bench`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from harness.report.markdown import line
 from tools.reference.readme import between
 
-#: The stored session: what `harness bench links --json` prints.
+#: The stored session: what `python -m tools.bench links --json` prints.
 SESSION = "validation.json"
 
 

@@ -14,7 +14,7 @@ from harness.report.chosen import columns
 from harness.report.site.figures import Tile, headline, tile
 from harness.report.site.interop import on_page
 from harness.report.site.matrix import Matrix, matrix
-from harness.report.studies.registry import studies
+from harness.report.studies import installed_studies
 from harness.report.table import SYMBOLS, reference_lines
 from harness.scenario.parameters import ROLES, Role
 
@@ -95,7 +95,7 @@ def listed_elsewhere(results: Sequence[CellResult]) -> dict[str, str]:
     found = {one.cell.key: INTEROP for one in on_page(results).values()}
     for result in results:
         if result.cell.scenario.study is not None:
-            name = next((name for name, study in studies().items() if study.rests_on(result)), None)
+            name = next((name for name, study in installed_studies().items() if study.rests_on(result)), None)
             if name is not None:
                 found[result.cell.key] = f"studies/{name}.html"
     return found

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.staleness import note
-from harness.report.studies import Study
-from harness.report.studies.registry import studies
+from harness.report.studies import Study, installed_studies
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class StudyPage:
 def study_pages(results: Sequence[CellResult]) -> list[StudyPage]:
     """The pages of all studies that rest on any of these cells, in the order of the studies."""
     pages = []
-    for name, study in studies().items():
+    for name, study in installed_studies().items():
         mine = tuple(result for result in results if study.rests_on(result))
         if not any(result.measurements for result in mine):
             continue

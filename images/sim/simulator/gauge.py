@@ -28,7 +28,7 @@ from simulator.wire import sniffer, udp_destination, write_sysctl
 from simulator.world import LAB, furnish, say
 
 OUT = LAB / "gauge"
-#: The lab's addresses (harness/lab.py).
+#: The lab's addresses (harness/topology).
 SIMULATOR = {"left": ["193.167.0.2/24"], "right": ["193.167.100.2/24"]}
 HOSTS = {"client0": ("left", ["193.167.0.100/24"]), "server0": ("right", ["193.167.100.100/24"])}
 PORT = 4433

@@ -1,19 +1,26 @@
-"""Studies: what one paper, or somebody's own tests, claim, beside what stored runs show.
+"""Studies: what one source claims, beside what stored runs show; and which of them are installed.
 
-A study is one folder here: `claims.py` has the source's figures as data, `page.py` a function from stored results to
-Markdown, and the folder's `__init__.py` names both in a `STUDY`. `studies.registry` finds it; nothing else is touched.
-A study builds on this module, on `harness.report` and on what is below them, and on no other study.
+A package offers studies by an entry point of the group `harness.studies`. It names a `Study`, or a package each of
+whose subpackages has one by the name `STUDY`. This project's own are in studies/ (pyproject.toml).
 """
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from types import ModuleType
 from typing import Any
 
+from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult
 from harness.report.parameters import sort_key
 
+#: The entry points that name studies.
+GROUP = "harness.studies"
 #: The page that studies share which have none of their own.
 SHARED = "documents.md"
 
@@ -100,3 +107,42 @@ def stored_of(results: Iterable[CellResult], scenario: str) -> list[CellResult]:
     """The cells of a scenario that have figures, by server and what was asked of them."""
     found = [result for result in results if result.cell.scenario.name == scenario and result.measurements]
     return sorted(found, key=lambda result: (result.cell.server.name, sort_key(result.cell)))
+
+
+@cache
+def installed_studies() -> dict[str, Study]:
+    """All studies by their names, as they follow each other on pages. Imports them.
+
+    InputError: an entry point that cannot be loaded, names no study, or has the name of another.
+    """
+    studies: dict[str, Study] = {}
+    for entry in entry_points(group=GROUP):
+        for name, study in _studies_of(entry).items():
+            if name in studies:
+                raise InputError(f"two studies are called '{name}'", f"rename that of the entry point {entry.value}")
+            studies[name] = study
+    return in_order(studies)
+
+
+def package_studies(package: ModuleType) -> dict[str, Study]:
+    """The studies of a package, by the names of its subpackages, as they follow each other on pages."""
+    names = [module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg]
+    return in_order({name: importlib.import_module(f"{package.__name__}.{name}").STUDY for name in names})
+
+
+def in_order(studies: Mapping[str, Study]) -> dict[str, Study]:
+    """Studies by their places, and by name where those are equal."""
+    return dict(sorted(studies.items(), key=lambda item: (item[1].place, item[0])))
+
+
+def _studies_of(entry: EntryPoint) -> dict[str, Study]:
+    hint = f"mend or uninstall what has the entry point '{entry.name}' of the group {GROUP}"
+    try:
+        loaded = entry.load()
+        studies = package_studies(loaded) if isinstance(loaded, ModuleType) else {entry.name: loaded}
+    except Exception as error:
+        raise InputError(f"the studies of {entry.value} cannot be loaded: {error}", hint) from error
+    for name, study in studies.items():
+        if not isinstance(study, Study):
+            raise InputError(f"{entry.value}: '{name}' is no Study but a {type(study).__name__}", hint)
+    return studies

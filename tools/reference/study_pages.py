@@ -1,15 +1,14 @@
-"""The pages of studies, docs/documents.md and others: every folder of this package that has a `STUDY` stands on one."""
+"""The pages of this repository's studies: docs/documents.md and others."""
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Collection, Sequence
 from functools import cache
 
+import studies as package
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.staleness import note
-from harness.report.studies import SHARED, Drawing, Figure, Study
+from harness.report.studies import SHARED, Drawing, Figure, Study, package_studies
 
 _HEAD = (
     "# What the documents report, and what this lab measures\n\n"
@@ -20,11 +19,8 @@ _HEAD = (
 
 @cache
 def studies() -> dict[str, Study]:
-    """All studies by the names of their folders, as they follow each other on the pages; imports them."""
-    package = importlib.import_module("harness.report.studies")
-    names = [module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg]
-    found: dict[str, Study] = {name: importlib.import_module(f"harness.report.studies.{name}").STUDY for name in names}
-    return dict(sorted(found.items(), key=lambda item: (item[1].place, item[0])))
+    """The studies of this repository by the names of their folders, as they follow each other on the pages."""
+    return package_studies(package)
 
 
 def drawings() -> list[Drawing]:
