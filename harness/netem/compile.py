@@ -15,7 +15,7 @@ from harness.netem.program import (
     Direction,
     LinkProgram,
     LinkState,
-    Mapping,
+    AddressMapping,
     Outage,
     PathChange,
     PathProgram,
@@ -115,7 +115,7 @@ def compile_path(
     seed: int = 1,
     access: Access | None = None,
     outages: Sequence[Outage] = (),
-    mappings: Sequence[Mapping] = (),
+    mappings: Sequence[AddressMapping] = (),
 ) -> PathProgram:
     """The program of a path. `seed` makes netem's loss and service times repeat, packet for packet; each change and
     outage has a seed of its own that follows from it.

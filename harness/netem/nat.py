@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.netem.program import Command, Mapping
+from harness.netem.program import Command, AddressMapping
 
 #: Table and chains: what is rewritten on the way out, in a chain a client; what passes.
 _TABLE = ("inet", "nat")
@@ -17,7 +17,7 @@ _OUT, _THROUGH = "out", "through"
 _FAMILIES = (("ip", "ipv4"), ("ip6", "ipv6"))
 
 
-def nat_setup(mappings: Sequence[Mapping]) -> tuple[Command, ...]:
+def nat_setup(mappings: Sequence[AddressMapping]) -> tuple[Command, ...]:
     """What a path needs from the beginning; nothing where it rewrites nothing.
 
     From the beginning: connection tracking must know each connection by its first datagram, or it would take the
@@ -44,7 +44,7 @@ def _hook(kind: str, place: str, priority: str) -> Command:
     return ("{", "type", kind, "hook", place, "priority", priority, ";", "}")
 
 
-def nat_commands(mappings: Sequence[Mapping]) -> list[tuple[int, Command]]:
+def nat_commands(mappings: Sequence[AddressMapping]) -> list[tuple[int, Command]]:
     """When (ns), and with which commands, mappings come into force and those before them are forgotten."""
     made: list[tuple[int, Command]] = []
     for mapping in mappings:

@@ -69,7 +69,7 @@ class Outage(Record):
     """None where it never does again."""
 
 
-class Mapping(Record):
+class AddressMapping(Record):
     """What a path makes of a client's address from a moment on (RFC 4787's address and port mapping)."""
 
     at_ns: int
@@ -102,7 +102,7 @@ class PathProgram(Record):
     links: dict[Direction, LinkProgram]
     timeline: tuple[PathChange, ...] = ()
     outages: tuple[Outage, ...] = ()
-    mappings: tuple[Mapping, ...] = ()
+    mappings: tuple[AddressMapping, ...] = ()
     faults: tuple[Fault, ...] = ()
 
     def lines(self) -> list[str]:

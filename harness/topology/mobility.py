@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping as Dictionary
+from collections.abc import AddressMapping as Dictionary
 from dataclasses import dataclass
 from decimal import Decimal
 
-from harness.netem import Mapping, Outage
+from harness.netem import AddressMapping, Outage
 from harness.netem.mobility import Rebound, losses, rebounds, told
 from harness.scenario.schema import Move, Scenario
 from harness.topology.addresses import FIRST, MAPPED, MAPPED_COUNT, address
@@ -24,7 +24,7 @@ class Moving:
     """What one flow's moves amount to."""
 
     moves: tuple[LabMove, ...]
-    mappings: Dictionary[str, tuple[Mapping, ...]]
+    mappings: Dictionary[str, tuple[AddressMapping, ...]]
     """Path → what it makes of the client's address, in order of time."""
     words: str
     """MOVES of the client; empty where it does nothing itself."""
@@ -42,7 +42,7 @@ def _moving(scenario: Scenario, index: int, slot: int, paths: list[str], used: d
     flow = scenario.flows[index]
     own = {path: address("left", slot, FIRST + index, number) for number, path in enumerate(paths)}
     seen: dict[str, tuple[Addresses, int | None]] = {path: (addresses, None) for path, addresses in own.items()}
-    mappings: dict[str, list[Mapping]] = {}
+    mappings: dict[str, list[AddressMapping]] = {}
     made: list[LabMove] = []
     on, port = scenario.start(flow), _FIRST_PORT
     steps: list[Move | Rebound] = [*told(flow), *rebounds(scenario, flow)]
@@ -55,7 +55,7 @@ def _moving(scenario: Scenario, index: int, slot: int, paths: list[str], used: d
                 outer = address("left", slot, MAPPED + used[on] % MAPPED_COUNT, paths.index(on))
                 used[on] += 1
             seen[on] = outer, source
-            mappings.setdefault(on, []).append(Mapping(at_ns=step.at_ns, inner=own[on], outer=outer, port=source))
+            mappings.setdefault(on, []).append(AddressMapping(at_ns=step.at_ns, inner=own[on], outer=outer, port=source))
             made.append(LabMove(at=step.at_ns / 1e9, how=step.how, path=on, addresses=outer, port=source))
             continue
         on = step.path_to

@@ -12,7 +12,7 @@ from harness.analysis.connection import Connection
 from harness.analysis.run_view import RunView
 from harness.analysis.time_breakdown.intervals import Ints
 from harness.analysis.time_breakdown.transfer import RECEIVE_WINDOW, Credit
-from harness.capture.artefacts.transfer import Window
+from harness.capture.artefacts.transfer import Window as OneTransfer
 from harness.capture.capture import ACK, NO_SHIFT, SYN
 from harness.capture.connections import Opened
 from harness.capture.matching import Passage
@@ -23,7 +23,7 @@ _AT_ONCE = 5_000_000
 
 
 def credits_of(
-    view: RunView, window: Window, up: Passage, at_sender: Callable[[Ints], Ints], zero_ns: int
+    view: RunView, window: OneTransfer, up: Passage, at_sender: Callable[[Ints], Ints], zero_ns: int
 ) -> tuple[Credit, ...] | None:
     """Of the answer's stream, and of its connection; None where its packets cannot be decrypted.
 
@@ -109,7 +109,7 @@ def _used(opened: Opened, stream: int) -> dict[int | None, Ints]:
     return {stream: np.array(ofstream, np.int64), None: np.array(whole, np.int64)}
 
 
-def _initial(view: RunView, window: Window) -> dict[str, int | None]:
+def _initial(view: RunView, window: OneTransfer) -> dict[str, int | None]:
     """The first limits, as the transport parameters in either end's trace have them (RFC 9000 §18.2)."""
     connection = Connection(view, window)
     client, server = connection.settings("client"), connection.settings("server")

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import STATES, Attribution, State
-from harness.report.because import NAMES, OLDER, attributions, by_older_rules, sentence
+from harness.report.because import NAMES, OLDER, attributions, by_older_rules
+from harness.report.because import sentence as time_sentence
 from harness.report.site.pictures import WIDTH, Received
 
 _STATES: dict[str, State] = {letter: state for state, letter in STATES.items()}
@@ -67,7 +68,7 @@ def because(result: CellResult) -> tuple[Because, ...]:
     older = f" {OLDER}" if by_older_rules(result) else ""
     return tuple(
         Because(
-            "" if len(told) == 1 else f"flow {one.flow}, {one.transfer}", sentence(one, result) + older, one.seconds,
+            "" if len(told) == 1 else f"flow {one.flow}, {one.transfer}", time_sentence(one, result) + older, one.seconds,
             tuple(_shares(one)),
         )
         for one in told

@@ -15,7 +15,7 @@ from harness.analysis.shared_flow import SharedFlow, flows_of
 from harness.analysis.timeseries import BOTTLENECK
 from harness.analysis.timeseries.grid import BIN
 from harness.outcome import Absence
-from harness.stats.intervals import jain
+from harness.stats import intervals
 
 _JAIN_SOURCE = "captures at the receivers' sides; R. Jain, D. Chiu, W. Hawe, DEC-TR-301, 1984"
 _THROUGHPUT = declare(
@@ -51,7 +51,7 @@ class Phase:
     def jain(self) -> float | Absent:
         """Jain's index of the mean throughputs of its flows with congestion control; of nothing there are no shares."""
         shares = [throughput(flow, self) for flow in self.flows]
-        return jain(shares) if any(shares) else Absent(f"nobody received anything in phase {self.number}")
+        return intervals.jain(shares) if any(shares) else Absent(f"nobody received anything in phase {self.number}")
 
 
 def phases(flows: Sequence[SharedFlow]) -> list[Phase]:

@@ -24,7 +24,7 @@ _SALT_2 = bytes.fromhex("0dede3def700a6db819381be6e269dcbf9bd2ed9")
 SUITES = {
     0x1301: Aead.AES_128_GCM, 0x1302: Aead.AES_256_GCM, 0x1303: Aead.CHACHA20_POLY1305, 0x1304: Aead.AES_128_CCM,
 }  # fmt: skip
-_LONG, _LENGTH, _PHASE = 0x80, 0x03, 0x04
+_LENGTH, _PHASE = 0x03, 0x04
 
 
 class _Opens(Protocol):
