@@ -29,14 +29,14 @@ from harness.netem.bounds import (
 from harness.netem.compile import compile_path
 from harness.netem.faults import share as fault_share
 from harness.netem.limits import inexpressible
-from harness.netem.program import Command, Fault, LinkProgram, AddressMapping, Outage, PathProgram, TimedCommands
+from harness.netem.program import AddressMapping, Command, Fault, LinkProgram, Outage, PathProgram, TimedCommands
 from harness.netem.timeline import State, Timeline, timeline
 
 __all__ = [
+    "AddressMapping",
     "Command",
     "Fault",
     "LinkProgram",
-    "AddressMapping",
     "Outage",
     "PathProgram",
     "Server",

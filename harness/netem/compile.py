@@ -11,11 +11,11 @@ from harness.netem.faults import fault_setup, faults_of
 from harness.netem.nat import nat_commands, nat_setup
 from harness.netem.outage import PRIORITIES, outage_commands
 from harness.netem.program import (
+    AddressMapping,
     Command,
     Direction,
     LinkProgram,
     LinkState,
-    AddressMapping,
     Outage,
     PathChange,
     PathProgram,

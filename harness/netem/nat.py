@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.netem.program import Command, AddressMapping
+from harness.netem.program import AddressMapping, Command
 
 #: Table and chains: what is rewritten on the way out, in a chain a client; what passes.
 _TABLE = ("inet", "nat")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AddressMapping as Dictionary
+from collections.abc import Mapping as Dictionary
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -55,7 +55,8 @@ def _moving(scenario: Scenario, index: int, slot: int, paths: list[str], used: d
                 outer = address("left", slot, MAPPED + used[on] % MAPPED_COUNT, paths.index(on))
                 used[on] += 1
             seen[on] = outer, source
-            mappings.setdefault(on, []).append(AddressMapping(at_ns=step.at_ns, inner=own[on], outer=outer, port=source))
+            mapping = AddressMapping(at_ns=step.at_ns, inner=own[on], outer=outer, port=source)
+            mappings.setdefault(on, []).append(mapping)
             made.append(LabMove(at=step.at_ns / 1e9, how=step.how, path=on, addresses=outer, port=source))
             continue
         on = step.path_to

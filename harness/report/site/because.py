@@ -68,8 +68,8 @@ def because(result: CellResult) -> tuple[Because, ...]:
     older = f" {OLDER}" if by_older_rules(result) else ""
     return tuple(
         Because(
-            "" if len(told) == 1 else f"flow {one.flow}, {one.transfer}", time_sentence(one, result) + older, one.seconds,
-            tuple(_shares(one)),
+            "" if len(told) == 1 else f"flow {one.flow}, {one.transfer}", time_sentence(one, result) + older,
+            one.seconds, tuple(_shares(one)),
         )
         for one in told
     )  # fmt: skip

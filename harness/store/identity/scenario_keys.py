@@ -32,9 +32,9 @@ def scenario_keys(cell: Cell) -> frozenset[str]:
 
 
 def _keys(part: Part) -> Iterator[str]:
-    for name, field in type(part).model_fields.items():
-        key, value = field.alias or name, getattr(part, name)
-        if key in _BESIDE or (not field.is_required() and value == field.get_default(call_default_factory=True)):
+    for name, item in type(part).model_fields.items():
+        key, value = item.alias or name, getattr(part, name)
+        if key in _BESIDE or (not item.is_required() and value == item.get_default(call_default_factory=True)):
             continue
         if key in _PARAMETERS:
             yield from value
@@ -42,7 +42,7 @@ def _keys(part: Part) -> Iterator[str]:
                 yield key
             continue
         yield key
-        if isinstance(value, str) and value in _words(field.annotation):
+        if isinstance(value, str) and value in _words(item.annotation):
             yield value
         yield from _inside(value.values() if key in _NAMES else value)
 
@@ -77,13 +77,13 @@ def is_key(key: str) -> bool:
 
 def _every_key(part: type[Part], seen: set[type[Part]]) -> Iterator[str]:
     seen.add(part)
-    for name, field in part.model_fields.items():
-        key = field.alias or name
+    for name, item in part.model_fields.items():
+        key = item.alias or name
         if key in _BESIDE:
             continue
         yield key
-        yield from _words(field.annotation)
-        for inner in _parts(field.annotation):
+        yield from _words(item.annotation)
+        for inner in _parts(item.annotation):
             if inner not in seen:
                 yield from _every_key(inner, seen)
 

@@ -1,7 +1,7 @@
 """When the endpoints of a run start and end: a state machine that has no clock, no process and no file.
 
-Both engines drive it: the conductor beside it, in virtual time inside the lab kernel, and harness/engine/docker/supervisor.py,
-in real time with containers. They say what happened and when, and do what it answers.
+Both engines drive it: the conductor beside it, in virtual time inside the lab kernel, and in real time, with
+containers, harness/engine/docker/supervisor.py. They say what happened and when, and do what it answers.
 
 It is the one module that the simulator's image and the harness share. It stands here because the image is built from
 this folder alone; pyproject.toml installs the package beside the harness. It needs nothing but the standard library,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from harness.capture.quic.invariants import VERSION_2, Form, integer
 
-_LONG, _FIXED = 0x80, 0x40
+LONG, _FIXED = 0x80, 0x40
 _TYPES_1 = (Form.INITIAL, Form.ZERO_RTT, Form.HANDSHAKE, Form.RETRY)
 _TYPES_2 = (Form.RETRY, Form.INITIAL, Form.ZERO_RTT, Form.HANDSHAKE)
 #: Bytes of a Retry packet's integrity tag (RFC 9001 §5.8).
@@ -42,7 +42,7 @@ def split(payload: bytes) -> Iterator[Header]:
 
 
 def _packet(data: bytes) -> Header | None:
-    if not data[0] & _LONG:
+    if not data[0] & LONG:
         # A sender may leave the QUIC bit out (RFC 9287); zeros behind the last packet are padding.
         return Header(Form.SHORT, data, 1) if data[0] & _FIXED or data.strip(b"\0") else None
     try:

@@ -11,7 +11,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESCCM, AESGCM, ChaCha20Poly1305
 
-from harness.capture.quic.dissector.header import Header
+from harness.capture.quic.dissector.header import LONG, Header
 from harness.capture.quic.invariants import VERSION_2
 from harness.capture.quic.one_rtt import decode_number
 from harness.capture.quic.protection import SAMPLE, TAG, Aead, Keys, derive, expand_label, next_secret
@@ -86,7 +86,7 @@ class Key:
         if len(data) < at + 4 + SAMPLE:
             return None
         mask = self._mask(data[at + 4 : at + 4 + SAMPLE])
-        first = data[0] ^ (mask[0] & (0x0F if data[0] & _LONG else 0x1F))
+        first = data[0] ^ (mask[0] & (0x0F if data[0] & LONG else 0x1F))
         size = (first & _LENGTH) + 1
         written = bytes(a ^ b for a, b in zip(data[at : at + size], mask[1:], strict=False))
         number = decode_number(largest, int.from_bytes(written, "big"), 8 * size)
