@@ -15,7 +15,7 @@ from harness.capture.capture import FIN, RST, SYN, Capture
 from harness.capture.file_growth import growth_of
 from harness.capture.files import read_bytes
 from harness.capture.quic.invariants import Form
-from harness.outcome.incomplete_transfer import Unfinished, Voice
+from harness.outcome.measured import Unfinished, Voice
 from harness.scenario.parameters import ROLES, Role
 
 #: Of all datagrams: so few that are too large are probes of the path's MTU, which may be (RFC 8899 §4.3).

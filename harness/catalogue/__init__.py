@@ -2,9 +2,8 @@
 
 from harness.catalogue.catalogue import IMAGES, MANIFEST, SCENARIOS, Catalogue
 from harness.catalogue.json_schema import json_schema
-from harness.scenario.loader import load
+from harness.scenario.loader import Place, Positions, load, read_yaml
 from harness.scenario.validation_errors import Mistake
-from harness.scenario.yaml_reader import Place, Positions, read_yaml
 
 __all__ = [
     "IMAGES",

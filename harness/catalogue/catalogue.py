@@ -15,11 +15,10 @@ from harness.formatting import shown
 from harness.netem import inexpressible, mobility
 from harness.planning import design, sampling
 from harness.planning.sweep import Combine, Point, SweepError, is_of_path, points
-from harness.scenario.loader import error_of, modelled
+from harness.scenario.loader import Positions, error_of, modelled, read_yaml
 from harness.scenario.parameters import Role
 from harness.scenario.schema import Implementation, Scenario
 from harness.scenario.validation_errors import Location, Mistake
-from harness.scenario.yaml_reader import Positions, read_yaml
 
 SCENARIOS, IMAGES = "scenarios", "images"
 MANIFEST = "image.yaml"

@@ -13,7 +13,7 @@ from harness.netem import ideal_time
 from harness.netem.mobility import course, paths_of
 from harness.scenario.schema import Flow, Path, Scenario
 from harness.scenario.validation_errors import Location, Mistake
-from harness.topology.endpoints import requests, served_files
+from harness.topology.build import requests, served_files
 from harness.units import Duration
 
 #: The longest that anything in a run may take or be put off. A working day; what is waited for costs nothing in virtual

@@ -27,8 +27,8 @@ from harness.netem.bounds import (
     slow_start_time,
 )
 from harness.netem.compile import compile_path
-from harness.netem.faults import share as fault_share
 from harness.netem.limits import inexpressible
+from harness.netem.nftables import share as fault_share
 from harness.netem.program import AddressMapping, Command, Fault, LinkProgram, Outage, PathProgram, TimedCommands
 from harness.netem.timeline import State, Timeline, timeline
 

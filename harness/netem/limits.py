@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import get_args
 
-from harness.netem.bottleneck import COLD_GAP, too_slow
+from harness.netem.bottleneck import COLD_GAP, red_mistake, too_slow
 from harness.netem.bounds import FRAME, Server, queue_bytes, size_bytes
 from harness.netem.compile import compile_path
-from harness.netem.red import red_mistake
 from harness.scenario.schema import FRAME_HEADER, Change, Link, LinkChange, Path, Red
 from harness.scenario.validation_errors import Location, Mistake
 from harness.units import Duration, Percentage, Rate

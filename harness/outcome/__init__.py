@@ -4,26 +4,52 @@ An outcome is what happened to one run; a verdict is the answer drawn from the c
 Only completed runs are judged, and a failure of the ground is never an implementation's failure.
 """
 
-from harness.outcome.base import Fact
-from harness.outcome.cell import Cell, Contestant, Cpu, EngineName, Image, SimKernel
-from harness.outcome.connection_end import Ending, EndingKind, deciding
-from harness.outcome.handover import Handover, RttReaction, WindowReaction
-from harness.outcome.incomplete_transfer import Unfinished, Voice
-from harness.outcome.interop_check import Checked
 from harness.outcome.measured import (
     MEASURED_SCHEMA,
+    STATES,
     Absence,
+    Attributed,
+    Attribution,
     Better,
+    Checked,
     DirectionProof,
+    Ending,
+    EndingKind,
+    Handover,
     LinkProof,
     MeasuredRun,
     Measurement,
+    NotAttributed,
     Observation,
+    Part,
+    RttReaction,
+    State,
+    Unfinished,
+    Voice,
+    WindowReaction,
+    deciding,
     proven_outcome,
 )
-from harness.outcome.run import FAILED_TRANSFER, RUN_SCHEMA, Outcome, RandomBytes, Run, Status, Transfer
-from harness.outcome.time_breakdown import STATES, Attributed, Attribution, NotAttributed, Part, State
-from harness.outcome.verdict import Interval, ObjectiveVerdict, Verdict, VerdictStatus
+from harness.outcome.run import (
+    FAILED_TRANSFER,
+    RUN_SCHEMA,
+    Cell,
+    Contestant,
+    Cpu,
+    EngineName,
+    Fact,
+    Image,
+    Interval,
+    ObjectiveVerdict,
+    Outcome,
+    RandomBytes,
+    Run,
+    SimKernel,
+    Status,
+    Transfer,
+    Verdict,
+    VerdictStatus,
+)
 
 __all__ = [
     "FAILED_TRANSFER",

@@ -6,15 +6,364 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from harness.outcome.base import Fact, Finite, Number
-from harness.outcome.connection_end import Ending, deciding
-from harness.outcome.handover import Handover
-from harness.outcome.incomplete_transfer import Unfinished
-from harness.outcome.interop_check import Checked
-from harness.outcome.run import Outcome, Run
-from harness.outcome.time_breakdown import Attributed
+from harness.formatting import counted
+from harness.outcome.run import Fact, Finite, Number, Outcome, Run
 from harness.scenario.metric_names import MetricName, TransferName
-from harness.scenario.parameters import Role
+from harness.scenario.parameters import Role, other
+from harness.scenario.schema import MoveKind
+from harness.units import Size
+
+# --- How the connection of a transfer ended before all of its file had come.
+
+
+EndingKind = Literal[
+    "idle_timeout", "handshake_timeout", "ack_timeout", "stateless_reset", "connection_closed", "connection_reset",
+]  # fmt: skip
+"""RFC 9000 §10.1, silence for as long as the idle timeout; the handshake that took too long for one side; §10.3, a
+stateless reset; §10.2, CONNECTION_CLOSE. ack_timeout is what TCP calls the user timeout (RFC 5482 §1): what an end
+sent stayed unacknowledged for longer than it bears. connection_reset is TCP's (RFC 9293 §3.5.2)."""
+
+
+class Ending(Fact):
+    """What one witness tells of the end of a connection."""
+
+    flow: int
+    transfer: TransferName
+    kind: EndingKind
+    witness: Role
+    """The endpoint that tells it, or at whose side of the path the packet was seen that does."""
+    by: Role | None = None
+    """Whose timer expired, or who sent the reset or the CONNECTION_CLOSE; None where that is not known."""
+    at: float | None = None
+    """When, s after the client's first datagram; None where the witness says no time."""
+    timer: float | None = None
+    """The idle timeout in force, s: the lesser of what both ends announced (RFC 9000 §10.1)."""
+    error: str = ""
+    """The name of the error code, with its number where it has no name: FLOW_CONTROL_ERROR, application error 0x101."""
+    words: str = ""
+    """The reason phrase, or how the log puts it."""
+    source: str
+    """Where it stands: the client's log, the server's qlog, the capture."""
+
+    @property
+    def sentence(self) -> str:
+        """For people, without a full stop: whose timer or error code it was, when, and where that stands."""
+        at = "" if self.at is None else f" {self.at:.1f} s after the first datagram"
+        return f"{self._what}{at} ({self.source}{self._quoted})"
+
+    @property
+    def _what(self) -> str:
+        who = f"the {self.by}" if self.by else "one end"
+        timer = "" if self.timer is None else f" of {self.timer:g} s"
+        if self.kind == "idle_timeout":
+            return f"{who}'s idle timeout{timer} expired"
+        if self.kind == "handshake_timeout":
+            return f"{who} gave the handshake up"
+        if self.kind == "ack_timeout":
+            return f"what {who} sent stayed unacknowledged for too long"
+        if self.kind == "stateless_reset":
+            return f"{who} sent a stateless reset"
+        if self.kind == "connection_reset":
+            return f"{who} reset the TCP connection"
+        return f"{who} closed the connection" + (f" with {self.error}" if self.error else "")
+
+    @property
+    def _quoted(self) -> str:
+        return f": “{self.words}”" if self.words else ""
+
+
+def deciding(endings: tuple[Ending, ...], flow: int, transfer: TransferName) -> Ending | None:
+    """The ending that a transfer's outcome is told by; None where nobody tells of one.
+
+    That is the client's first account, for its exit is to be explained. What the server alone tells the client may
+    never have learnt, and what an endpoint does later it does to a connection that has ended.
+    """
+    its = (one for one in endings if (one.flow, one.transfer) == (flow, transfer))
+    return next((one for one in its if one.witness == "client"), None)
+
+
+# --- What a move of a client was on the wire, and what its server's stack did about it.
+
+
+WindowReaction = Literal["reset", "kept", "kept a share", "collapsed by loss", "unknown"]
+"""What became of the congestion window: its initial value again (RFC 9000 §9.4), what it was, a part of that which is
+neither, or what losses left of it."""
+RttReaction = Literal["reset", "carried over", "unknown"]
+"""What became of the estimate of the round-trip time: begun anew, or the old one that new samples are averaged into."""
+
+
+#: The sender's figures around a move are kept every so often, from so long before it to so long after it, ms.
+TRACE_STEP, TRACE_FROM, TRACE_TO = 5, -100, 400
+
+
+class Handover(Fact):
+    """One move of a flow's client. What could not be seen is None or unknown."""
+
+    flow: int
+    transfer: TransferName
+    move: int
+    """From 1, in order of time."""
+    at: Finite
+    """When it was asked for, s after the first datagram of the run."""
+    how: MoveKind
+    path: str
+    """That the client is on from then on."""
+    why_not: str = ""
+    """Why there was no move, or nothing to measure of it: half a sentence for people; empty where there was."""
+    address_changed: bool | None = None
+    """Whether the server saw another IP address of the client."""
+    port_changed: bool | None = None
+    destination_id_changed: bool | None = None
+    """Whether the client addressed the server by another connection ID (RFC 9000 §9.5); None where IDs are empty."""
+    probed: bool | None = None
+    """Whether nothing but probing frames was in the client's first packet from there (RFC 9000 §9.1)."""
+    window: WindowReaction = "unknown"
+    window_evidence: str = ""
+    """The figures that says so, or why it is unknown."""
+    rtt: RttReaction = "unknown"
+    rtt_evidence: str = ""
+    old_samples: int | None = None
+    """Samples of the round-trip time in the server's qlog, after it sent data to the new address, of packets that it
+    had sent before: RFC 9000 §9.4 forbids them to count for the new path."""
+
+    closed: str = ""
+    """Who ended the connection with an error afterwards, when, and with which; empty where nobody was seen to."""
+    window_trace: tuple[Finite | None, ...] = ()
+    """The congestion window around the time `at`, bytes, at the steps of `TRACE_STEP`; None before the first value."""
+    rtt_trace: tuple[Finite | None, ...] = ()
+    """The smoothed round-trip time then, ms."""
+
+    @property
+    def demands_reset(self) -> bool | None:
+        """Whether RFC 9000 §9.4 demands that window and estimate begin anew: unless only the port changed."""
+        return self.address_changed
+
+
+# --- A transfer that did not come to its end: what had come by then, and who was silent.
+
+
+class Voice(Fact):
+    """What one endpoint sent until a transfer was over."""
+
+    datagrams: int = 0
+    """Datagrams, or segments, that left it."""
+    arrived: int = 0
+    """Those of them that came to the other side of the path."""
+    last: float | None = None
+    """When the last one left, s after the client's first datagram; None where none did."""
+    last_arrived: float | None = None
+    """When the last one of those that arrived did."""
+    what: str = ""
+    """What the last one was: its bytes, and its frames where they can be read."""
+    since_progress: int = 0
+    """Those that left after the client's last progress."""
+    since_progress_arrived: int = 0
+    oversize: int = 0
+    """Datagrams that it made and that its interface does not take, as its qlog and the capture have them."""
+    largest: int = 0
+    """UDP payload of the largest of these, bytes."""
+    oversize_left: int = 0
+    """Those of them that left it all the same, in fragments."""
+
+
+class Unfinished(Fact):
+    """One transfer that did not come to its end."""
+
+    flow: int
+    transfer: TransferName
+    size: int
+    """Bytes of all that was asked for."""
+    received: int
+    """Bytes that the client had in the end."""
+    lasted: float
+    """From the client's first datagram until it was over, s."""
+    progress: float | None = None
+    """When the client got something new for the last time, s; None where it never did."""
+    client: Voice = Voice()
+    server: Voice = Voice()
+    mtu: int = 0
+    """Largest UDP payload that an interface of the lab takes, bytes."""
+    dark: tuple[tuple[float, float], ...] = ()
+    """When the path forwarded nothing, s, as far as that is within its time."""
+
+    def voice(self, role: Role) -> Voice:
+        """What an endpoint sent."""
+        return self.client if role == "client" else self.server
+
+    @property
+    def silent(self) -> tuple[Role, ...]:
+        """Who sent nothing in the last third of the time since the last progress."""
+        since = self.progress or 0.0
+        edge = self.lasted - (self.lasted - since) / 3
+        said = {role: self.voice(role).last for role in _ROLES}
+        return tuple(role for role, last in said.items() if last is None or last < edge)
+
+    @property
+    def short(self) -> str:
+        """For a column: '12 kB of 1 MB came, the last at 0.3 s; 14 datagrams of the server exceeded 1252 B'."""
+        return "; ".join(filter(None, [self._came, self._oversized, self._silence]))
+
+    @property
+    def sentence(self) -> str:
+        """For people, with all that is known, without a full stop."""
+        return "; ".join(filter(None, [self._came, self._darkness, self._oversized, self._silence, *self._last]))
+
+    @property
+    def _came(self) -> str:
+        if not self.received and self.progress is None:
+            return f"nothing of {Size(self.size)} came"
+        at = "" if self.progress is None else f", the last at {self.progress:.1f} s"
+        return f"{_bytes(self.received)} of {Size(self.size)} came{at}"
+
+    @property
+    def _darkness(self) -> str:
+        return ", ".join(f"the path was dark from {begin:g} to {end:g} s" for begin, end in self.dark)
+
+    @property
+    def _oversized(self) -> str:
+        parts = []
+        for role in _ROLES:
+            voice = self.voice(role)
+            if voice.oversize:
+                left = f"{voice.oversize_left} left in fragments" if voice.oversize_left else "none of them left"
+                parts.append(
+                    f"{counted(voice.oversize, 'datagram')} of the {role}, of up to {voice.largest} B, "
+                    f"exceeded the MTU's {self.mtu} B, and {left}"
+                )
+        return ", ".join(parts)
+
+    @property
+    def _silence(self) -> str:
+        silent = self.silent
+        if len(silent) == 2:
+            last = {role: self.voice(role).last for role in silent}
+            if None in last.values():
+                return ", ".join(f"the {role} sent nothing at all" for role, at in last.items() if at is None)
+            latest = max(at for at in last.values() if at is not None)
+            return f"neither end sent anything in the last {self.lasted - latest:.1f} s"
+        if not silent:
+            return "both ends sent until it was over"
+        role, speaker = silent[0], other(silent[0])
+        voice, loud = self.voice(role), self.voice(speaker)
+        came = f"while {loud.since_progress_arrived} of {loud.since_progress} datagrams of the {speaker} reached it"
+        came += "" if self.progress is None else " after the last progress"
+        if voice.last is None:
+            return f"the {role} sent nothing at all, {came}"
+        return f"the {role} was silent for the last {self.lasted - voice.last:.1f} s, {came}"
+
+    @property
+    def _last(self) -> list[str]:
+        return [
+            f"the {role}'s last datagram left at {voice.last:.1f} s ({voice.what})"
+            for role in ("server", "client")
+            for voice in [self.voice(role)]
+            if voice.last is not None and voice.what
+        ]
+
+
+_ROLES: tuple[Role, ...] = ("server", "client")
+
+
+def _bytes(count: int) -> str:
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= size:
+            return f"{count / size:.4g} {unit}"
+    return f"{count} B"
+
+
+# --- What a check of a test case found.
+
+
+class Checked(Fact):
+    """One check of one run, against what its scenario demands."""
+
+    check: str
+    asked: bool | int | str
+    status: Literal["passed", "failed", "unknown"]
+    """unknown: what was captured, or what endpoints wrote down, does not show it."""
+    sentence: str
+    """What was seen, with figures; of an unknown one why."""
+    sender: Role | None = None
+    """Who sent the first packet that is wrong: its number is of the capture at the sender's side. None where it is no
+    packet that is wrong."""
+    packet: int | None = None
+    """Number of that packet's frame in the capture, from 1."""
+    t: Finite | None = None
+    """When it was sent, s after the client's first datagram."""
+
+
+# --- Where the time of a transfer went: every moment in exactly one state.
+
+
+State = Literal[
+    "handshake", "request", "slow_start", "line_rate", "recovery", "spurious_recovery", "window_limited",
+    "flow_control", "buffer_limited", "sender_idle", "acknowledgements", "probe_timeouts", "shared", "unexplained",
+]  # fmt: skip
+#: In the order in which they are shown; the letter of each in `Attribution.bands`.
+STATES: dict[State, str] = {
+    "handshake": "h", "request": "q", "slow_start": "s", "recovery": "r", "spurious_recovery": "e",
+    "window_limited": "w", "flow_control": "f", "buffer_limited": "b", "sender_idle": "i", "acknowledgements": "a",
+    "probe_timeouts": "p", "shared": "o", "unexplained": "u", "line_rate": "l",
+}  # fmt: skip
+
+
+class Part(Fact):
+    """One state's share of a transfer's time."""
+
+    state: State
+    seconds: Finite
+    note: str = ""
+    """What goes with it: 'from 10 packets'."""
+
+
+class Attribution(Fact):
+    """One transfer, from the client's first datagram to the last byte."""
+
+    flow: int
+    transfer: TransferName
+    size: int
+    """Bytes of the file."""
+    seconds: Finite
+    """Its completion time, which the parts add up to."""
+    parts: tuple[Part, ...]
+    """The states that it was in, in the order of `STATES`."""
+    bands: Annotated[str, Field(pattern=rf"^(?:[{''.join(STATES.values())}][0-9]{{1,9}})*$")] = ""
+    """The states over time, each as its letter and for how many hundredths of the time it lasted: 'h5q5s30l60'. A
+    hundredth that several share is the longest one's."""
+
+    def seconds_in(self, state: State) -> float:
+        """How long it was in a state."""
+        return sum(part.seconds for part in self.parts if part.state == state)
+
+    def bound_without(self, state: State) -> float:
+        """A bound, s: without this state, and all else the same, it would have taken no less than this."""
+        return self.seconds - self.seconds_in(state)
+
+
+class NotAttributed(Fact):
+    """A transfer of which it is not known where its time went."""
+
+    flow: int
+    transfer: TransferName
+    why: str
+    """Half a sentence for people."""
+
+
+class Attributed(Fact):
+    """Where the time of all transfers of a run went."""
+
+    version: int
+    """Version of the attributing code; it has nothing to do with that of the measuring code."""
+    transfers: tuple[Attribution, ...] = ()
+    absent: tuple[NotAttributed, ...] = ()
+
+    def of(self, flow: int = 0, transfer: TransferName = "first") -> Attribution | None:
+        """That of one transfer, or None."""
+        return next((one for one in self.transfers if (one.flow, one.transfer) == (flow, transfer)), None)
+
+
+# --- measured
+
 
 #: Version of the format of what was measured of a run. Other versions are not read.
 MEASURED_SCHEMA = 2

@@ -2,20 +2,120 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from harness.outcome.base import CaptureName, ContentsDigest, Fact, Finite, Place
-from harness.outcome.cell import Cell, Cpu
 from harness.scenario.parameters import ParameterValue, Role
+from harness.scenario.schema import Implementation, Scenario
+
+# --- What all records have in common.
+
+
+#: A cell's key; none where it is not made yet.
+Key = Annotated[str, Field(pattern=r"^([0-9a-f]{16})?$")]
+#: The digest of what is in an image, by which a file of a store is called.
+CONTENTS_DIGEST = r"^[0-9a-z][0-9a-z-]{0,63}$"
+ContentsDigest = Annotated[str, Field(pattern=CONTENTS_DIGEST)]
+#: Which capture of a run: left, right; of further simulators 'sim-NAME left'.
+CaptureName = Annotated[str, Field(pattern=r"^(sim-[a-z0-9][a-z0-9-]{0,31} )?(left|right)$")]
+_PART = r"([^./\x00][^/\x00]*|\.[^./\x00][^/\x00]*|\.\.[^/\x00]+)"
+#: The place of a file in a run's folder: none of its parts leads out of it.
+Place = Annotated[str, Field(pattern=rf"^{_PART}(/{_PART})*$", max_length=4096)]
+#: A number that may be infinite, and is one: a record says nothing by NaN.
+Number = Annotated[float, Field(ge=-math.inf)]
+#: A number that is not infinite either.
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class Fact(BaseModel):
+    """A frozen record; unknown keys of a later minor version are ignored on reading."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="ignore",
+        populate_by_name=True,
+        # A transfer that never ended counts as infinitely long, and JSON has no number for that.
+        ser_json_inf_nan="strings",
+    )
+
+
+# --- The point of the matrix that was run: what, by whom, with which bits.
+
+
+EngineName = Literal["compose", "virtual"]
+Cpu = Literal["lab", "host"]
+SimKernel = Literal["auto", "host", "lab"]
+
+
+class Image(Fact):
+    """Where an endpoint's bits come from."""
+
+    reference: str
+    """Tag or published name the container is started from."""
+    identity: str
+    """Digest of what it was made from: of the build context, or of the published image."""
+    id: str = ""
+    """Image ID on the machine that ran it."""
+
+
+class Contestant(Fact):
+    """An implementation that a flow names for itself."""
+
+    implementation: Implementation
+    image: Image
+
+
+class Cell(Fact):
+    """One point of the matrix. Two cells with the same key are the same experiment."""
+
+    key: Key
+    """BLAKE2b of what its runs depend on, 16 hexadecimal digits (`harness.store.identity.cell_key`)."""
+    scenario: Scenario
+    client: Implementation
+    server: Implementation
+    client_image: Image
+    server_image: Image
+    sim_image: Image
+    engine: EngineName
+    sim_kernel: SimKernel
+    parameters: dict[str, ParameterValue]
+    """Parameters asked for, as role.NAME; they are demands, not wishes."""
+    seed: int
+    compiled: str = ""
+    """Digest of the lab that the cell amounts to (`harness.store.identity.compiled`)."""
+    engine_code: str = ""
+    """Digest of the engine's code (`harness.engine.code_digest`)."""
+    host_cpu: bool = False
+    """In virtual time: endpoints are to see the host's processor, also where the lab's own could be had."""
+    others: dict[str, Contestant] = {}
+    """Who else plays in it, by name: the implementations that flows name for themselves."""
+
+    def implementation(self, role: Role, flow: int | None = None) -> Implementation:
+        """Who plays a role: in a flow, or, where none is given, wherever a flow names nobody."""
+        return self._contestant(role, flow)[0]
+
+    def image(self, role: Role, flow: int | None = None) -> Image:
+        """The image of who plays a role."""
+        return self._contestant(role, flow)[1]
+
+    def _contestant(self, role: Role, flow: int | None) -> tuple[Implementation, Image]:
+        name = None if flow is None else self.scenario.flows[flow].implementation(role)
+        if name is not None and name in self.others:
+            return self.others[name].implementation, self.others[name].image
+        return (self.client, self.client_image) if role == "client" else (self.server, self.server_image)
+
+
+# --- run
+
 
 Status = Literal[
     "completed", "unsupported", "timed_out", "idle_timeout", "handshake_timeout", "ack_timeout", "stateless_reset",
     "connection_closed", "connection_reset", "crashed", "wrong_file", "log_overflow", "infrastructure",
 ]  # fmt: skip
 
-#: A transfer that failed: its time was over, or its connection ended first (`harness.outcome.connection_end`). Nobody
+#: A transfer that failed: its time was over, or its connection ended first (`harness.outcome.measured`). Nobody
 #: broke, and nothing is missing that could be measured.
 FAILED_TRANSFER: frozenset[Status] = frozenset(
     {
@@ -134,3 +234,46 @@ class Run(Fact):
     def name(self) -> str:
         """What it is called by: KEY/REPETITION."""
         return f"{self.cell.key}/{self.repetition}"
+
+
+# --- The answer for a cell.
+
+
+VerdictStatus = Literal["pass", "fail", "measured", "inconclusive", "unsupported", "error"]
+"""measured: nothing was demanded, and the figures are there."""
+
+
+class Interval(Fact):
+    """Median of n values and the order-statistic interval around it (see `harness.stats.intervals`)."""
+
+    n: int
+    median: float
+    low: float
+    high: float
+    coverage: float
+    """Probability that the interval covers the true median, distribution-free; 0 for one value."""
+
+
+class ObjectiveVerdict(Fact):
+    """One objective against the interval of its metric."""
+
+    metric: str
+    demanded: str
+    bound: float
+    at_most: bool
+    unit: str
+    observed: Interval | None
+    verdict: VerdictStatus
+
+
+class Verdict(Fact):
+    """The answer for one cell."""
+
+    status: VerdictStatus
+    reason: str
+    """Reason code: objectives_met, milestone_2MB_missed, interval_straddles, no_objectives, unsupported_client,
+    crashed_server …"""
+    sentence: str
+    objectives: tuple[ObjectiveVerdict, ...] = ()
+    evidence: tuple[str, ...] = ()
+    """Paths of the runs it rests on, relative to the store."""

@@ -196,7 +196,7 @@ def _tell_in(
     if flow is None or flow.kind == "quic" or role == flow.sender or setting is None or setting.flag is None:
         _tell(pair, given, full, parameters[full])
         return
-    # A generator's words are those of its sender, and hold at both ends (`harness.topology.endpoints`).
+    # A generator's words are those of its sender, and hold at both ends (`harness.topology.build`).
     in_force = _value_of(flow.sender, pair[flow.sender], name, parameters)
     if parameters[full] != in_force:
         detail = f"{pair[role].name} has one {name} at both ends of a flow, that of the {flow.sender}, who sends"

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from harness.netem import inexpressible
 from harness.planning.sweep import SweepError, place_of
 from harness.scenario.parameters import ParameterValue
-from harness.scenario.schema import FORMS, MAXIMUM_DRAWN, Scenario
+from harness.scenario.schema import FORMS, MAXIMUM_DRAWN, Path, Red, Scenario
 from harness.scenario.validation_errors import Location, Mistake, mistakes_in
 from harness.units import Duration, Percentage, Quantity, Rate, Size
 
@@ -27,7 +27,7 @@ _KINDS: dict[str, type[Quantity]] = {
 _GRAIN: dict[type[Quantity], int] = {Rate: 1000, Duration: 1000, Percentage: 1000, Size: 1}
 
 
-def drawn(scenario: Scenario, seed: int) -> dict[str, str]:
+def sample_values(scenario: Scenario, seed: int) -> dict[str, str]:
     """The values of a run with that seed, by name, as they are written. ValueError for a range that is none."""
     return {name: _drawn(name, limits, seed) for name, limits in scenario.draw.items()}
 
@@ -129,3 +129,25 @@ def _corners(scenario: Scenario, names: list[str]) -> Iterator[Mistake]:
         if found is not None:
             yield Mistake(("draw", names[0]), f"with {', '.join(map(str, chosen))}: {found.text}", found.hint)
             return
+
+
+# --- Whether a scenario leaves something of its path to chance.
+
+
+def is_random(scenario: Scenario) -> bool:
+    """Whether its seed decides what the path does: loss, damage, jitter, a service process, RED, ranges."""
+    return bool(scenario.draw) or any(map(_of_path, scenario.every_path.values()))
+
+
+def _of_path(path: Path) -> bool:
+    links = [path.forward, path.return_]
+    later = [link for change in path.changes for link in (change.forward, change.return_) if link is not None]
+    return any(
+        link.mean_loss > 0
+        or link.jitter.value > 0
+        or link.service is not None
+        or isinstance(link.queue, Red)
+        or link.corrupt is not None
+        or (link.drop is not None and link.drop.rate is not None)
+        for link in links
+    ) or any(link.loss is not None for link in later)

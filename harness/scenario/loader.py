@@ -2,16 +2,320 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+import re
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+import yaml
 from pydantic import ValidationError
 
 from harness.errors import InputError
 from harness.scenario.schema import FORMS, Part
-from harness.scenario.validation_errors import Mistake, mistakes_in
-from harness.scenario.yaml_reader import Positions, read_yaml
+from harness.scenario.validation_errors import Location, Mistake, mistakes_in
+
+# --- A YAML file → plain data, and where everything stands in it, within limits that no honest file comes near.
+#
+# The language is YAML's core: texts, numbers, true and false, nothing, lists, keys with values, aliases. Dates, numbers
+# in other bases and tags are texts or errors; a key is a text, whatever it looks like.
+
+
+#: Bytes of a file; the largest that is shipped has 4 kB.
+MOST_BYTES = 256 << 10
+#: Lists and mappings within each other; the deepest file that is shipped has 6.
+MOST_DEPTH = 24
+#: Texts, lists and mappings of a file, with what every alias stands for written out.
+MOST_NODES = 20_000
+#: Digits of a whole number: what 64 bits hold.
+MOST_DIGITS = 18
+
+#: What may stand in a YAML file (YAML 1.2.2 §5.1, c-printable), the other way round.
+_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+#: What no text may hold, however it is escaped: what moves a terminal's cursor, and halves of characters.
+_UNUSABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_CORE = "tag:yaml.org,2002:"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A position in a file, for people: line and column count from 1."""
+
+    file: Path
+    line: int = 1
+    column: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+@dataclass
+class Positions:
+    """Where each key and value of a YAML document stands."""
+
+    file: Path
+    keys: dict[Location, Place] = field(default_factory=dict)
+    values: dict[Location, Place] = field(default_factory=dict)
+
+    def find(self, location: Location, *, key: bool = False) -> tuple[Place, str]:
+        """The place of something in the file, or of the nearest thing around it; and its name."""
+        known: Location = ()
+        for part in location:
+            inner = (*known, part)
+            if inner in self.values:
+                known = inner
+        name = ".".join(str(part) for part in known)
+        if key and known in self.keys:
+            return self.keys[known], name
+        return self.values.get(known, Place(self.file)), name
+
+
+#: Not every build of PyYAML has libyaml, which takes a tenth of the time.
+_FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Core(_FAST):  # type: ignore[misc]
+    """Reads nodes, and knows which plain words are no texts."""
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
+
+
+for _name, _pattern, _first in (
+    ("bool", r"(?:yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF)", "yYnNtTfFoO"),
+    ("int", r"[-+]?(?:0|[1-9][0-9_]*)", "-+0123456789"),
+    ("float", r"[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?", "-+.0123456789"),
+    ("null", r"(?:~|null|Null|NULL|)", ["~", "n", "N", ""]),
+):
+    _Core.add_implicit_resolver(_CORE + _name, re.compile(f"^{_pattern}$"), list(_first))
+
+
+def read_yaml(file: Path) -> tuple[Any, Positions]:
+    """The plain data of a YAML file and the positions in it. Raises InputError."""
+    text = _text(file, _content(file))
+    positions = Positions(file)
+    try:
+        _Measure(file).read(text)
+        node = _Core(text).get_single_node()
+    except yaml.MarkedYAMLError as error:
+        raise _not_yaml(file, text, error) from error
+    except yaml.YAMLError as error:
+        raise InputError(f"{Place(file)}: not valid YAML: {error}", "check indentation, colons and quotes") from error
+    if node is None:
+        raise InputError(f"{file}:1:1: the file is empty", "see scenarios/ and images/ for examples")
+    return _data(node, (), positions), positions
+
+
+def _content(file: Path) -> bytes:
+    try:
+        if not stat.S_ISREG(file.stat().st_mode):
+            raise InputError(f"{file}: not a file", "name a YAML file")
+        with file.open("rb") as content:
+            read = content.read(MOST_BYTES + 1)
+    except FileNotFoundError as error:
+        near = "check the name" if file.parent.is_dir() else f"there is no folder {file.parent}"
+        raise InputError(f"{file}: no such file", near) from error
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or error
+        raise InputError(f"{file}: cannot be read: {said}", "check its permissions") from error
+    if len(read) > MOST_BYTES:
+        raise InputError(
+            f"{file}:1:1: more than {MOST_BYTES >> 10} KiB: too large for a scenario or a manifest",
+            "is it another file?",
+        )
+    return read
+
+
+def _place(file: Path, text: str, index: int) -> Place:
+    return Place(file, text.count("\n", 0, index) + 1, index - text.rfind("\n", 0, index))
+
+
+def _text(file: Path, content: bytes) -> str:
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = content[: error.start].decode("utf-8", "replace")
+        place, byte = _place(file, before, len(before)), content[error.start]
+        raise InputError(f"{place}: the byte 0x{byte:02x} is not UTF-8", "save the file as UTF-8") from error
+    if wrong := _UNPRINTABLE.search(text):
+        place = _place(file, text, wrong.start())
+        raise InputError(f"{place}: the character U+{ord(wrong[0]):04X} cannot stand in YAML", "remove it")
+    return text
+
+
+@dataclass
+class _Part:
+    """A text, list or mapping, with what its aliases stand for."""
+
+    anchor: str | None
+    nodes: int = 1
+    height: int = 0
+    """Lists and mappings within each other in it, itself among them."""
+
+
+@dataclass
+class _Measure:
+    """How deep a text goes, and what it amounts to, before anything is made of it. Raises InputError."""
+
+    file: Path
+    within: list[_Part] = field(default_factory=list)
+    """The lists and mappings that are being read."""
+    done: dict[str, _Part] = field(default_factory=dict)
+    """By anchor."""
+    total: int = 0
+
+    def read(self, text: str) -> None:
+        for event in yaml.parse(text, Loader=_FAST):
+            if isinstance(event, yaml.CollectionStartEvent):
+                self.within.append(_Part(event.anchor, height=1))
+                self._count(event, 1, 0)
+            elif isinstance(event, yaml.CollectionEndEvent):
+                self._end(self.within.pop())
+            elif isinstance(event, yaml.ScalarEvent):
+                self._count(event, 1, 0)
+                self._end(_Part(event.anchor))
+            elif isinstance(event, yaml.AliasEvent):
+                meant = self._meant(event)
+                self._count(event, meant.nodes, meant.height)
+                self._end(_Part(None, meant.nodes, meant.height))
+
+    def _count(self, event: Any, nodes: int, height: int) -> None:
+        self.total += nodes
+        if self.total > MOST_NODES:
+            raise self._too_much(event, f"more than {MOST_NODES} entries, aliases written out")
+        if len(self.within) + height > MOST_DEPTH:
+            raise self._too_much(event, f"more than {MOST_DEPTH} lists and mappings within each other")
+
+    def _end(self, part: _Part) -> None:
+        if part.anchor is not None:
+            self.done[part.anchor] = part
+        if self.within:
+            self.within[-1].nodes += part.nodes
+            self.within[-1].height = max(self.within[-1].height, part.height + 1)
+
+    def _meant(self, alias: Any) -> _Part:
+        if any(one.anchor == alias.anchor for one in self.within):
+            raise self._too_much(alias, f"*{alias.anchor} stands for something that it is in itself")
+        if alias.anchor not in self.done:
+            raise InputError(
+                f"{_start(self.file, alias)}: *{alias.anchor} stands for nothing",
+                f"write &{alias.anchor} where it is said first",
+            )
+        return self.done[alias.anchor]
+
+    def _too_much(self, event: Any, what: str) -> InputError:
+        hint = "a scenario needs a few lines; see scenarios/ for examples"
+        return InputError(f"{_start(self.file, event)}: {what}", hint)
+
+
+def _start(file: Path, marked: Any) -> Place:
+    """Where an event or a node of PyYAML begins."""
+    return Place(file, marked.start_mark.line + 1, marked.start_mark.column + 1)
+
+
+def _not_yaml(file: Path, text: str, error: yaml.MarkedYAMLError) -> InputError:
+    """For people: libyaml says less than PyYAML's own parser, which reads the text again."""
+    try:
+        for _ in yaml.parse(text, Loader=yaml.SafeLoader):
+            pass
+    except yaml.MarkedYAMLError as better:
+        error = better
+    mark = error.problem_mark
+    place = Place(file, mark.line + 1, mark.column + 1) if mark else Place(file)
+    return InputError(f"{place}: not valid YAML: {error.problem}", "check indentation, colons and quotes")
+
+
+def _data(node: yaml.Node, location: Location, positions: Positions) -> Any:
+    """The plain data of a node; notes where it stands."""
+    place = _start(positions.file, node)
+    positions.values[location] = place
+    if isinstance(node, yaml.SequenceNode):
+        _require_tag(node, place, "seq")
+        return [_data(value, (*location, index), positions) for index, value in enumerate(node.value)]
+    if isinstance(node, yaml.MappingNode):
+        _require_tag(node, place, "map")
+        return dict(_entries(node, location, positions))
+    return _scalar(node, place)
+
+
+def _require_tag(node: yaml.Node, place: Place, tag: str) -> None:
+    if node.tag != _CORE + tag:
+        raise InputError(f"{place}: the tag {_short(node.tag)} means nothing here", "leave it out")
+
+
+def _short(tag: str) -> str:
+    return tag.replace(_CORE, "!!")
+
+
+def _entries(node: yaml.MappingNode, location: Location, positions: Positions) -> Iterator[tuple[str, Any]]:
+    seen: set[str] = set()
+    merged: list[yaml.Node] = []
+    for key, value in node.value:
+        place, word = _key(key, positions.file)
+        if word in seen:
+            raise InputError(f"{place}: '{word}' is given twice", "remove one of the two")
+        seen.add(word)
+        if word == "<<" and key.style not in ("'", '"'):
+            merged += value.value if isinstance(value, yaml.SequenceNode) else [value]
+            continue
+        positions.keys[(*location, word)] = place
+        yield word, _data(value, (*location, word), positions)
+    # What is merged gives way to what is there (yaml.org/type/merge.html).
+    for other in merged:
+        if not isinstance(other, yaml.MappingNode):
+            place = _start(positions.file, other)
+            raise InputError(f"{place}: '<<' merges mappings, and this is none", "write <<: *name of a mapping")
+        for key, value in other.value:
+            place, word = _key(key, positions.file)
+            if word not in seen:
+                seen.add(word)
+                positions.keys[(*location, word)] = place
+                yield word, _data(value, (*location, word), positions)
+
+
+def _key(node: yaml.Node, file: Path) -> tuple[Place, str]:
+    place = _start(file, node)
+    if not isinstance(node, yaml.ScalarNode):
+        raise InputError(f"{place}: a key is a word, not a list or a mapping", "check brackets and braces")
+    return place, _usable(node.value, place)
+
+
+def _usable(text: str, place: Place) -> str:
+    if wrong := _UNUSABLE.search(text):
+        raise InputError(f"{place}: the character U+{ord(wrong[0]):04X} is none of a text", "remove its escape")
+    return text
+
+
+def _scalar(node: yaml.Node, place: Place) -> Any:
+    text = _usable(node.value, place)
+    if node.tag == _CORE + "str":
+        return text
+    if node.tag == _CORE + "null":
+        return None
+    if node.tag == _CORE + "bool" and text.lower() in _BOOLEANS:
+        return _BOOLEANS[text.lower()]
+    digits = text.replace("_", "")
+    if node.tag == _CORE + "int" and re.fullmatch(r"[-+]?[0-9]+", digits):
+        if len(digits) > MOST_DIGITS:
+            raise InputError(f"{place}: a number of {len(digits)} digits", f"{MOST_DIGITS} digits are the most")
+        return int(digits)
+    if node.tag == _CORE + "float":
+        try:
+            value = float(digits)
+        except ValueError:
+            value = math.nan
+        if math.isfinite(value):
+            return value
+        raise InputError(f"{place}: '{text[:60]}' is not a number that can be used", "write a smaller one")
+    raise InputError(f"{place}: the tag {_short(node.tag)} means nothing here", "leave it out")
+
+
+_BOOLEANS = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
+
+
+# --- loader
+
 
 M = TypeVar("M", bound=Part)
 

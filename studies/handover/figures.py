@@ -12,7 +12,7 @@ import polars as pl
 from altair.utils.schemapi import debug_mode
 
 from harness.evaluation.cell_result import CellResult
-from harness.outcome.handover import TRACE_FROM, TRACE_STEP
+from harness.outcome.measured import TRACE_FROM, TRACE_STEP
 from harness.report.plots.copied import Marks
 from harness.report.plots.parts import layered, sized
 from harness.report.plots.theme import INK, OPTIMUM, SOFT, Chart, config, headed

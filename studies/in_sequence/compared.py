@@ -9,9 +9,9 @@ from typing import Literal
 
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import Interval
+from harness.planning.sampling import is_random
 from harness.report.numbers import number
 from harness.report.studies import stored_of
-from harness.scenario.chance import drawn
 from harness.stats.intervals import interval
 from studies.in_sequence.claims import PROXIES, SIZES, Path
 
@@ -78,7 +78,7 @@ def _set_as(words: str, kind: Kind, results: Sequence[CellResult], names: Sequen
 def seeds(row: Row) -> str:
     """How many there are of it, and whether chance has a part in it."""
     count = len(row.result.runs)
-    if drawn(row.result.cell.scenario):
+    if is_random(row.result.cell.scenario):
         return str(count)
     spans = [clock(size) for size in SIZES for clock in (row.seconds, row.since_data)]
     alike = all(span is None or number(span.low) == number(span.high) for span in spans)

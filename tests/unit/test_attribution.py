@@ -15,7 +15,7 @@ from harness.analysis.time_breakdown.annotations import notes_of
 from harness.analysis.time_breakdown.intervals import NONE, both, inside, merged, pieces, total, without
 from harness.analysis.time_breakdown.partition import BANDS, bands, lasted, partition
 from harness.analysis.time_breakdown.transfer import Conversation, Sent
-from harness.outcome.time_breakdown import STATES, State
+from harness.outcome.measured import STATES, State
 from tests.unit.conversations import MS, SIZE, conversation
 
 #: Losses far apart, so that each begins a recovery period of its own.

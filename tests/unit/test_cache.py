@@ -27,7 +27,7 @@ from harness.errors import EngineError
 from harness.outcome import Outcome
 from harness.scenario.schema import Flow
 from harness.topology import Lab, build_lab
-from harness.topology.endpoints import served_size
+from harness.topology.build import served_size
 from tests.examples import cell, path, scenario
 
 LIBRARY, PROGRAM = "usr/lib/libz.so.1", "usr/bin/server"

@@ -15,7 +15,7 @@ from harness.engine.confinement import alone
 from harness.engine.docker.run_options import launch
 from harness.engine.fence import DONE, FENCE, bridges, fence_command, missing
 from harness.scenario.schema import Implementation
-from harness.scenario.schema.container import Capability
+from harness.scenario.schema.implementation import Capability
 from harness.store.identity import compiled
 from harness.topology import Lab, build_lab
 from tests.confined import asking, containers, may_ask

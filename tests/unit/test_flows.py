@@ -15,7 +15,7 @@ from harness.outcome import Cell
 from harness.planning.endpoint_config import UnsupportedError
 from harness.scenario.schema import Flow, Implementation, Scenario
 from harness.topology import Lab, build_lab, summary
-from harness.topology.endpoints import served_size
+from harness.topology.build import served_size
 from tests.examples import SIM, catalogue, images, implementation, path, scenario
 
 UDP = {"kind": "udp", "stop": "50 s", "traffic": {"model": "poisson", "rate": "8 Mbit/s", "packet": "1000 B"}}

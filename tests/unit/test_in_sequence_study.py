@@ -13,7 +13,7 @@ from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge
 from harness.execution.matrix import Request, cells, named, points_of
 from harness.outcome import LinkProof, MeasuredRun, Measurement, Outcome, Run
-from harness.scenario.chance import drawn
+from harness.planning.sampling import is_random
 from studies.in_sequence.claims import LARGE_LOSSY, MEDIUM, PROXIES, SIZES
 from studies.in_sequence.compared import bounds, met, rows, seeds
 from studies.in_sequence.figures import bars
@@ -142,21 +142,23 @@ def test_seeds_are_counted_and_said_to_be_enough_where_nothing_is_random(
 
 def test_what_is_random_on_a_path() -> None:
     plain, link = catalogue().find_scenarios([MEDIUM.quic])[0], {"rate": "10 Mbit/s", "delay": "10 ms"}
-    assert not drawn(plain)
+    assert not is_random(plain)
     for more in (
         {"loss": "1 %"}, {"jitter": "1 ms"}, {"queue": "RED 1 BDP"}, {"service": {"process": "poisson"}, "queue": "20 packets"},
     ):  # fmt: skip
-        assert drawn(scenario(path={"forward": link, "return": {**link, **more}}))
-    assert drawn(
+        assert is_random(scenario(path={"forward": link, "return": {**link, **more}}))
+    assert is_random(
         scenario(path={"forward": link, "return": link, "changes": [{"at": "1 s", "forward": {"loss": "1 %"}}]})
     )
-    assert drawn(scenario(path={"forward": link, "return": link}, draw={"path.forward.rate": ["5 Mbit/s", "9 Mbit/s"]}))
+    assert is_random(
+        scenario(path={"forward": link, "return": link}, draw={"path.forward.rate": ["5 Mbit/s", "9 Mbit/s"]})
+    )
 
 
 def test_the_figure_has_a_panel_a_size_with_its_objective() -> None:
-    drawn = bars(MEDIUM)(_medium())
-    assert drawn is not None
-    assert [panel["layer"][0]["encoding"]["x"]["title"] for panel in drawn["hconcat"]] == [
+    is_random = bars(MEDIUM)(_medium())
+    assert is_random is not None
+    assert [panel["layer"][0]["encoding"]["x"]["title"] for panel in is_random["hconcat"]] == [
         "2 MB, s",
         "10 MB, s",
         "100 MB, s",

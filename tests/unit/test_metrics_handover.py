@@ -10,7 +10,7 @@ import pytest
 from harness.analysis.metrics import measure
 from harness.analysis.metrics.registry import declared
 from harness.outcome import Handover, MeasuredRun, Run
-from harness.outcome.handover import TRACE_FROM, TRACE_STEP, TRACE_TO
+from harness.outcome.measured import TRACE_FROM, TRACE_STEP, TRACE_TO
 from tests.unit.moved import DELAY, MOVE, Story, Told
 
 #: (after the server's first event, which is at 20 ms): old path, then what a stack might tell.

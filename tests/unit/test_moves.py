@@ -225,11 +225,11 @@ RANGES = {
 
 def test_a_value_is_drawn_from_its_range_for_each_repetition() -> None:
     one = case(draw=RANGES)
-    found = [sampling.drawn(one, seed) for seed in range(200)]
+    found = [sampling.sample_values(one, seed) for seed in range(200)]
     rates = sorted(float(each["paths.cellular.forward.rate"].split()[0]) for each in found)
     assert len({tuple(each.values()) for each in found}) == 200
     assert 100 <= rates[0] < 101 < 149 < rates[-1] <= 150
-    assert sampling.drawn(one, 7) == sampling.drawn(one, 7)
+    assert sampling.sample_values(one, 7) == sampling.sample_values(one, 7)
     settled = sampling.settled(one, found[0])
     assert str(settled.paths["cellular"].forward.rate) == found[0]["paths.cellular.forward.rate"]
     assert str(settled.paths["campus"].forward.loss) == found[0]["paths.campus.forward.loss"]

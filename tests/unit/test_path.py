@@ -19,8 +19,8 @@ from harness.netem import (
     slow_start_time,
     timeline,
 )
+from harness.netem.bottleneck import red_burst, red_log_weight
 from harness.netem.bounds import curve_rate
-from harness.netem.red import red_burst, red_log_weight
 from harness.scenario.schema import Flow
 from harness.topology import build_lab
 from harness.units import Duration, Rate, Size

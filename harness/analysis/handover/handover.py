@@ -14,7 +14,7 @@ from harness.analysis.handover.wire import Moved, moves_of
 from harness.analysis.missing import Unknown
 from harness.analysis.run_view import RunView
 from harness.outcome import Handover
-from harness.outcome.handover import TRACE_FROM, TRACE_STEP, TRACE_TO
+from harness.outcome.measured import TRACE_FROM, TRACE_STEP, TRACE_TO
 
 #: A close is still a move's where the transfer ended, or the next move came, so little before, ns.
 _LATER = 1_000_000_000

@@ -14,7 +14,7 @@ from harness.analysis.time_breakdown.annotations import notes_of
 from harness.analysis.time_breakdown.inputs import conversation_of
 from harness.analysis.time_breakdown.partition import bands, lasted, partition
 from harness.outcome import Run
-from harness.outcome.time_breakdown import Attributed, Attribution, NotAttributed, Part
+from harness.outcome.measured import Attributed, Attribution, NotAttributed, Part
 
 #: Raised whenever a part would come out differently; no figure of `harness.analysis.metrics` depends on it.
 VERSION = 3

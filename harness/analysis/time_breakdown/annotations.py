@@ -10,7 +10,7 @@ from harness.analysis.time_breakdown import rules
 from harness.analysis.time_breakdown.intervals import inside
 from harness.analysis.time_breakdown.transfer import RECEIVE_WINDOW, Conversation, Credit
 from harness.formatting import counted
-from harness.outcome.time_breakdown import State
+from harness.outcome.measured import State
 
 
 def notes_of(talk: Conversation) -> dict[State, str]:

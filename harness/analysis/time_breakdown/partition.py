@@ -9,7 +9,7 @@ import numpy as np
 from harness.analysis.time_breakdown import rules
 from harness.analysis.time_breakdown.intervals import Ints, distinct, flagged, inside, merged, pieces, without
 from harness.analysis.time_breakdown.transfer import Conversation
-from harness.outcome.time_breakdown import STATES, State
+from harness.outcome.measured import STATES, State
 
 Rule = Callable[[Conversation], Ints]
 #: Before what a sender does of itself come what it cannot help; a moment is the first's that claims it.

@@ -30,7 +30,7 @@ from harness.engine.docker_cli import docker, failure, start
 from harness.engine.images.cache import short_id
 from harness.engine.images.file_manifest import Entry, entries, read_entries
 from harness.engine.images.rootfs_export import FILES, ROOT, exported_folder
-from harness.outcome.base import CONTENTS_DIGEST
+from harness.outcome.run import CONTENTS_DIGEST
 from harness.reading import read_regular
 
 #: Folders whose files are left out, and single files, from the root.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.outcome import Cell
-from harness.scenario import chance
+from harness.planning import sampling
 
 #: Traffic whose packets leave when their law says, whatever the seed.
 _REGULAR = frozenset({"bulk", "cbr"})
@@ -20,6 +20,6 @@ def plays(cell: Cell) -> bool:
     return (
         cell.engine != "virtual"
         or len(scenario.flows) > 1
-        or chance.drawn(scenario)
+        or sampling.is_random(scenario)
         or any(flow.traffic.model not in _REGULAR for flow in scenario.flows)
     )

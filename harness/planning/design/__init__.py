@@ -1,17 +1,18 @@
 """Designs of experiments: factors and levels → the combinations that are run, for each pair what it honours. Pure."""
 
-from harness.planning.design.combinations import (
+from harness.planning.design.factorial import (
     MOST_COMBINATIONS,
     Aliases,
+    Rows,
     aliases,
     combinations,
+    fraction,
     least_of_random,
     most_cells,
+    resolution,
     size,
 )
-from harness.planning.design.fraction import Rows, fraction, resolution
-from harness.planning.design.pair_design import Pair, PairDesign, honoured, of_pair, players_of
-from harness.planning.design.validation import mistakes
+from harness.planning.design.pair_design import Pair, PairDesign, honoured, mistakes, of_pair, players_of
 
 __all__ = [
     "MOST_COMBINATIONS",

@@ -5,17 +5,41 @@ from these classes (`harness schema`), so their docstrings are its documentation
 """
 
 from harness.scenario.schema.base import FORMS, NAME, PATH_NAME, Part
-from harness.scenario.schema.container import Container
 from harness.scenario.schema.faults import Blackhole, Corrupt, Drop
-from harness.scenario.schema.file_sizes import Files
-from harness.scenario.schema.flow import GENERATOR, Flow, FlowKind, LabFlowKind
-from harness.scenario.schema.frame_size import FRAME_HEADER, MTU
-from harness.scenario.schema.implementation import Implementation, Protocol
-from harness.scenario.schema.loss import GilbertElliott
+from harness.scenario.schema.flow import (
+    GENERATOR,
+    GENERATOR_LIMIT,
+    ONE_SIDED,
+    TESTCASES,
+    Bulk,
+    ConstantRate,
+    Files,
+    Flow,
+    FlowKind,
+    LabFlowKind,
+    Poisson,
+    Refusal,
+    TestcaseName,
+    Traffic,
+    UniformGaps,
+    asked_of,
+)
+from harness.scenario.schema.implementation import Container, Implementation, Protocol
 from harness.scenario.schema.mobility import ClientMove, Move, MoveKind, Rebinding
 from harness.scenario.schema.objective import Objective
-from harness.scenario.schema.path import Change, Link, LinkChange, Path, Service
-from harness.scenario.schema.queue import DropTail, Queue, Red
+from harness.scenario.schema.path import (
+    FRAME_HEADER,
+    MTU,
+    Change,
+    DropTail,
+    GilbertElliott,
+    Link,
+    LinkChange,
+    Path,
+    Queue,
+    Red,
+    Service,
+)
 from harness.scenario.schema.scenario import (
     MAXIMUM_ACCESS_DELAYS,
     MAXIMUM_DRAWN,
@@ -26,8 +50,6 @@ from harness.scenario.schema.scenario import (
 )
 from harness.scenario.schema.segments import MAXIMUM_SEGMENTS, Proxy, Segment
 from harness.scenario.schema.study import LEAST_RESOLUTION, DesignKind, Experiment
-from harness.scenario.schema.testcase import ONE_SIDED, TESTCASES, Refusal, TestcaseName, asked_of
-from harness.scenario.schema.traffic import GENERATOR_LIMIT, Bulk, ConstantRate, Poisson, Traffic, UniformGaps
 
 __all__ = [
     "FORMS",

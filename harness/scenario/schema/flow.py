@@ -3,19 +3,118 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Final, Literal, Self, get_args
 
 from pydantic import Field, field_validator, model_validator
 
 from harness.errors import UnfitError
 from harness.formatting import shown
-from harness.scenario.parameters import ParameterValue, Role, WrittenValue, canonical_value
+from harness.scenario.parameters import ROLES, ParameterValue, Role, WrittenValue, canonical_value
 from harness.scenario.schema.base import NAME, PATH_NAME, Part, short_or
-from harness.scenario.schema.file_sizes import MAXIMUM_FILES, Files
-from harness.scenario.schema.frame_size import MTU
 from harness.scenario.schema.mobility import ClientMove, Move
-from harness.scenario.schema.traffic import GENERATOR_LIMIT, Bulk, ConstantRate, Poisson, Traffic, UniformGaps
-from harness.units import Duration, Size
+from harness.scenario.schema.path import MTU
+from harness.units import Duration, Rate, Size
+
+# --- Several files of one transfer.
+
+
+#: Files of one transfer: their names are words of one command line.
+MAXIMUM_FILES = 5000
+#: The longest name of a file (POSIX's NAME_MAX).
+_LONGEST_NAME = 255
+#: Of a file's name without any filling: its number among a transfer's, and what it is.
+_OWN = len("0000-1023MB.bin")
+
+
+class Files(Part):
+    """So many files of one size."""
+
+    count: Annotated[int, Field(strict=True, ge=1, le=MAXIMUM_FILES)]
+    """How many."""
+    size: Size
+    """Of each."""
+    name_length: Annotated[int, Field(strict=True, ge=_OWN, le=_LONGEST_NAME)] | None = None
+    """Characters of each name, which is filled up; by default as many as it needs."""
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if not self.size.bytes:
+            raise UnfitError("a file has at least one byte", "write size: 1 KiB, say")
+        return self
+
+
+# --- What a sender sends, and when.
+
+
+#: Datagrams that the generator can send in a second, in real time, on one core: it keeps time up to 30,000 here.
+GENERATOR_LIMIT = 20_000
+
+
+class Bulk(Part):
+    """As much as the transport takes."""
+
+    model: Literal["bulk"] = "bulk"
+
+
+def _something(value: Rate) -> Rate:
+    if not value.value:
+        raise UnfitError("traffic without a rate is none", "write '1 Mbit/s', say, or leave the flow out")
+    return value
+
+
+class ConstantRate(Part):
+    """Equal amounts at equal times; what the transport does not take in time follows as soon as it does."""
+
+    model: Literal["cbr"]
+    rate: Rate
+    """Of the payload."""
+    packet: Size = Size.parse("1200 B")
+    """UDP payload of a datagram; TCP cuts its own segments."""
+
+    _rate = field_validator("rate")(_something)
+
+
+class Poisson(Part):
+    """Datagrams of one size with exponential gaps."""
+
+    model: Literal["poisson"]
+    rate: Rate
+    """Mean rate of the UDP payload."""
+    packet: Size = Size.parse("1200 B")
+    """UDP payload of a datagram."""
+
+    _rate = field_validator("rate")(_something)
+
+
+class UniformGaps(Part):
+    """Datagrams with sizes and gaps drawn from uniform distributions."""
+
+    model: Literal["uniform"]
+    packet: tuple[Size, Size]
+    """UDP payload of a datagram: smallest, largest."""
+    gap: tuple[Duration, Duration]
+    """Time between two datagrams: shortest, longest."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.packet[0].bytes > self.packet[1].bytes or self.gap[0].value > self.gap[1].value:
+            raise UnfitError("ranges go from the smallest to the largest value", "exchange the two")
+        if not self.gap[1].value:
+            raise UnfitError("a gap is longer than nothing", "write gap: [10 ms, 20 ms]")
+        return self
+
+    @property
+    def rate(self) -> Rate:
+        """Mean rate of the UDP payload."""
+        size, gap = sum(one.bytes for one in self.packet) / 2, sum(one.seconds for one in self.gap) / 2
+        return Rate(round(size * 8 / gap))
+
+
+Traffic = Annotated[Bulk | ConstantRate | Poisson | UniformGaps, Field(discriminator="model")]
+
+
+# --- flow
+
 
 FlowKind = Literal["quic", "tcp", "udp"]
 #: What a flow is in a lab. A download goes over what its two implementations speak: QUIC, or HTTPS over TCP.
@@ -191,3 +290,31 @@ class Flow(Part):
     def sender(self) -> Role:
         """Who sends the data."""
         return "server" if self.direction == "to_client" else "client"
+
+
+# --- What endpoints are asked to do, in the words of the interop runner's contract.
+
+
+TestcaseName = Literal[
+    "handshake", "transfer", "chacha20", "keyupdate", "retry", "resumption", "zerortt", "http3", "multiconnect",
+    "v2", "ecn", "connectionmigration", "versionnegotiation",
+]  # fmt: skip
+#: What only one role is told; the other one is asked for `transfer`.
+ONE_SIDED: Final[dict[str, Role]] = {"keyupdate": "client", "connectionmigration": "server"}
+TESTCASES: Final[tuple[TestcaseName, ...]] = get_args(TestcaseName)
+
+
+class Refusal(Part):
+    """Test cases that an image ends with 127 for, and why."""
+
+    testcases: Annotated[tuple[TestcaseName, ...], Field(min_length=1)]
+    """Those, by their TESTCASE."""
+    roles: Annotated[tuple[Role, ...], Field(min_length=1)] = ROLES
+    """In which roles; both without."""
+    why: Annotated[str, Field(min_length=1)]
+    """What the stack's public API lacks, in half a sentence."""
+
+
+def asked_of(role: Role) -> tuple[TestcaseName, ...]:
+    """The test cases that a role may be told."""
+    return tuple(name for name in TESTCASES if ONE_SIDED.get(name, role) == role)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -10,10 +11,104 @@ from harness.errors import UnfitError
 from harness.formatting import shown
 from harness.scenario.schema.base import Part, short_or
 from harness.scenario.schema.faults import Blackhole, Corrupt, Drop
-from harness.scenario.schema.frame_size import FRAME_HEADER, MTU
-from harness.scenario.schema.loss import GilbertElliott
-from harness.scenario.schema.queue import DropTail, Queue, Red, short_red
 from harness.units import Duration, Percentage, QueueSize, Rate, Size
+
+# --- Random loss.
+
+
+class GilbertElliott(Part):
+    """Two-state loss, advanced once per packet (netem `gemodel`; Gilbert 1960, Elliott 1963)."""
+
+    good_to_bad: Percentage
+    """Probability of leaving the good state at a packet (netem p)."""
+    bad_to_good: Percentage
+    """Probability of leaving the bad state at a packet (netem r)."""
+    loss_in_bad: Percentage = Percentage.parse("100 %")
+    """Loss in the bad state (netem 1-h)."""
+    loss_in_good: Percentage = Percentage.parse("0 %")
+    """Loss in the good state (netem 1-k)."""
+
+    @property
+    def mean(self) -> float:
+        """Long-run share of packets lost."""
+        p, r = self.good_to_bad.fraction, self.bad_to_good.fraction
+        if p + r == 0:
+            return self.loss_in_good.fraction
+        return (r * self.loss_in_good.fraction + p * self.loss_in_bad.fraction) / (p + r)
+
+
+# --- Sizes of what a link carries.
+
+
+#: The IP MTU of every emulated link, bytes.
+MTU = 1500
+#: Bytes that tc counts on top of the IP packet: the Ethernet header.
+FRAME_HEADER = 14
+
+
+# --- The queue of a bottleneck, and how it drops.
+
+
+class DropTail(Part):
+    """A first-in first-out queue that drops what does not fit."""
+
+    discipline: Literal["droptail"] = "droptail"
+    size: QueueSize
+    """How much it holds: '50 kB', '25 packets', '100 ms' or '1 BDP'."""
+
+
+class Red(Part):
+    """Random Early Detection as Linux's sch_red does it (Floyd & Jacobson 1993; net/sched/sch_red.c)."""
+
+    discipline: Literal["red"]
+    limit: QueueSize
+    """Hard limit of the queue."""
+    min: QueueSize
+    """Average queue below which nothing is dropped."""
+    max: QueueSize
+    """Average queue above which everything is dropped (sch_red is not gentle)."""
+    probability: Percentage
+    """Drop probability when the average reaches `max`; below 100 %, which tc cannot express."""
+    wq: Annotated[float, Field(gt=0, le=0.5, allow_inf_nan=False)] | None = None
+    """Weight of the moving average; the nearest power of two is used."""
+    burst: Annotated[int, Field(strict=True, gt=0)] | None = None
+    """tc's burst in packets, instead of `wq`."""
+    average_packet: Size = Size.parse("1000 B")
+    """Mean packet size (tc avpkt)."""
+    ecn: bool = False
+    """Mark instead of dropping where the packet allows it."""
+
+    @field_validator("probability")
+    @classmethod
+    def _below_one(cls, value: Percentage) -> Percentage:
+        if not 0 < value.fraction < 1:
+            raise UnfitError("must be above 0 % and below 100 %: tc wraps 1.0 to 0 (use 99.9 %)", "write '10 %', say")
+        return value
+
+    @model_validator(mode="after")
+    def _one_weight(self) -> Self:
+        if (self.wq is None) == (self.burst is None):
+            raise UnfitError("give exactly one of wq and burst", "write wq: 0.002, and no burst")
+        return self
+
+
+Queue = Annotated[DropTail | Red, Field(discriminator="discipline")]
+
+#: RED in its short form ("RED 1 BDP"): thresholds as parts of the limit (as scenarios/queue has them), the largest
+#: probability and the weight (Floyd & Jacobson 1993, and Floyd's notes on it).
+RED_MIN, RED_MAX, RED_PROBABILITY, RED_WQ = Decimal("0.3"), Decimal("0.8"), "10 %", 0.002
+
+
+def short_red(text: str) -> dict[str, object]:
+    """RED from its limit alone. Raises ValueError."""
+    limit = QueueSize.parse(text)
+    return {
+        "discipline": "red", "limit": limit, "min": limit.part(RED_MIN), "max": limit.part(RED_MAX),
+        "probability": RED_PROBABILITY, "wq": RED_WQ, "average_packet": f"{MTU} B",
+    }  # fmt: skip
+
+
+# --- path
 
 
 def _least(value: Rate) -> Rate:

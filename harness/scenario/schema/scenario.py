@@ -11,12 +11,11 @@ from harness.errors import UnfitError
 from harness.scenario.metric_names import MetricName
 from harness.scenario.parameters import ROLES, ParameterValue, Role, WrittenNumber, WrittenValue, canonical_value
 from harness.scenario.schema.base import NAME, PATH_NAME, SCENARIO_NAME, Part
-from harness.scenario.schema.flow import Flow
+from harness.scenario.schema.flow import ONE_SIDED, Flow, TestcaseName
 from harness.scenario.schema.objective import Objective
 from harness.scenario.schema.path import Path
 from harness.scenario.schema.segments import AnyPath, Proxy, Segment, boundaries, end_to_end
 from harness.scenario.schema.study import Experiment
-from harness.scenario.schema.testcase import ONE_SIDED, TestcaseName
 from harness.units import Duration, Size
 
 #: Flows that a lab can hold: what is left of its networks' addresses.

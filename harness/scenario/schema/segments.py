@@ -12,9 +12,7 @@ from pydantic_core import InitErrorDetails
 
 from harness.errors import UnfitError
 from harness.scenario.schema.base import PATH_NAME, Part
-from harness.scenario.schema.frame_size import FRAME_HEADER
-from harness.scenario.schema.path import Link, Path
-from harness.scenario.schema.queue import DropTail
+from harness.scenario.schema.path import FRAME_HEADER, DropTail, Link, Path
 from harness.units import Duration, Percentage, QueueSize, Size
 
 #: Segments of a path: each has a simulator of its own, and this is what addresses are laid out for.

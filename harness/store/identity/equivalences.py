@@ -16,10 +16,9 @@ from pydantic import Field
 
 from harness.errors import did_you_mean
 from harness.outcome import Cell
-from harness.scenario.loader import error_of, modelled
+from harness.scenario.loader import Place, Positions, error_of, modelled, read_yaml
 from harness.scenario.schema import NAME, Part
 from harness.scenario.validation_errors import Mistake
-from harness.scenario.yaml_reader import Place, Positions, read_yaml
 from harness.store.identity.scenario_keys import is_key, known_keys, scenario_keys
 
 Kind = Literal["engine", "simulator", "image"]

@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from harness.netem.bounds import queue_bytes
-from harness.netem.egress import phase_seed
+from harness.netem.compile import phase_seed
 from harness.scenario.schema import GilbertElliott, Path
 from harness.units import Percentage
 from tools.bench.fidelity.losses import netem_losses

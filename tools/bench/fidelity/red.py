@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from harness.netem.bottleneck import red_burst, red_log_weight
 from harness.netem.bounds import size_bytes
-from harness.netem.red import red_burst, red_log_weight
 from harness.scenario.schema import Link, Red
 from harness.units import Duration
 from tools.bench.fidelity.bottleneck import queue_of

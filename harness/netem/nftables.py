@@ -1,0 +1,232 @@
+"""Datagrams that a path drops or damages by rule, behind the bottleneck and before the delay (nftables).
+
+A set of small numbers is a counter. `to_server_seen` has a number for each datagram that has passed, as far as numbers
+are asked for; `to_server_drop` one for each of the last datagrams that were dropped in a row, and nothing once one has
+passed. The rules that add the next number also say what becomes of the datagram that is that one. A number that is
+taken out stays in its place until the kernel sweeps the set, and too many in one place keep others out
+(lib/rhashtable.c, RHT_ELASTICITY), so it is swept often.
+
+Chance is the kernel's (`meta random`): in virtual time it repeats itself with the seed of the run, on a host it does
+not. Which values bytes are changed by is drawn from the seed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+
+from harness.netem.program import AddressMapping, Command, Direction, Fault, Outage, Side
+from harness.scenario.schema import Corrupt, Drop, Link
+
+_FAULTS = "inet faults"
+#: The first bytes of a UDP payload of which one is changed; and so many every QUIC packet has (RFC 9001 §5.4.2: a
+#: sample for header protection lies within 20 bytes behind the first): a shorter datagram is damaged within these.
+BYTES, _SHORTEST = 51, 20
+#: Of `meta random`; bits of a UDP header (RFC 768).
+_RANGE, _HEADER = 1 << 32, 64
+#: Often enough for 10 000 datagrams/s.
+_COUNTER = "{ typeof meta mark; flags dynamic, timeout; timeout 1d; gc-interval 10ms; size 65535; }"
+#: A Version Negotiation packet: a long header, and the version is 0 (RFC 9000 §17.2.1).
+_VERSION_NEGOTIATION = f"@th,{_HEADER},1 1 @th,{_HEADER + 8},32 0"
+
+
+def faults_of(links: Mapping[Direction, Link]) -> tuple[Fault, ...]:
+    """What the links of a path are asked to do, as figures."""
+    found: list[Fault] = []
+    for direction, link in links.items():
+        if link.drop is not None:
+            found.append(_fault(direction, "drop", link.drop))
+        if link.corrupt is not None:
+            found.append(_fault(direction, "corrupt", link.corrupt))
+    return tuple(found)
+
+
+def _fault(direction: Direction, kind: str, asked: Drop | Corrupt) -> Fault:
+    packets = asked.packets if isinstance(asked, Drop) else ()
+    rate = 0.0 if asked.rate is None else asked.rate.fraction
+    return Fault.model_validate(
+        {"direction": direction, "kind": kind, "packets": packets, "rate": rate, "burst": asked.burst}
+    )
+
+
+def share(rate: float, burst: int | None) -> float:
+    """Of many datagrams the share that chance takes, where at most `burst` in a row are taken.
+
+    After each that passes a run of them begins; on average it has rate + rate² + … + rate^burst.
+    """
+    if burst is None:
+        return rate
+    taken = sum(rate**length for length in range(1, burst + 1))
+    return taken / (1 + taken)
+
+
+def fault_setup(faults: tuple[Fault, ...], ingress: Mapping[Direction, Side], seed: int) -> tuple[Command, ...]:
+    """What a path needs to drop and damage datagrams; nothing where it does neither. `ingress`: where they enter."""
+    if not faults:
+        return ()
+    lines = [f"add table {_FAULTS}", f"add chain {_FAULTS} through {{ type filter hook forward priority 10; }}"]
+    if any(fault.kind == "corrupt" for fault in faults):
+        lines += _damage(random.Random(seed))
+    for direction in dict.fromkeys(fault.direction for fault in faults):
+        lines.append(f"add chain {_FAULTS} {direction}")
+        side = ingress[direction]
+        lines.append(f"add rule {_FAULTS} through iifname {side} meta l4proto udp jump {direction}")
+        for fault in faults:
+            if fault.direction == direction:
+                lines += _by_number(fault) if fault.packets else _by_chance(fault)
+    return tuple(("nft", *line.split(" ")) for line in lines)
+
+
+def _by_number(fault: Fault) -> Iterator[str]:
+    seen = f"{fault.direction}_seen"
+    yield f"add set {_FAULTS} {seen} {_COUNTER}"
+    for number in range(1, max(fault.packets) + 1):
+        verdict = "drop" if number in fault.packets else "accept"
+        yield f"add rule {_FAULTS} {fault.direction} {_next(number, seen)} {verdict}"
+
+
+def _by_chance(fault: Fault) -> Iterator[str]:
+    threshold = round(fault.rate * _RANGE)
+    name = f"{fault.direction}_{fault.kind}"
+    verdict = "drop" if fault.kind == "drop" else "goto damage"
+    lucky = f"add rule {_FAULTS} {fault.direction} meta random < {threshold}"
+    spared = f"{_VERSION_NEGOTIATION} return" if fault.kind == "corrupt" else ""
+    yield f"add chain {_FAULTS} {name}_hit"
+    if spared:
+        yield f"add rule {_FAULTS} {name}_hit {spared}"
+    yield f"{lucky} jump {name}_hit"
+    if fault.burst is None:
+        yield f"add rule {_FAULTS} {name}_hit {verdict}"
+        return
+    yield f"add set {_FAULTS} {name} {_COUNTER}"
+    for number in range(1, fault.burst + 1):
+        yield f"add rule {_FAULTS} {name}_hit {_next(number, name)} {verdict}"
+    # Whoever comes back from there passes, and a new run may begin.
+    for number in range(1, fault.burst + 1):
+        yield f"add rule {_FAULTS} {fault.direction} meta mark set {number} delete @{name} {{ meta mark }}"
+
+
+def _next(number: int, counter: str) -> str:
+    """Go on only where the counter has all numbers but this one, and give it this one."""
+    return f"meta mark set {number} meta mark != @{counter} add @{counter} {{ meta mark }}"
+
+
+def _damage(drawn: random.Random) -> Iterator[str]:
+    """A chain that changes one of the first bytes of a datagram's payload, to another value, and lets it pass.
+
+    What is XORed with a byte is drawn anew for each place and run. A checksum of 0 is none (RFC 768): receivers over
+    IPv4 take such a datagram as it is, which is what a checksum that was made anew comes to.
+    """
+    for place in range(BYTES):
+        yield f"add chain {_FAULTS} byte_{place}"
+        if place >= _SHORTEST:
+            yield f"add rule {_FAULTS} byte_{place} udp length <= {8 + place} goto byte_{place % _SHORTEST}"
+        byte = f"@th,{_HEADER + 8 * place},8"
+        yield f"add rule {_FAULTS} byte_{place} {byte} set {byte} ^ {drawn.randint(1, 255)} udp checksum set 0 accept"
+    edges = [_RANGE * place // BYTES for place in range(BYTES + 1)]
+    places = ", ".join(f"{edges[place]}-{edges[place + 1] - 1} : goto byte_{place}" for place in range(BYTES))
+    yield f"add chain {_FAULTS} damage"
+    yield f"add rule {_FAULTS} damage meta random vmap {{ {places} }}"
+
+
+# --- A path that rewrites where datagrams come from, and now and then forgets what it wrote (nftables, conntrack).
+#
+# As a network address translator does: the mapping belongs to the flow (RFC 4787 §4.1), what comes back is rewritten
+# the other way round, and what comes for no mapping is dropped. A mapping that is forgotten lives again, as another
+# one, with the client's next datagram.
+
+
+#: Table and chains: what is rewritten on the way out, in a chain a client; what passes.
+_NAT = ("inet", "nat")
+_OUT, _THROUGH = "out", "through"
+_FAMILIES = (("ip", "ipv4"), ("ip6", "ipv6"))
+
+
+def nat_setup(mappings: Sequence[AddressMapping]) -> tuple[Command, ...]:
+    """What a path needs from the beginning; nothing where it rewrites nothing.
+
+    From the beginning: connection tracking must know each connection by its first datagram, or it would take the
+    servers' next one for the first.
+    """
+    if not mappings:
+        return ()
+    commands: list[Command] = [
+        ("nft", "add", "table", *_NAT),
+        ("nft", "add", "chain", *_NAT, _OUT, *_hook("nat", "postrouting", "srcnat")),
+        ("nft", "add", "chain", *_NAT, _THROUGH, *_hook("filter", "forward", "filter")),
+        ("nft", "add", "rule", *_NAT, _THROUGH, "iifname", "right", "ct", "state", "new", "drop"),
+    ]
+    for inner in dict.fromkeys(mapping.inner for mapping in mappings):
+        commands.append(("nft", "add", "chain", *_NAT, _chain(inner)))
+        commands.extend(
+            ("nft", "add", "rule", *_NAT, _OUT, family, "saddr", address, "jump", _chain(inner))
+            for (family, _), address in zip(_FAMILIES, inner, strict=True)
+        )
+    return tuple(commands)
+
+
+def _hook(kind: str, place: str, priority: str) -> Command:
+    return ("{", "type", kind, "hook", place, "priority", priority, ";", "}")
+
+
+def nat_commands(mappings: Sequence[AddressMapping]) -> list[tuple[int, Command]]:
+    """When (ns), and with which commands, mappings come into force and those before them are forgotten."""
+    made: list[tuple[int, Command]] = []
+    for mapping in mappings:
+        chain = (*_NAT, _chain(mapping.inner))
+        commands: list[Command] = [("nft", "flush", "chain", *chain)]
+        for (family, _), outer in zip(_FAMILIES, mapping.outer, strict=True):
+            place = (f"[{outer}]" if family == "ip6" else outer) + f":{mapping.port}" if mapping.port else outer
+            udp = ("meta", "nfproto", "ipv6" if family == "ip6" else "ipv4", "meta", "l4proto", "udp")
+            commands.append(("nft", "add", "rule", *chain, *udp, "snat", family, "to", place))
+        commands.extend(
+            ("conntrack", "-D", "-f", family, "-p", "udp", "-s", inner)
+            for (_, family), inner in zip(_FAMILIES, mapping.inner, strict=True)
+        )
+        made += [(mapping.at_ns, command) for command in commands]
+    return made
+
+
+def _chain(inner: tuple[str, str]) -> str:
+    """The chain of a client, by its IPv4 address."""
+    return "client-" + inner[0].replace(".", "-")
+
+
+# --- A path that is gone for a while, silently: no carrier is lost, and nobody is told (no ICMP).
+
+
+#: Priorities of what drops, ahead of what sends packets to the bottleneck (`harness.netem.bottleneck.redirect`).
+PRIORITIES = {"ip": "1", "ipv6": "2"}
+#: What enters from the clients; and what leaves to them, whatever is queued or under way in the path by then.
+_DOWN: tuple[Command, ...] = (
+    *(
+        ("tc", "filter", "add", "dev", "left", "parent", "ffff:", "protocol", protocol, "prio", priority,
+         "u32", "match", "u32", "0", "0", "action", "drop")
+        for protocol, priority in PRIORITIES.items()
+    ),
+    ("tc", "qdisc", "replace", "dev", "left", "root", "blackhole"),
+)  # fmt: skip
+_UP: tuple[Command, ...] = (
+    ("tc", "qdisc", "del", "dev", "left", "root"),
+    *(
+        ("tc", "filter", "del", "dev", "left", "parent", "ffff:", "protocol", protocol, "prio", priority)
+        for protocol, priority in PRIORITIES.items()
+    ),
+)
+
+
+def outage_commands(outages: Sequence[Outage], egresses: Sequence[Sequence[Command]]) -> list[tuple[int, Command]]:
+    """When (ns), and with which commands, a path goes and comes back.
+
+    `egresses`: what makes its clients' side anew, for each outage, with a seed of its own.
+
+    The servers' side and both queues go on: what the clients sent before is on its way, and what comes for them
+    passes the bottleneck and ends at its far side.
+    """
+    made: list[tuple[int, Command]] = []
+    for outage, egress in zip(outages, egresses, strict=True):
+        made += [(outage.from_ns, command) for command in _DOWN]
+        if outage.until_ns is not None:
+            first, *others = _UP
+            made += [(outage.until_ns, command) for command in (first, *egress, *others)]
+    return made
