@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from harness.catalogue import bdp_seed, limits, tcp_split
-from harness.catalogue import manifest_checks as manifest_settings
+from harness.catalogue import limits, support
 from harness.catalogue.support import Honoured
 from harness.errors import InputError, did_you_mean
 from harness.formatting import shown
@@ -16,9 +16,74 @@ from harness.netem import inexpressible, mobility
 from harness.planning import design, sampling
 from harness.planning.sweep import Combine, Point, SweepError, is_of_path, points
 from harness.scenario.loader import Positions, error_of, modelled, read_yaml
-from harness.scenario.parameters import Role
+from harness.scenario.manifest_parameters import Setting
+from harness.scenario.parameters import PARAMETERS, ROLES, Parameter, Role
 from harness.scenario.schema import Implementation, Scenario
 from harness.scenario.validation_errors import Location, Mistake
+
+# --- What a manifest says of parameters and no endpoint could be told: variables that are taken, line ends, defaults.
+
+
+#: What an endpoint has of the interop runner's contract, of our additions to it, and of whoever starts it.
+_TAKEN = frozenset({
+    "ROLE", "TESTCASE", "REQUESTS", "PROTOCOLS", "SSLKEYLOGFILE", "QLOGDIR", "CLIENT_PARAMS", "SERVER_PARAMS", "PEER",
+    "TRAFFIC", "SESSION_DIR", "MOVES", "ADDRESSES", "ROUTES", "ASKED", "DRY_RUN", "PATH", "HOME", "HOSTNAME", "PWD",
+    "SHELL", "USER", "IFS", "ENV", "BASH_ENV",
+})  # fmt: skip
+#: Variables of the dynamic linker (ld.so(8)): another program would run.
+_LINKER = "LD_"
+#: What ends a line, or is no letter: words of one command line have neither.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
+
+
+def mistakes(implementation: Implementation) -> Iterator[Mistake]:
+    """What of a manifest's parameters and variables cannot work."""
+    for name in implementation.virtual_environment:
+        yield from _taken(("virtual_environment", name), name, of_key=True)
+    for name, text in implementation.virtual_environment.items():
+        yield from _one_line(("virtual_environment", name), text)
+    for name, settings in implementation.parameters.items():
+        seen: list[Setting] = []
+        for role in ROLES:
+            setting = settings.of(role)
+            if setting is None or setting in seen:
+                # What holds for both is said once.
+                continue
+            seen.append(setting)
+            yield from _setting(("parameters", name, role), PARAMETERS[name], setting)
+
+
+def _setting(where: Location, parameter: Parameter, setting: Setting) -> Iterator[Mistake]:
+    for key in ("flag", "environment", "sysctl", "asks"):
+        yield from _one_line((*where, key), getattr(setting, key))
+    own = setting.values.values() if isinstance(setting.values, dict) else setting.values or ()
+    for word in own:
+        yield from _one_line((*where, "values"), word)
+    if setting.environment is not None:
+        yield from _taken((*where, "environment"), setting.environment.partition("=")[0])
+    default = None if setting.default is None else parameter.number(parameter.canonical(setting.default))
+    for bound, sign, side in ((setting.minimum, 1, "below the minimum"), (setting.maximum, -1, "above the maximum")):
+        limit = None if bound is None else parameter.number(parameter.canonical(bound))
+        # An image may start from what it cannot be told (tquic from 1200 B): then somebody has looked, and says so.
+        if default is not None and limit is not None and sign * default < sign * limit and not setting.note.strip():
+            text = f"the default {setting.default} is {side} {bound}, and no note says why"
+            yield Mistake((*where, "default"), text, "correct one of the two, or add a note")
+
+
+def _taken(where: Location, name: str, *, of_key: bool = False) -> Iterator[Mistake]:
+    if name in _TAKEN or name.startswith(_LINKER):
+        text = f"{name} is what every endpoint has, and would be another"
+        yield Mistake(where, text, "let the image read a variable of its own", of_key)
+
+
+def _one_line(where: Location, text: str | None) -> Iterator[Mistake]:
+    if text is not None and (wrong := _CONTROL.search(text)):
+        text = f"{shown(text)} has the character U+{ord(wrong[0]):04X}, and is a word of one line"
+        yield Mistake(where, text, "write it on one line, without tabs")
+
+
+# --- catalogue
+
 
 SCENARIOS, IMAGES = "scenarios", "images"
 MANIFEST = "image.yaml"
@@ -81,7 +146,7 @@ class Catalogue:
         yield from mobility.mistakes(scenario)
         yield from sampling.mistakes(scenario)
         yield from self._honoured.mistakes(scenario)
-        yield from bdp_seed.mistakes(scenario, self._honoured.known)
+        yield from support.seed_mistakes(scenario, self._honoured.known)
         yield from self._wrong_sweep(scenario)
         yield from self._wrong_study(scenario)
         yield from self.mistakes(scenario)
@@ -97,7 +162,7 @@ class Catalogue:
             return
         if not any(limits.mistakes(scenario)):
             yield from _impossible_points(swept)
-        yield from tcp_split.mistakes(scenario, (point.scenario for point in swept), self._honoured.known)
+        yield from support.split_mistakes(scenario, (point.scenario for point in swept), self._honoured.known)
         for name, words in scenario.vary.items():
             yield from self._honoured.values(("vary", name), name, words, scenario)
 
@@ -128,7 +193,7 @@ class Catalogue:
                 for found in self._honoured.values((), name, words, scenario):
                     raise InputError(f"{name}: {found.text}", found.hint)
 
-    def require_split(self, swept: Iterable[Point], players: Callable[[Scenario], tcp_split.Players]) -> None:
+    def require_split(self, swept: Iterable[Point], players: Callable[[Scenario], support.Players]) -> None:
         """InputError, with its place, for a proxy that splits TCP where nobody who is asked for is TCP.
 
         `players`: who plays the roles that a scenario's flows leave open. Who a scenario names itself passes its proxy
@@ -141,9 +206,9 @@ class Catalogue:
         positions = {scenario.name: positions for scenario, positions in self._scenarios.values()}
         for name, found in by_name.items():
             known, asked = self._honoured.known, players(found[0])
-            if tcp_split.are_listed(found[0], asked) or any(tcp_split.is_split(one, asked, known) for one in found):
+            if support.are_listed(found[0], asked) or any(support.is_split(one, asked, known) for one in found):
                 continue
-            wrong = tcp_split.unsplit(found[0], asked, known)
+            wrong = support.unsplit(found[0], asked, known)
             if name not in positions:  # a scenario of no file
                 raise InputError(wrong.text, wrong.hint)
             raise error_of([wrong], positions[name])
@@ -281,7 +346,7 @@ def _wrong_manifest(implementation: Implementation, folder: Path) -> Iterator[Mi
         yield from limits.not_blank((name,), getattr(implementation, name), "leave it out, or fill it in")
     for index, refusal in enumerate(implementation.refuses):
         yield from limits.not_blank(("refuses", index, "why"), refusal.why, "say what it lacks")
-    yield from manifest_settings.mistakes(implementation)
+    yield from mistakes(implementation)
     for name in ("roles", "protocols", "moves"):
         entries = getattr(implementation, name)
         for index, entry in enumerate(entries):

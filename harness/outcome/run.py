@@ -71,7 +71,7 @@ class Cell(Fact):
     """One point of the matrix. Two cells with the same key are the same experiment."""
 
     key: Key
-    """BLAKE2b of what its runs depend on, 16 hexadecimal digits (`harness.store.identity.cell_key`)."""
+    """BLAKE2b of what its runs depend on, 16 hexadecimal digits (`harness.store.identity`)."""
     scenario: Scenario
     client: Implementation
     server: Implementation

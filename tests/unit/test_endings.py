@@ -19,7 +19,7 @@ from harness.outcome import Ending, LinkProof, MeasuredRun, Outcome, Run, Transf
 from harness.report.unfinished import lines
 from harness.scenario.metric_names import MetricName
 from harness.scenario.schema import Implementation, Scenario
-from harness.store.parquet.model_columns import Sheet
+from harness.store.parquet.tables import Sheet
 from tests.unit.captures import SCENARIO, T0, Link, Recipe, Traffic, carry, make_run, replace, write_run
 from tests.unit.test_judge import THREE
 

@@ -1,25 +1,121 @@
-"""The ledger of equivalences: digests of engines, simulators and images that were proven to behave the same.
-
-`results/equivalences.yaml` is written by `harness equivalent` and read by every command that makes a cell's key. An
-entry is a claim; `harness verify` and `harness equivalent --again` hold it against new runs.
-"""
+"""The key of a cell: a hash of the lab it amounts to, who plays in it, and what makes its runs. Pure."""
 
 from __future__ import annotations
 
 import datetime
+import functools
+import hashlib
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import Field
 
 from harness.errors import did_you_mean
 from harness.outcome import Cell
+from harness.planning.endpoint_config import UnsupportedError
+from harness.planning.sweep import dimensions, is_name
 from harness.scenario.loader import Place, Positions, error_of, modelled, read_yaml
-from harness.scenario.schema import NAME, Part
+from harness.scenario.parameters import ROLES
+from harness.scenario.schema import NAME, Part, Scenario
 from harness.scenario.validation_errors import Mistake
-from harness.store.identity.scenario_keys import is_key, known_keys, scenario_keys
+from harness.topology import build_lab, digest_form
+
+# --- Which keys of the scenario format a cell uses: by these the scope of an equivalence is given. Pure.
+
+
+#: Keys that change no run: words for people, what runs are judged by, and which cells there are.
+_BESIDE = frozenset(
+    {
+        "schema", "name", "title", "description", "references", "objectives", "milestones", "repetitions", "clients",
+        "servers", "vary", "combine", "study",
+    }
+)  # fmt: skip
+#: Keys whose own keys are names: of paths, or of parameters.
+_NAMES = frozenset({"paths"})
+_PARAMETERS = frozenset({"parameters", "draw", "checks"})
+
+
+def scenario_keys(cell: Cell) -> frozenset[str]:
+    """The keys that a cell's scenario sets to something else than their defaults, at any depth.
+
+    Beside them stand the words that a key chooses from (`red`, `udp`, `nat-address`) and the names of the parameters
+    that are asked for (`server.congestion_control`).
+    """
+    return frozenset({*_keys(cell.scenario), *cell.parameters})
+
+
+def _keys(part: Part) -> Iterator[str]:
+    for name, item in type(part).model_fields.items():
+        key, value = item.alias or name, getattr(part, name)
+        if key in _BESIDE or (not item.is_required() and value == item.get_default(call_default_factory=True)):
+            continue
+        if key in _PARAMETERS:
+            yield from value
+            if key != "parameters":
+                yield key
+            continue
+        yield key
+        if isinstance(value, str) and value in _words(item.annotation):
+            yield value
+        yield from _inside(value.values() if key in _NAMES else value)
+
+
+def _inside(value: Any) -> Iterator[str]:
+    """The keys of the parts that a value is, or consists of."""
+    if isinstance(value, Part):
+        yield from _keys(value)
+    elif isinstance(value, Mapping):
+        yield from (key for item in value.values() for key in _inside(item))
+    elif not isinstance(value, str | bytes) and hasattr(value, "__iter__"):
+        yield from (key for item in value for key in _inside(item))
+
+
+def _words(hint: Any) -> set[str]:
+    """The words that a type chooses from."""
+    if get_origin(hint) is Literal:
+        return {word for word in get_args(hint) if isinstance(word, str)}
+    return {word for inner in get_args(hint) for word in _words(inner)}
+
+
+@functools.cache
+def known_keys() -> frozenset[str]:
+    """Every key that `scenario_keys` can give, but for the names of checks."""
+    return frozenset({*_every_key(Scenario, set()), *dimensions()})
+
+
+def is_key(key: str) -> bool:
+    """Whether a scenario can use a key of that name."""
+    return key in known_keys() or is_name(key)
+
+
+def _every_key(part: type[Part], seen: set[type[Part]]) -> Iterator[str]:
+    seen.add(part)
+    for name, item in part.model_fields.items():
+        key = item.alias or name
+        if key in _BESIDE:
+            continue
+        yield key
+        yield from _words(item.annotation)
+        for inner in _parts(item.annotation):
+            if inner not in seen:
+                yield from _every_key(inner, seen)
+
+
+def _parts(hint: Any) -> Iterator[type[Part]]:
+    if isinstance(hint, type) and issubclass(hint, Part):
+        yield hint
+    for inner in get_args(hint):
+        yield from _parts(inner)
+
+
+# --- The ledger of equivalences: digests of engines, simulators and images that were proven to behave the same.
+#
+# `results/equivalences.yaml` is written by `harness equivalent` and read by every command that makes a cell's key. An
+# entry is a claim; `harness verify` and `harness equivalent --again` hold it against new runs.
+
 
 Kind = Literal["engine", "simulator", "image"]
 #: A kind and a name: ("engine", "virtual"), ("simulator", "sim"), ("image", "quiche").
@@ -268,3 +364,67 @@ def _text(value: object) -> str:
 def day_of_today() -> str:
     """The day, as a proof names it."""
     return datetime.datetime.now(datetime.UTC).date().isoformat()
+
+
+# --- cell key
+
+
+def cell_key(cell: Cell, ledger: Ledger) -> str:
+    """16 hexadecimal digits of BLAKE2b over what a cell's runs depend on.
+
+    That is the lab it amounts to, who plays in it, the identities of the images, of the simulator and of the engine,
+    and the parameters that were asked for, which a run must show. No titles, objectives or other words.
+    """
+    identities = cell_identities(cell, ledger)
+    players = [cell.implementation(role, flow).name for role in ROLES for flow in range(len(cell.scenario.flows))]
+    return _digest(
+        {
+            "lab": cell.compiled,
+            "players": [[name, identities["image", name]] for name in players],
+            "sim": identities["simulator", "sim"],
+            "engine": [cell.engine, identities["engine", cell.engine]],
+            "asked": cell.parameters,
+        }
+    )
+
+
+def compiled(cell: Cell) -> str:
+    """Digest of the lab that a cell amounts to: path program, hosts, flows, what each endpoint is told, seed.
+
+    Where an implementation does not support what is asked there is no lab. The digest is then that of what was asked,
+    and of the reason.
+    """
+    drawn = cell.scenario.model_dump(mode="json", include={"draw"})
+    try:
+        # What is drawn differs between repetitions.
+        content = digest_form(build_lab(cell, 0)) | drawn
+    except UnsupportedError as error:
+        asked = cell.scenario.model_dump(
+            mode="json", by_alias=True, include={"path_", "paths", "flows", "ip_version", "protocol", "testcase"}
+        )
+        who = [cell.client.name, cell.server.name, error.role, error.reason, error.detail]
+        content = {"unsupported": who, "asked": asked, "parameters": cell.parameters} | drawn
+    return _digest(used(content))
+
+
+def used(content: Any) -> Any:
+    """A document without keys that say nothing: null, false, an empty text, list or mapping.
+
+    A key that is added to the format later says nothing in the cells that were stored before, so that it changes
+    none of their digests.
+    """
+    if isinstance(content, Mapping):
+        filled = {key: used(value) for key, value in content.items()}
+        return {key: value for key, value in filled.items() if value not in (None, "", [], {}) and value is not False}
+    return [used(item) for item in content] if isinstance(content, list | tuple) else content
+
+
+def _digest(content: Mapping[str, object]) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def keyed(cell: Cell, ledger: Ledger | None = None) -> Cell:
+    """A cell with the digest of its lab, and its key. Without a ledger every digest is an identity of its own."""
+    cell = cell.model_copy(update={"compiled": compiled(cell)})
+    return cell.model_copy(update={"key": cell_key(cell, ledger or Ledger())})
