@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from harness.analysis.connection import Connection
 from harness.analysis.missing import Unknown
 from harness.analysis.run_view import RunView
-from harness.capture.artefacts.transfer import Window
+from harness.capture.artefacts import Window
 from harness.capture.connections import Opened
-from harness.capture.qlog_stream_frames import sent_streams
+from harness.capture.qlog_events import sent_streams
 from harness.capture.quic.invariants import integer
 from harness.capture.streams import Bounds, StreamArrival, hidden_packets, largest_stream, stream_arrival
 from harness.planning.endpoint_config import application_protocol

@@ -10,7 +10,7 @@ import numpy as np
 
 from harness.analysis.connection_traces import traces_of
 from harness.analysis.run_view import RunView
-from harness.capture.artefacts.transfer import Window
+from harness.capture.artefacts import Window
 from harness.capture.capture import Capture
 from harness.capture.qlog_parameters import Settings, read_settings
 from harness.capture.quic.invariants import Form

@@ -13,10 +13,10 @@ import numpy as np
 
 from harness.analysis.connection_traces import traces_of
 from harness.analysis.run_view import RunView
-from harness.capture.artefacts.transfer import Window
+from harness.capture.artefacts import Window
 from harness.capture.capture import RST
 from harness.capture.files import open_file
-from harness.capture.qlog_close import Closing, closings
+from harness.capture.qlog_events import Closing, closings
 from harness.capture.qlog_parameters import read_settings
 from harness.capture.quic.error_codes import error_name, in_order, is_known
 from harness.capture.quic.frames import CloseFrame

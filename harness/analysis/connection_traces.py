@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness.capture import qlog
-from harness.capture.artefacts.run import Artefacts
-from harness.capture.artefacts.transfer import Window
+from harness.capture.artefacts import Artefacts, Window
 from harness.capture.files import content_size
 from harness.scenario.parameters import Role
 

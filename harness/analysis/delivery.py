@@ -18,9 +18,8 @@ from harness.analysis.missing import Unknown
 from harness.analysis.run_view import RunView
 from harness.analysis.timeseries.file_growth import AHEAD
 from harness.analysis.tls_arrival import TlsArrival, tls_arrival
-from harness.capture.artefacts.transfer import Window
-from harness.capture.cpu import spent
-from harness.capture.file_growth import Growth, Moment, growth_of
+from harness.capture.artefacts import Window
+from harness.capture.counters import Growth, Moment, growth_of, spent
 
 FILE, PACKETS, SEGMENTS = "client file", "left capture, decrypted", "left capture"
 #: Two samples further apart than this bracket a moment too loosely to pass without a word, ns.

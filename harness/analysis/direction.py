@@ -11,7 +11,7 @@ from harness.analysis.faults import faulty
 from harness.analysis.link_phases import LinkPhase, phases_of
 from harness.analysis.link_replay import GUARD, Counted, Ints, Replay, accounted, calibrated
 from harness.analysis.mobility_losses import Cuts, cuts_to_client, entering
-from harness.capture.artefacts.run import Artefacts
+from harness.capture.artefacts import Artefacts
 from harness.capture.counters import running_total
 from harness.capture.lab_file import FaultFacts, LinkSettings
 from harness.capture.matching import Passage

@@ -10,9 +10,9 @@ import numpy as np
 from harness.analysis.connection_traces import traces_of
 from harness.analysis.run_view import RunView
 from harness.capture import qlog
-from harness.capture.artefacts.transfer import Window
+from harness.capture.artefacts import Window
 from harness.capture.capture import FIN, RST, SYN, Capture
-from harness.capture.file_growth import growth_of
+from harness.capture.counters import growth_of
 from harness.capture.files import read_bytes
 from harness.capture.quic.invariants import Form
 from harness.outcome.measured import Unfinished, Voice

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from harness.analysis.direction import SIDES, Direction, Side, direction_of
 from harness.capture import capture, matching
-from harness.capture.artefacts.run import Artefacts
+from harness.capture.artefacts import Artefacts
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from harness.capture.artefacts.run import Artefacts
+from harness.capture.artefacts import Artefacts
 from harness.capture.capture import Capture
 from harness.capture.lab_file import FlowAddresses, MappingFacts
 from harness.capture.matching import Passage

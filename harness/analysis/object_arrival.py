@@ -15,9 +15,9 @@ from harness.analysis.delivery import PACKETS, ROUGH, SEGMENTS, Reached
 from harness.analysis.missing import Unknown
 from harness.analysis.run_view import RunView
 from harness.analysis.tls_arrival import tls_arrival
-from harness.capture.artefacts.transfer import Window
+from harness.capture.artefacts import Window
 from harness.capture.connections import Opened
-from harness.capture.qlog_stream_frames import sent_streams
+from harness.capture.qlog_events import sent_streams
 from harness.capture.streams import Bounds, StreamArrival, hidden_packets, stream_arrivals
 from harness.formatting import counted
 from harness.planning.endpoint_config import application_protocol

@@ -10,7 +10,7 @@ from typing import Self, TypeVar, cast
 from harness.analysis.link import LinkView
 from harness.analysis.timeseries import RunSeries, series_of
 from harness.capture import connections, key_log
-from harness.capture.artefacts.transfer import Window
+from harness.capture.artefacts import Window
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from harness.analysis.missing import Unknown
 from harness.analysis.run_view import RunView
 from harness.analysis.timeseries.sender import first_event_ns
 from harness.capture import qlog
-from harness.capture.artefacts.transfer import Window
+from harness.capture.artefacts import Window
 from harness.capture.capture import Keys
 from harness.capture.connections import Opened
 from harness.capture.matching import Passage

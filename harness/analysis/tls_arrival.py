@@ -13,8 +13,7 @@ import numpy as np
 
 from harness.analysis.byte_stream import InOrder, in_order
 from harness.analysis.missing import Unknown
-from harness.capture.artefacts.run import Artefacts
-from harness.capture.artefacts.transfer import Window
+from harness.capture.artefacts import Artefacts, Window
 from harness.capture.streams import Bounds
 
 #: A stream that has more beside the file than this part of it, and so many bytes, is not the file's alone: records of

@@ -12,11 +12,9 @@ import numpy as np
 from harness.capture.capture import Capture, Ints, Keys
 from harness.capture.key_log import Secret, Sender
 from harness.capture.memmap import taken
-from harness.capture.quic.bulk_frames import read_common
-from harness.capture.quic.frames import FrameError, Frames, read_frames
+from harness.capture.quic.frames import FrameError, Frames, read_common, read_frames
 from harness.capture.quic.invariants import LONG_HEADERS, Form
-from harness.capture.quic.one_rtt import Heads, Packets, Protection, decrypt
-from harness.capture.quic.protection import Aead, candidates
+from harness.capture.quic.protection import Aead, Heads, Packets, Protection, candidates, decrypt
 
 #: Packets with which a secret is tried, the share that it must open, and the fewest that tell.
 _TRIED, _SHARE, _LEAST = 64, 0.9, 3

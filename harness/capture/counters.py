@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
-from harness.capture.files import read_objects
+from harness.capture.files import MOST_RECORD, read_bytes, read_objects, read_whole_lines
 
 _COUNTS = ("bytes", "packets", "drops", "overlimits", "backlog", "qlen", "early", "pdrop", "marked")
-_SCHEMA = {"t_ns": pl.Int64, "device": pl.String, **dict.fromkeys(_COUNTS, pl.Int64)}
+_COUNTERS_SCHEMA = {"t_ns": pl.Int64, "device": pl.String, **dict.fromkeys(_COUNTS, pl.Int64)}
 
 
 def read_counters(path: Path) -> pl.DataFrame:
@@ -28,7 +31,7 @@ def read_counters(path: Path) -> pl.DataFrame:
         time, disciplines = sample.get("t"), sample.get("qdiscs")
         if isinstance(time, int | float) and isinstance(disciplines, list):
             rows.extend(_rows(round(time * 1e9), [d for d in disciplines if isinstance(d, dict)]))
-    return pl.DataFrame(rows, schema=_SCHEMA, orient="row").sort("t_ns", maintain_order=True)
+    return pl.DataFrame(rows, schema=_COUNTERS_SCHEMA, orient="row").sort("t_ns", maintain_order=True)
 
 
 def _rows(t_ns: int, disciplines: list[dict[str, Any]]) -> list[tuple[object, ...]]:
@@ -68,3 +71,225 @@ def total(counters: pl.DataFrame, device: str, count: str, start_ns: int, end_ns
     before = int(np.searchsorted(times, start_ns, side="right")) - 1
     after = min(int(np.searchsorted(times, end_ns)), len(times) - 1)
     return int(values[after] - (values[before] if before >= 0 else 0))
+
+
+# --- CPU time and lost datagrams of each container (cpu.csv).
+
+
+_CPU_SCHEMA = {"t_ns": pl.Int64, "container": pl.String, "cpu_ns": pl.Int64, "rcvbuf_errors": pl.Int64}
+
+
+def read_cpu(path: Path) -> pl.DataFrame:
+    """Columns t_ns, container, cpu_ns (cumulative), rcvbuf_errors (cumulative or null). Raises OSError."""
+    data = read_whole_lines(path)
+    if data.count(b"\n") < 2:
+        return pl.DataFrame(schema=_CPU_SCHEMA)
+    frame = pl.read_csv(data, schema=_CPU_SCHEMA, ignore_errors=True, truncate_ragged_lines=True)
+    return frame.drop_nulls(["t_ns", "container"])
+
+
+def spent(
+    frame: pl.DataFrame, container: str, column: Literal["cpu_ns", "rcvbuf_errors"], start_ns: int, end_ns: int
+) -> int | None:
+    """How much a cumulative column grew from start to end; None where it was not sampled in between.
+
+    Taken from the last sample at or before start (0 for a container first sampled later: it is new) to the
+    first sample at or after end. A value that falls belongs to a new container of the same name.
+    """
+    rows = frame.filter(pl.col("container") == container).drop_nulls(column).sort("t_ns", maintain_order=True)
+    times, values = rows["t_ns"].to_numpy(), rows[column].to_numpy().astype(np.int64)
+    after = min(int(np.searchsorted(times, end_ns)), len(times) - 1)
+    if after < 0 or times[after] < start_ns:
+        return None
+    before = int(np.searchsorted(times, start_ns, side="right")) - 1
+    steps = np.diff(values, prepend=0)
+    grown = np.where(steps < 0, values, steps)
+    return int(grown[before + 1 : after + 1].sum())
+
+
+# --- How long each container's processes waited for a processor, and what the hypervisor took of it (waits.csv).
+
+
+Kind = Literal["run_delay", "longest", "pressure", "stopped", "steal"]
+"""What a sum counts (see `harness.engine.docker.sched_delay`, which writes them)."""
+#: What stands in place of a container's name for figures of the whole machine.
+MACHINE = "machine"
+_SCHED_DELAY_SCHEMA = {"t_ns": pl.Int64, "container": pl.String, "kind": pl.String, "ns": pl.Int64}
+
+
+@dataclass(frozen=True)
+class Waited:
+    """How much one sum grew between the first and the last sample of a span."""
+
+    ns: int
+    sampled_ns: int
+    """From the one to the other."""
+
+    @property
+    def share(self) -> float:
+        """Of the time sampled; of `run_delay` above 1 where several threads waited at once."""
+        return self.ns / self.sampled_ns
+
+
+def read_waits(path: Path) -> pl.DataFrame:
+    """Columns t_ns, container, kind, ns (cumulative). Raises OSError."""
+    data = read_whole_lines(path)
+    if data.count(b"\n") < 2:
+        return pl.DataFrame(schema=_SCHED_DELAY_SCHEMA)
+    frame = pl.read_csv(data, schema=_SCHED_DELAY_SCHEMA, ignore_errors=True, truncate_ragged_lines=True)
+    return frame.drop_nulls()
+
+
+def waited(frame: pl.DataFrame, container: str, kind: Kind, start_ns: int, end_ns: int) -> Waited | None:
+    """How much a sum grew within a span; None where fewer than two samples are in it.
+
+    A sum that falls belongs to a new container of the same name, and counts from 0.
+    """
+    rows = frame.filter(
+        (pl.col("container") == container) & (pl.col("kind") == kind) & pl.col("t_ns").is_between(start_ns, end_ns)
+    ).sort("t_ns", maintain_order=True)
+    if len(rows) < 2:
+        return None
+    times, sums = rows["t_ns"].to_numpy(), rows["ns"].to_numpy()
+    steps = np.diff(sums)
+    return Waited(int(np.where(steps < 0, sums[1:], steps).sum()), int(times[-1] - times[0]))
+
+
+# --- How the client's file grew (growth.csv).
+
+
+_FILE_GROWTH_SCHEMA = {"t_ns": pl.Int64, "flow": pl.Int64, "transfer": pl.Int64, "bytes": pl.Int64}
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A moment known to lie between two samples."""
+
+    after_ns: int
+    """Last sample at which it had not come yet."""
+    before_ns: int
+    """First sample at which it had."""
+
+    @property
+    def middle_ns(self) -> float:
+        """The middle: off by at most half the gap."""
+        return self.after_ns + self.gap_ns / 2
+
+    @property
+    def gap_ns(self) -> int:
+        """The resolution of this moment."""
+        return self.before_ns - self.after_ns
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Samples of the size of one transfer's file, in order of time."""
+
+    t_ns: npt.NDArray[np.int64]
+    size: npt.NDArray[np.int64]
+    """Bytes in the file at each sample."""
+
+    def reached(self, size: int, start_ns: int) -> Moment | None:
+        """When the file first had at least `size` bytes; None where it never did.
+
+        `start_ns`: when it certainly had not, for a file that was as large at its first sample.
+        """
+        enough = np.flatnonzero(self.size >= size)
+        if not len(enough):
+            return None
+        first = int(enough[0])
+        before = int(self.t_ns[first])
+        after = max(int(self.t_ns[first - 1]), start_ns) if first else start_ns
+        return Moment(min(after, before), before)
+
+    @property
+    def typical_step(self) -> int:
+        """The step size such that half of the file came in steps at least as large, bytes; 0 for no growth."""
+        steps = np.sort(np.diff(self.size, prepend=0))[::-1]
+        steps = steps[steps > 0]
+        if not len(steps):
+            return 0
+        return int(steps[np.searchsorted(np.cumsum(steps), steps.sum() / 2)])
+
+
+def read_growth(path: Path) -> pl.DataFrame:
+    """Columns t_ns, flow, transfer, bytes, as written. Raises OSError; damaged rows are left out."""
+    data = read_whole_lines(path)
+    if data.count(b"\n") < 2:
+        return pl.DataFrame(schema=_FILE_GROWTH_SCHEMA)
+    frame = pl.read_csv(data, schema=_FILE_GROWTH_SCHEMA, ignore_errors=True, truncate_ragged_lines=True)
+    return frame.drop_nulls()
+
+
+def growth_of(frame: pl.DataFrame, flow: int, transfer: int) -> Growth:
+    """The samples of one transfer, in order of time."""
+    rows = frame.filter((pl.col("flow") == flow) & (pl.col("transfer") == transfer)).sort("t_ns", maintain_order=True)
+    return Growth(rows["t_ns"].to_numpy(), rows["bytes"].to_numpy())
+
+
+# --- What the simulator says of itself: its kernel, readiness, changes of the path (sim/events.jsonl, capture.json).
+
+
+#: Times closer than this are the same, s: they come from the same count of ns.
+_SAME = 1e-6
+
+
+@dataclass(frozen=True)
+class Events:
+    """Moments in ns since the epoch; None where the event is absent."""
+
+    kernel: str = ""
+    """Kind and release, "lab 7.2.12"."""
+    ready_ns: int | None = None
+    first_datagram_ns: int | None = None
+    stop_ns: int | None = None
+    changes: dict[int, int] = field(default_factory=dict)
+    """Index, in the simulator's plan, of each change that took effect → when."""
+    due: dict[int, float] = field(default_factory=dict)
+    """The same index → when it was due, s after the first datagram."""
+
+    def applied(self, index: int, at: float) -> int | None:
+        """When the path's change number `index`, due at `at` s, took effect; None where it did not.
+
+        The simulator counts other timed commands too (those of a service process), so what was due then is looked
+        for; only events that do not say when they were due go by the number.
+        """
+        if not self.due:
+            return self.changes.get(index)
+        found = next((number for number, due in self.due.items() if abs(due - at) < _SAME), None)
+        return None if found is None else self.changes[found]
+
+
+def read_events(path: Path) -> Events:
+    """Read events.jsonl; unknown events are skipped. Raises OSError."""
+    kernel = ""
+    moments: dict[str, int] = {}
+    changes: dict[int, int] = {}
+    due: dict[int, float] = {}
+    for event in read_objects(path):
+        name, time = event.get("event"), _ns(event.get("t"))
+        if name == "kernel":
+            kernel = f"{event.get('kernel', '')} {event.get('release', '')}".strip()
+        elif time is None:
+            continue
+        elif name == "change" and isinstance(event.get("index"), int):
+            changes[event["index"]] = time
+            if isinstance(event.get("at"), int | float):
+                due[event["index"]] = float(event["at"])
+        elif name in ("ready", "first_datagram", "stop"):
+            moments.setdefault(name, time)
+    return Events(kernel, moments.get("ready"), moments.get("first_datagram"), moments.get("stop"), changes, due)
+
+
+def _ns(seconds: Any) -> int | None:
+    return round(seconds * 1e9) if isinstance(seconds, int | float) else None
+
+
+def read_capture_drops(path: Path) -> int:
+    """Packets both captures missed, by the capturing kernel's count (PACKET_STATISTICS tp_drops, packet(7)).
+
+    Raises OSError; ValueError where it is not JSON.
+    """
+    sides = json.loads(read_bytes(path, MOST_RECORD))
+    counts = [side.get("dropped") for side in sides.values() if isinstance(side, dict)]
+    return sum(count for count in counts if isinstance(count, int))

@@ -15,9 +15,9 @@ import polars as pl
 
 from harness.analysis.metrics import measure_with_series
 from harness.capture import pcap, qlog
-from harness.capture.artefacts.source_files import capture_digests, endpoint, harmed, other_digests
+from harness.capture.artefacts import capture_digests, endpoint, harmed, other_digests
+from harness.capture.divergence import trail, trail_of
 from harness.capture.files import capture_file, capture_names, read_bytes
-from harness.capture.fingerprint import trail, trail_of
 from harness.capture.qlog_thinning import HEAD, STEP_MS, thin
 from harness.engine import Engine, Progress
 from harness.engine.images.contents import Contents

@@ -213,7 +213,7 @@ class Run(Fact):
     artefacts: dict[Place, str] = {}
     """SHA-256 of all else that it is measured from, by place in its folder; older harnesses recorded none."""
     trail: str = ""
-    """Of the left capture (see `harness.capture.fingerprint`): where another run parts from this one can be told by it.
+    """Of the left capture (see `harness.capture.divergence`): where another run parts from this one can be told by it.
     """
     random: dict[str, RandomBytes] = {}
     """In virtual time: the random bytes each endpoint was given."""

@@ -14,7 +14,7 @@ from harness.analysis.interop.matrix import Disagreement, Entry, Failure, Matrix
 from harness.analysis.interop.runner_json import written
 from harness.analysis.interop.testcases import CASES, FOLDER, MEASUREMENTS, case_of
 from harness.analysis.interop.verdict import Word, run_result
-from harness.capture.artefacts.endpoint_logs import last_words
+from harness.capture.artefacts import last_words
 from harness.evaluation.cell_result import CellResult
 from harness.formatting import quoted
 from harness.outcome import VerdictStatus

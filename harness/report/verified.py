@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from harness.capture.fingerprint import Parting
+from harness.capture.divergence import Parting
 from harness.formatting import counted
 from harness.store.build_diff import Change
 from harness.store.identity import Equivalence, Ledger

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.capture.fingerprint import Parting, parting
+from harness.capture.divergence import Parting, parting
 from harness.outcome import MeasuredRun, Run
 from harness.scenario.metric_names import MetricName
 from harness.store.build_diff import Change, changes, other_bits

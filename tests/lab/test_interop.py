@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from harness.analysis.interop.testcases import CASES, FOLDER
-from harness.capture.artefacts.run import Artefacts
+from harness.capture.artefacts import Artefacts
 from harness.capture.matching import match
 from harness.netem import fault_share
 from harness.outcome import Run

@@ -10,7 +10,7 @@ import pytest
 from harness.analysis.arrival import BodyArrival, body_arrival
 from harness.analysis.delivery import Delivery
 from harness.analysis.run_view import RunView
-from harness.capture.file_growth import Moment
+from harness.capture.counters import Moment
 from harness.store.records import read_run
 from tests.lab.conftest import Harness
 

@@ -13,8 +13,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESCCM, AESGCM, ChaCha20Poly1305
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
-from harness.capture.quic.one_rtt import Heads
-from harness.capture.quic.protection import Aead
+from harness.capture.quic.protection import Aead, Heads
 
 SIZES = {Aead.AES_128_GCM: 16, Aead.AES_128_CCM: 16, Aead.AES_256_GCM: 32, Aead.CHACHA20_POLY1305: 32}
 

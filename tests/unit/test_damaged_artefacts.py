@@ -14,7 +14,7 @@ import pytest
 
 from harness import reading
 from harness.analysis.metrics import measure_with_series
-from harness.capture.artefacts.source_files import CAPTURE, capture_digests, harmed, other_digests
+from harness.capture.artefacts import CAPTURE, capture_digests, harmed, other_digests
 from harness.capture.files import ARCHIVE, find
 from harness.cli import main
 from harness.errors import ResultError

@@ -13,10 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.capture.artefacts.source_files import capture_digests
+from harness.capture.artefacts import capture_digests
 from harness.capture.divergence import compare_runs, first_other_packet
-from harness.capture.syscall_names import call_name
-from harness.capture.syscalls import RECORD, Records, first_other_call, read_calls
+from harness.capture.syscalls import RECORD, Records, call_name, first_other_call, read_calls
 from harness.errors import ResultError
 from harness.outcome import Outcome, RandomBytes, Run
 from harness.report import divergence as view

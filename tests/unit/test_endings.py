@@ -11,7 +11,7 @@ import pytest
 from harness.analysis.connection_end import endings
 from harness.analysis.metrics import measure
 from harness.analysis.run_view import RunView
-from harness.capture.qlog_close import closings
+from harness.capture.qlog_events import closings
 from harness.errors import UnfitError
 from harness.evaluation.cell_result import CellResult, unreached
 from harness.evaluation.verdict import judge

@@ -15,8 +15,7 @@ import zstandard
 
 from harness.analysis.metrics import measure_with_series
 from harness.capture import files
-from harness.capture.artefacts.endpoint_logs import last_words
-from harness.capture.artefacts.source_files import capture_digests, harmed, other_digests
+from harness.capture.artefacts import capture_digests, harmed, last_words, other_digests
 from harness.cli import main
 from harness.cli.exits import FAILED, INFRASTRUCTURE, MET
 from harness.engine.images.contents import Contents

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from simulator.growth import HEADER, LOOK, REST, Growth
 
-from harness.capture.file_growth import growth_of, read_growth
+from harness.capture.counters import growth_of, read_growth
 
 PERIOD = 2_000_000
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from harness.analysis.interop import checked
-from harness.capture.artefacts.run import Artefacts
+from harness.capture.artefacts import Artefacts
 from harness.capture.datagrams import read_datagrams
-from harness.capture.quic.dissector.header import split
+from harness.capture.quic.dissector import split
 from harness.capture.quic.invariants import Form
 from harness.outcome import Transfer
 from tests.unit import wired

@@ -13,9 +13,9 @@ import pytest
 
 from harness.analysis.metrics import measure
 from harness.capture import capture, connections, memmap, pcap, streams
+from harness.capture.divergence import trail, trail_of
 from harness.capture.files import capture_file, read_bytes
-from harness.capture.fingerprint import trail, trail_of
-from harness.capture.quic import one_rtt
+from harness.capture.quic import protection
 from harness.store.records import read_run
 from tests.examples import ROOT
 
@@ -33,7 +33,7 @@ def as_if_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memmap, "_PART", 64)
     monkeypatch.setattr(connections, "_MANY", 10)
     monkeypatch.setattr(connections, "_PART", 50)
-    monkeypatch.setattr(one_rtt, "_PART", 37)
+    monkeypatch.setattr(protection, "_PART", 37)
     monkeypatch.setattr(streams, "_PART", 41)
 
 

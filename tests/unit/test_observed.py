@@ -14,8 +14,8 @@ from harness.analysis.metrics.observed import observe
 from harness.analysis.metrics.observed.initial_window import longest_burst
 from harness.analysis.run_view import RunView
 from harness.capture.capture import read_capture
-from harness.capture.careful_resume import read_phases
 from harness.capture.lab_file import Endpoint, FlowAddresses
+from harness.capture.qlog_events import read_phases
 from harness.outcome import MeasuredRun, Observation, Run, Transfer
 from harness.scenario.schema import Move
 from harness.units import Duration

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from harness.analysis.metrics import measure_with_series
 from harness.capture import qlog
-from harness.capture.artefacts.source_files import capture_digests
+from harness.capture.artefacts import capture_digests
 from harness.capture.files import (
     ARCHIVE,
     CAPTURES,

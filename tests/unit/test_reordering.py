@@ -16,7 +16,7 @@ from harness.analysis.reordering import reordering
 from harness.analysis.run_view import RunView
 from harness.analysis.spurious_loss import copies, segments
 from harness.capture import qlog
-from harness.capture.artefacts.transfer import Window
+from harness.capture.artefacts import Window
 from harness.capture.capture import SYN, read_capture
 from harness.capture.matching import match
 from harness.store.records import read_run

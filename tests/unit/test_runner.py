@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.capture.artefacts.source_files import capture_digests
+from harness.capture.artefacts import capture_digests
 from harness.capture.files import ARCHIVE, CAPTURES
 from harness.errors import ResultError
 from harness.execution import runner

@@ -20,7 +20,7 @@ from markdown_it import MarkdownIt
 from rich.table import Table
 from rich.text import Text
 
-from harness.capture.artefacts.endpoint_logs import last_words
+from harness.capture.artefacts import last_words
 from harness.cli import consoles, main
 from harness.cli.consoles import annotate, caution, complain, paper, print_json, print_markdown, print_text
 from harness.errors import HarnessError

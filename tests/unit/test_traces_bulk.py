@@ -4,8 +4,7 @@ import numpy as np
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from harness.capture.quic.bulk_frames import read_common
-from harness.capture.quic.frames import FrameError, Frames, read_frames
+from harness.capture.quic.frames import FrameError, Frames, read_common, read_frames
 from tests.unit.protected import integer, stream_frame
 from tests.unit.test_traces_frames import OTHERS
 

@@ -7,12 +7,19 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from harness.capture.counters import read_counters, running_total, total
-from harness.capture.cpu import read_cpu, spent
-from harness.capture.file_growth import growth_of, read_growth
+from harness.capture.counters import (
+    growth_of,
+    read_capture_drops,
+    read_counters,
+    read_cpu,
+    read_events,
+    read_growth,
+    running_total,
+    spent,
+    total,
+)
 from harness.capture.files import find, read_bytes
 from harness.capture.qlog import read_recovery, summarise, traces
-from harness.capture.simulator_events import read_capture_drops, read_events
 
 
 def test_find_accepts_compressed(tmp_path: Path) -> None:

@@ -9,8 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.capture.quic.invariants import VERSION_2
-from harness.capture.quic.one_rtt import Protection, decode_number, decrypt, numbers
-from harness.capture.quic.protection import Aead, candidates, derive, expand_label, header_masks, keystream, next_secret
+from harness.capture.quic.protection import (
+    Aead,
+    Protection,
+    candidates,
+    decode_number,
+    decrypt,
+    derive,
+    expand_label,
+    header_masks,
+    keystream,
+    next_secret,
+    numbers,
+)
 from tests.unit.protected import SIZES, Sender, heads, secret_size
 
 VERSION_1 = 1

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from harness.capture.connections import Connection, Opened
 from harness.capture.key_log import Secret
 from harness.capture.quic.frames import StreamFrame, read_frames
-from harness.capture.quic.one_rtt import Packets
-from harness.capture.quic.protection import Aead
+from harness.capture.quic.protection import Aead, Packets
 from harness.capture.streams import Bounds, contiguous, gaps, largest_stream, stream_arrival, stream_arrivals
 from tests.unit.protected import stream_frame
 

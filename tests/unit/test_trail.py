@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.capture.fingerprint import DENSE, STRIDE, Parting, parting, trail
+from harness.capture.divergence import DENSE, STRIDE, Parting, parting, trail
 from harness.capture.pcap import HEAD, Records
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.capture.fingerprint import Parting
+from harness.capture.divergence import Parting
 from harness.engine.images.contents import Contents
 from harness.errors import InputError
 from harness.outcome import MeasuredRun, Measurement, Outcome, Run

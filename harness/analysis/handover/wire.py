@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from harness.analysis.connection import FULL
 from harness.analysis.run_view import RunView
-from harness.capture.artefacts.transfer import Window
+from harness.capture.artefacts import Window
 from harness.capture.capture import Capture, Ints
 from harness.capture.connections import connections
 from harness.capture.lab_file import FlowAddresses, MoveFacts

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from ipaddress import ip_address
 
-from harness.capture.artefacts import source_files
-from harness.capture.artefacts.run import Artefacts
+from harness.capture import artefacts as source_files
+from harness.capture.artefacts import Artefacts
 from harness.capture.datagrams import Datagram, read_datagrams
 from harness.capture.key_log import read_secrets
 from harness.capture.quic.dissector import Connection, Opener, Packet

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.analysis.interop.evidence import Evidence, evidence_of
 from harness.analysis.interop.registry import Check, Failed, Found, Passed, Unknown, declared
-from harness.capture.artefacts.run import Artefacts
+from harness.capture.artefacts import Artefacts
 from harness.outcome import Checked
 
 CheckValue = bool | int | str

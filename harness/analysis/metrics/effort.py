@@ -8,7 +8,7 @@ from harness.analysis.metrics.kinds import of_transfer
 from harness.analysis.metrics.registry import Finding, declare, measures
 from harness.analysis.metrics.starvation import containers
 from harness.analysis.run_view import RunView
-from harness.capture.cpu import spent
+from harness.capture.counters import spent
 
 CPU = {
     role: declare(

@@ -14,7 +14,7 @@ from harness.analysis.metrics.registry import Finding, Layer, Metric, declare, m
 from harness.analysis.run_view import RunView
 from harness.analysis.shared_bottleneck import SharedBottleneck, shared_bottleneck
 from harness.analysis.shared_flow import SharedFlow, flows_of
-from harness.capture.artefacts.transfer import Window
+from harness.capture.artefacts import Window
 from harness.outcome import Absence, Better, Measurement
 
 

@@ -12,7 +12,7 @@ from harness.analysis.direction import SIDES
 from harness.analysis.metrics.kinds import of_transfer
 from harness.analysis.metrics.registry import Caution, Finding, declare, measures
 from harness.analysis.run_view import RunView
-from harness.capture.artefacts.transfer import Window
+from harness.capture.artefacts import Window
 from harness.capture.capture import NOT_ECT, Capture, ecn
 from harness.capture.counters import total
 from harness.capture.lab_file import LinkSettings

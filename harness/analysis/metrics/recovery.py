@@ -9,7 +9,7 @@ from harness.analysis.connection_traces import traces_of
 from harness.analysis.metrics.kinds import of_transfer
 from harness.analysis.metrics.registry import Finding, declare, measures
 from harness.analysis.run_view import RunView
-from harness.capture.artefacts.transfer import Window
+from harness.capture.artefacts import Window
 from harness.capture.qlog import summarise
 
 RETRANSMITTED_SHARE = declare(

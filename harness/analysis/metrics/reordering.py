@@ -12,7 +12,7 @@ from harness.analysis.missing import Unknown
 from harness.analysis.reordering import reordering
 from harness.analysis.run_view import RunView
 from harness.analysis.spurious_loss import spurious_losses
-from harness.capture.artefacts.transfer import Window
+from harness.capture.artefacts import Window
 from harness.capture.matching import Passage
 from harness.outcome import Absence
 

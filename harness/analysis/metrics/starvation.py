@@ -12,8 +12,8 @@ from itertools import chain
 from harness.analysis.metrics.kinds import of_transfer
 from harness.analysis.metrics.registry import Finding, declare, measures
 from harness.analysis.run_view import RunView
-from harness.capture.artefacts.transfer import Window
-from harness.capture.sched_delay import MACHINE, Kind, Waited, waited
+from harness.capture.artefacts import Window
+from harness.capture.counters import MACHINE, Kind, Waited, waited
 from harness.outcome import Absence
 from harness.scenario.parameters import ROLES
 

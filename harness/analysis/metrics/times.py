@@ -21,7 +21,7 @@ from harness.analysis.object_arrival import Objects
 from harness.analysis.run_view import RunView
 from harness.analysis.shared_flow import flows_of
 from harness.analysis.tcp_arrival import Segments
-from harness.capture.artefacts.transfer import Window
+from harness.capture.artefacts import Window
 from harness.capture.capture import Capture
 from harness.outcome import Absence
 

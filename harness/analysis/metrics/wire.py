@@ -8,7 +8,7 @@ from harness.analysis.connection import Connection
 from harness.analysis.metrics.kinds import of_transfer
 from harness.analysis.metrics.registry import Caution, Finding, declare, measures
 from harness.analysis.run_view import RunView
-from harness.capture.artefacts.transfer import Window
+from harness.capture.artefacts import Window
 from harness.capture.capture import SYN, Capture
 from harness.capture.quic.invariants import Form
 from harness.outcome import Absence

@@ -12,7 +12,7 @@ from harness.analysis.connection import Connection
 from harness.analysis.run_view import RunView
 from harness.analysis.time_breakdown.intervals import Ints
 from harness.analysis.time_breakdown.transfer import RECEIVE_WINDOW, Credit
-from harness.capture.artefacts.transfer import Window as OneTransfer
+from harness.capture.artefacts import Window as OneTransfer
 from harness.capture.capture import ACK, NO_SHIFT, SYN
 from harness.capture.connections import Opened
 from harness.capture.matching import Passage

@@ -21,7 +21,7 @@ from harness.analysis.time_breakdown.intervals import NONE, Flags, Ints, merged
 from harness.analysis.time_breakdown.transfer import Acknowledged, Conversation, Credit, Mistaken, Sent, Steps, Window
 from harness.analysis.timeseries.lifetimes import client_port, data_port
 from harness.analysis.timeseries.sender import usual_payload
-from harness.capture.artefacts.transfer import Window as OneTransfer
+from harness.capture.artefacts import Window as OneTransfer
 from harness.capture.capture import SYN, Capture, Keys
 from harness.capture.matching import Passage
 from harness.capture.quic.frames import NOT_ELICITING

@@ -6,9 +6,8 @@ import numpy as np
 
 from harness.analysis.timeseries.grid import Ints, Points, grid_ns, held, seconds
 from harness.analysis.timeseries.lifetimes import Lifetime
-from harness.capture.artefacts.run import Artefacts
-from harness.capture.artefacts.transfer import Window
-from harness.capture.file_growth import Growth, growth_of
+from harness.capture.artefacts import Artefacts, Window
+from harness.capture.counters import Growth, growth_of
 
 #: A file larger than this multiple of the payload that had come over the wire was sized in advance.
 AHEAD = 1.1

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.analysis.timeseries.grid import BIN_NS
-from harness.capture.artefacts.run import Artefacts
+from harness.capture.artefacts import Artefacts
 from harness.capture.capture import Capture
 from harness.capture.lab_file import FlowAddresses
 

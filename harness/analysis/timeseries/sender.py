@@ -13,8 +13,7 @@ from harness.analysis.connection_traces import traces_of
 from harness.analysis.timeseries.grid import Floats, Points, grid_ns, held
 from harness.analysis.timeseries.lifetimes import Lifetime
 from harness.capture import qlog
-from harness.capture.artefacts.run import Artefacts
-from harness.capture.artefacts.transfer import Window
+from harness.capture.artefacts import Artefacts, Window
 from harness.capture.capture import Capture
 from harness.capture.lab_file import FlowAddresses
 

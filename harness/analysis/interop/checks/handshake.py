@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from harness.analysis.interop.evidence import Evidence
 from harness.analysis.interop.registry import Failed, Found, Passed, Unknown, check
-from harness.capture.quic.dissector import Packet
-from harness.capture.quic.dissector.tls import CLIENT_HELLO
+from harness.capture.quic.dissector import CLIENT_HELLO, Packet
 from harness.capture.quic.invariants import VERSION_2, Form
 from harness.formatting import counted
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from harness.analysis.interop.evidence import Evidence
 from harness.analysis.interop.registry import Failed, Found, Passed, Unknown, check
-from harness.capture.quic.dissector import Packet
-from harness.capture.quic.dissector.tls import MAX_STREAMS_BIDI
+from harness.capture.quic.dissector import MAX_STREAMS_BIDI, Packet
 from harness.capture.quic.invariants import Form, integer
 from harness.scenario.parameters import ROLES, Role
 

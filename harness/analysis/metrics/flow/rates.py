@@ -7,8 +7,8 @@ import polars as pl
 
 from harness.analysis.metrics.kinds import Absent, Figure, Told, flow_metric
 from harness.analysis.shared_flow import SharedFlow
-from harness.capture.artefacts import source_files
-from harness.capture.file_growth import growth_of
+from harness.capture import artefacts
+from harness.capture.counters import growth_of
 from harness.capture.tcp_info import read_iperf3
 
 #: A file larger than this multiple of the payload that had arrived was sized in advance.
@@ -96,7 +96,7 @@ def mean_sending_rate(flow: SharedFlow) -> Told:
 )  # fmt: skip
 def mean_sending_rate_l7(flow: SharedFlow) -> Told:
     """More than was sent is what waited in the socket's buffer."""
-    path = flow.view.path(f"{source_files.endpoint(flow.number, flow.facts.sender)}/{source_files.IPERF3}")
+    path = flow.view.path(f"{artefacts.endpoint(flow.number, flow.facts.sender)}/{artefacts.IPERF3}")
     written = None if path is None or flow.facts.kind != "tcp" else read_iperf3(path)
     return None if written is None else Figure(written.rate_mbps, "iperf3")
 

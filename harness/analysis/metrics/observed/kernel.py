@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 
 from harness.analysis.connection import Connection
-from harness.capture.artefacts import source_files
+from harness.capture import artefacts
 from harness.capture.files import MOST_RECORD, read_bytes
 from harness.outcome import Observation
 from harness.scenario.parameters import ROLES
@@ -18,7 +18,7 @@ def gso(connection: Connection) -> Iterator[Observation]:
     From the simulator's udp.json, {host: {"out_datagrams": n}}, which counts over all the flow's connections. Nothing
     where the file is absent. Raises ValueError where it does not say that.
     """
-    path = connection.view.path(source_files.SENDS)
+    path = connection.view.path(artefacts.SENDS)
     counted = {} if path is None else json.loads(read_bytes(path, MOST_RECORD))
     flow = connection.window.transfer.flow
     for role in ROLES:

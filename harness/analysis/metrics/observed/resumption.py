@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from harness.analysis.connection import FULL, ROUND, Connection
 from harness.capture import qlog
-from harness.capture.careful_resume import read_phases
+from harness.capture.qlog_events import read_phases
 from harness.capture.qlog_parameters import HEAD
 from harness.capture.quic.invariants import Form
 from harness.outcome import Observation

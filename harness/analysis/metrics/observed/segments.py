@@ -10,7 +10,7 @@ from harness.analysis.byte_stream import in_flight
 from harness.analysis.connection import ROUND, Connection
 from harness.analysis.run_view import RunView
 from harness.analysis.tcp_split import at_server_rtt_ns, is_split
-from harness.capture.artefacts.transfer import Window
+from harness.capture.artefacts import Window
 from harness.outcome import Observation
 from harness.scenario.parameters import ROLES, Role
 

@@ -8,8 +8,8 @@ import polars as pl
 
 from harness.analysis.run_view import RunView
 from harness.analysis.tcp_split import is_split
-from harness.capture.artefacts import source_files
-from harness.capture.artefacts.transfer import Window
+from harness.capture import artefacts
+from harness.capture.artefacts import Window
 from harness.capture.tcp_info import read_algorithm
 from harness.outcome import Observation
 from harness.scenario.parameters import Role, other
@@ -29,7 +29,7 @@ def algorithm(view: RunView, window: Window) -> Iterator[Observation]:
 
 def recorded_algorithm(view: RunView, flow: int, sender: Role) -> str | None:
     """The congestion control in the report of a generated flow's sender; None where it has none. Raises OSError."""
-    path = view.path(f"{source_files.endpoint(flow, sender)}/{source_files.IPERF3}")
+    path = view.path(f"{artefacts.endpoint(flow, sender)}/{artefacts.IPERF3}")
     return None if path is None else read_algorithm(path)
 
 

@@ -6,14 +6,17 @@ draft-ietf-quic-qlog-quic-events (§4.3, §5.5, appendix A.8.20) in its spelling
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from harness.capture import qlog
 from harness.capture.files import read_bytes
+from harness.capture.qlog import counts_from_previous, events, first_time, time_unit
 from harness.capture.quic.error_codes import error_name
+from harness.capture.quic.frames import StreamFrame
 
 Trigger = Literal["idle_timeout", "handshake_timeout", "stateless_reset"]
 #: How traces name a trigger → ours.
@@ -98,3 +101,92 @@ def _name(code: Any, *, by_transport: bool) -> str:
 
 def _is_in_order(code: Any) -> bool:
     return code is not None and str(code).lower() in _IN_ORDER
+
+
+# --- Which STREAM frames a sender's qlog says it put into some of its packets.
+#
+# Of packet_sent events of draft-ietf-quic-qlog-quic-events (§5.5 and appendix A.8), in its spellings from 0.1 on.
+
+
+_NUMBER = re.compile(rb'"packet_number"\s*:\s*"?([0-9]+)')
+_SENT, _ONE_RTT = "packet_sent", "1rtt"
+
+
+def sent_streams(trace: Path, packets: Collection[int]) -> dict[int, tuple[StreamFrame, ...]]:
+    """The STREAM frames of 1-RTT packets with these numbers; packets that the trace does not tell are not there.
+
+    Raises OSError.
+    """
+    data = read_bytes(trace)
+    told: dict[int, tuple[StreamFrame, ...]] = {}
+    for found in _NUMBER.finditer(data):
+        number = int(found[1])
+        if number not in packets or number in told:
+            continue
+        event, _ = qlog.event_at(data, found.start())
+        if event is not None and event.name.endswith(_SENT) and _packet_type(event.data) == _ONE_RTT:
+            told[number] = tuple(_streams(event.data.get("frames")))
+    return told
+
+
+def _packet_type(data: dict[str, Any]) -> str:
+    header = data.get("header")
+    inside = header.get("packet_type") if isinstance(header, dict) else None
+    return str(inside or data.get("packet_type")).lower().replace("-", "").replace("_", "")
+
+
+def _streams(frames: Any) -> list[StreamFrame]:
+    """STREAM frames with a place in their stream; an empty list where the event lists no frames. picoquic says "id"."""
+    read = []
+    for frame in frames if isinstance(frames, list) else []:
+        if not isinstance(frame, dict) or frame.get("frame_type") != "stream":
+            continue
+        raw = frame.get("raw")
+        length = frame.get("length", raw.get("payload_length", raw.get("length")) if isinstance(raw, dict) else None)
+        try:
+            place = int(frame.get("stream_id", frame.get("id"))), int(frame["offset"]), int(length)  # type: ignore[arg-type]
+        except (KeyError, TypeError, ValueError):
+            continue
+        read.append(StreamFrame(*place, fin=bool(frame.get("fin")), head=b""))
+    return read
+
+
+# --- The phases of Careful Resume in a qlog (RFC 9959; draft-ietf-tsvwg-careful-resume-qlog-02).
+
+
+_PHASES = b'careful_resume_phase_updated"'
+
+
+@dataclass(frozen=True)
+class PhaseChange:
+    """A sender's phase ended, and the next one began."""
+
+    at_ms: float
+    """Since the trace's first event."""
+    new: str
+    """The phase that began, as the draft calls it."""
+    trigger: str
+    """Why, as the draft calls it; empty where nothing is told."""
+    pipe: int | None
+    """PipeSize then, bytes."""
+
+
+def read_phases(path: Path) -> list[PhaseChange]:
+    """The changes of a trace, in order; empty where it has none, or times as differences. Raises OSError."""
+    data = read_bytes(path)
+    if counts_from_previous(data):
+        return []
+    unit, first = time_unit(data), first_time(data) or 0.0
+    changes = []
+    for event in events(data, _PHASES):
+        state = event.data.get("state_data")
+        pipe = state.get("pipesize") if isinstance(state, dict) else None
+        changes.append(
+            PhaseChange(
+                at_ms=(event.time - first) * unit,
+                new=str(event.data.get("new", "")),
+                trigger=str(event.data.get("trigger", "")),
+                pipe=pipe if isinstance(pipe, int) else None,
+            )
+        )
+    return changes

@@ -1,19 +1,348 @@
-"""From datagrams in the order in which they were sent to decrypted packets, connection by connection."""
+"""QUIC as it was on the wire: every packet of whole frames, decrypted and checked (RFC 9001 §5).
+
+Unlike `harness.capture.quic.protection`, which reads the heads of many packets, this takes long headers too and
+verifies tags: AEADs and hashes are those of the `cryptography` library.
+"""
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
+from cryptography.hazmat.primitives.ciphers.aead import AESCCM, AESGCM, ChaCha20Poly1305
 
 from harness.capture.datagrams import Address, Datagram
-from harness.capture.quic.dissector import tls
-from harness.capture.quic.dissector.header import Header, split
-from harness.capture.quic.dissector.keys import SUITES, Key, Opened, initial_keys
-from harness.capture.quic.dissector.packet import Packet
-from harness.capture.quic.dissector.tls import CryptoStream, Hello
-from harness.capture.quic.invariants import Form
-from harness.capture.quic.protection import candidates
+from harness.capture.quic.frames import FrameError, Frames, read_frames
+from harness.capture.quic.invariants import VERSION_2, Form, integer
+from harness.capture.quic.protection import (
+    SAMPLE,
+    TAG,
+    Aead,
+    Keys,
+    candidates,
+    decode_number,
+    derive,
+    expand_label,
+    next_secret,
+)
 from harness.scenario.parameters import ROLES, Role, other
+
+# --- The packets of a datagram, and what of them is not encrypted (RFC 9000 §17, §12.2; RFC 9369 §3.2).
+
+
+LONG, _FIXED = 0x80, 0x40
+_TYPES_1 = (Form.INITIAL, Form.ZERO_RTT, Form.HANDSHAKE, Form.RETRY)
+_TYPES_2 = (Form.RETRY, Form.INITIAL, Form.ZERO_RTT, Form.HANDSHAKE)
+#: Bytes of a Retry packet's integrity tag (RFC 9001 §5.8).
+_INTEGRITY = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """One packet of a datagram, with what can be read of it without keys."""
+
+    form: Form
+    data: bytes
+    """The whole packet."""
+    number_at: int
+    """Where its packet number starts; of a short header 1: its connection ID has no length there."""
+    version: int = 0
+    destination_id: bytes = b""
+    source_id: bytes = b""
+    token: bytes = b""
+    """Of an Initial, or of a Retry."""
+
+
+def split(payload: bytes) -> Iterator[Header]:
+    """The packets of a datagram; what is no packet ends it."""
+    position = 0
+    while position < len(payload):
+        found = _packet(payload[position:])
+        if found is None:
+            return
+        yield found
+        position += len(found.data)
+
+
+def _packet(data: bytes) -> Header | None:
+    if not data[0] & LONG:
+        # A sender may leave the QUIC bit out (RFC 9287); zeros behind the last packet are padding.
+        return Header(Form.SHORT, data, 1) if data[0] & _FIXED or data.strip(b"\0") else None
+    try:
+        version = int.from_bytes(data[1:5], "big")
+        at = 6 + data[5]
+        destination, source = data[6:at], data[at + 1 : at + 1 + data[at]]
+        at += 1 + data[at]
+        if version == 0:
+            return Header(Form.VERSION_NEGOTIATION, data, at, 0, destination, source)
+        form = (_TYPES_2 if version == VERSION_2 else _TYPES_1)[(data[0] >> 4) & 3]
+        if form is Form.RETRY:
+            token = data[at : len(data) - _INTEGRITY]
+            return Header(form, data, at, version, destination, source, token)
+        token = b""
+        if form is Form.INITIAL:
+            size, at = integer(data, at)
+            token, at = data[at : at + size], at + size
+        length, at = integer(data, at)
+    except IndexError:
+        return None
+    return Header(form, data[: at + length], at, version, destination, source, token)
+
+
+# --- Keys of packets, and packets opened with them (RFC 9001 §5, RFC 9369 §3.3).
+
+
+#: RFC 9001 §5.2 and RFC 9369 §3.3.1.
+_SALT_1 = bytes.fromhex("38762cf7f55934b34d179ae6a4c80cadccbb7f0a")
+_SALT_2 = bytes.fromhex("0dede3def700a6db819381be6e269dcbf9bd2ed9")
+#: Cipher suites of TLS 1.3 (RFC 8446 §B.4).
+SUITES = {
+    0x1301: Aead.AES_128_GCM, 0x1302: Aead.AES_256_GCM, 0x1303: Aead.CHACHA20_POLY1305, 0x1304: Aead.AES_128_CCM,
+}  # fmt: skip
+_LENGTH, _PHASE = 0x03, 0x04
+
+
+class _Opens(Protocol):
+    def decrypt(self, nonce: bytes, data: bytes, associated_data: bytes | None) -> bytes: ...
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A packet without its protection."""
+
+    number: int
+    phase_bit: bool
+    """Of a short header (RFC 9000 §17.3.1)."""
+    plain: bytes
+
+
+@dataclass
+class Key:
+    """What opens the packets of one sender in one packet number space, and one key phase."""
+
+    secret: bytes
+    aead: Aead
+    version: int
+    header_key: bytes = b""
+    """Key of header protection where it is not the secret's own: of later key phases (RFC 9001 §6.1)."""
+    _ecb: CipherContext | None = field(default=None, repr=False)
+
+    @cached_property
+    def _keys(self) -> Keys:
+        return derive(self.secret, self.aead, self.version)
+
+    @cached_property
+    def _cipher(self) -> _Opens:
+        if self.aead is Aead.CHACHA20_POLY1305:
+            return ChaCha20Poly1305(self._keys.key)
+        return AESCCM(self._keys.key) if self.aead is Aead.AES_128_CCM else AESGCM(self._keys.key)
+
+    @property
+    def _header(self) -> bytes:
+        return self.header_key or self._keys.header
+
+    def next(self) -> Key:
+        """The key of the next phase."""
+        return Key(next_secret(self.secret, self.version), self.aead, self.version, self._header)
+
+    def _mask(self, sample: bytes) -> bytes:
+        if self.aead is Aead.CHACHA20_POLY1305:
+            return Cipher(algorithms.ChaCha20(self._header, sample), mode=None).encryptor().update(bytes(5))
+        if self._ecb is None:
+            self._ecb = Cipher(algorithms.AES(self._header), modes.ECB()).encryptor()
+        return self._ecb.update(sample)
+
+    def unmasked(self, header: Header, at: int, largest: int) -> tuple[int, int, bytes] | None:
+        """First byte, packet number and the header as it was authenticated; None of a packet that is too short.
+
+        `at`: where the packet number starts; `largest`: the largest number before (RFC 9000 §A.3), -1 for none.
+        """
+        data = header.data
+        if len(data) < at + 4 + SAMPLE:
+            return None
+        mask = self._mask(data[at + 4 : at + 4 + SAMPLE])
+        first = data[0] ^ (mask[0] & (0x0F if data[0] & LONG else 0x1F))
+        size = (first & _LENGTH) + 1
+        written = bytes(a ^ b for a, b in zip(data[at : at + size], mask[1:], strict=False))
+        number = decode_number(largest, int.from_bytes(written, "big"), 8 * size)
+        return first, number, bytes([first]) + data[1:at] + written
+
+    def open(self, header: Header, first: int, number: int, head: bytes) -> Opened | None:
+        """The packet's payload; None where its tag does not fit."""
+        iv = self._keys.iv
+        nonce = (int.from_bytes(iv, "big") ^ number).to_bytes(len(iv), "big")
+        body = header.data[len(head) :]
+        if len(body) < TAG or number < 0:
+            return None
+        try:
+            plain = self._cipher.decrypt(nonce, body, head)
+        except InvalidTag:
+            return None
+        return Opened(number, bool(first & _PHASE), plain)
+
+
+def initial_keys(original_id: bytes, version: int) -> dict[Role, Key]:
+    """The keys of Initial packets, from the connection ID that the client chose for the server (RFC 9001 §5.2)."""
+    salt = _SALT_2 if version == VERSION_2 else _SALT_1
+    secret = hmac.new(salt, original_id, "sha256").digest()
+    return {
+        "client": Key(expand_label(secret, "client in", 32), Aead.AES_128_GCM, version),
+        "server": Key(expand_label(secret, "server in", 32), Aead.AES_128_GCM, version),
+    }
+
+
+# --- One packet as it was sent.
+
+
+@dataclass(frozen=True)
+class Packet:
+    """One packet, with its payload where there are keys for it."""
+
+    datagram: Datagram
+    sender: Role
+    header: Header
+    connection: int | None = None
+    """Number of its connection, from 0; None where nobody knows."""
+    number: int | None = None
+    """Packet number; None where it was not decrypted."""
+    phase: int = 0
+    """Key updates before it (RFC 9001 §6)."""
+    plain: bytes | None = None
+    """Its frames; None where it was not decrypted."""
+
+    @property
+    def form(self) -> Form:
+        """Which kind of packet it is."""
+        return self.header.form
+
+    @property
+    def t_ns(self) -> int:
+        """When its datagram was captured."""
+        return self.datagram.t_ns
+
+    @cached_property
+    def frames(self) -> Frames | None:
+        """Its frames; None where it was not decrypted, or holds none that are known."""
+        if self.plain is None:
+            return None
+        try:
+            return read_frames(self.plain, len(self.plain))
+        except FrameError:
+            return None
+
+
+# --- What TLS says in CRYPTO frames, as far as QUIC's checks ask (RFC 8446 §4, RFC 9000 §18).
+
+
+CLIENT_HELLO, SERVER_HELLO, ENCRYPTED_EXTENSIONS, CERTIFICATE = 1, 2, 8, 11
+#: Extensions: pre_shared_key, early_data (RFC 8446 §4.2), quic_transport_parameters (RFC 9001 §8.2).
+_PSK, _EARLY_DATA, _PARAMETERS = 41, 42, 57
+#: Transport parameters (RFC 9000 §18.2).
+MAX_STREAMS_BIDI, PREFERRED_ADDRESS = 0x08, 0x0D
+
+
+@dataclass
+class CryptoStream:
+    """The CRYPTO frames of one sender and packet number space, put in order."""
+
+    _pieces: dict[int, bytes] = field(default_factory=dict)
+    _whole: bytearray = field(default_factory=bytearray)
+    end: int = 0
+    """Offset behind the farthest byte."""
+
+    def add(self, offset: int, data: bytes) -> None:
+        """Take what one frame brings."""
+        self.end = max(self.end, offset + len(data))
+        if len(data) > len(self._pieces.get(offset, b"")):
+            self._pieces[offset] = data
+        while (near := next((at for at in sorted(self._pieces) if at <= len(self._whole)), None)) is not None:
+            piece = self._pieces.pop(near)
+            self._whole += piece[max(0, len(self._whole) - near) :]
+
+    def messages(self) -> Iterator[tuple[int, bytes]]:
+        """(type, body) of each handshake message that is whole."""
+        at = 0
+        while at + 4 <= len(self._whole):
+            size = int.from_bytes(self._whole[at + 1 : at + 4], "big")
+            if at + 4 + size > len(self._whole):
+                return
+            yield self._whole[at], bytes(self._whole[at + 4 : at + 4 + size])
+            at += 4 + size
+
+    def client_random(self) -> bytes | None:
+        """Of a ClientHello that need not be whole."""
+        found = bytes(self._whole[6:38])
+        return found if len(found) == 32 and self._whole[0] == CLIENT_HELLO else None
+
+
+@dataclass(frozen=True)
+class Hello:
+    """A ClientHello, or a ServerHello with its only suite."""
+
+    suites: tuple[int, ...]
+    psk: bool
+    """It offers a session to be resumed, or accepts it."""
+
+
+def client_hello(body: bytes) -> Hello:
+    """Raises IndexError where it is cut short."""
+    at = 34 + 1 + body[34]
+    size = int.from_bytes(body[at : at + 2], "big")
+    suites = tuple(int.from_bytes(body[i : i + 2], "big") for i in range(at + 2, at + 2 + size, 2))
+    at += 2 + size
+    at += 1 + body[at]
+    return Hello(suites, _PSK in dict(_extensions(body[at:])))
+
+
+def server_hello(body: bytes) -> Hello:
+    """Raises IndexError where it is cut short."""
+    at = 34 + 1 + body[34]
+    return Hello((int.from_bytes(body[at : at + 2], "big"),), _PSK in dict(_extensions(body[at + 3 :])))
+
+
+def accepts_early_data(body: bytes) -> bool:
+    """Whether EncryptedExtensions do (RFC 8446 §4.2.10)."""
+    return _EARLY_DATA in dict(_extensions(body))
+
+
+def transport_parameters(body: bytes) -> dict[int, bytes]:
+    """Those of EncryptedExtensions, by their identifiers; empty where they cannot be read."""
+    data = dict(_extensions(body)).get(_PARAMETERS, b"")
+    found: dict[int, bytes] = {}
+    at = 0
+    try:
+        while at < len(data):
+            name, at = integer(data, at)
+            size, at = integer(data, at)
+            found[name] = data[at : at + size]
+            at += size
+    except IndexError:
+        return {}
+    return found
+
+
+def preferred_id(value: bytes) -> bytes:
+    """The connection ID of a preferred_address (RFC 9000 §18.2): after two addresses with ports."""
+    at = 4 + 2 + 16 + 2
+    return value[at + 1 : at + 1 + value[at]] if len(value) > at else b""
+
+
+def _extensions(data: bytes) -> Iterator[tuple[int, bytes]]:
+    end = 2 + int.from_bytes(data[:2], "big")
+    at = 2
+    while at + 4 <= end:
+        size = int.from_bytes(data[at + 2 : at + 4], "big")
+        yield int.from_bytes(data[at : at + 2], "big"), data[at + 4 : at + 4 + size]
+        at += 4 + size
+
+
+# --- From datagrams in the order in which they were sent to decrypted packets, connection by connection.
+
 
 #: Packets with a long header that keys open → the label of their secret, without its sender.
 _LABELS = {Form.HANDSHAKE: "HANDSHAKE_TRAFFIC_SECRET", Form.ZERO_RTT: "EARLY_TRAFFIC_SECRET"}
@@ -252,16 +581,16 @@ class Opener:
 
     def _message(self, connection: Connection, kind: int, body: bytes) -> None:
         try:
-            if kind == tls.CLIENT_HELLO:
-                connection.hellos.setdefault("client", tls.client_hello(body))
-            elif kind == tls.SERVER_HELLO:
-                connection.hellos["server"] = tls.server_hello(body)
-            elif kind == tls.ENCRYPTED_EXTENSIONS and not connection.parameters:
-                connection.early_data = tls.accepts_early_data(body)
-                connection.parameters = tls.transport_parameters(body)
-                if own := tls.preferred_id(connection.parameters.get(tls.PREFERRED_ADDRESS, b"")):
+            if kind == CLIENT_HELLO:
+                connection.hellos.setdefault("client", client_hello(body))
+            elif kind == SERVER_HELLO:
+                connection.hellos["server"] = server_hello(body)
+            elif kind == ENCRYPTED_EXTENSIONS and not connection.parameters:
+                connection.early_data = accepts_early_data(body)
+                connection.parameters = transport_parameters(body)
+                if own := preferred_id(connection.parameters.get(PREFERRED_ADDRESS, b"")):
                     self._register("server", own, connection)
-            elif kind == tls.CERTIFICATE:
+            elif kind == CERTIFICATE:
                 connection.certificate = True
         except IndexError:
             return
