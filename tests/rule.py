@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from harness.analysis.handover import SeenMove
-from harness.analysis.missing import Unknown
+from harness.analysis.run_view import Unknown
 
 #: Packets of the initial window, of this size.
 INITIAL = 32 * 1200

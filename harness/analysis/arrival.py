@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from harness.analysis.connection import Connection
-from harness.analysis.missing import Unknown
-from harness.analysis.run_view import RunView
-from harness.capture.artefacts import Window
+from harness.analysis.run_view import RunView, Unknown
+from harness.capture.artefacts import Artefacts, Window
+from harness.capture.capture import ACK, SYN, Capture
 from harness.capture.connections import Opened
 from harness.capture.qlog_events import sent_streams
 from harness.capture.quic.invariants import integer
-from harness.capture.streams import Bounds, StreamArrival, hidden_packets, largest_stream, stream_arrival
+from harness.capture.streams import Bounds, StreamArrival, contiguous, hidden_packets, largest_stream, stream_arrival
 from harness.planning.endpoint_config import application_protocol
 
 #: Type of HTTP/3's HEADERS frame, and bytes of its smallest frame header (RFC 9114 §7.1, §7.2.2).
@@ -90,3 +93,118 @@ def headers_before(head: bytes) -> int:
     except IndexError:
         return 2 * _FRAME_HEADER
     return at + length + _FRAME_HEADER if kind == _HEADERS else 2 * _FRAME_HEADER
+
+
+# --- TCP's bytes as segments carry them: what of the stream each holds, what had come without a gap, what went again.
+
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+#: Sequence numbers go round (RFC 9293 §3.4).
+_ROUND = 1 << 32
+
+
+@dataclass(frozen=True)
+class InOrder:
+    """What had come of a connection's stream, in one direction."""
+
+    t_ns: Ints
+    """When segments with data came, shape (n,)."""
+    come: Ints
+    """Bytes without a gap after each, shape (n,)."""
+
+
+def offsets(numbers: Ints, initial: int) -> Ints:
+    """Where in the stream n sequence or acknowledgement numbers stand, shape (n,); `initial`: the SYN's number.
+
+    Neighbours are less than half a round apart, since a window is (RFC 7323 §2.2).
+    """
+    relative = (numbers - initial - 1) % _ROUND
+    steps = (np.diff(relative, prepend=0) + _ROUND // 2) % _ROUND - _ROUND // 2
+    found: Ints = np.cumsum(steps)
+    return found
+
+
+def in_order(received: Capture) -> InOrder | None:
+    """What came of one connection in one direction; None where its first segment was not captured."""
+    opening = np.flatnonzero(received.flags & SYN)
+    if not len(opening):
+        return None
+    offset = offsets(received.sequence, int(received.sequence[opening[0]]))
+    with_data = received.payload > 0
+    begins = offset[with_data]
+    return InOrder(received.t_ns[with_data], contiguous(begins, begins + received.payload[with_data]))
+
+
+def sent_again(sent: Capture, client_ports: Ints) -> Flags:
+    """Which of n segments hold bytes that went before, shape (n,); of segments in one direction, as they left.
+
+    `client_ports`: the client's port of each, by which connections are told apart.
+    """
+    again = np.zeros(len(sent), np.bool_)
+    for port in np.unique(client_ports):
+        rows = np.flatnonzero(client_ports == port)
+        one = sent.where(rows)
+        begins = offsets(one.sequence, int(one.sequence[0]))
+        ends = np.maximum.accumulate(begins + one.payload)
+        before = np.concatenate((begins[:1], ends[:-1]))
+        again[rows] = (one.payload > 0) & (begins < before)
+    return again
+
+
+def in_flight(sent: Capture, acknowledging: Capture) -> int:
+    """Most bytes of one connection that had left and were not acknowledged yet, as its sender's side saw both."""
+    if not len(sent):
+        return 0
+    initial = int(sent.sequence[0])
+    out = np.maximum.accumulate(offsets(sent.sequence, initial) + sent.payload)
+    acks = acknowledging.where(acknowledging.flags & ACK != 0)
+    known = np.maximum.accumulate(np.concatenate(([0], offsets(acks.acknowledgement, initial))))
+    return int((out - known[np.searchsorted(acks.t_ns, sent.t_ns, side="right")]).max())
+
+
+# --- When the first bytes of a response's body had arrived over TLS and TCP, from the segments at the client's side.
+#
+# Nothing is decrypted. Beside the body the server's stream has its handshake, the headers of TLS records (RFC 8446
+# §5.2) and of HTTP/2 frames (RFC 9113 §4.1), and header fields; in all they are what the stream has beyond the file.
+# Wherever they stand, the first n bytes of the body cannot be there before n bytes of the stream, and are there with as
+# many more.
+
+
+@dataclass(frozen=True)
+class TlsArrival:
+    """A stream that holds the body of one transfer's response."""
+
+    stream: InOrder
+    beside: int | None
+    """Bytes of the stream that are not of the body, in all; None where its end was not seen."""
+
+    def reached(self, size: int) -> Bounds:
+        """When the first `size` bytes of the body were there."""
+        latest = None if self.beside is None else self._when(size + self.beside)
+        return Bounds(self._when(size), latest)
+
+    def _when(self, size: int) -> int | None:
+        at = int(np.searchsorted(self.stream.come, size))
+        return int(self.stream.t_ns[at]) if at < len(self.stream.come) else None
+
+
+def tls_arrival(view: Artefacts, window: Window) -> TlsArrival | Unknown:
+    """The body of a transfer's response over TLS and TCP, or why its arrival is not known."""
+    transfer = window.transfer
+    if view.left is None:
+        return Unknown("there is no capture at the client's side")
+    if view.capture_drops:
+        return Unknown(f"the captures missed {view.capture_drops} packets")
+    received = view.left.between(window.start_ns, window.end_ns, transfer.flow, to_client=True)
+    if len(np.unique(received.destination_port)) > 1:
+        return Unknown("it took several TCP connections")
+    stream = in_order(received)
+    if stream is None:
+        return Unknown("the first segment of the connection was not captured")
+    if not transfer.intact or not len(stream.come):
+        return TlsArrival(stream, None)
+    beside = int(stream.come[-1]) - transfer.size
+    if not 0 <= beside <= _SHARE * transfer.size + _BYTES:
+        return Unknown(f"the connection brought {int(stream.come[-1])} B without a gap, the file has {transfer.size} B")
+    return TlsArrival(stream, beside)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.analysis.connection_traces import traces_of
 from harness.analysis.run_view import RunView
+from harness.analysis.timeseries.sender import traces_of
 from harness.capture.artefacts import Window
 from harness.capture.capture import RST
 from harness.capture.files import open_file

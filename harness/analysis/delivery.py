@@ -10,16 +10,27 @@ like that between two samples. Only where neither tells is there no figure.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from harness.analysis.arrival import BodyArrival, body_arrival
-from harness.analysis.missing import Unknown
-from harness.analysis.run_view import RunView
-from harness.analysis.timeseries.file_growth import AHEAD
-from harness.analysis.tls_arrival import TlsArrival, tls_arrival
+import numpy as np
+import numpy.typing as npt
+
+from harness.analysis.arrival import BodyArrival, TlsArrival, body_arrival, headers_before, in_order, tls_arrival
+from harness.analysis.connection import Connection
+from harness.analysis.run_view import RunView, Unknown
+from harness.analysis.shared_flows import SharedFlow
+from harness.analysis.timeseries.lifetimes import client_port, data_port
+from harness.analysis.timeseries.network import AHEAD
 from harness.capture.artefacts import Window
+from harness.capture.connections import Opened
 from harness.capture.counters import Growth, Moment, growth_of, spent
+from harness.capture.qlog_events import sent_streams
+from harness.capture.streams import Bounds, StreamArrival, hidden_packets, stream_arrivals
+from harness.formatting import counted
+from harness.planning.endpoint_config import application_protocol
 
 FILE, PACKETS, SEGMENTS = "client file", "left capture, decrypted", "left capture"
 #: Two samples further apart than this bracket a moment too loosely to pass without a word, ns.
@@ -152,3 +163,184 @@ class Delivery:
     def _rate(self) -> int:
         """Rate towards the client at the start, bit/s."""
         return self.view.emulated.to_client.rate.value
+
+
+# --- When the files of a transfer that has several had arrived, from the left capture.
+#
+# Nobody samples such files one by one. Their packets tell instead, decrypted as those of a single file are
+# (`analysis.arrival`): each file is the server's answer on a stream of its own, in one connection or in several.
+
+
+@dataclass(frozen=True)
+class Objects:
+    """The files of one transfer that has several."""
+
+    view: RunView
+    window: Window
+
+    @property
+    def whole(self) -> bool:
+        """Whether the client had all of them in the end, byte for byte."""
+        return self.window.transfer.intact
+
+    def completed(self) -> Reached | Unknown:
+        """When the last of them had come, or why that is not known."""
+        if self.window.over_tcp:
+            found = tls_arrival(self.view, self.window)
+            bounds = found if isinstance(found, Unknown) else found.reached(self.window.transfer.size)
+            return self._moment(bounds)
+        streams = self._streams()
+        return self._moment(streams if isinstance(streams, Unknown) else _last([one.ended for one in streams]))
+
+    def first_byte(self) -> Reached | Unknown:
+        """When the first byte of any of them had come, or why that is not known."""
+        if self.window.over_tcp:
+            return Unknown("the first bytes of its files are encrypted, behind headers of unknown size")
+        streams = self._streams()
+        if isinstance(streams, Unknown):
+            return streams
+        plain = application_protocol(self.view.run.cell, self.window.transfer.flow) == "hq-interop"
+        began = [one.reached(1 + (0 if plain else headers_before(one.head))) for one in streams]
+        return self._moment(_first(began))
+
+    def _moment(self, bounds: Bounds | Unknown) -> Reached | Unknown:
+        zero_ns = self.window.zero_ns
+        if zero_ns is None:
+            return Unknown("no datagram of the client was captured")
+        if isinstance(bounds, Unknown):
+            return bounds
+        if bounds.earliest_ns is None:
+            return Unknown("what was captured of its packets does not tell")
+        if bounds.latest_ns is None:
+            return Unknown("frames that were not captured may hold some of its files")
+        seconds = ((bounds.earliest_ns + bounds.latest_ns) / 2 - zero_ns) / 1e9
+        gap_ns = bounds.latest_ns - bounds.earliest_ns
+        if gap_ns / 1e9 > ROUGH * seconds:
+            known = " to ".join(f"{(at - zero_ns) / 1e9:.2f}" for at in (bounds.earliest_ns, bounds.latest_ns))
+            return Unknown(f"its packets tell {known} s")
+        return Reached(seconds, gap_ns, SEGMENTS if self.window.over_tcp else PACKETS)
+
+    def _streams(self) -> list[StreamArrival] | Unknown:
+        """What came on the streams that answer its requests."""
+        transfer, view = self.window.transfer, self.view
+        if view.left is None:
+            return Unknown("there is no capture at the client's side")
+        if view.capture_drops:
+            return Unknown(f"the captures missed {view.capture_drops} packets")
+        if not view.secrets(transfer.flow):
+            return Unknown("neither endpoint wrote down its TLS secrets")
+        connections = view.opened(self.window, "server")
+        # A trace of another connection has other packets by the same numbers.
+        found = [one for opened in connections for one in self._answers(opened, told=len(connections) == 1)]
+        files = sum(one.count for one in self.window.flow.files)
+        if not found:
+            return Unknown("the TLS secrets that were written down open no packet of the capture")
+        if len(found) < files:
+            return Unknown(f"the captured packets show answers on {counted(len(found), 'stream')}, of {files} files")
+        return found
+
+    def _answers(self, opened: Opened, *, told: bool) -> Iterator[StreamArrival]:
+        """What came on each stream of a connection; `told`: the server's qlog says what was not captured of it."""
+        hidden = opened.packets.number[hidden_packets(opened)]
+        trace = Connection(self.view, self.window).trace("server") if told and len(hidden) else None
+        sent = sent_streams(trace, set(hidden.tolist())) if trace is not None else None
+        yield from stream_arrivals(opened, self.whole, sent).values()
+
+
+def _last(moments: list[Bounds]) -> Bounds:
+    """When the last of several things had happened."""
+    earliest, latest = ([getattr(one, side) for one in moments] for side in ("earliest_ns", "latest_ns"))
+    return Bounds(None if None in earliest else max(earliest), None if None in latest else max(latest))
+
+
+def _first(moments: list[Bounds]) -> Bounds:
+    """When the first of several things had happened."""
+    earliest, latest = (
+        [at for one in moments if (at := getattr(one, side)) is not None] for side in ("earliest_ns", "latest_ns")
+    )
+    return Bounds(min(earliest, default=None), min(latest, default=None))
+
+
+# --- Which parts of a stream are there.
+
+
+class Held:
+    """The parts of a stream that are there: [start, end) each, apart from each other and in order."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+
+    def add(self, start: int, end: int) -> bool:
+        """Whether some of a part was not there before."""
+        first = bisect_left(self._ends, start)
+        last = first
+        while last < len(self._starts) and self._starts[last] <= end:
+            last += 1
+        if last - first == 1 and self._starts[first] <= start and end <= self._ends[first]:
+            return False
+        if last > first:
+            start, end = min(start, self._starts[first]), max(end, self._ends[last - 1])
+        self._starts[first:last], self._ends[first:last] = [start], [end]
+        return True
+
+    def has(self, start: int, end: int) -> bool:
+        """Whether all of a part is there."""
+        at = bisect_left(self._ends, end)
+        return at < len(self._starts) and self._starts[at] <= start
+
+
+# --- When the first bytes of a TCP flow had arrived without a gap, from the segments at its receiver's side.
+#
+# Time zero is the client's first segment of the connection that has the data: what the generator arranges on another
+# one before is not what TCP takes. The connection's own handshake counts.
+
+
+Ints = npt.NDArray[np.int64]
+#: iperf3's client says first on each connection of whose test it is, in so many bytes (COOKIE_SIZE, iperf.h).
+COOKIE = 37
+
+
+@dataclass(frozen=True)
+class Segments:
+    """The data of one TCP flow, as it came."""
+
+    flow: SharedFlow
+
+    def reached(self, size: int) -> Reached | Unknown:
+        """When the first `size` bytes had come, or why that is not known."""
+        if isinstance(self._arrival, Unknown):
+            return self._arrival
+        t_ns, come = self._arrival
+        at = int(np.searchsorted(come, self._before + size))
+        if at == len(come):
+            return Unknown(f"less than {size} B came without a gap")
+        zero_ns = self.flow.lifetime.zero_ns + self.flow.lifetime.start_ns
+        return Reached((int(t_ns[at]) - zero_ns) / 1e9, 0, self.flow.at_receiver)
+
+    def has(self, size: int) -> bool:
+        """Whether so much is known to have come, or nobody knows how much has."""
+        return isinstance(self._arrival, Unknown) or bool((self._arrival[1] >= self._before + size).any())
+
+    @property
+    def _before(self) -> int:
+        """Bytes of the stream before the first of the data."""
+        return COOKIE if self.flow.facts.sender == "client" else 0
+
+    @property
+    def whole(self) -> bool:
+        """Whether its client came to its end, which it does once all has come."""
+        return self.flow.complete
+
+    @cached_property
+    def _arrival(self) -> tuple[Ints, Ints] | Unknown:
+        """Times of arrival, and the bytes without a gap after each; both of shape (n,)."""
+        if self.flow.view.capture_drops:
+            return Unknown(f"the captures missed {self.flow.view.capture_drops} packets")
+        down = self.flow.facts.sender == "server"
+        received = self.flow.lifetime.received
+        received = received.where(client_port(received, down) == data_port(received, down))
+        found = in_order(received)
+        if found is None:
+            return Unknown("the first segment of the connection was not captured")
+        return found.t_ns, found.come

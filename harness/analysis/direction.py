@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
-from harness.analysis.faults import faulty
-from harness.analysis.link_phases import LinkPhase, phases_of
-from harness.analysis.link_replay import GUARD, Counted, Ints, Replay, accounted, calibrated
-from harness.analysis.mobility_losses import Cuts, cuts_to_client, entering
+from harness.analysis.link_estimates import faulty
+from harness.analysis.link_replay import (
+    GUARD,
+    Counted,
+    Cuts,
+    Ints,
+    LinkPhase,
+    Replay,
+    accounted,
+    calibrated,
+    cuts_to_client,
+    entering,
+    phases_of,
+)
+from harness.capture import capture, matching
 from harness.capture.artefacts import Artefacts
 from harness.capture.counters import running_total
 from harness.capture.lab_file import FaultFacts, LinkSettings
@@ -88,3 +100,40 @@ def _drops(run: Artefacts, device: str) -> tuple[Ints, Ints]:
     (prio_enqueue), and a netem with others inside it (netem_dequeue).
     """
     return _NOTHING if run.counters is None else running_total(run.counters, device, "drops")
+
+
+# --- A run's packets on their way through the emulated link.
+
+
+@dataclass(frozen=True)
+class LinkView(Artefacts):
+    """A run with what each direction of its link did."""
+
+    @cached_property
+    def to_client(self) -> matching.Passage | None:
+        """Packets from the right to the left interface, of segments in a row from the last one's to the first one's."""
+        return self._passage(self.right, self.left, True)
+
+    @cached_property
+    def to_server(self) -> matching.Passage | None:
+        """Packets from the left to the right interface."""
+        return self._passage(self.left, self.right, False)
+
+    def _passage(
+        self, ingress: capture.Capture | None, egress: capture.Capture | None, to_client: bool
+    ) -> matching.Passage | None:
+        if ingress is None or egress is None or self.lab is None:
+            return None
+        alone = self.is_one_path or self.in_sequence
+        links = [self.lab.links] if alone else [path.links for path in self.lab.paths]
+        asked = [each.to_client if to_client else each.to_server for each in links]
+        return matching.match(ingress, egress, to_client, min(one.delay_ns - one.jitter_ns for one in asked))
+
+    @cached_property
+    def directions(self) -> dict[Side, Direction]:
+        """What each direction of the link did; empty without lab.json or a capture, and for several links together."""
+        if not self.is_one_path:
+            return {}
+        passages = {"to_client": self.to_client, "to_server": self.to_server}
+        made = {side: direction_of(self, side, passages[side]) for side in SIDES}
+        return {side: direction for side, direction in made.items() if direction is not None}

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from harness.analysis.connection_traces import traces_of
 from harness.analysis.run_view import RunView
+from harness.analysis.timeseries.sender import traces_of
 from harness.capture import qlog
 from harness.capture.artefacts import Window
 from harness.capture.capture import FIN, RST, SYN, Capture

@@ -7,19 +7,325 @@ should each packet have left?
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from harness.analysis.ideal_bottleneck import Bottleneck, SerialServer, TokenBucket
-from harness.analysis.link_phases import LinkPhase
-from harness.analysis.mobility_losses import Cuts
+from harness.capture.artefacts import Artefacts
+from harness.capture.capture import Capture
+from harness.capture.lab_file import FlowAddresses, LinkSettings, LinkSettingsChange, MappingFacts
 from harness.capture.matching import Passage
+from harness.netem.bounds import STANDSTILL, default_bucket
+
+# --- The link as it was asked for, piece by piece: from one scheduled change to the next.
+
+
+#: What the default bucket of runs that do not say held, s: a later default is not theirs.
+_FORMER_WAKE_UP = 0.004
+
+
+@dataclass(frozen=True)
+class LinkPhase:
+    """One direction of the link, from `start_ns` until the next phase."""
+
+    start_ns: int
+    rate_bps: int
+    delay_ns: int
+    mean_loss: float
+    burst_bytes: int | None
+    """The token bucket; None where packets leave one after the other, each in its own time (a serial server)."""
+    limit_bytes: int | None
+    limit_packets: int | None
+
+
+def phases_of(run: Artefacts, direction: Literal["to_client", "to_server"]) -> tuple[LinkPhase, ...]:
+    """The phases of one direction in order of time; a change that never took effect begins none.
+
+    Changes begin when the simulator applied them, which the link proof compares with when they were due.
+    Empty without lab.json.
+    """
+    if run.lab is None:
+        return ()
+    asked: LinkSettings = getattr(run.lab.links, direction)
+    phases = [
+        LinkPhase(
+            0, asked.rate_bps, asked.delay_ns, asked.mean_loss, asked.burst_bytes, asked.limit_bytes,
+            asked.limit_packets,
+        )
+    ]  # fmt: skip
+    for index, change in enumerate(run.lab.changes):
+        new: LinkSettingsChange | None = getattr(change, direction)
+        applied = run.events.applied(index, change.at)
+        if new is not None and applied is not None:
+            phases.append(_next(phases[-1], new, applied))
+    return tuple(phases)
+
+
+def _next(before: LinkPhase, new: LinkSettingsChange, start_ns: int) -> LinkPhase:
+    rate = before.rate_bps if new.rate_bps is None else new.rate_bps
+    burst = new.burst_bytes
+    if burst is None and before.burst_bytes is not None:
+        # Runs that do not say had a default bucket, which followed the rate, or one that was asked for.
+        default = default_bucket(before.rate_bps, _FORMER_WAKE_UP)
+        burst = default_bucket(rate, _FORMER_WAKE_UP) if before.burst_bytes == default else before.burst_bytes
+    return LinkPhase(
+        start_ns,
+        rate,
+        before.delay_ns if new.delay_ns is None else new.delay_ns,
+        before.mean_loss if new.mean_loss is None else new.mean_loss,
+        burst,
+        before.limit_bytes if new.limit_bytes is None else new.limit_bytes,
+        before.limit_packets if new.limit_packets is None else new.limit_packets,
+    )
+
+
+# --- Exact bottlenecks: when each packet of an accepted sequence leaves a serial server, or a token bucket.
+
+
+class Bottleneck(ABC):
+    """A queue and what serves it; all times relative to the first arrival, ns.
+
+    The rates of all phases are known from the start, so that a departure is settled when a packet is accepted: the
+    queue is first in, first out.
+    """
+
+    def __init__(self, phases: Sequence[LinkPhase], lengths: list[int]) -> None:
+        self.phases = list(phases)
+        self.phase = self.phases[0]
+        self.coming = self.phases[1:]
+        self.lengths = lengths
+        self.starts = [-1.0] * len(lengths)
+        """When each accepted packet left the queue."""
+        self.departures = [-1.0] * len(lengths)
+        """When it left the bottleneck; infinite for one that never does."""
+        self.limited = [False] * len(lengths)
+        self.queue: list[int] = []  # accepted packets in order; those before `head` have left
+        self.head = 0
+        self.backlog = 0
+
+    def advance(self, now: float) -> None:
+        """Let packets leave the queue, and changes happen, until `now`."""
+        while self.coming and self.coming[0].start_ns <= now:
+            self.phase = self.coming.pop(0)
+        head, backlog = self.head, self.backlog
+        while head < len(self.queue) and self.starts[self.queue[head]] <= now:
+            backlog -= self.lengths[self.queue[head]]
+            head += 1
+        self.head, self.backlog = head, backlog
+
+    def phase_at(self, moment: float) -> LinkPhase:
+        """The phase in force at a time from now on."""
+        phase = self.phase
+        for later in self.coming:
+            if later.start_ns > moment:
+                break
+            phase = later
+        return phase
+
+    @abstractmethod
+    def would_leave(self, length: int, now: float) -> float:
+        """When a packet that arrives now would leave the bottleneck."""
+
+    @abstractmethod
+    def _serve(self, index: int, ready: float) -> None:
+        """Settle when a packet leaves, behind all that were served before."""
+
+    def accept(self, index: int, now: float) -> None:
+        """Queue a packet."""
+        self.queue.append(index)
+        self.backlog += self.lengths[index]
+        self._serve(index, now)
+
+    def full(self, length: int) -> bool:
+        """Whether a packet does not fit (net/sched/sch_fifo.c: backlog + length ≤ limit, or packets < limit)."""
+        if self.phase.limit_packets is not None:
+            return len(self.queue) - self.head >= self.phase.limit_packets
+        return self.phase.limit_bytes is not None and self.backlog + length > self.phase.limit_bytes
+
+    def _ends(self, number: int) -> float:
+        """When a phase gives way to the next."""
+        return float(self.phases[number + 1].start_ns) if number + 1 < len(self.phases) else math.inf
+
+
+def _per_byte(rate_bps: int) -> float:
+    """Time for a byte, ns; infinite at a rate of 0."""
+    return 8e9 / rate_bps if rate_bps else math.inf
+
+
+class SerialServer(Bottleneck):
+    """One packet is sent after the other, each in its own time; the one in service is no longer in the queue.
+
+    A change of rate takes nothing back: the packet in service goes on with its remaining bytes at the new rate.
+    """
+
+    def __init__(self, phases: Sequence[LinkPhase], lengths: list[int]) -> None:
+        super().__init__(phases, lengths)
+        self.free = 0.0  # when the last packet has been sent
+        self.serving = 0  # the phase at that time
+
+    def would_leave(self, length: int, now: float) -> float:
+        """Behind all that were served before."""
+        return self._sent(length, max(now, self.free))[0]
+
+    def _serve(self, index: int, ready: float) -> None:
+        start = max(ready, self.free)
+        self.limited[index] = start > ready
+        self.starts[index] = start
+        self.free, self.serving = self._sent(self.lengths[index], start)
+        self.departures[index] = self.free
+
+    def _sent(self, length: int, start: float) -> tuple[float, int]:
+        """(when, in which phase) the last of so many bytes has been sent, begun at `start`."""
+        number, left, moment = self.serving, float(length), start
+        while math.isfinite(start):
+            until, per_byte = self._ends(number), _per_byte(self.phases[number].rate_bps)
+            if moment < until:
+                end = moment + left * per_byte
+                if end <= until:
+                    return end, number
+                left -= (until - moment) / per_byte
+                moment = until
+            number += 1
+        # Behind a packet that never ends.
+        return math.inf, number
+
+
+class TokenBucket(Bottleneck):
+    """tbf (net/sched/sch_tbf.c): a bucket of `burst` bytes, full at the start, filled at the rate.
+
+    The packet at the head leaves once the bucket holds its length, and is in the queue until then. Over a change the
+    bucket keeps its bytes, as far as the new one holds them. Linux's own fills it (tbf_change), and looks at the packet
+    at the head only when it would have left at the former rate; the lab kernel's does neither.
+    """
+
+    def __init__(self, phases: Sequence[LinkPhase], lengths: list[int]) -> None:
+        super().__init__(phases, lengths)
+        self.last = 0.0  # when the last packet left
+        self.serving = 0  # the phase at that time
+        self.filled_from = -self._depth(0)  # since when the bucket would have been filling, had it no end
+
+    def _time(self, number: int) -> float:
+        return _per_byte(max(self.phases[number].rate_bps, STANDSTILL.value))
+
+    def _depth(self, number: int) -> float:
+        """Time to fill the bucket."""
+        burst = self.phases[number].burst_bytes
+        assert burst is not None
+        return burst * self._time(number)
+
+    def would_leave(self, length: int, now: float) -> float:
+        """As soon as its tokens are there, and all before it have left."""
+        return self._covered(length, max(now, self.last))[0]
+
+    def _serve(self, index: int, ready: float) -> None:
+        start = max(ready, self.last)
+        departure, filled_from, number = self._covered(self.lengths[index], start)
+        self.limited[index] = departure > start
+        self.starts[index] = self.departures[index] = self.last = departure
+        self.filled_from = max(filled_from, departure - self._depth(number)) + self.lengths[index] * self._time(number)
+        self.serving = number
+
+    def _covered(self, length: int, start: float) -> tuple[float, float, int]:
+        """(when the bucket holds so many bytes, since when it has been filling, the phase), from `start` on."""
+        number, filled_from = self.serving, self.filled_from
+        while True:
+            until = self._ends(number)
+            departure = max(start, filled_from + length * self._time(number))
+            if departure < until:
+                return departure, filled_from, number
+            held = min(until - filled_from, self._depth(number)) / self._time(number)
+            number += 1
+            filled_from = until - min(held * self._time(number), self._depth(number))
+
+
+# --- What a path does not deliver because of its clients' moves: it was gone, or had forgotten an address.
+#
+# Neither is loss, which the link proof counts.
+
 
 Ints = npt.NDArray[np.int64]
+
+#: Around a move the commands apply one after the other, and their event is written some time from then, ns.
+_AROUND = 50_000_000
+_FOREVER = 1 << 62
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """When packets of one direction that were queued did not leave, all times in ns."""
+
+    outages: Sequence[tuple[int, int]] = ()
+    """From when to when nothing left."""
+    forgotten: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    """From when on nobody knew where each of n packets belongs, shape (n,), or empty where that is of no account."""
+
+    def explain(self, index: int, queued: float, due: float, base: int) -> bool:
+        """Whether they are why a packet is missing that leaves the queue and is due then, ns after `base`."""
+        if any(start - _AROUND <= due + base < end + _AROUND for start, end in self.outages):
+            return True
+        return bool(len(self.forgotten)) and queued + base >= self.forgotten[index] - _AROUND
+
+
+def outages_of(run: Artefacts) -> list[tuple[int, int]]:
+    """From when to when the path was gone, by when the simulator said so; one that never was is none."""
+    found = []
+    for outage in run.lab.outages if run.lab is not None else ():
+        start = run.events.applied(-1, outage.from_ns / 1e9)
+        end = None if outage.until_ns is None else run.events.applied(-1, outage.until_ns / 1e9)
+        if start is not None:
+            found.append((start, _FOREVER if end is None else end))
+    return found
+
+
+def entering(run: Artefacts, passage: Passage) -> Passage:
+    """The packets from the clients without those that came while the path was gone: they never were in it."""
+    gone = np.zeros(len(passage.entered), np.bool_)
+    for start, end in outages_of(run):
+        gone |= (passage.entered.t_ns >= start - _AROUND) & (passage.entered.t_ns < end + _AROUND)
+    return passage.where(~(gone & ~passage.arrived)) if gone.any() else passage
+
+
+def cuts_to_client(run: Artefacts, passage: Passage) -> Cuts:
+    """What became of packets towards the clients."""
+    return Cuts(outages_of(run), _forgotten(run, passage.entered))
+
+
+def _forgotten(run: Artefacts, entered: Capture) -> Ints:
+    """When the mapping that each packet is addressed to was given up for another."""
+    if run.lab is None or not run.lab.mappings:
+        return np.zeros(0, np.int64)
+    found = np.full(len(entered), _FOREVER, np.int64)
+    for flow in run.lab.flows:
+        mine = [one for one in run.lab.mappings if one.inner[0] in flow.client.addresses]
+        applied = [run.events.applied(-1, one.at_ns / 1e9) for one in mine]
+        ends = [time for time in applied if time is not None]
+        if not ends:
+            continue
+        rows = np.flatnonzero(entered.flow == flow.flow)
+        # The client's own address and port, until the first.
+        found[rows] = ends[0]
+        for number, one in enumerate(mine[: len(ends)]):
+            addressed = rows[_is_to(entered, rows, flow, one)]
+            found[addressed] = ends[number + 1] if number + 1 < len(ends) else _FOREVER
+    return found
+
+
+def _is_to(entered: Capture, rows: Ints, flow: FlowAddresses, mapping: MappingFacts) -> npt.NDArray[np.bool_]:
+    places = [flow.client.place(address) for address in mapping.outer]
+    there = np.isin(entered.client_address[rows], places)
+    if mapping.port is not None:
+        there &= entered.destination_port[rows] == mapping.port
+    return np.asarray(there, np.bool_)
+
+
+# --- link replay
+
 
 NO_CUTS = Cuts()
 #: A packet due this close to the end of the capture may have been under way, late, ns.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Self, TypeVar, cast
 
-from harness.analysis.link import LinkView
+from harness.analysis.direction import LinkView
 from harness.analysis.timeseries import RunSeries, series_of
 from harness.capture import connections, key_log
 from harness.capture.artefacts import Window
@@ -62,3 +62,13 @@ class RunView(LinkView):
     @cached_property
     def _opened(self) -> dict[tuple[int, int, str], tuple[connections.Opened, ...]]:
         return {}
+
+
+# --- Why something is not known.
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """That a figure cannot be had, and why: half a sentence for people."""
+
+    text: str

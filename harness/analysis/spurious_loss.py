@@ -12,12 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from harness.analysis.byte_ranges import Held
-from harness.analysis.byte_stream import offsets, sent_again
-from harness.analysis.connection_traces import traces_of
-from harness.analysis.missing import Unknown
-from harness.analysis.run_view import RunView
-from harness.analysis.timeseries.sender import first_event_ns
+from harness.analysis.arrival import offsets, sent_again
+from harness.analysis.delivery import Held
+from harness.analysis.run_view import RunView, Unknown
+from harness.analysis.timeseries.sender import first_event_ns, traces_of
 from harness.capture import qlog
 from harness.capture.artefacts import Window
 from harness.capture.capture import Keys

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from harness.analysis.interop.testcases import FOLDER
+from harness.analysis.interop.registry import FOLDER
 from harness.check import contract
 from harness.engine import Engine
 from harness.engine.exit_rules import NOT_SUPPORTED

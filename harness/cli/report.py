@@ -137,8 +137,8 @@ def interop(
 ) -> None:
     """Print which of the interop runner's test cases succeed, pair by pair, and the first wrong packet of failures."""
     from harness.analysis.interop import declared
+    from harness.analysis.interop.registry import FOLDER
     from harness.analysis.interop.runner_json import read
-    from harness.analysis.interop.testcases import FOLDER
     from harness.report import interop as view
 
     if list_checks:

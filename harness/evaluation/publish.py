@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.analysis.interop.testcases import case_of
+from harness.analysis.interop.registry import case_of
 from harness.engine.images.contents import Contents
 from harness.errors import ResultError
 from harness.evaluation.cell_result import CellResult, point_of

@@ -41,7 +41,7 @@ class Side:
 @dataclass(frozen=True)
 class CpuUse:
     """What one container spent during the transfer; medians over the real-time runs
-    (`harness.analysis.metrics.effort`).
+    (`harness.analysis.metrics.wire`).
     """
 
     seconds: float

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.text import Text
 
 from harness.analysis.interop.matrix import Disagreement, Entry, Failure, Matrix, Pair, disagreements, relabelled
+from harness.analysis.interop.registry import CASES, FOLDER, MEASUREMENTS, case_of
 from harness.analysis.interop.runner_json import written
-from harness.analysis.interop.testcases import CASES, FOLDER, MEASUREMENTS, case_of
 from harness.analysis.interop.verdict import Word, run_result
 from harness.capture.artefacts import last_words
 from harness.evaluation.cell_result import CellResult

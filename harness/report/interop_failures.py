@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.text import Text
 
 from harness.analysis.interop.matrix import Entry, Matrix, Pair, Who
+from harness.analysis.interop.registry import CASES
 from harness.analysis.interop.responsibility import Blame, Whose, blamed
-from harness.analysis.interop.testcases import CASES
 from harness.formatting import quoted
 from harness.report.layout import Column, Fitted, Row
 from harness.report.markdown import line

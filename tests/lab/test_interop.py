@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.analysis.interop.testcases import CASES, FOLDER
+from harness.analysis.interop.registry import CASES, FOLDER
 from harness.capture.artefacts import Artefacts
 from harness.capture.matching import match
 from harness.netem import fault_share

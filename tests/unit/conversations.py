@@ -11,8 +11,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from harness.analysis.time_breakdown.intervals import NONE, merged
-from harness.analysis.time_breakdown.transfer import Acknowledged, Conversation, Credit, Mistaken, Sent, Steps, Window
+from harness.analysis.time_breakdown.transfer import (
+    NONE,
+    Acknowledged,
+    Conversation,
+    Credit,
+    Mistaken,
+    Sent,
+    Steps,
+    Window,
+    merged,
+)
 
 MS = 1_000_000
 SIZE = 1_250

@@ -11,10 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.analysis.time_breakdown import rules
-from harness.analysis.time_breakdown.annotations import notes_of
-from harness.analysis.time_breakdown.intervals import NONE, both, inside, merged, pieces, total, without
 from harness.analysis.time_breakdown.partition import BANDS, bands, lasted, partition
-from harness.analysis.time_breakdown.transfer import Conversation, Sent
+from harness.analysis.time_breakdown.rules import notes_of
+from harness.analysis.time_breakdown.transfer import (
+    NONE,
+    Conversation,
+    Sent,
+    both,
+    inside,
+    merged,
+    pieces,
+    total,
+    without,
+)
 from harness.outcome.measured import STATES, State
 from tests.unit.conversations import MS, SIZE, conversation
 

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.analysis.ideal_bottleneck import Bottleneck, SerialServer, TokenBucket
 from harness.analysis.link_estimates import coincidence_probability
-from harness.analysis.link_phases import LinkPhase
+from harness.analysis.link_replay import Bottleneck, LinkPhase, SerialServer, TokenBucket
 from harness.analysis.metrics import measure
 from harness.analysis.time_breakdown.inputs import Clock
 from harness.catalogue.limits import mistakes

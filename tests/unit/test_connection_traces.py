@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.analysis.connection_traces import traces_of
 from harness.analysis.run_view import RunView
+from harness.analysis.timeseries.sender import traces_of
 from tests.unit.captures import Recipe, write_run
 
 

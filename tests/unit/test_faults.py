@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.analysis.faults import fault_problems
+from harness.analysis.link_estimates import fault_problems
 from harness.analysis.link_replay import Fate, Replay
 from harness.capture.lab_file import FaultFacts
 from harness.capture.matching import Passage

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.analysis.byte_stream import in_flight, in_order, offsets, sent_again
+from harness.analysis.arrival import TlsArrival, in_flight, in_order, offsets, sent_again
 from harness.analysis.delivery import FILE, SEGMENTS
 from harness.analysis.metrics import measure
-from harness.analysis.shared_flow import NOT_TOLD
-from harness.analysis.tls_arrival import TlsArrival
+from harness.analysis.shared_flows import NOT_TOLD
 from harness.capture.capture import ACK, SYN, Capture, read_capture
 from harness.capture.lab_file import Endpoint, FlowAddresses, LabFacts
 from harness.check.parameters import TRIALS

@@ -11,9 +11,8 @@ import zstandard
 from rich.console import Console
 
 from harness.analysis.interop.matrix import Entry, Failure, Matrix, relabelled
-from harness.analysis.interop.registry import declared
+from harness.analysis.interop.registry import CASES, declared
 from harness.analysis.interop.responsibility import KNOWN, Blame, blamed
-from harness.analysis.interop.testcases import CASES
 from harness.capture.artefacts import LINES, WIDTH, last_words
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import Checked, LinkProof, MeasuredRun, Outcome, Run, Verdict

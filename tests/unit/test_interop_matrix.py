@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from harness.analysis.interop.matrix import Entry, Matrix, disagreements, relabelled
+from harness.analysis.interop.registry import CASES, case_of
 from harness.analysis.interop.runner_json import problems, read, written
-from harness.analysis.interop.testcases import CASES, case_of
 from harness.analysis.interop.verdict import Word
 from harness.cli import main
 from harness.cli.exits import USAGE

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from harness.analysis.metrics import flow as times
 from harness.analysis.metrics import measure
-from harness.analysis.metrics.flow import times
-from harness.analysis.metrics.flow.times import moving_average
+from harness.analysis.metrics.flow import moving_average
 from harness.analysis.metrics.observed import observe
 from harness.analysis.run_view import RunView
 from harness.capture import qlog

@@ -15,7 +15,7 @@ import pytest
 
 from harness.analysis.metrics import measure
 from harness.analysis.run_view import RunView
-from harness.analysis.shared_flow import SharedFlow
+from harness.analysis.shared_flows import SharedFlow
 from harness.analysis.timeseries import BOTTLENECK, NETWORK, RETURN_BOTTLENECK, bottleneck_number
 from harness.capture.lab_file import MoveFacts
 from harness.capture.pcap import parse

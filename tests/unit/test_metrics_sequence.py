@@ -16,7 +16,7 @@ import pytest
 
 from harness.analysis.metrics import measure
 from harness.analysis.metrics.link_proof import prove
-from harness.analysis.metrics.observed.segments import most_in_flight
+from harness.analysis.metrics.observed.quic import most_in_flight
 from harness.analysis.run_view import RunView
 from harness.analysis.tcp_split import at_server_rtt_ns, legs, opened
 from harness.outcome import Run

@@ -11,7 +11,7 @@ import pytest
 
 from harness.analysis.metrics import measure
 from harness.analysis.metrics.observed import observe
-from harness.analysis.metrics.observed.initial_window import longest_burst
+from harness.analysis.metrics.observed.quic import longest_burst
 from harness.analysis.run_view import RunView
 from harness.capture.capture import read_capture
 from harness.capture.lab_file import Endpoint, FlowAddresses

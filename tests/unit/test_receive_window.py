@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from harness.analysis.time_breakdown import rules
-from harness.analysis.time_breakdown.annotations import notes_of
-from harness.analysis.time_breakdown.flow_control import receive_window
+from harness.analysis.time_breakdown.inputs import receive_window
 from harness.analysis.time_breakdown.partition import lasted, partition
+from harness.analysis.time_breakdown.rules import notes_of
 from harness.analysis.time_breakdown.transfer import Credit
 from harness.capture.capture import SYN, read_capture
 from harness.capture.matching import match

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.analysis.byte_ranges import Held
+from harness.analysis.delivery import Held
 from harness.analysis.metrics import measure
-from harness.analysis.reordering import reordering
+from harness.analysis.metrics.recovery import reordering
 from harness.analysis.run_view import RunView
 from harness.analysis.spurious_loss import copies, segments
 from harness.capture import qlog

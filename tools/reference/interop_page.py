@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from harness.analysis.interop import declared
-from harness.analysis.interop.testcases import CASES, DISABLED, FOLDER, MEASUREMENTS, case_of
+from harness.analysis.interop.registry import CASES, DISABLED, FOLDER, MEASUREMENTS, case_of
 from harness.evaluation.cell_result import CellResult
 from harness.report import checks, effort, interop
 from harness.report.markdown import line

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.analysis.interop.testcases import case_of
+from harness.analysis.interop.registry import case_of
 from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult
 from harness.report import because, compare_views, defaults, effort_of, grid, longest_families, vocabulary

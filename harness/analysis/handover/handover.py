@@ -2,19 +2,161 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from harness.analysis.handover.closing import closing
-from harness.analysis.handover.rtt import RttAnswer, rtt_answer
+import numpy as np
+
+from harness.analysis.connection import FULL
+from harness.analysis.delivery import Held
 from harness.analysis.handover.state import State, state_of
-from harness.analysis.handover.validation import probed
-from harness.analysis.handover.window import WindowAnswer, window_answer
-from harness.analysis.handover.wire import Moved, moves_of
-from harness.analysis.missing import Unknown
-from harness.analysis.run_view import RunView
+from harness.analysis.handover.window import RttAnswer, WindowAnswer, rtt_answer, window_answer
+from harness.analysis.handover.wire import EARLY, Moved, moves_of
+from harness.analysis.run_view import RunView, Unknown
+from harness.capture.capture import Ints
+from harness.capture.key_log import Sender
+from harness.capture.quic.error_codes import error_name, in_order, is_known
+from harness.capture.quic.frames import PADDING, PATH_CHALLENGE, PATH_RESPONSE, CloseFrame, Frames, StreamFrame
 from harness.outcome import Handover
 from harness.outcome.measured import TRACE_FROM, TRACE_STEP, TRACE_TO
+from harness.scenario.parameters import ROLES, Role
+
+# --- Who ended the connection with an error after a move, as the wire shows it.
+
+
+@dataclass(frozen=True)
+class Closing:
+    """An endpoint ended the connection with an error."""
+
+    by: Role
+    after_ms: float
+    """From the moment the move was asked for."""
+    error: str
+    """INTERNAL_ERROR, application error 0x101, with the words that came with it."""
+
+
+def closing(moved: Moved) -> Closing | None:
+    """The first close with an error between a move and the next one, seen at the client's side; None without one."""
+    found = [
+        (int(t_ns), role, frames.close)
+        for role in ROLES
+        for opened in moved.view.opened(moved.window, role)
+        for t_ns, frames in zip(opened.t_ns, opened.frames, strict=True)
+        if frames.close is not None and moved.asked_ns <= t_ns and _is_error(frames.close)
+    ]
+    if not found:
+        return None
+    t_ns, role, close = min(found, key=lambda one: one[0])
+    return Closing(role, (t_ns - moved.asked_ns) / 1e6, _words(close))
+
+
+def _is_error(close: CloseFrame) -> bool:
+    return is_known(close) and not in_order(close)
+
+
+def _words(close: CloseFrame) -> str:
+    name = error_name(close.code, by_transport=close.by_transport)
+    reason = close.reason.decode(errors="replace").strip()
+    return f"{name}: {reason}" if reason else name
+
+
+# --- Validation of the new path (RFC 9000 §8.2), and what the client's first packet from there was: decrypted packets.
+
+
+#: NEW_CONNECTION_ID is the fourth (RFC 9000 §9.1).
+_PROBING = frozenset((PADDING, 0x18, PATH_CHALLENGE, PATH_RESPONSE))
+
+
+@dataclass(frozen=True)
+class Validation:
+    """A PATH_CHALLENGE that was answered."""
+
+    asked_ns: int
+    """It left its sender."""
+    answered_ns: int
+    """The matching PATH_RESPONSE came."""
+
+    @property
+    def seconds(self) -> float:
+        """How long that took."""
+        return (self.answered_ns - self.asked_ns) / 1e9
+
+
+def validation(moved: Moved, by: Sender) -> Validation | None:
+    """The first challenge of an endpoint on the new path that was answered; None without one, or without keys.
+
+    RFC 9002 §6.2.2 lets its time be the first estimate of the round trip.
+    """
+    asked = list(_both(moved, by))
+    answers = {data: when for when, frames in _both(moved, _other(by)) for data in frames.responses}
+    for when, frames in asked:
+        for data in frames.challenges:
+            if data in answers and answers[data].came_ns >= when.left_ns:
+                return Validation(when.left_ns, answers[data].came_ns)
+    # An answer to what could not be read is one to the padding that came before it.
+    read = {data for _, frames in asked for data in frames.challenges}
+    first = min((when.left_ns for data, when in answers.items() if data not in read), default=None)
+    for when, frames in asked:
+        if first is not None and _hides(frames) and when.came_ns <= first:
+            return Validation(when.left_ns, next(one.came_ns for one in answers.values() if one.left_ns == first))
+    return None
+
+
+def _hides(frames: Frames) -> bool:
+    """Whether there is nothing but padding as far as a packet could be read: quic-go pads in front of the frames."""
+    return frames.types == (PADDING,) and frames.hidden > 0
+
+
+def probed(moved: Moved) -> bool | None:
+    """Whether the client's first packet on the new path was a probe; None where it could not be read."""
+    if moved.first is None or not moved.known_to_client:
+        return None
+    for opened in moved.view.opened(moved.window, "client"):
+        rows = np.flatnonzero(opened.key == moved.first.key[0])
+        if len(rows):
+            frames = opened.frames[rows[0]]
+            if _hides(frames):
+                return validation(moved, "client") is not None
+            return PATH_CHALLENGE in frames.types and _PROBING.issuperset(frames.types)
+    return None
+
+
+@dataclass(frozen=True)
+class _Passed:
+    """One packet on its way, ns."""
+
+    left_ns: int
+    came_ns: int
+
+
+def _other(sender: Sender) -> Sender:
+    return "client" if sender == "server" else "server"
+
+
+def _both(moved: Moved, sender: Sender) -> Iterator[tuple[_Passed, Frames]]:
+    """The packets that an endpoint sent on the new path that have probes, or may: when they left it and came.
+
+    Packets are read at the client's side, where those that got lost on the way to it are not.
+    """
+    passage = moved.to_client if sender == "server" else moved.to_server
+    if passage is None:
+        return
+    rows = {key: row for row, key in enumerate(passage.entered.key.tolist())}
+    new = moved.to_new(passage) if sender == "server" else moved.from_new(passage)
+    for opened in moved.view.opened(moved.window, sender):
+        for key, frames in zip(opened.key.tolist(), opened.frames, strict=True):
+            if key not in rows or not (frames.challenges or frames.responses or _hides(frames)):
+                continue
+            row = rows[key]
+            passed = _Passed(int(passage.entered.t_ns[row]), int(passage.out_ns[row]))
+            inside = moved.asked_ns - EARLY <= passed.left_ns < moved.until_ns
+            if passed.came_ns >= 0 and inside and new[row]:
+                yield passed, frames
+
+
+# --- handover
+
 
 #: A close is still a move's where the transfer ended, or the next move came, so little before, ns.
 _LATER = 1_000_000_000
@@ -97,3 +239,54 @@ def _seen(view: RunView) -> list[SeenMove]:
         SeenMove(one.view, one.window, one.facts, one.move, one.number, one.zero_ns, one.until_ns)
         for one in moves_of(view)
     ]
+
+
+# --- What came to the client around a move: how much, after what silence, and what it had already.
+
+
+#: How long after a move what is sent again counts as sent again because of it, ns.
+AFTER_NS = 2_000_000_000
+
+
+def delivered(moved: Moved, span_ns: int) -> int | Unknown:
+    """Bytes of UDP payload that came to the client in so much time from the move on, by whatever path."""
+    passage, end = moved.to_client, moved.data_end_ns
+    assert passage is not None and end is not None, "moves with nothing to measure are left out"
+    until = moved.asked_ns + span_ns
+    if moved.window.transfer.intact and end < until:
+        return Unknown(f"the transfer ended {(end - moved.asked_ns) / 1e6:.0f} ms after it")
+    inside = passage.arrived & (passage.out_ns >= moved.asked_ns) & (passage.out_ns < until)
+    return int(passage.entered.payload[inside].sum())
+
+
+def gap_ns(moved: Moved) -> int | Unknown:
+    """From the last data for the old address to the first for the new one at the client; 0 where they overlap."""
+    passage = moved.to_client
+    assert passage is not None, "moves with nothing to measure are left out"
+    data = passage.arrived & (passage.entered.payload >= FULL) & (passage.entered.t_ns < moved.until_ns)
+    new = moved.to_new(passage)
+    old, later = passage.out_ns[data & ~new], passage.out_ns[data & new]
+    if not len(old) or not len(later):
+        return Unknown("no data came to the new address" if len(old) else "no data came before it")
+    return max(0, int(later.min()) - int(old.max()))
+
+
+def spurious(moved: Moved) -> int | Unknown:
+    """Packets that brought the client nothing but stream data it had, in the two seconds after the move.
+
+    Only what was sent again although it had come, or was still to come, does that.
+    """
+    found = moved.view.opened(moved.window, "server")
+    if not found:
+        return Unknown("there are no keys to read packets with")
+    return sum(_repeated(opened.t_ns, [frames.streams for frames in opened.frames], moved.asked_ns) for opened in found)
+
+
+def _repeated(t_ns: Ints, told: Sequence[Sequence[StreamFrame]], since_ns: int) -> int:
+    had: dict[int, Held] = {}
+    count = 0
+    for when, streams in zip(t_ns.tolist(), told, strict=True):
+        news = [had.setdefault(frame.stream, Held()).add(frame.offset, frame.end) for frame in streams if frame.length]
+        if news and not any(news) and since_ns <= when < since_ns + AFTER_NS:
+            count += 1
+    return count

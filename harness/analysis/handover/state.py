@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from harness.analysis.connection_traces import traces_of
 from harness.analysis.handover.wire import Moved
-from harness.analysis.missing import Unknown
-from harness.analysis.timeseries.sender import first_event_ns, usual_payload
+from harness.analysis.run_view import Unknown
+from harness.analysis.timeseries.sender import first_event_ns, traces_of, usual_payload
 from harness.capture import qlog
 from harness.capture.capture import Flags, Ints
 from harness.capture.matching import Passage

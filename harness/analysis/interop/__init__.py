@@ -4,10 +4,8 @@ A check is one place in `harness.analysis.interop.checks`: a function below its 
 of their case; verdicts, tables and pages read what they found.
 """
 
-from harness.analysis.interop.judging import checked
-from harness.analysis.interop.registry import Check, declared
-from harness.analysis.interop.validation import mistakes
-from harness.analysis.interop.verdict import RunResult, Word, failure, run_result, verdict_of
+from harness.analysis.interop.registry import Check, declared, mistakes
+from harness.analysis.interop.verdict import RunResult, Word, checked, failure, run_result, verdict_of
 
 __all__ = [
     "Check", "RunResult", "Word", "checked", "declared", "failure", "mistakes", "run_result", "verdict_of",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from harness.analysis.interop.testcases import CASES
+from harness.analysis.interop.registry import CASES
 from harness.analysis.interop.verdict import Word
 from harness.outcome import Checked
 from harness.scenario.parameters import Role

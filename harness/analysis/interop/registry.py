@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from harness.analysis.interop.evidence import Evidence
 from harness.capture.quic.dissector import Packet
+from harness.errors import did_you_mean
+from harness.formatting import shown
+from harness.scenario.schema import Scenario
+from harness.scenario.validation_errors import Mistake
 
 
 @dataclass(frozen=True)
@@ -91,3 +95,50 @@ def declared() -> dict[str, Check]:
     """All checks by name, in alphabetical order."""
     _import_all()
     return dict(sorted(_DECLARED.items()))
+
+
+# --- The interop runner's test cases and measurements, in its order, with what it calls them.
+
+
+#: Where their scenarios are.
+FOLDER: Final = "interop/"
+#: Name → abbreviation.
+CASES: Final[dict[str, str]] = {
+    "handshake": "H", "transfer": "DC", "longrtt": "LR", "chacha20": "C20", "multiplexing": "M", "retry": "S",
+    "resumption": "R", "zerortt": "Z", "http3": "3", "blackhole": "B", "keyupdate": "U", "ecn": "E",
+    "amplificationlimit": "A", "handshakeloss": "L1", "transferloss": "L2", "handshakecorruption": "C1",
+    "transfercorruption": "C2", "ipv6": "6", "v2": "V2", "rebind-port": "BP", "rebind-addr": "BA",
+    "connectionmigration": "CM", "versionnegotiation": "V",
+}  # fmt: skip
+MEASUREMENTS: Final[dict[str, str]] = {"goodput": "G", "crosstraffic": "C"}
+#: Defined by the runner, and disabled (its issue 20).
+DISABLED: Final = frozenset({"versionnegotiation"})
+
+
+def case_of(scenario: str) -> str | None:
+    """The test case that a scenario is; None of any other."""
+    name = scenario.removeprefix(FOLDER)
+    return name if scenario.startswith(FOLDER) and name in CASES else None
+
+
+# --- Whether a scenario's checks can be made.
+
+
+def mistakes(scenario: Scenario) -> Iterator[Mistake]:
+    """Checks that nobody knows, and values that they do not take."""
+    known = declared()
+    for name, value in scenario.checks.items():
+        one = known.get(name)
+        if one is None:
+            yield Mistake(("checks", name), f"there is no check '{name}'", did_you_mean(name, known), of_key=True)
+        elif not _fits(one, value):
+            expected = one.takes if not one.words else " or ".join(f"'{word}'" for word in one.words)
+            yield Mistake(("checks", name), f"{name} takes {expected}, not {shown(value)}", f"write {one.written}")
+
+
+def _fits(one: Check, value: bool | int | str) -> bool:
+    if one.takes == "true":
+        return value is True
+    if one.takes == "a count":
+        return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return not isinstance(value, bool) and str(value) in one.words

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from harness.analysis.interop.matrix import Entry, Matrix, Pair
-from harness.analysis.interop.testcases import CASES, MEASUREMENTS
+from harness.analysis.interop.registry import CASES, MEASUREMENTS
 from harness.errors import InputError
 from harness.formatting import shown
 from harness.store.records import plain

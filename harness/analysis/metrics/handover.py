@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness.analysis.handover import SeenMove, seen_moves
-from harness.analysis.handover.delivery import delivered, gap_ns, spurious
-from harness.analysis.handover.rtt import OFF
-from harness.analysis.handover.validation import validation
+from harness.analysis.handover.handover import delivered, gap_ns, spurious, validation
+from harness.analysis.handover.window import OFF
 from harness.analysis.metrics.kinds import Absent, Figure, Told, move_metric
 from harness.analysis.metrics.registry import Caution, Finding, measures
-from harness.analysis.missing import Unknown
-from harness.analysis.run_view import RunView
+from harness.analysis.run_view import RunView, Unknown
 from harness.capture.key_log import Sender
 from harness.outcome import Handover
 from harness.scenario.metric_names import MetricName

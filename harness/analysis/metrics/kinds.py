@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from harness.analysis.handover import SeenMove, seen_moves
 from harness.analysis.metrics.registry import Finding, Layer, Metric, declare, measures
 from harness.analysis.run_view import RunView
-from harness.analysis.shared_bottleneck import SharedBottleneck, shared_bottleneck
-from harness.analysis.shared_flow import SharedFlow, flows_of
+from harness.analysis.shared_flows import SharedBottleneck, SharedFlow, flows_of, shared_bottleneck
 from harness.capture.artefacts import Window
 from harness.outcome import Absence, Better, Measurement
 

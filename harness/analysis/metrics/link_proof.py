@@ -13,17 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.analysis.direction import SIDES, Direction, Side, faults_to
-from harness.analysis.faults import fault_problems
 from harness.analysis.link_estimates import (
     busy_rate,
     coincidence_probability,
+    fault_problems,
     idle_delay_ns,
     loss_probability,
     quantiles_ms,
     unqueued_delay_ns,
 )
-from harness.analysis.link_replay import Fate
-from harness.analysis.mobility_losses import outages_of
+from harness.analysis.link_replay import Fate, outages_of
 from harness.analysis.run_view import RunView
 from harness.analysis.tcp_split import legs, opened, split_flows
 from harness.capture.counters import total

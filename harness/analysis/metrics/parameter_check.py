@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.analysis.metrics.observed.tcp_buffers import RECORD, recorded_algorithm
+from harness.analysis.metrics.observed.kernel import RECORD, recorded_algorithm
 from harness.analysis.run_view import RunView
 from harness.outcome import Observation
 from harness.outcome.deviations import contradiction, contradictions

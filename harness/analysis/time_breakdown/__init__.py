@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.analysis.missing import Unknown
-from harness.analysis.run_view import RunView
-from harness.analysis.time_breakdown.annotations import notes_of
+from harness.analysis.run_view import RunView, Unknown
 from harness.analysis.time_breakdown.inputs import conversation_of
 from harness.analysis.time_breakdown.partition import bands, lasted, partition
+from harness.analysis.time_breakdown.rules import notes_of
 from harness.outcome import Run
 from harness.outcome.measured import Attributed, Attribution, NotAttributed, Part
 

@@ -7,8 +7,16 @@ from collections.abc import Callable
 import numpy as np
 
 from harness.analysis.time_breakdown import rules
-from harness.analysis.time_breakdown.intervals import Ints, distinct, flagged, inside, merged, pieces, without
-from harness.analysis.time_breakdown.transfer import Conversation
+from harness.analysis.time_breakdown.transfer import (
+    Conversation,
+    Ints,
+    distinct,
+    flagged,
+    inside,
+    merged,
+    pieces,
+    without,
+)
 from harness.outcome.measured import STATES, State
 
 Rule = Callable[[Conversation], Ints]

@@ -9,10 +9,15 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from harness.analysis.time_breakdown.intervals import (
+from harness.analysis.time_breakdown.transfer import (
+    NO_GAP,
     NONE,
+    RECEIVE_WINDOW,
+    Conversation,
+    Credit,
     Floats,
     Ints,
+    Window,
     both,
     distinct,
     flagged,
@@ -20,7 +25,8 @@ from harness.analysis.time_breakdown.intervals import (
     merged,
     without,
 )
-from harness.analysis.time_breakdown.transfer import NO_GAP, Conversation, Credit, Window
+from harness.formatting import counted
+from harness.outcome.measured import State
 
 #: A window that grows by less than this in a round trip is not in slow start: RFC 9002 §7.3.1 doubles it, HyStart++'s
 #: conservative slow start has half of half (RFC 9406 §4.3: CSS_GROWTH_DIVISOR 4).
@@ -399,3 +405,53 @@ def acknowledgements(talk: Conversation, waiting: Ints) -> Ints:
 
 #: Of a credit before the first, and of a moment before all.
 _UNLIMITED = 2**62
+
+
+# --- What goes with a part: the figure behind it, in few words. Pure.
+
+
+def notes_of(talk: Conversation) -> dict[State, str]:
+    """State → what goes with it; of some there is nothing to say."""
+    found: dict[State, str] = {}
+    late = talk.rounds.late_ns
+    if len(late):
+        size, packets = int(talk.rounds.size[0]), int(talk.rounds.packets[0])
+        found["slow_start"] = f"from {size / 1e3:.1f} kB in {counted(packets, 'packet')}"
+    lost = int(talk.sent.lost.sum())
+    if lost:
+        found["recovery"] = f"{counted(lost, 'packet')} lost{_overshoot(talk)}"
+    if len(talk.mistaken.t_ns):
+        found["spurious_recovery"] = f"{counted(len(talk.mistaken.t_ns), 'packet')} taken for lost that came"
+    blocked = [one for one in talk.credits or () if len(exhausted(one, talk))]
+    if blocked:
+        found["flow_control"] = _blocked(blocked, talk)
+    kept = talk.sent.t_ns[inside(talk.sent.t_ns, buffer_limited(talk))]
+    if len(kept):
+        found["buffer_limited"] = f"with up to {talk.in_flight(kept).max() / 1e3:.0f} kB in flight"
+    idle = talk.sent.t_ns[inside(talk.sent.t_ns, sender_idle(talk))]
+    if len(idle):
+        found["sender_idle"] = f"with {np.median(talk.in_flight(idle)) / 1e3:.0f} kB in flight"
+    if len(late):
+        found["acknowledgements"] = f"up to {late.max() / 1e6:.0f} ms late"
+    timeouts = len(probe_timeouts(talk))
+    if timeouts:
+        found["probe_timeouts"] = counted(timeouts, "silence")
+    return found
+
+
+def _blocked(credits: Sequence[Credit], talk: Conversation) -> str:
+    """Whose credit was used up; of TCP's receive window also how large it was at most meanwhile."""
+    (first, *_) = credits
+    if first.name != RECEIVE_WINDOW:
+        return f"credit of the {' and '.join(one.name for one in credits)}"
+    ends = exhausted(first, talk)[:, 1]
+    return f"receive window of {talk.in_flight(ends - 1).max() / 1e3:.0f} kB"
+
+
+def _overshoot(talk: Conversation) -> str:
+    """How much was in flight when the first loss was detected, in bandwidth-delay products."""
+    when, _ = talk.detected
+    before = talk.sent.t_ns[talk.sent.t_ns <= when[0]] if len(when) else when
+    if not len(before) or not (bdp := talk.bdp_at(int(before[-1]))):
+        return ""
+    return f", {int(talk.in_flight(before[-1:])[0]) / bdp:.1f} BDP in flight at the first loss"

@@ -15,15 +15,11 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from harness.analysis.direction import Side
-from harness.analysis.link import LinkView
-from harness.analysis.timeseries.bottleneck import bottleneck_series
-from harness.analysis.timeseries.file_growth import file_series
+from harness.analysis.direction import LinkView, Side
 from harness.analysis.timeseries.grid import BIN, GRID, NOTHING, Points
 from harness.analysis.timeseries.lifetimes import Lifetime, lifetimes_of, zero_of
-from harness.analysis.timeseries.network import network_series
+from harness.analysis.timeseries.network import bottleneck_series, file_series, network_series, wire_series
 from harness.analysis.timeseries.sender import sender_series, sender_states
-from harness.analysis.timeseries.wire import wire_series
 from harness.store.records import SERIES_SCHEMA
 
 #: Instead of a flow's number: the bottleneck towards the clients, all flows together, the bottleneck the other way

@@ -5,9 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 import numpy as np
+import numpy.typing as npt
 
-from harness.analysis.timeseries.grid import BIN, GRID, NOTHING, Points, beginnings
+from harness.analysis.direction import Direction, LinkView, Side
+from harness.analysis.link_replay import Fate
+from harness.analysis.timeseries.grid import (
+    BIN,
+    GRID,
+    NOTHING,
+    Floats,
+    Ints,
+    Points,
+    beginnings,
+    bin_of,
+    grid_ns,
+    held,
+    rates,
+    seconds,
+    sums,
+)
 from harness.analysis.timeseries.lifetimes import Lifetime
+from harness.capture.artefacts import Artefacts, Window
+from harness.capture.counters import Growth, growth_of
+from harness.capture.lab_file import FlowAddresses
+from harness.capture.matching import Passage
+from harness.capture.quic.invariants import Form
 from harness.stats.intervals import jain
 
 #: Name → the width of its steps.
@@ -70,3 +92,198 @@ def _fairness(rates: Mapping[int, Points], lifetimes: Mapping[int, Lifetime], ch
     value = np.array([jain(row) if len(row) > 1 and row.any() else np.nan for row in active])
     some = ~np.isnan(value)
     return Points(beginnings(first, first + len(table) - 1)[some], value[some])
+
+
+# --- The bottleneck's queue over time, from what entered it and what left it.
+#
+# A packet is in the queue from its arrival at the near interface until it left the far one, less the propagation delay
+# (`Direction.departures_ns`). One that was dropped never was in it.
+
+
+def bottleneck_series(direction: Direction, zero_ns: int) -> dict[str, Points]:
+    """queue_length, queue_packets, queue_delay, sending_rate, drops, drop, mark, loss and capacity of one direction."""
+    entered = direction.passage.entered
+    if not len(entered):
+        return {}
+    start_ns = int(entered.t_ns[0]) - zero_ns
+    end_ns = max(int(entered.t_ns[-1]), direction.passage.end_ns) - zero_ns
+    came, left, length = stays(direction, zero_ns)
+    moments = grid_ns(min(start_ns, 0), end_ns)
+    first, last = (int(bin_of(np.array([t]))[0]) for t in (min(start_ns, 0), end_ns))
+    dropped = direction.replayed.fate == Fate.QUEUE_DROP
+    when = entered.t_ns[dropped] - zero_ns
+    packets = _inside(came, left, np.ones_like(length), moments)
+    return {
+        "queue_length": _inside(came, left, length, moments),
+        "queue_packets": packets,
+        "queue_delay": _waits(came, left, moments, packets.value),
+        "sending_rate": rates(left, length, first, last),
+        "drops": Points(beginnings(first, last), sums(when, 1, first, last)),
+        "drop": _whose(direction, dropped, zero_ns),
+        "mark": _whose(direction, direction.passage.marked, zero_ns),
+        "loss": _whose(direction, direction.replayed.fate == Fate.LOST, zero_ns),
+        "capacity": _capacity(direction, zero_ns, end_ns),
+    }
+
+
+def _whose(direction: Direction, chosen: npt.NDArray[np.bool_], zero_ns: int) -> Points:
+    """When each of the chosen packets came, and its flow."""
+    entered = direction.passage.entered
+    return Points(seconds(entered.t_ns[chosen] - zero_ns), entered.flow[chosen].astype(np.float64))
+
+
+def stays(direction: Direction, zero_ns: int) -> tuple[Ints, Ints, Ints]:
+    """When each packet that passed the queue came and left (ns since time zero), and its length (bytes), shape (n,)."""
+    entered, departures = direction.passage.entered, direction.departures_ns()
+    passed = departures >= 0
+    came, left = entered.t_ns[passed], departures[passed]
+    # No packet leaves before it came: clocks are read, and captures taken, a few µs off.
+    return came - zero_ns, np.maximum(left, came) - zero_ns, entered.length[passed]
+
+
+def _inside(came: Ints, left: Ints, amount: Ints, moments: Ints) -> Points:
+    """Sum of what had come and not left at each moment."""
+    return Points(seconds(moments), _total(came, amount, moments) - _total(left, amount, moments))
+
+
+def _total(when: Ints, amount: Ints, moments: Ints) -> npt.NDArray[np.float64]:
+    order = np.argsort(when, kind="stable")
+    running = np.concatenate(([0], np.cumsum(amount[order])))
+    return running[np.searchsorted(when[order], moments, side="right")].astype(np.float64)
+
+
+def _waits(came: Ints, left: Ints, moments: Ints, packets: npt.NDArray[np.float64]) -> Points:
+    if not len(left):
+        return NOTHING
+    order = np.argsort(left, kind="stable")
+    last = np.searchsorted(left[order], moments, side="right") - 1
+    wait = np.where(last >= 0, (left - came)[order][np.maximum(last, 0)], 0) / 1e6
+    return Points(seconds(moments), np.where(packets > 0, wait, 0.0))
+
+
+def _capacity(direction: Direction, zero_ns: int, end_ns: int) -> Points:
+    """A point at the beginning (0), at each change, and at the end."""
+    phases = direction.phases
+    t = [0.0, *((phase.start_ns - zero_ns) / 1e9 for phase in phases[1:]), end_ns / 1e9]
+    return Points(np.array(t), np.array([*(phase.rate_bps for phase in phases), phases[-1].rate_bps]) / 1e6)
+
+
+# --- What the captures show of each flow: rates, delay, drops.
+
+
+def wire_series(view: LinkView, flow: FlowAddresses, lifetime: Lifetime) -> dict[str, Points]:
+    """throughput, sending_rate, ack_ratio, one_way_delay and drops of a flow, over all bins in which it had packets."""
+    sent, received = lifetime.sent, lifetime.received
+    first = int(bin_of(np.array([lifetime.start_ns]))[0])
+    last = int(bin_of(np.array([max(lifetime.end_ns - 1, int(sent.t_ns[-1]) - lifetime.zero_ns, lifetime.last_ns)]))[0])
+    found = {
+        "throughput": rates(received.t_ns - lifetime.zero_ns, received.payload, first, last),
+        "sending_rate": rates(sent.t_ns - lifetime.zero_ns, sent.payload, first, last),
+        "ack_ratio": NOTHING if flow.kind == "udp" else _ack_ratio(lifetime, first, last),
+    }
+    side: Side = "to_client" if flow.sender == "server" else "to_server"
+    directions = [part.directions[side] for part in view.every_path if side in part.directions]
+    if len(directions) == len(view.paths):
+        whole = view.to_client if side == "to_client" else view.to_server
+        passages = [direction.passage for direction in directions]
+        if view.in_sequence:
+            passages = [] if whole is None else [whole]
+        found["one_way_delay"] = _delays(passages, lifetime, first, last)
+        found["drops"] = _drops(directions, lifetime, first, last)
+    return found
+
+
+def _ack_ratio(lifetime: Lifetime, first: int, last: int) -> Points:
+    """Packets with data per packet of the receiver, in each bin that has both."""
+    # A handshake is answered by rules of its own (RFC 9000 §13.2.1).
+    data, answers = (
+        each.where((each.form == Form.SHORT) | (each.form == Form.NONE))
+        for each in (lifetime.received, lifetime.answers)
+    )
+    data = data.where(data.payload > 0)
+    came = sums(data.t_ns - lifetime.zero_ns, 1, first, last)
+    told = sums(answers.t_ns - lifetime.zero_ns, 1, first, last)
+    both = (came > 0) & (told > 0)
+    return Points(beginnings(first, last)[both], came[both] / told[both])
+
+
+def _delays(passages: list[Passage], lifetime: Lifetime, first: int, last: int) -> Points:
+    parts = [_delay(passage, lifetime.flow) for passage in passages]
+    if not parts:
+        return NOTHING
+    out_ns, delay_ms = (np.concatenate(each) for each in zip(*parts, strict=True))
+    if not len(out_ns):
+        return NOTHING
+    counts = sums(out_ns - lifetime.zero_ns, 1, first, last)
+    some = counts > 0
+    totals = sums(out_ns - lifetime.zero_ns, delay_ms, first, last)
+    return Points(beginnings(first, last)[some], totals[some] / counts[some])
+
+
+def _delay(passage: Passage, flow: int) -> tuple[Ints, Floats]:
+    """When each packet of a flow came out, ns since the epoch, and how long it took, ms."""
+    mine = np.flatnonzero((passage.entered.flow == flow) & passage.arrived)
+    access = 0 if passage.access_ns is None else passage.access_ns[mine]
+    out_ns = passage.out_ns[mine] + access
+    return out_ns, (out_ns - passage.entered.t_ns[mine]) / 1e6
+
+
+def _drops(directions: list[Direction], lifetime: Lifetime, first: int, last: int) -> Points:
+    when = []
+    for direction in directions:
+        entered = direction.passage.entered
+        dropped = (direction.replayed.fate == Fate.QUEUE_DROP) & (entered.flow == lifetime.flow)
+        when.append(entered.t_ns[dropped])
+    return Points(beginnings(first, last), sums(np.concatenate(when) - lifetime.zero_ns, 1, first, last))
+
+
+# --- How much of its file a client had over time.
+
+
+#: A file larger than this multiple of the payload that had come over the wire was sized in advance.
+AHEAD = 1.1
+#: So long after a sample what had been on the wire may be in the file, ns: the two are written by different clocks.
+_AFTERWARDS = 20_000_000
+
+
+def file_series(view: Artefacts, lifetime: Lifetime) -> dict[str, Points]:
+    """The series `received` of one flow's transfers, one after the other; nothing where no file tells."""
+    parts = [
+        points
+        for window in view.windows
+        if window.transfer.flow == lifetime.flow and (points := _received(view, window, lifetime)) is not None
+    ]
+    if not parts:
+        return {}
+    return {
+        "received": Points(np.concatenate([part.t for part in parts]), np.concatenate([part.value for part in parts]))
+    }
+
+
+def _received(view: Artefacts, window: Window, lifetime: Lifetime) -> Points | None:
+    """Of one transfer, from nothing at its first datagram to its last sample."""
+    if view.growth is None or window.zero_ns is None or not window.has_file:
+        return None
+    growth = growth_of(view.growth, lifetime.flow, window.transfer.index)
+    if not len(growth.t_ns) or not growth.size.any():
+        return None
+    # A capture with gaps accuses nobody.
+    if view.capture_drops == 0 and _in_advance(growth, lifetime, window):
+        return None
+    zero_ns, last_ns = window.zero_ns - lifetime.zero_ns, int(growth.t_ns[-1]) - lifetime.zero_ns
+    # Of samples before the first datagram nothing is told: the file was empty.
+    t_ns = np.concatenate([[zero_ns], np.maximum(growth.t_ns - lifetime.zero_ns, zero_ns)])
+    size = np.concatenate([[0], growth.size]).astype(np.float64)
+    moments = grid_ns(zero_ns, last_ns)
+    moments = np.unique(np.concatenate([[zero_ns], moments, [last_ns]]))
+    points = held(t_ns, size, moments)
+    return Points(seconds(moments), np.where(moments == zero_ns, 0.0, points.value))
+
+
+def _in_advance(growth: Growth, lifetime: Lifetime, window: Window) -> bool:
+    """Whether the file ever was larger than all payload that had come."""
+    came = lifetime.received
+    inside: Ints = np.flatnonzero((came.t_ns >= window.start_ns) & (came.t_ns < window.end_ns))
+    total = np.concatenate([[0], np.cumsum(came.payload[inside])])
+    had = total[np.searchsorted(came.t_ns[inside], growth.t_ns + _AFTERWARDS, side="right")]
+    return bool((growth.size > AHEAD * had).any())

@@ -9,13 +9,45 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from harness.analysis.connection_traces import traces_of
 from harness.analysis.timeseries.grid import Floats, Points, grid_ns, held
 from harness.analysis.timeseries.lifetimes import Lifetime
 from harness.capture import qlog
 from harness.capture.artefacts import Artefacts, Window
 from harness.capture.capture import Capture
+from harness.capture.files import content_size
 from harness.capture.lab_file import FlowAddresses
+from harness.scenario.parameters import Role
+
+# --- Which of an endpoint's qlog files are of a transfer's connection. Here and nowhere else.
+
+
+#: What is read of a trace to tell whose it is, bytes.
+_HEAD = 1 << 16
+
+
+def traces_of(view: Artefacts, window: Window, role: Role) -> list[Path]:
+    """The traces of one endpoint of a transfer's connection: those that name it first, else the largest first.
+
+    A trace is of a connection that it names by the destination of the client's first Initial packet (RFC 9000 §7.2), or
+    in whose time it begins; where the flow has one transfer, all of the endpoint's are of that. Raises OSError.
+    """
+    flow = window.transfer.flow
+    alone = sum(other.transfer.flow == flow for other in view.windows) == 1
+    name = b""
+    if view.left is not None:
+        name = view.left.between(window.start_ns, window.end_ns, flow, to_client=False).first_destination()
+    found = []
+    for path in view.qlogs(flow, role):
+        summary = qlog.summary_of(path.name, qlog.read_head(path, _HEAD))
+        named = summary.names(name)
+        begins = summary.start_ns is not None and window.start_ns <= summary.start_ns < window.end_ns
+        if named or begins or alone:
+            found.append((not named, -content_size(path), path))
+    return [path for _, _, path in sorted(found)]
+
+
+# --- sender
+
 
 #: A trace's own clock is believed where it puts the trace's first event so close to the connection's first packet, ns.
 _NEAR = 500_000_000

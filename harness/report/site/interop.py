@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from harness.analysis.interop.matrix import Entry, Matrix, Pair
+from harness.analysis.interop.registry import CASES, case_of
 from harness.analysis.interop.responsibility import blamed
-from harness.analysis.interop.testcases import CASES, case_of
 from harness.analysis.interop.verdict import Word
 from harness.evaluation.cell_result import CellResult
 from harness.report.interop import chosen, matrix_of

@@ -11,16 +11,25 @@ from collections.abc import Callable, Iterator
 from typing import ParamSpec
 
 from harness.analysis.connection import Connection
-from harness.analysis.metrics.observed.datagrams import ack_ratio, ecn, largest_payload, path_mtu_discovery, zero_rtt
 from harness.analysis.metrics.observed.declared import recovery_settings, transport_parameters
-from harness.analysis.metrics.observed.handover import migration_cwnd
-from harness.analysis.metrics.observed.initial_window import initial_window, pacing
-from harness.analysis.metrics.observed.kernel import gso
-from harness.analysis.metrics.observed.loss_response import congestion_reaction
-from harness.analysis.metrics.observed.probe_timeout import first_probe_timeout
-from harness.analysis.metrics.observed.resumption import bdp_frames, bdp_seed, careful_resume
-from harness.analysis.metrics.observed.segments import first_flight, most_in_flight
-from harness.analysis.metrics.observed.tcp_buffers import algorithm, windows_and_buffers
+from harness.analysis.metrics.observed.kernel import algorithm, gso, windows_and_buffers
+from harness.analysis.metrics.observed.quic import (
+    ack_ratio,
+    bdp_frames,
+    bdp_seed,
+    careful_resume,
+    congestion_reaction,
+    ecn,
+    first_flight,
+    first_probe_timeout,
+    initial_window,
+    largest_payload,
+    migration_cwnd,
+    most_in_flight,
+    pacing,
+    path_mtu_discovery,
+    zero_rtt,
+)
 from harness.analysis.run_view import RunView
 from harness.outcome import Observation
 from harness.outcome.deviations import is_of_the_pair

@@ -5,11 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+import polars as pl
+
 from harness.analysis.connection import Connection
+from harness.analysis.run_view import RunView
+from harness.analysis.tcp_split import is_split
 from harness.capture import artefacts
+from harness.capture.artefacts import Window
 from harness.capture.files import MOST_RECORD, read_bytes
+from harness.capture.tcp_info import read_algorithm
 from harness.outcome import Observation
-from harness.scenario.parameters import ROLES
+from harness.scenario.parameters import ROLES, Role, other
 
 
 def gso(connection: Connection) -> Iterator[Observation]:
@@ -31,3 +37,59 @@ def gso(connection: Connection) -> Iterator[Observation]:
             role=role, parameter="gso", value=on_wire / given, unit="datagrams per send",
             source=f"{on_wire:,} datagrams in the capture at its side, {given:,} given to its kernel",
         )  # fmt: skip
+
+
+# --- What a TCP flow's generator wrote of it, and its sender's kernel of windows and buffers (tcp_info, every 20 ms).
+
+
+#: Whose word the congestion control of a generated flow is.
+RECORD = "iperf3's report at its sender"
+
+
+def algorithm(view: RunView, window: Window) -> Iterator[Observation]:
+    """Yield congestion_control of the sender of a flow over TCP, as its generator read it from the socket."""
+    word = recorded_algorithm(view, window.transfer.flow, window.flow.sender)
+    if word is not None:
+        yield Observation(
+            role=window.flow.sender, parameter="congestion_control", value=word, unit="a name", source=RECORD
+        )
+
+
+def recorded_algorithm(view: RunView, flow: int, sender: Role) -> str | None:
+    """The congestion control in the report of a generated flow's sender; None where it has none. Raises OSError."""
+    path = view.path(f"{artefacts.endpoint(flow, sender)}/{artefacts.IPERF3}")
+    return None if path is None else read_algorithm(path)
+
+
+def windows_and_buffers(view: RunView, window: Window) -> Iterator[Observation]:
+    """Yield initial_cwnd, initial_rwnd, tcp_wmem_max and tcp_rmem_max of a flow over TCP.
+
+    Of the buffers it is what they do that shows: for how much of the time the sender's was empty of what is still to be
+    sent, and the largest window that the receiver's allowed. Where a proxy splits the connection, the sender's kernel
+    knows the proxy's windows alone, and nothing is said of the receiver's.
+    """
+    rows = view.tcp(window.transfer.flow)
+    if rows is None or not len(rows):
+        return
+    sender: Role = window.flow.sender
+    first = rows.row(0, named=True)
+    yield Observation(
+        role=sender, parameter="initial_cwnd", value=first["cwnd"], unit="packets", source="tcp_info, first sample"
+    )
+    sending = rows.filter(pl.col("bytes_sent") < pl.col("bytes_sent").max())
+    if len(sending):
+        empty = len(sending.filter(pl.col("notsent_bytes") == 0))
+        yield Observation(
+            role=sender, parameter="tcp_wmem_max", value=empty / len(sending), unit="of the time nothing to send",
+            source="tcp_info, while it sends",
+        )  # fmt: skip
+    if first["snd_wnd"] is None or is_split(view):
+        return
+    yield Observation(
+        role=other(sender), parameter="initial_rwnd", value=first["snd_wnd"] / first["mss"], unit="packets",
+        source="tcp_info of the sender, first sample",
+    )  # fmt: skip
+    yield Observation(
+        role=other(sender), parameter="tcp_rmem_max", value=float(rows.select(pl.col("snd_wnd").max()).item()),
+        unit="bytes", source="tcp_info of the sender, the largest window",
+    )  # fmt: skip

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from harness.analysis.direction import Side
+from harness.analysis.direction import Direction, Side
 from harness.analysis.run_view import RunView
-from harness.analysis.timeseries import RunSeries, bottleneck_number
-from harness.analysis.timeseries.grid import BIN, Floats, Points
+from harness.analysis.timeseries import BOTTLENECK, RunSeries, bottleneck_number
+from harness.analysis.timeseries.grid import BIN, Floats, Ints, Points
 from harness.analysis.timeseries.lifetimes import Lifetime
+from harness.analysis.timeseries.network import samples, stays
 from harness.capture.capture import Capture
 from harness.capture.lab_file import FlowAddresses
 
@@ -119,3 +121,46 @@ def flows_of(view: RunView) -> tuple[SharedFlow, ...]:
         for facts in view.lab.flows
         if facts.flow in series.lifetimes
     )
+
+
+# --- The bottleneck towards the clients in the time in which flows send through it.
+
+
+@dataclass(frozen=True)
+class SharedBottleneck:
+    """That direction of the link, from the first flow's start to the last one's end."""
+
+    view: RunView
+    direction: Direction
+    series: RunSeries
+    start: float
+    end: float
+    """s since time zero."""
+
+    def stays(self) -> tuple[Ints, Ints, Ints]:
+        """When each packet that passed the queue came and left (ns since time zero), and its length (bytes)."""
+        return stays(self.direction, self.series.zero_ns)
+
+    def values(self, name: str) -> Floats:
+        """The points of one of its series in that time."""
+        points = self.series.points(BOTTLENECK, name)
+        return points.value[(points.t >= self.start) & (points.t <= self.end)]
+
+
+def shared_bottleneck(view: RunView) -> SharedBottleneck | None:
+    """The bottleneck towards the clients; None where no flow sends that way, or the captures do not show it."""
+    flows = [flow for flow in flows_of(view) if flow.facts.sender == "server"]
+    direction = view.directions.get("to_client")
+    if not flows or direction is None:
+        return None
+    start, end = min(flow.lifetime.start_ns for flow in flows) / 1e9, max(flow.lifetime.end_ns for flow in flows) / 1e9
+    return SharedBottleneck(view, direction, flows[0].series, start, end)
+
+
+# --- The throughputs of flows side by side.
+
+
+def throughputs(flows: Sequence[SharedFlow]) -> Floats:
+    """Throughput of each flow in each sample, NaN where it was not active throughout; shape (samples, flows)."""
+    lifetimes = {flow.number: flow.lifetime for flow in flows}
+    return samples({flow.number: flow.points("throughput") for flow in flows}, lifetimes, lifetimes)[1]

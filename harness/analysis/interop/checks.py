@@ -1,0 +1,479 @@
+"""The checks, a module for each part of the protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from harness.analysis.interop.evidence import Evidence
+from harness.analysis.interop.registry import Failed, Found, Passed, Unknown, check
+from harness.capture.capture import CE, NOT_ECT
+from harness.capture.datagrams import Address, Datagram
+from harness.capture.quic.dissector import CLIENT_HELLO, MAX_STREAMS_BIDI, Packet, split
+from harness.capture.quic.frames import ACK_ECN
+from harness.capture.quic.invariants import VERSION_2, Form, integer
+from harness.formatting import counted
+from harness.scenario.parameters import ROLES, Role, other
+
+# --- What was downloaded.
+
+
+@check(
+    "files",
+    takes="true",
+    title="The client has every file that it asked for, byte for byte, and nothing else.",
+    source="the interop runner's contract",
+    needs_keys=False,
+)
+def files(evidence: Evidence, asked: bool) -> Found:
+    """As the engine compared them with the served ones."""
+    for transfer in evidence.run.transfers:
+        if not transfer.intact:
+            detail = evidence.run.outcome.detail or "not as it was served"
+            return Failed(f"{transfer.received} of {transfer.size} B: {detail}")
+    if not evidence.run.transfers:
+        return Failed("there was no transfer")
+    return Passed(f"{sum(transfer.size for transfer in evidence.run.transfers)} B, whole")
+
+
+# --- How connections begin: how many, with which version, and whether the server asks for proof of address first.
+
+
+_VERSION_1 = 1
+
+
+def _named(version: int) -> str:
+    return {_VERSION_1: "1", VERSION_2: "2"}.get(version, f"{version:#010x}")
+
+
+@check(
+    "handshakes",
+    takes="a count",
+    title="So many handshakes: the server's Initial packets with CRYPTO data have so many source connection IDs.",
+    source="RFC 9000 §7.2",
+    needs_keys=False,
+)
+def handshakes(evidence: Evidence, asked: int) -> Found:
+    """A server keeps the ID of its first Initial packet for a connection's whole handshake.
+
+    One that refuses, or closes what it never answered, sends an Initial packet, too, but without CRYPTO data.
+    """
+    seen: dict[bytes, Packet] = {}
+    for packet in evidence.of("server", Form.INITIAL):
+        if packet.frames is not None and packet.frames.crypto:
+            seen.setdefault(packet.header.source_id, packet)
+    text = f"{counted(len(seen), 'handshake')}, asked {asked}"
+    if len(seen) > asked:
+        return Failed(text, list(seen.values())[asked])
+    return Passed(text) if len(seen) == asked else Failed(text)
+
+
+@check(
+    "version",
+    takes="a word",
+    words=("1", "2"),
+    title="The version of every Initial and Handshake packet of the server; with 2 the client begins with version 1, "
+    "and all Handshake packets are of version 2.",
+    source="RFC 9000 §15, RFC 9368 §2.3, RFC 9369 §4",
+    needs_keys=False,
+)
+def version(evidence: Evidence, asked: str) -> Found:
+    """With version 2 the server may acknowledge in version 1 before it has chosen (RFC 9369 §4.1)."""
+    wanted = _VERSION_1 if asked == "1" else VERSION_2
+    initials = list(evidence.of("server", Form.INITIAL))
+    if not initials:
+        return Failed("the server sent no Initial packet")
+    first = next(evidence.of("client", Form.INITIAL), None)
+    if asked == "2" and first is not None and first.header.version != _VERSION_1:
+        return Failed(f"the client began with version {_named(first.header.version)}, not with 1", first)
+    if asked == "2" and not any(packet.header.version == wanted for packet in initials):
+        return Failed("no Initial packet of the server has version 2", initials[0])
+    strict = initials if asked == "1" else []
+    for packet in (*strict, *evidence.of("server", Form.HANDSHAKE), *evidence.of("client", Form.HANDSHAKE)):
+        if packet.header.version != wanted:
+            name = packet.form.name.replace("_", "-").capitalize()
+            return Failed(f"{name} packet of the {packet.sender} with version {_named(packet.header.version)}", packet)
+    return Passed(f"version {asked}")
+
+
+@check(
+    "client_hellos",
+    takes="a count",
+    title="The client sent its ClientHello at least so often.",
+    source="RFC 9002 §6.2.4",
+    needs_keys=False,
+)
+def client_hellos(evidence: Evidence, asked: int) -> Found:
+    """Counted are Initial packets that begin the client's CRYPTO stream."""
+    count = sum(_begins_hello(packet) for packet in evidence.of("client", Form.INITIAL))
+    text = f"{counted(count, 'ClientHello')}, asked at least {asked}"
+    return Passed(text) if count >= asked else Failed(text)
+
+
+def _begins_hello(packet: Packet) -> bool:
+    frames = packet.frames
+    if frames is None:
+        return False
+    return any(offset == 0 and data[:1] == bytes([CLIENT_HELLO]) for offset, data in frames.crypto)
+
+
+@check(
+    "retry",
+    takes="a word",
+    words=("used", "never"),
+    title="used: the server sends a Retry, and the client comes back with its token and goes on with its packet "
+    "numbers. never: the server sends none.",
+    source="RFC 9000 §8.1.2, §17.2.5",
+    needs_keys=False,
+)
+def retry(evidence: Evidence, asked: str) -> Found:
+    """§17.2.5.3: a client does not start its packet numbers anew."""
+    sent = list(evidence.of("server", Form.RETRY))
+    if asked == "never":
+        return Failed("the server sent a Retry", sent[0]) if sent else Passed("no Retry")
+    if not sent:
+        return Failed("the server sent no Retry")
+    tokens = {packet.header.token for packet in sent}
+    if b"" in tokens:
+        return Failed("a Retry without a token", next(one for one in sent if not one.header.token))
+    highest = -1
+    for packet in evidence.of("client", Form.INITIAL):
+        if not packet.header.token:
+            highest = max(highest, -1 if packet.number is None else packet.number)
+            continue
+        if packet.number is not None and packet.number <= highest:
+            return Failed(f"packet number {packet.number} again after the Retry, after {highest}", packet)
+        if packet.header.token in tokens:
+            return Passed(f"the client came back with the token of {len(packet.header.token)} B")
+        return Failed("an Initial packet with a token that no Retry had", packet)
+    return Failed("no Initial packet has a Retry's token")
+
+
+@check(
+    "version_negotiation",
+    takes="true",
+    title="The server answers an unknown version with Version Negotiation, to the connection IDs that it was sent.",
+    source="RFC 9000 §6.1, §17.2.1",
+    needs_keys=False,
+)
+def version_negotiation(evidence: Evidence, asked: bool) -> Found:
+    """Its source connection ID is the client's destination connection ID."""
+    first = next((one for one in evidence.sent if one.sender == "client"), None)
+    if first is None:
+        return Unknown("the client sent nothing")
+    answers = list(evidence.of("server", Form.VERSION_NEGOTIATION))
+    if not answers:
+        return Failed("the server sent no Version Negotiation")
+    for packet in answers:
+        if packet.header.source_id != first.header.destination_id:
+            return Failed("Version Negotiation for another connection ID", packet)
+    return Passed("Version Negotiation was sent")
+
+
+# --- What protects packets: cipher suites, sessions that are resumed, early data, key updates.
+
+
+_CHACHA20 = 0x1303
+
+
+@check(
+    "cipher",
+    takes="a word",
+    words=("chacha20",),
+    title="The client offers TLS_CHACHA20_POLY1305_SHA256 and nothing else, and the server takes it.",
+    source="RFC 9001 §5.3, RFC 8446 §B.4",
+    needs_keys=False,
+)
+def cipher(evidence: Evidence, asked: str) -> Found:
+    """From ClientHello and ServerHello, which Initial keys open."""
+    for connection in evidence.connections:
+        offered = connection.hellos.get("client")
+        if offered is None:
+            return Unknown("a ClientHello could not be read")
+        if set(offered.suites) != {_CHACHA20}:
+            text = ", ".join(f"{suite:#06x}" for suite in offered.suites)
+            return Failed(f"the client offers {text}", connection.first)
+        if connection.suite != _CHACHA20:
+            return Failed("the server did not take ChaCha20", connection.first)
+    return Passed("only ChaCha20-Poly1305 was offered") if evidence.connections else Failed("there is no connection")
+
+
+@check(
+    "resumed",
+    takes="true",
+    title="The second connection resumes the session of the first: the server sends its certificate in the first "
+    "handshake, and none in the second.",
+    source="RFC 8446 §2.2, RFC 9001 §4.5",
+)
+def resumed(evidence: Evidence, asked: bool) -> Found:
+    """A server that resumes accepts the pre_shared_key offered (RFC 8446 §4.2.11)."""
+    if len(evidence.connections) != 2:
+        return Failed(f"{len(evidence.connections)} connections, and one is to resume the other")
+    first, second = evidence.connections
+    if "server" not in second.hellos or "server" not in first.hellos:
+        return Unknown("a ServerHello could not be read")
+    if not first.certificate:
+        return Failed("the server sent no certificate in the first handshake", first.first)
+    if second.certificate:
+        return Failed("the server sent its certificate again in the second handshake", second.first)
+    if not second.hellos["server"].psk:
+        return Failed("the server did not accept a session ticket", second.first)
+    return Passed("the second handshake has no certificate, and its ticket was accepted")
+
+
+@check(
+    "early_data",
+    takes="a count",
+    title="The client sends early data, which the server accepts, and at most so many bytes in 1-RTT packets.",
+    source="RFC 9001 §4.6, RFC 8446 §4.2.10",
+)
+def early_data(evidence: Evidence, asked: int) -> Found:
+    """Bytes are those of packets' payloads, over all connections, as the interop runner counts them."""
+    early = list(evidence.of("client", Form.ZERO_RTT))
+    if not early:
+        return Failed("the client sent no 0-RTT packet")
+    resumed_one = evidence.connections[-1]
+    if not resumed_one.parameters:
+        return Unknown("the server's EncryptedExtensions could not be read")
+    if not resumed_one.early_data:
+        return Failed("the server did not accept the early data", early[0])
+    unread = sum(packet.plain is None for packet in early)
+    sent = sum(len(packet.plain or packet.header.data) for packet in early)
+    late = 0
+    for packet in evidence.of("client", Form.SHORT):
+        late += len(packet.plain or packet.header.data)
+        if late > asked:
+            total = sum(len(one.plain or one.header.data) for one in evidence.of("client", Form.SHORT))
+            return Failed(f"{total} B in 1-RTT packets of the client, asked at most {asked}; {sent} B early", packet)
+    note = f" ({unread} packets not decrypted)" if unread else ""
+    return Passed(f"{sent} B of early data{note}, {late} B in 1-RTT packets, asked at most {asked}")
+
+
+@check(
+    "key_update",
+    takes="true",
+    title="Both endpoints send packets of the second key phase.",
+    source="RFC 9001 §6",
+)
+def key_update(evidence: Evidence, asked: bool) -> Found:
+    """An endpoint answers an update with its own (§6.2)."""
+    counts = {role: [0, 0] for role in ROLES}
+    first: dict[Role, Packet] = {}
+    for role in ROLES:
+        for packet in evidence.of(role, Form.SHORT):
+            if packet.number is not None:
+                counts[role][min(packet.phase, 1)] += 1
+                if packet.phase:
+                    first.setdefault(role, packet)
+    text = ", ".join(f"{role} {old} packets before and {new} after" for role, (old, new) in counts.items())
+    if not any(sum(both) for both in counts.values()):
+        return Unknown("no 1-RTT packet could be decrypted")
+    without = [role for role in ROLES if role not in first]
+    if len(without) == 2:
+        return Failed(f"nobody updated keys: {text}")
+    if without:
+        return Failed(f"the {without[0]} never updated its keys: {text}", next(iter(first.values())))
+    return Passed(text)
+
+
+@check(
+    "stream_limit",
+    takes="a count",
+    title="The server's initial_max_streams_bidi is at most so much.",
+    source="RFC 9000 §18.2",
+)
+def stream_limit(evidence: Evidence, asked: int) -> Found:
+    """From the transport parameters in the server's EncryptedExtensions."""
+    if not evidence.connections:
+        return Failed("there is no connection")
+    parameters = evidence.connections[0].parameters
+    if not parameters:
+        return Unknown("the server's transport parameters could not be read")
+    limit = integer(parameters.get(MAX_STREAMS_BIDI, b"\0"), 0)[0]
+    text = f"initial_max_streams_bidi {limit}, asked at most {asked}"
+    return Passed(text) if limit <= asked else Failed(text, evidence.connections[0].first)
+
+
+@check(
+    "server_crypto",
+    takes="a count",
+    title="The server sends at least so many bytes of CRYPTO data in Handshake packets: the certificates it was given.",
+    source="RFC 9000 §19.6",
+)
+def server_crypto(evidence: Evidence, asked: int) -> Found:
+    """By the offsets that it comes to."""
+    ends = [
+        stream.end
+        for connection in evidence.connections
+        for (sender, form), stream in connection.streams.items()
+        if sender == "server" and form is Form.HANDSHAKE
+    ]
+    if not ends:
+        return Unknown("no Handshake packet of the server could be decrypted")
+    text = f"{max(ends)} B of CRYPTO data, asked at least {asked}"
+    return Passed(text) if max(ends) >= asked else Failed(text)
+
+
+# --- Where datagrams come from and go to: amplification, ECN, IP versions, addresses that change.
+
+
+#: A connection ID that nobody guesses (RFC 9000 §8.1): bytes.
+_ENTROPY = 8
+
+
+@check(
+    "amplification",
+    takes="a count",
+    title="Until the client's address is validated the server never sends more than so many times what it received.",
+    source="RFC 9000 §8.1",
+    needs_keys=False,
+)
+def amplification(evidence: Evidence, asked: int) -> Found:
+    """At the server's side, datagram by datagram.
+
+    The address is validated by a Handshake packet, by the token of a Retry, or by a connection ID of at least 64 bits
+    that the server chose.
+    """
+    chosen: set[bytes] = set()
+    tokens: set[bytes] = set()
+    received = sent = 0
+    worst: tuple[float, int, int] = (0.0, 0, 0)
+    for datagram, packet in _at_server(evidence):
+        if packet is None:
+            if _validates(datagram, chosen, tokens):
+                ratio, least, most = worst
+                return Passed(f"at most {ratio:.2f} times what had come ({most} of {least} B), asked {asked}")
+            received += datagram.size
+            continue
+        if packet.header.source_id and len(packet.header.source_id) >= _ENTROPY:
+            chosen.add(packet.header.source_id)
+        if packet.form is Form.RETRY:
+            tokens.add(packet.header.token)
+        if packet.header.data == datagram.payload[: len(packet.header.data)]:
+            # The first packet of its datagram stands for it.
+            sent += datagram.size
+            if sent > asked * received:
+                return Failed(f"{sent} B sent, and {received} B had come: more than {asked} times as much", packet)
+            worst = max(worst, (sent / max(received, 1), received, sent))
+    return Failed("the client's address was never validated")
+
+
+def _at_server(evidence: Evidence) -> Iterator[tuple[Datagram, Packet | None]]:
+    """What came to the server, and what it sent, in order of time; a packet for what it sent."""
+    came: list[tuple[int, Datagram, Packet | None]] = [(one.t_ns, one, None) for one in evidence.arrived["client"]]
+    left = [(one.t_ns, one.datagram, one) for one in evidence.sent if one.sender == "server"]
+    for _, datagram, packet in sorted([*came, *left], key=lambda item: item[0]):
+        yield datagram, packet
+
+
+def _validates(datagram: Datagram, chosen: set[bytes], tokens: set[bytes]) -> bool:
+    return any(
+        header.form in (Form.HANDSHAKE, Form.SHORT)
+        or (header.form is Form.INITIAL and (header.destination_id in chosen or header.token in tokens - {b""}))
+        for header in split(datagram.payload)
+    )
+
+
+@check(
+    "ecn",
+    takes="true",
+    title="Both endpoints mark their datagrams as ECN-capable, none with CE, and both count the other's marks back.",
+    source="RFC 9000 §13.4",
+)
+def ecn(evidence: Evidence, asked: bool) -> Found:
+    """Validation may end marking (§13.4.2.2): some marked datagrams are enough, as for the interop runner."""
+    for role in ROLES:
+        datagrams = {packet.datagram.number: packet for packet in evidence.sent if packet.sender == role}
+        marked = [one for one in datagrams.values() if one.datagram.ecn != NOT_ECT]
+        if not marked:
+            return Failed(f"the {role} marked no datagram", next(iter(datagrams.values()), None))
+        wrong = next((one for one in marked if one.datagram.ecn == CE), None)
+        if wrong is not None:
+            return Failed(f"a datagram of the {role} left with CE", wrong)
+    for role in ROLES:
+        frames = [one.frames for one in evidence.of(role, Form.INITIAL, Form.HANDSHAKE, Form.SHORT)]
+        if not any(one is not None and ACK_ECN in one.types for one in frames):
+            if not any(one is not None for one in frames):
+                return Unknown(f"no packet of the {role} could be decrypted")
+            return Failed(f"no ACK of the {role} counts the {other(role)}'s marks")
+    return Passed("both marked their datagrams, and counted the other's marks")
+
+
+@check(
+    "ip",
+    takes="a word",
+    words=("4", "6"),
+    title="All datagrams are of this IP version.",
+    source="RFC 9000 §5",
+    needs_keys=False,
+)
+def ip(evidence: Evidence, asked: str) -> Found:
+    """Of both senders."""
+    wrong = next((one for one in evidence.sent if one.datagram.ip != int(asked)), None)
+    return Passed(f"all over IPv{asked}") if wrong is None else Failed(f"over IPv{wrong.datagram.ip}", wrong)
+
+
+@check(
+    "rebound",
+    takes="a word",
+    words=("port", "address"),
+    title="The server sees another port, or address, of the client, challenges each new path with its first packet "
+    "there, and is answered.",
+    source="RFC 9000 §9.3, §8.2",
+)
+def rebound(evidence: Evidence, asked: str) -> Found:
+    """By what the server sends to: paths are those it uses (§9)."""
+    paths = _paths(evidence, "server")
+    if asked == "address" and len({client[0] for client, _ in paths}) < 2:
+        return Failed("the server sent to a single address of the client")
+    return _validated(evidence, paths, "server")
+
+
+@check(
+    "migrated",
+    takes="true",
+    title="The client goes on at an address of the server that it was told, with another connection ID, and the path "
+    "is validated.",
+    source="RFC 9000 §9.5, §9.6",
+)
+def migrated(evidence: Evidence, asked: bool) -> Found:
+    """By what the client sends from and to."""
+    paths = _paths(evidence, "client")
+    found = _validated(evidence, paths, "client")
+    if not isinstance(found, Passed):
+        return found
+    before = next(packet for packet in evidence.of("client", Form.SHORT))
+    for packet in list(paths.values())[1:]:
+        if packet.header.destination_id == before.header.destination_id:
+            return Failed("the client's first packet on the new path has the old connection ID", packet)
+    return Passed(f"{len(paths)} paths, each with a connection ID of its own")
+
+
+def _paths(evidence: Evidence, sender: Role) -> dict[tuple[Address, Address], Packet]:
+    """(client's end, server's end) of each path that a sender uses with 1-RTT packets → its first packet there."""
+    found: dict[tuple[Address, Address], Packet] = {}
+    for packet in evidence.of(sender, Form.INITIAL, Form.HANDSHAKE, Form.SHORT):
+        ends = (packet.datagram.source, packet.datagram.destination)
+        found.setdefault(ends if sender == "client" else ends[::-1], packet)
+    return found
+
+
+def _validated(evidence: Evidence, paths: dict[tuple[Address, Address], Packet], sender: Role) -> Found:
+    """Whether each further path begins with a PATH_CHALLENGE of `sender`, and all of these are answered."""
+    if len(paths) < 2:
+        return Failed(f"the {sender} used a single path")
+    challenges: dict[bytes, Packet] = {}
+    for packet in list(paths.values())[1:]:
+        frames = packet.frames
+        if frames is None:
+            return Unknown(f"the {sender}'s first packet on a new path could not be decrypted")
+        if not frames.challenges:
+            return Failed(f"the {sender}'s first packet on a new path has no PATH_CHALLENGE", packet)
+        challenges |= dict.fromkeys(frames.challenges, packet)
+    answers = {
+        one for packet in evidence.of(other(sender), Form.SHORT) if packet.frames for one in packet.frames.responses
+    }
+    for challenge, packet in challenges.items():
+        if challenge not in answers:
+            said = "that was lost on its way" if evidence.lost(packet) else "that nobody answered"
+            return Failed(f"a PATH_CHALLENGE {said}", packet)
+    return Passed(f"{len(paths)} paths, {len(challenges)} challenges answered")

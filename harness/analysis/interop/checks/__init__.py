@@ -1,1 +1,0 @@
-"""The checks, a module for each part of the protocol."""

@@ -1,0 +1,504 @@
+"""What the datagrams of a whole connection show: acknowledgements, sizes, 0-RTT, ECN."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+
+from harness.analysis.arrival import in_flight
+from harness.analysis.connection import FULL, ROUND, TOGETHER, Connection, Flight
+from harness.analysis.metrics.observed.declared import received_credit
+from harness.analysis.run_view import RunView
+from harness.analysis.tcp_split import at_server_rtt_ns, is_split
+from harness.capture import qlog
+from harness.capture.artefacts import Window
+from harness.capture.capture import Capture
+from harness.capture.qlog import read_recovery
+from harness.capture.qlog_events import read_phases
+from harness.capture.qlog_parameters import HEAD, read_reduction
+from harness.capture.quic.invariants import Form
+from harness.outcome import Observation
+from harness.scenario.parameters import ROLES, Role
+
+#: The bulk of a download: between these parts of its bytes.
+_BULK = (0.2, 0.8)
+#: At most so many parts of the bulk, of at least so many datagrams each, so that one recovery decides nothing.
+_PARTS, _PART = 20, 200
+#: Fewer datagrams in bulk say nothing of a ratio.
+_FEW = 50
+#: Datagrams differ by less than this for other reasons than the path MTU, bytes.
+_ALIKE = 16
+#: 1-RTT datagrams after which a stack that probes for larger ones would have.
+_MANY = {"client": 100, "server": 1000}
+#: Largest UDP payload that an MTU of 1500 carries, by IP version.
+_LARGEST = {4: 1472, 6: 1452}
+#: The ECN field (RFC 3168 §5).
+_ECT_1, _ECT_0 = 1, 2
+_SIDE: dict[Role, str] = {"client": "left", "server": "right"}
+#: Names of the packet type in use (quic-events, and what stacks write).
+_ZERO_RTT_PACKET = re.compile(rb'"packet_type"\s*:\s*"(?:0RTT|0-RTT|zerortt|ZeroRtt)"')
+
+
+def ack_ratio(connection: Connection) -> Iterator[Observation]:
+    """ack_ratio of the client: 1-RTT datagrams that reached it per datagram it sent, in bulk, median over its parts.
+
+    The client's datagrams are acknowledgements nearly all; those that only raise flow control lower the ratio. One
+    that finds several datagrams in its socket may answer them with one acknowledgement whatever its ratio: what it was
+    set to shows where few arrive together.
+    """
+    received, sent = connection.received("client"), connection.sent("client")
+    if received is None or sent is None:
+        return
+    data = received.where(received.form == Form.SHORT)
+    volume = np.cumsum(data.payload)
+    if not len(data):
+        return
+    first, last = (int(np.searchsorted(volume, part * volume[-1])) for part in _BULK)
+    if last - first < _FEW:
+        return
+    parts = max(1, min(_PARTS, (last - first) // _PART))
+    edges = np.linspace(first, last, parts + 1).astype(np.int64)
+    answers = np.diff(np.searchsorted(sent.t_ns, data.t_ns[edges]))
+    heard = answers > 0
+    if not heard.any():
+        return
+    median = f", median of {parts} parts" if parts > 1 else ""
+    together = float((np.diff(data.t_ns[first:last]) < TOGETHER).mean())
+    yield Observation(
+        role="client", parameter="ack_ratio", value=float(np.median(np.diff(edges)[heard] / answers[heard])), unit="1",
+        source=f"left capture: {last - first:,} datagrams received for {int(answers.sum()):,} sent while "
+        f"{_BULK[0]:.0%} to {_BULK[1]:.0%} of the bytes came{median}; {together:.0%} of them came "
+        f"within {TOGETHER / 1e3:.0f} µs of the one before",
+    )  # fmt: skip
+
+
+def largest_payload(connection: Connection) -> Iterator[Observation]:
+    """max_udp_payload (bytes): the largest UDP payload sent, probes of the path MTU included."""
+    for role in ROLES:
+        sent = connection.sent(role)
+        if sent is None or not len(sent):
+            continue
+        largest = int(sent.payload.max())
+        protected = sent.payload[sent.one_rtt]
+        most = int(protected.max()) if len(protected) else 0
+        sizes, counts = np.unique(sent.payload, return_counts=True)
+        usual = int(sizes[(sizes * counts).argmax()])
+        yield Observation(
+            role=role, parameter="max_udp_payload", value=largest, unit="bytes",
+            source=f"{_SIDE[role]} capture: largest of {len(sent):,} datagrams; {most:,} B with 1-RTT packets, most "
+            f"bytes in datagrams of {usual:,} B",
+        )  # fmt: skip
+
+
+def path_mtu_discovery(connection: Connection) -> Iterator[Observation]:
+    """path_mtu_discovery: on where 1-RTT datagrams are larger than what the endpoint starts with, else off.
+
+    The server starts with the full datagrams of its first round trip of data; the client, which has no bulk, with
+    the largest of its handshake. Nothing is said where larger ones could not pass, or too few were sent.
+    """
+    for role in ROLES:
+        sent, start = connection.sent(role), _start(connection, role)
+        if sent is None or start is None:
+            continue
+        protected = sent.where(sent.form == Form.SHORT)
+        larger = np.flatnonzero(protected.payload > start + _ALIKE)
+        if len(larger):
+            row = int(larger[0])
+            first, most = int(protected.payload[row]), int(protected.payload.max())
+            value, found = "on", f"{first:,} B in 1-RTT datagram {row + 1:,}, {most:,} B at most, after {start:,} B"
+        elif len(protected) >= _MANY[role] and start + _ALIKE < _LARGEST[int(protected.ip[0])]:
+            value, found = "off", f"none of {len(protected):,} 1-RTT datagrams larger than {start:,} B"
+        else:
+            continue
+        yield Observation(
+            role=role, parameter="path_mtu_discovery", value=value, unit="on, off",
+            source=f"{_SIDE[role]} capture: {found}",
+        )  # fmt: skip
+
+
+def _start(connection: Connection, role: Role) -> int | None:
+    if role == "server":
+        return None if connection.flight is None else connection.flight.size
+    sent = connection.sent("client")
+    handshake = None if sent is None else sent.payload[sent.form != Form.SHORT]
+    return int(handshake.max()) if handshake is not None and len(handshake) else None
+
+
+def ecn(connection: Connection) -> Iterator[Observation]:
+    """ecn: share of the datagrams that an endpoint sent as ECN-capable, ECT(0) or ECT(1) (RFC 9000 §13.4).
+
+    A stack that marks stops after a few datagrams when its peer does not count marks (RFC 9000 §13.4.2).
+    """
+    for role in ROLES:
+        sent = connection.sent(role)
+        if sent is None or not len(sent):
+            continue
+        field = sent.traffic_class & 3
+        capable = np.flatnonzero((field == _ECT_0) | (field == _ECT_1))
+        counts = f"ECT(0) on {int((field == _ECT_0).sum()):,}, ECT(1) on {int((field == _ECT_1).sum()):,}"
+        last = f"; the last is number {capable[-1] + 1:,}" if len(capable) else ""
+        yield Observation(
+            role=role, parameter="ecn", value=len(capable) / len(sent), unit="share of datagrams",
+            source=f"{_SIDE[role]} capture, IP header: {counts} of {len(sent):,} datagrams{last}",
+        )  # fmt: skip
+
+
+def zero_rtt(connection: Connection) -> Iterator[Observation]:
+    """Datagrams of the client with 0-RTT packets: in the second connection, or the first where there is no second.
+
+    One behind an Initial packet in the same datagram counts, unless the first connection, which had no ticket, has
+    something behind its Initial packets too: then it is padding.
+    """
+    windows = connection.view.windows
+    again = [window for window in windows if window.transfer.flow == connection.window.transfer.flow][1:2]
+    chosen = Connection(connection.view, again[0]) if again else connection
+    sent = chosen.sent("client")
+    if sent is None or not len(sent):
+        return
+    plain = int((sent.form == Form.ZERO_RTT).sum())
+    behind = chosen.behind_initial() if again and not connection.behind_initial() else 0
+    which = "second" if again else "only"
+    yield Observation(
+        role="client", parameter="zero_rtt", value=plain + behind, unit="datagrams",
+        source=f"left capture, {which} connection: {plain:,} begin with a 0-RTT packet, {behind:,} have one behind an "
+        "Initial packet",
+    )  # fmt: skip
+    # A token (RFC 9000 §17.2.2) pushes what follows an Initial packet out of the captured bytes; the client knows.
+    trace = chosen.trace("client")
+    if trace is not None:
+        count = len(_ZERO_RTT_PACKET.findall(qlog.read_head(trace, HEAD)))
+        yield Observation(
+            role="client", parameter="zero_rtt", value=count, unit="packets",
+            source=f"{which} connection: 0-RTT packets in its own qlog",
+        )  # fmt: skip
+
+
+# --- What the server's first round trip of data shows: its initial window, and whether it paces.
+
+
+#: From this part of a limit on, the limit may be what ended a flight.
+_NEAR = 0.9
+
+
+def initial_window(connection: Connection) -> Iterator[Observation]:
+    """initial_cwnd of the server (packets): UDP payload of its first round trip of data, in its full datagrams.
+
+    Upwards it is off by the credit for the handshake's packets, which a stack may have added to the window by then,
+    and by probes of the path MTU; downwards where something else than the window ended the flight.
+    """
+    flight = connection.flight
+    if flight is None:
+        return
+    volume = int(flight.sent.payload.sum())
+    source = (
+        f"right capture: {volume:,} B in {len(flight.sent):,} datagrams, full ones of {flight.size:,} B, in the first "
+        f"round trip of data; up to {flight.before:,} B of it may be credit for the handshake"
+    )
+    limits = _limits(connection, flight, volume)
+    if limits:
+        source += f"; at least, for {' and '.join(limits)}"
+    yield Observation(
+        role="server", parameter="initial_cwnd", value=volume / flight.size, unit="packets", source=source
+    )
+
+
+def _limits(connection: Connection, flight: Flight, volume: int) -> list[str]:
+    """What else may have ended the flight."""
+    limits = []
+    if flight.after < volume:
+        limits.append("little more was asked for")
+    credit = received_credit(connection)
+    if credit is not None and volume >= _NEAR * credit:
+        limits.append(f"the client's flow control allowed {credit:,.0f} B")
+    if connection.view.lab is not None and connection.rtt_ns is not None:
+        carried = connection.view.lab.links.to_client.rate_bps * connection.rtt_ns / 8e9
+        if volume >= _NEAR * carried:
+            limits.append(f"the path carries {carried:,.0f} B in a round trip")
+    return limits
+
+
+def pacing(connection: Connection) -> Iterator[Observation]:
+    """Pacing of the server: its longest burst in the first round trip of data, and in the second.
+
+    A pacer lets through a burst of an initial window all the same (RFC 9002 §7.7), often ten packets, and one whose
+    allowance grows with idle time all of the first flight: only a larger window, or the next round, shows the
+    difference.
+    """
+    flight = connection.flight
+    if flight is None:
+        return
+    for name, sent in (("first", flight.sent), ("second", flight.following)):
+        if not len(sent):
+            continue
+        longest = longest_burst(sent)
+        spread_ms = (sent.t_ns[-1] - sent.t_ns[0]) / 1e6
+        yield Observation(
+            role="server", parameter="pacing", value=longest, unit="datagrams in the longest burst",
+            source=f"right capture: of {len(sent):,} in the {name} round trip of data, {longest:,} within "
+            f"{TOGETHER / 1e3:.0f} µs of each other; all within {spread_ms:.1f} ms",
+        )  # fmt: skip
+
+
+def longest_burst(sent: Capture) -> int:
+    """Most datagrams of which each left within `TOGETHER` of the one before."""
+    if not len(sent):
+        return 0
+    starts = np.flatnonzero(np.concatenate(([True], np.diff(sent.t_ns) >= TOGETHER)))
+    return int(np.diff(np.append(starts, len(sent))).max())
+
+
+# --- How the server's congestion window answers the first loss.
+
+
+def congestion_reaction(connection: Connection) -> Iterator[Observation]:
+    """congestion_reaction of the server: its congestion window after, per before, the first reduction after a loss.
+
+    0.5 is Reno's (RFC 9002 §7.3.2), 0.7 CUBIC's (RFC 9438 §4.6); a Reno may take 0.7 too (quic-go's). A CUBIC that
+    reduces from the bytes in flight (ngtcp2's) comes out lower where it had not filled its window. Nothing where all
+    datagrams passed.
+    """
+    trace = connection.trace("server")
+    if trace is None or not _lost(connection):
+        return
+    found = read_reduction(trace)
+    if found is None:
+        return
+    cause = "after a packet it names lost" if found.names_losses else "its first reduction (it names no lost packets)"
+    in_flight = "" if found.in_flight is None else f" ({found.in_flight:,} B in flight)"
+    yield Observation(
+        role="server", parameter="congestion_reaction", value=found.after / found.before, unit="1",
+        source=f"{connection.name('server')}'s qlog: congestion window from {found.before:,} B{in_flight} to "
+        f"{found.after:,} B, {cause}",
+    )  # fmt: skip
+
+
+def _lost(connection: Connection) -> bool:
+    """Whether the path lost a datagram towards the client; True where the captures do not tell."""
+    passage = connection.view.to_client
+    if passage is None:
+        return True
+    window, entered = connection.window, passage.entered
+    mine = (entered.flow == window.transfer.flow) & (entered.t_ns >= window.start_ns) & (entered.t_ns < window.end_ns)
+    # What is under way at the end of the capture is not lost.
+    mine &= entered.t_ns < passage.end_ns - 2_000_000_000
+    return bool((mine & ~passage.arrived).any())
+
+
+# --- The first probe timeout, on the wire (RFC 9002 §6.2).
+
+
+#: A flight of the handshake ends with a pause longer than this, ns: stacks compute for less, and wait for longer.
+PAUSE = 20_000_000
+_HANDSHAKE: dict[Role, tuple[Form, ...]] = {"client": (Form.INITIAL,), "server": (Form.INITIAL, Form.HANDSHAKE)}
+
+
+def first_probe_timeout(connection: Connection) -> Iterator[Observation]:
+    """first_pto (s): from the end of an endpoint's first flight to its next datagram of the handshake.
+
+    Only where nothing from the peer had come in between, so that it is the timer's doing. It is a multiple of the
+    initial RTT: 3 by RFC 9002 §6.2.2 (smoothed_rtt + 4 · rttvar), 2 in some stacks (quic-go, aioquic). Which one
+    cannot be seen, so that no initial RTT is drawn from it: two runs with two initial RTTs give the multiple.
+    """
+    for role in ROLES:
+        sent, received = connection.sent(role), connection.received(role)
+        if sent is None or received is None:
+            continue
+        times = sent.t_ns[np.isin(sent.form, _HANDSHAKE[role])]
+        pauses = np.flatnonzero(np.diff(times) > PAUSE)
+        if not len(pauses):
+            continue
+        last, probe = int(times[pauses[0]]), int(times[pauses[0] + 1])
+        if ((received.t_ns > last) & (received.t_ns <= probe)).any():
+            continue
+        seconds = (probe - last) / 1e9
+        side = "left" if role == "client" else "right"
+        yield Observation(
+            role=role, parameter="first_pto", value=seconds, unit="s",
+            source=f"{side} capture: {seconds:.3f} s of silence between the first flight and the next datagram of the "
+            f"handshake; initial RTT {seconds / 3 * 1e3:.1f} ms if that is 3 × (RFC 9002 §6.2.2), "
+            f"{seconds / 2 * 1e3:.1f} ms if 2 ×",
+        )  # fmt: skip
+
+
+# --- How a second connection starts, against the first: what the server remembers of the path.
+
+
+#: Round trips of data that are compared: with early data the first may be over before the RTT is known to fit.
+_ROUNDS = 2
+#: So many full datagrams in the handshake's own round trip are data, not probes of the path MTU.
+_DATA = 3
+#: The frame by its name (draft-kuhn-quic-bdpframe-extension; picoquic's qlog).
+_BDP_FRAME = re.compile(rb'"frame_type"\s*:\s*"bdp[a-z_]*"', re.IGNORECASE)
+
+
+def bdp_seed(connection: Connection) -> Iterator[Observation]:
+    """bdp_seed of the server: UDP payload of the second connection's first two round trips of data, per the first's.
+
+    About 1 where nothing is remembered. Nothing where the flow has one connection, or a capture is missing.
+    """
+    again = second(connection)
+    if again is None:
+        return
+    first, resumed = early_volume(connection), early_volume(again)
+    if not first or resumed is None:
+        return
+    yield Observation(
+        role="server", parameter="bdp_seed", value=resumed / first, unit="times the first connection's",
+        source=f"right capture: {resumed:,} B in the first {_ROUNDS} round trips of data of the second connection, "
+        f"{first:,} B in those of the first",
+    )  # fmt: skip
+
+
+def bdp_frames(connection: Connection) -> Iterator[Observation]:
+    """bdp_frames of each endpoint: BDP frames that its qlogs of both connections name, in the part that is read."""
+    again = second(connection)
+    if again is None:
+        return
+    for role in ROLES:
+        traces = [trace for one in (connection, again) if (trace := one.trace(role)) is not None]
+        if traces:
+            count = sum(len(_BDP_FRAME.findall(qlog.read_head(trace, HEAD))) for trace in traces)
+            yield Observation(
+                role=role, parameter="bdp_frames", value=count, unit="frames",
+                source=f"qlog of {connection.name(role)} as a {role}, {len(traces)} of two connections",
+            )  # fmt: skip
+
+
+def careful_resume(connection: Connection) -> Iterator[Observation]:
+    """careful_resume of the server: the phases of RFC 9959 that its qlog of the second connection names, in order.
+
+    Words with commas between; nothing where there is no second connection, or its qlog names none.
+    """
+    again = second(connection)
+    trace = None if again is None else again.trace("server")
+    if trace is None:
+        return
+    changes = read_phases(trace)
+    if changes:
+        told = "; ".join(
+            f"{one.new} after {one.at_ms:.0f} ms" + (f" ({one.trigger})" if one.trigger else "") for one in changes
+        )
+        yield Observation(
+            role="server", parameter="careful_resume", value=", ".join(one.new for one in changes), unit="",
+            source=f"{connection.name('server')}'s qlog of the second connection: {told}",
+        )  # fmt: skip
+
+
+def second(connection: Connection) -> Connection | None:
+    """The next connection of the same flow; None where there is none."""
+    flow = connection.window.transfer.flow
+    windows = [window for window in connection.view.windows if window.transfer.flow == flow]
+    return Connection(connection.view, windows[1]) if len(windows) > 1 else None
+
+
+def early_volume(connection: Connection) -> int | None:
+    """UDP payload, bytes, that the server sent in its first round trips of data; None where it sent none.
+
+    They begin in the handshake's round trip where the answer to early data does (RFC 9001 §4.6).
+    """
+    sent = connection.sent("server")
+    if sent is None or not len(sent) or not connection.rtt_ns:
+        return None
+    early = (sent.form == Form.SHORT) & (sent.payload >= FULL) & (sent.t_ns < sent.t_ns[0] + ROUND * connection.rtt_ns)
+    if early.sum() >= _DATA:
+        start = int(sent.t_ns[early][0])
+    elif connection.flight is not None:
+        start = int(connection.flight.sent.t_ns[0])
+    else:
+        return None
+    inside = (sent.t_ns >= start) & (sent.t_ns < start + _ROUNDS * ROUND * connection.rtt_ns)
+    return int(sent.payload[inside].sum())
+
+
+# --- What the segments of HTTPS show of its kernels' windows: no end of it tells what its kernel knows.
+
+
+#: Who has which buffer in a download.
+_BUFFERS: dict[Role, str] = {"server": "tcp_wmem_max", "client": "tcp_rmem_max"}
+
+
+def first_flight(view: RunView, window: Window) -> Iterator[Observation]:
+    """Yield initial_cwnd: what the server sent in the first round trip of its response.
+
+    That begins once the client's answer to the server's handshake is there, with the request. The handshake did not
+    fill the window, and leaves that of Reno and CUBIC as it was (RFC 2861; tcp_is_cwnd_limited, include/net/tcp.h).
+    BBR's has grown by what was acknowledged.
+    """
+    connection = Connection(view, window)
+    sent, received, rtt_ns = connection.sent("server"), connection.received("server"), at_server_rtt_ns(view)
+    if sent is None or received is None or not rtt_ns:
+        return
+    data = sent.t_ns[sent.payload > 0]
+    answers = received.t_ns[(received.payload > 0) & (len(data) > 0 and received.t_ns > data[0])]
+    if not len(answers):
+        return
+    response = data[data >= answers[0]]
+    if len(response):
+        count = int(np.sum(response < response[0] + ROUND * rtt_ns))
+        yield Observation(
+            role="server", parameter="initial_cwnd", value=count, unit="packets",
+            source="right capture, segments of the response in its first round trip",
+        )  # fmt: skip
+
+
+def most_in_flight(view: RunView, window: Window) -> Iterator[Observation]:
+    """Yield tcp_wmem_max and tcp_rmem_max: most bytes in flight, which the buffers of both ends allowed.
+
+    Behind a proxy that splits the connection the client's allow nothing of what the server sends.
+    """
+    connection = Connection(view, window)
+    sent, received = connection.sent("server"), connection.received("server")
+    if sent is None or received is None or not len(sent):
+        return
+    most = float(in_flight(sent, received))
+    ends: tuple[Role, ...] = ("server",) if is_split(view) else ROLES
+    for role in ends:
+        yield Observation(
+            role=role, parameter=_BUFFERS[role], value=most, unit="bytes", source="right capture, most in flight"
+        )  # fmt: skip
+
+
+# --- What the server's congestion window is after its client's address changed.
+
+
+#: Below this share of the window before, it has been set back: a loss leaves more of it (CUBIC 0.7, Reno a half), and
+#: every rule but to keep it begins anew, as the new round trip is not known yet.
+_SET_BACK = 0.45
+#: Round trips of the old path after the move in which that is looked for: the client may validate the new path first.
+_PATIENCE = 3
+#: Of a round trip of the old path: how long a window that was set back may take until it is known what it becomes.
+_SETTLED = 0.75
+
+
+def migration_cwnd(connection: Connection) -> Iterator[Observation]:
+    """migration_cwnd of the server: its congestion window just after the client's first move, per that just before.
+
+    Near 0 where it starts again, 1 where it stays. Nothing where nobody moves, or the qlog has no windows.
+    """
+    moves = [move for move in connection.window.flow.moves if move.to is not None]
+    trace, rtt_ns = connection.trace("server"), connection.rtt_ns
+    if not moves or trace is None or not rtt_ns:
+        return
+    rtt_ms = rtt_ns / 1e6
+    # The trace begins when the client's first datagram has arrived, half a round trip after the lab's zero.
+    at_ms = moves[0].acts.seconds * 1e3 - rtt_ms / 2
+    windows = read_recovery(trace, rtt_ms).select("t_ms", "congestion_window").drop_nulls()
+    old = windows.filter(pl.col("t_ms") < at_ms)
+    if old.is_empty():
+        return
+    before = old["congestion_window"][-1]
+    later = windows.filter(pl.col("t_ms").is_between(at_ms, at_ms + _PATIENCE * rtt_ms))
+    low = (later["congestion_window"] < _SET_BACK * before).arg_true()
+    after, how = before, "never set back"
+    if not low.is_empty():
+        # From that event on: another one of the same time may have come before.
+        since = later[low[0] :]
+        settling = since.filter(pl.col("t_ms") <= since["t_ms"][0] + _SETTLED * rtt_ms)
+        after, how = settling["congestion_window"].max(), f"set back to {since['congestion_window'][0]:,.0f} B first"
+    yield Observation(
+        role="server", parameter="migration_cwnd", value=after / before, unit="of the window before",
+        source=f"{connection.name('server')}'s qlog: {before:,.0f} B before the move, {after:,.0f} B after it, {how}",
+    )  # fmt: skip
