@@ -14,7 +14,7 @@ from pathlib import Path
 class HarnessError(Exception):
     """The one root of the errors a user sees: what happened, and a hint what to do."""
 
-    #: The exit code of the command line (`harness.cli.exits`).
+    #: The exit code of the command line (`harness.cli.signals`).
     exit_code = 3
 
     def __init__(self, message: str, hint: str = "") -> None:

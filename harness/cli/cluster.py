@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from harness.cli.consoles import console, print_text
-from harness.cli.exits import FAULT
 from harness.cli.options import ClusterTls
+from harness.cli.signals import FAULT
 from harness.errors import InputError
 
 cluster = typer.Typer(no_args_is_help=True, help="What a cluster of workers takes: certificates, a scheduler.")

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import codecs
+import errno
 import functools
 import gc
 import itertools
 import os
 import re
+import shlex
 import sys
+import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,39 +21,104 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from harness.cli.cache import cache
-from harness.cli.check import check
-from harness.cli.clean import clean
 from harness.cli.cluster import cluster
-from harness.cli.compare import compare
 from harness.cli.completion import whole_words
 from harness.cli.consoles import complain, print_text
-from harness.cli.digests import digests
-from harness.cli.divergence import divergence
-from harness.cli.environment import version
-from harness.cli.equivalent import equivalent
-from harness.cli.exits import FAULT, INTERRUPTED, MET, UNREAD
-from harness.cli.explain import explain
-from harness.cli.faults import fault
+from harness.cli.environment import ROOT, version
 from harness.cli.gate import gate
 from harness.cli.images import images
-from harness.cli.judge import judge
-from harness.cli.lab import lab
-from harness.cli.list import list_
-from harness.cli.measure import measure
-from harness.cli.merge import merge
-from harness.cli.plan import plan
-from harness.cli.plot import plot
-from harness.cli.prune import prune
-from harness.cli.reach import reach
+from harness.cli.inspect import explain, lab, list_, schema, validate
+from harness.cli.maintain import cache, clean, prune
+from harness.cli.quality import check, digests, divergence, equivalent, verify
 from harness.cli.report import reports
-from harness.cli.run import run
-from harness.cli.schema import schema
-from harness.cli.signals import ends_in_order
-from harness.cli.surroundings import UnreadError, fall_silent, is_broken_pipe, require_folder, settle
-from harness.cli.validate import validate
-from harness.cli.verify import verify
-from harness.errors import HarnessError, InputError, did_you_mean, disk_error
+from harness.cli.results import compare, judge, measure, merge, plot
+from harness.cli.run import plan, reach, run
+from harness.cli.signals import FAULT, INTERRUPTED, MET, UNREAD, ends_in_order
+from harness.errors import HarnessError, InputError, did_you_mean, disk_error, reason
+
+# --- An exception that nobody expected: one line for people, and a log with where it happened.
+
+
+def fault(error: Exception) -> HarnessError:
+    """What to say of it; its traceback goes into a file."""
+    said = f"the harness itself failed: {reason(error)}"
+    file = ROOT / ".state" / f"fault-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.log"
+    try:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("".join([f"{shlex.join(sys.argv)}\n\n", *traceback.format_exception(error)]))
+    except OSError:
+        return HarnessError(said, "HARNESS_DEBUG=1 shows where")
+    return HarnessError(said, f"{file} says where; finished runs are kept")
+
+
+# --- What a command is started in: closed streams, encodings of few letters, no width, a folder that is gone.
+
+
+#: What stands for a letter that the output's encoding has not; of any other a question mark.
+_INSTEAD = {
+    "→": "->", "←": "<-", "–": "-", "—": "-", "…": "...", "≤": "<=", "≥": ">=", "✓": "+", "✗": "x", "✕": "x", "●": "o",
+    "★": "*", "×": "x", "·": "-", "↓": "v", "‡": "#", "█": "#", "“": '"', "”": '"', "’": "'",
+}  # fmt: skip
+#: By this name Python knows how such letters are written.
+_HANDLER = "quic-lab"
+_WIDTH = re.compile("[1-9][0-9]{0,4}")
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(_INSTEAD.get(letter, "?") for letter in error.object[error.start : error.end]), error.end
+
+
+def settle() -> None:
+    """Make of the streams and the width something that a command can print to."""
+    codecs.register_error(_HANDLER, _plain)
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The next file to be opened would have its number, and take what is printed.
+            os.open(os.devnull, os.O_RDWR)
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, os.fdopen(number, "w", closefd=False))
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors=_HANDLER)
+    for name in ("COLUMNS", "LINES"):
+        if not _WIDTH.fullmatch(os.environ.get(name, "1")):
+            del os.environ[name]
+
+
+def require_folder() -> None:
+    """InputError where the folder that a command is started in has been removed: no name in it means anything."""
+    try:
+        Path.cwd()
+    except OSError as error:
+        raise InputError("the folder that this command is started in is gone", "'cd' to one that is there") from error
+
+
+class UnreadError(Exception):
+    """Whoever read what is printed has closed the pipe: 'harness list | head'."""
+
+
+def is_broken_pipe(error: OSError) -> bool:
+    """Whether nobody reads what was written on."""
+    return error.errno in (errno.EPIPE, errno.ESHUTDOWN)
+
+
+def fall_silent() -> None:
+    """Print nothing any more: what is left in a closed pipe's buffer would be complained of at the end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            os.dup2(nowhere, stream.fileno())
+
+
+# --- entry
+
 
 #: Name → command, in the order of the help. A Typer has commands below it.
 COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {

@@ -11,8 +11,6 @@ import typer
 
 from harness.cli.consoles import annotate, console, print_view
 from harness.cli.environment import endpoint_memory, log_limit, open_app, patience, stall
-from harness.cli.exits import FAILED, NOTHING, UNDECIDED
-from harness.cli.interrupts import heard
 from harness.cli.options import (
     AsJson,
     AsMarkdown,
@@ -22,9 +20,11 @@ from harness.cli.options import (
     Servers,
     StoredScenarios,
     StoreFolder,
+    jobs_of,
+    tolerance_of,
 )
+from harness.cli.signals import FAILED, NOTHING, UNDECIDED, heard
 from harness.cli.stored import stored_cells
-from harness.cli.words import jobs_of, tolerance_of
 from harness.errors import AbsentError, InputError
 from harness.formatting import without_html
 

@@ -10,10 +10,8 @@ import typer
 from harness.cli.completion import one_implementation
 from harness.cli.consoles import complain, console, paper, print_json
 from harness.cli.environment import open_app, registry
-from harness.cli.exits import FAILED, INFRASTRUCTURE
-from harness.cli.interrupts import heard
-from harness.cli.options import AsJson, Manifests
-from harness.cli.words import contestants
+from harness.cli.options import AsJson, Manifests, contestants
+from harness.cli.signals import FAILED, INFRASTRUCTURE, heard
 from harness.errors import InputError, disk_error
 
 if TYPE_CHECKING:

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+import datetime
+import inspect
+import math
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import MISSING, Field, dataclass, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_type_hints
 
 import typer
 
 from harness.cli import completion
+from harness.cli.completion import outcomes
+from harness.cli.consoles import console
+from harness.cli.environment import cores, endpoint_memory, lab_kernel, log_limit, open_app, patience, stall
+from harness.errors import InputError, did_you_mean
+from harness.formatting import shown
+
+if TYPE_CHECKING:
+    from harness.execution import App, Options
+    from harness.execution.cluster.address import Place
+    from harness.execution.matrix import Request, Shard, UntilDecided
+    from harness.planning.sweep import Combine
+    from harness.scenario.schema import Implementation
 
 
 class KernelChoice(StrEnum):
@@ -143,3 +161,352 @@ Vary = Annotated[
     ),
 ]
 Zip = Annotated[bool, typer.Option("--zip", help="Pair the values of several --vary instead of all with all.")]
+
+
+# --- What the words of a command mean: a request, implementations. InputError for what they cannot mean.
+
+
+#: Digits of a number on the command line.
+_MOST_DIGITS = 9
+
+
+def request_of(
+    app: App,
+    scenarios: list[str],
+    clients: str,
+    servers: str,
+    repeat: int | UntilDecided | None,
+    seed: int,
+    engine: EngineChoice,
+    kernel: KernelChoice,
+    settings: list[str] | None,
+    vary: list[str] | None = None,
+    zipped: bool = False,
+    shard: Shard | None = None,
+) -> Request:
+    """What is asked for, as a plan is made of it."""
+    from harness.execution.matrix import Request
+    from harness.scenario.parameters import ROLES
+
+    if engine == EngineChoice.VIRTUAL:
+        if kernel == KernelChoice.HOST:
+            raise InputError(
+                "--sim-kernel host: virtual time needs the lab kernel", "leave it out, or use --engine compose"
+            )
+        kernel = KernelChoice.LAB
+    absent = app.inventory.absent() if "all" in (clients, servers) else {}
+    if absent:
+        console().print(f"left out of 'all', not built here ('harness list' says why): {', '.join(absent)}")
+    found = app.catalogue.find_scenarios(scenarios)
+    parameters = _once("--set", settings)
+    swept = {name: _values("--vary", name, values, once=not zipped) for name, values in _once("--vary", vary).items()}
+    combine: Combine | None = "zip" if zipped else None
+    for one in found if zipped and not swept else ():
+        if not one.vary:
+            raise InputError(f"--zip: nothing of {one.name} is varied", "it pairs the values of several --vary")
+    app.catalogue.require_honoured(found, parameters, swept, combine)
+    return Request(
+        scenarios=found,
+        clients=app.catalogue.find_implementations(clients, "client", absent, found),
+        servers=app.catalogue.find_implementations(servers, "server", absent, found),
+        everybody=frozenset(role for role in ROLES if (clients if role == "client" else servers) == "all"),
+        engine=engine.value,
+        sim_kernel=kernel.value,
+        repetitions=repeat,
+        seed=seed,
+        parameters=parameters,
+        vary=swept,
+        combine=combine,
+        shard=shard,
+    )
+
+
+def stand_ins_of(words: list[str] | None) -> dict[str, str]:
+    """What --image says: implementation → image."""
+    from harness.scenario.schema.base import FORMS, IMAGE
+
+    found: dict[str, str] = {}
+    for word in words or []:
+        name, equals, image = word.partition("=")
+        if not equals or not name or not re.fullmatch(IMAGE, image):
+            raise InputError(f"--image {shown(word)}: expected NAME={FORMS[IMAGE]}".partition(";")[0],
+                             "for example --image quiche=mine/quiche:dev")  # fmt: skip
+        if name in found:
+            raise InputError(f"--image {name} is given twice", "leave one of the two out")
+        found[name] = image
+    return found
+
+
+def shard_of(text: str) -> Shard | None:
+    """What --shard says; None of nothing."""
+    from harness.execution.matrix import Shard
+
+    if not text:
+        return None
+    match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise InputError(f"--shard {shown(text)}: expected K/N, K from 1 to N", "for example --shard 3/8")
+    return Shard(int(match[1]), int(match[2]))
+
+
+def _values(option: str, name: str, text: str, once: bool) -> list[str]:
+    """The values of a sweep, each once, unless they go in pairs."""
+    values = [value.strip() for value in text.split(",")]
+    for index, value in enumerate(values):
+        if not value:
+            raise InputError(f"{option} {name}={text}: a value is missing", "remove the comma too many")
+        if once and value in values[:index]:
+            raise InputError(f"{option} {name}: '{value}' is given twice", "leave one of the two out")
+    return values
+
+
+def outcomes_of(text: str) -> frozenset[str]:
+    """What --retry says: outcomes, separated by commas."""
+    from harness.outcome import Status
+
+    return frozenset(one_of("--retry", word.strip(), get_args(Status)) for word in text.split(",") if word.strip())
+
+
+def repetitions_of(text: str | None) -> int | UntilDecided | None:
+    """What --repeat says."""
+    from harness.execution.matrix import UntilDecided
+    from harness.scenario.schema import MAXIMUM_REPETITIONS
+    from harness.stats.intervals import ENOUGH
+
+    if text is None:
+        return None
+    automatic, _, bound = text.partition(":")
+    number = bound if automatic == "auto" else text
+    if text == "auto":
+        return UntilDecided()
+    if not re.fullmatch("0*[1-9][0-9]*", number):
+        raise InputError(f"--repeat {text}: expected a number, auto or auto:NUMBER", "for example --repeat 5")
+    if len(number) > _MOST_DIGITS or int(number) > MAXIMUM_REPETITIONS:
+        raise InputError(
+            f"--repeat {shown(text)}: {MAXIMUM_REPETITIONS} repetitions are the most",
+            "--repeat auto goes on until the intervals decide",
+        )
+    if automatic != "auto":
+        return int(number)
+    if int(number) < ENOUGH:
+        raise InputError(
+            f"--repeat {text}: no interval of fewer than {ENOUGH} repetitions decides",
+            f"use --repeat auto:{ENOUGH} or more, or a plain number",
+        )
+    return UntilDecided(int(number))
+
+
+def _once(option: str, words: list[str] | None) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for word in words or []:
+        name, value = _assignment(option, word)
+        if name in found:
+            raise InputError(f"{option} {name} is given twice", "give all its values to --vary, separated by commas")
+        found[name] = value
+    return found
+
+
+def _assignment(option: str, word: str) -> tuple[str, str]:
+    """NAME and VALUE of one --set or --vary; the name is a known one."""
+    from harness.planning.sweep import dimensions, is_name
+
+    name, equals, value = word.partition("=")
+    if not equals or not value:
+        raise InputError(f"{option} {word}: expected NAME=VALUE", f"for example {option} server.congestion_control=bbr")
+    if not is_name(name):
+        raise InputError(f"{option} {word}: nothing is called '{name}'", did_you_mean(name, dimensions()))
+    return name, value
+
+
+def contestants(app: App, words: str, *, generators: bool = False) -> tuple[dict[str, Implementation], dict[str, str]]:
+    """Implementations by name, whatever they play, and those that 'all' leaves out: name → why."""
+    absent = app.inventory.absent() if words == "all" else {}
+    if generators and words == "all":
+        return {name: one for name, (one, _) in app.catalogue.implementations().items() if name not in absent}, absent
+    roles = [app.catalogue.find_implementations(words, role, absent) for role in ("client", "server")]
+    return {item.name: item for found in roles for item in found}, absent
+
+
+def tolerance_of(option: str, text: str) -> float:
+    """A percentage as a fraction."""
+    from harness.units import Percentage
+
+    try:
+        return Percentage.parse(text).fraction
+    except ValueError as error:
+        raise InputError(f"{option} {text}: {error}", "for example 3%") from error
+
+
+def place_of(cluster: str, folder: Path | None, files: str, verify: str, engine: EngineChoice) -> Place | None:
+    """The cluster that makes the runs of an engine."""
+    from harness.execution.cluster import address
+
+    if cluster and engine != EngineChoice.VIRTUAL:
+        raise InputError(
+            "--cluster: runs in real time need this machine's own network and clock",
+            "add --engine virtual, or leave --cluster out",
+        )
+    return address.place_of(cluster, folder, files, verify)
+
+
+def jobs_of(asked: int | None, engine: EngineChoice) -> int:
+    """How many runs side by side."""
+    if engine == EngineChoice.VIRTUAL:
+        return asked or cores()
+    if asked not in (None, 1):
+        raise InputError(f"--jobs {asked}: runs in real time would measure each other", "add --engine virtual")
+    return 1
+
+
+def one_of(option: str, word: str, known: Iterable[str]) -> str:
+    """The word, which is a known one."""
+    names = list(known)
+    if word not in names:
+        raise InputError(f"{option} {word}: there is no '{word}'", did_you_mean(word, names))
+    return word
+
+
+def span(option: str, text: str) -> tuple[float, float] | None:
+    """Two times in seconds, of FROM-TO; None of nothing."""
+    if not text:
+        return None
+    begin, _, end = text.partition("-")
+    try:
+        found = float(begin), float(end)
+    except ValueError:
+        found = (0.0, 0.0)
+    if not 0 <= found[0] < found[1] < math.inf:
+        raise InputError(f"{option} {text}: expected FROM-TO, in seconds", f"for example {option} 21-24")
+    return found
+
+
+def age(option: str, text: str) -> datetime.timedelta | None:
+    """A length of time in days, or in a unit of `harness.units.Duration`; None of nothing."""
+    from harness.units import Duration
+
+    if not text:
+        return None
+    number, unit = text.strip()[:-1], text.strip()[-1:]
+    try:
+        if unit == "d":
+            # Of a day as of an hour: the number is read in one place.
+            return 24 * datetime.timedelta(seconds=Duration.parse(f"{number}h").seconds)
+        return datetime.timedelta(seconds=Duration.parse(text).seconds)
+    except (ValueError, OverflowError) as error:
+        raise InputError(f"{option} {text}: no age: {error}", "for example '30 d' or '12 h'") from error
+
+
+# --- What is asked of a plan: the arguments and options that `run` and `plan` share, declared once.
+
+
+A = TypeVar("A", bound="Asking")
+
+Retry = Annotated[str, typer.Option(help="Outcomes to run again, such as crashed,timed_out.", autocompletion=outcomes)]
+Draw = Annotated[
+    bool,
+    typer.Option(
+        "--figures/--no-figures", help="End with figures: of cells whose flows share or stop, or of the worst download."
+    ),
+]
+
+Html = Annotated[
+    Path | None, typer.Option("--html", help="End with a site of these cells in this folder, and its address.")
+]
+
+
+@dataclass(frozen=True)
+class Asking:
+    """The words of `harness run`. `harness plan` takes the same, so that a line can be tried before it is run."""
+
+    scenarios: Scenarios
+    clients: Clients = "all"
+    servers: Servers = "all"
+    repeat: Repeat = None
+    seed: Seed = 1
+    engine: OnEngine = EngineChoice.COMPOSE
+    jobs: Jobs = None
+    sim_kernel: Kernel = KernelChoice.AUTO
+    settings: Settings = None
+    vary: Vary = None
+    zipped: Zip = False
+    shard: ShardOf = ""
+    store: StoreFolder = None
+    manifest: Manifests = None
+    stand_ins: StandIns = None
+    fresh: Fresh = False
+    retry: Retry = ""
+    strict: Strict = False
+    draw: Draw = True
+    html: Html = None
+    artefacts: KeptArtefacts = ArtefactsChoice.ALL
+    cluster: Cluster = ""
+    cluster_tls: ClusterTls = None
+    cluster_files: ClusterFiles = ""
+    verify: VerifyShare = ""
+    as_json: AsJson = False
+
+    def open(self) -> App:
+        """The checkout with what was named of it. Raises InputError."""
+        return open_app(self.store, self.manifest, stand_ins_of(self.stand_ins))
+
+    def request(self, app: App) -> Request:
+        """As a plan is made of it. Raises InputError."""
+        return request_of(
+            app, self.scenarios, self.clients, self.servers, repetitions_of(self.repeat), self.seed, self.engine,
+            self.sim_kernel, self.settings, self.vary, self.zipped, shard_of(self.shard),
+        )  # fmt: skip
+
+    def options(self) -> Options:
+        """How its runs are made. Raises InputError."""
+        from harness.execution import Options
+
+        return Options(
+            fresh=self.fresh, retry=self.again, patience=patience(), log_limit=log_limit(), memory=endpoint_memory(),
+            jobs=self.beside, stall=stall(), artefacts=self.artefacts.value, kernel=lab_kernel(), cluster=self.place,
+        )  # fmt: skip
+
+    @property
+    def beside(self) -> int:
+        """Runs side by side. Raises InputError."""
+        return jobs_of(self.jobs, self.engine)
+
+    @property
+    def place(self) -> Place | None:
+        """The cluster that makes the runs. Raises InputError."""
+        return place_of(self.cluster, self.cluster_tls, self.cluster_files, self.verify, self.engine)
+
+    @property
+    def again(self) -> frozenset[str]:
+        """Outcomes that do not count as done. Raises InputError."""
+        return outcomes_of(self.retry) | {"infrastructure"}
+
+
+@dataclass(frozen=True)
+class AskingForShards(Asking):
+    """The same, and how it is to be shared out."""
+
+    shards: Annotated[
+        int | None, typer.Option("--shards", help="Say what each of so many shards has, and its time.", min=1, max=1000)
+    ] = None
+
+
+def taking(asking: type[A]) -> Callable[[Callable[[A], None]], Callable[..., None]]:
+    """A command with every field of what is asked as an argument or option of its own, called with the whole."""
+    hints = get_type_hints(asking, include_extras=True)
+    parameters = [_parameter(one, hints[one.name]) for one in fields(asking)]
+
+    def made(function: Callable[[A], None]) -> Callable[..., None]:
+        def command(**words: Any) -> None:
+            function(asking(**words))
+
+        command.__name__, command.__doc__ = function.__name__, function.__doc__
+        command.__annotations__ = {one.name: one.annotation for one in parameters}
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        return command
+
+    return made
+
+
+def _parameter(one: Field[Any], annotation: Any) -> inspect.Parameter:
+    default = inspect.Parameter.empty if one.default is MISSING else one.default
+    return inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

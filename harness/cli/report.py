@@ -3,19 +3,83 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from harness.cli import completion
 from harness.cli.consoles import console, json_all_the_same, paper, print_json, print_markdown, print_text, print_view
 from harness.cli.environment import ROOT, open_app
 from harness.cli.gate import Allow, Within, passage_of
 from harness.cli.options import AsJson, AsMarkdown, Clients, Every, Servers, StoredScenarios, StoreFolder
-from harness.cli.sites import open_site, write_site
 from harness.cli.stored import stored_cells
-from harness.cli.subcommands import WithSubcommands
 from harness.errors import AbsentError, InputError, did_you_mean
+
+if TYPE_CHECKING:
+    from harness.evaluation.cell_result import CellResult
+    from harness.execution import App
+
+
+# --- A command that has commands below it, and arguments of its own in the same place.
+
+
+class WithSubcommands(TyperGroup):
+    """Takes the first word for a command where it names one, and else for an argument of its own.
+
+    Options may stand on either side of the word, as in `report --json metrics`.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Leave in `ctx.args` a command's name and its words; nothing where there is none."""
+        # A parser of a group stops at the first word, and leaves it and what follows to the arguments.
+        found, _, _ = self.make_parser(ctx).parse_args(args=list(args))
+        (argument,) = (one.name for one in self.params if one.param_type_name == "argument")
+        words = list(found.get(argument) or ())
+        if not words or words[0] not in self.commands:
+            ctx.allow_interspersed_args = True
+            return super().parse_args(ctx, args)
+        super().parse_args(ctx, [])
+        left = [words[0], *args[: len(args) - len(words)], *words[1:]]
+        ctx.args = left
+        return left
+
+    def invoke(self, ctx: Any) -> Any:
+        """Call the command that was named, or what the group itself does."""
+        if not ctx.args:
+            return super().invoke(ctx)
+        name, *args = ctx.args
+        # Below the group's own parent: its usage line then shows no arguments of the group.
+        with self.commands[name].make_context(f"{ctx.info_name} {name}", args, parent=ctx.parent) as below:
+            return below.command.invoke(below)
+
+
+# --- A site of stored cells: written, told of, and opened where that is asked.
+
+
+def write_site(app: App, results: list[CellResult], folder: Path) -> str:
+    """Write the site of these cells, and say how large it is. Its address.
+
+    Raises InputError, EngineError and ResultError as `harness.report.site.build.write` does.
+    """
+    from harness.formatting import counted, size_of
+    from harness.report.site.build import write
+
+    made = write(folder, results, app.stored, app.results.find, app.places.cache)
+    console().print(f"{counted(made.pages, 'page')}, {size_of(made.size)}, for any browser:", soft_wrap=True)
+    return made.index.resolve().as_uri()
+
+
+def open_site(address: str) -> None:
+    """Open it in this machine's browser, if there is one."""
+    import webbrowser
+
+    if not webbrowser.open(address):
+        console().print("no browser was found here: open the address by hand", soft_wrap=True)
+
+
+# --- report
+
 
 reports = typer.Typer(cls=WithSubcommands, invoke_without_command=True)
 
@@ -187,7 +251,7 @@ def study(
 ) -> None:
     """Print what the factors of studies are worth in seconds, ranked, with intervals; and profiles side by side."""
     from harness.doe.effects import analyses
-    from harness.doe.effects.profiles import profiled
+    from harness.doe.effects.samples import profiled
     from harness.report import study as view
 
     with json_all_the_same(as_json, lambda: view.report(([], []))):

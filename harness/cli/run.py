@@ -3,25 +3,53 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
-from harness.cli.asking import Asking, taking
-from harness.cli.comparisons import draw_comparisons
-from harness.cli.consoles import console, paper, print_json
+from harness.cli.consoles import console, paper, print_json, print_text, print_view
 from harness.cli.environment import cores
-from harness.cli.exits import INTERRUPTED, exit_code
-from harness.cli.interrupts import heard, interrupted
-from harness.cli.sites import write_site
-from harness.errors import reason
+from harness.cli.options import Asking, AskingForShards, taking
+from harness.cli.report import write_site
+from harness.cli.signals import INTERRUPTED, exit_code, heard, interrupted
+from harness.errors import InputError, reason
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from harness.evaluation.cell_result import CellResult
     from harness.execution import App
     from harness.execution.events import Listener
+    from harness.execution.matrix import PlannedRun, SharedOut
+    from harness.outcome import Cell
+
+
+# --- Figures of cells beside each other, at the end of a `run`.
+
+
+def draw_comparisons(results: Sequence[CellResult], folder: Path) -> None:
+    """Draw what cells of one scenario were compared by, and name the files. What goes wrong costs no verdict."""
+    from harness.evaluation.ranking import rankings
+    from harness.report import by_scenario
+
+    talk = console()
+    found = [ranking for cells in by_scenario(results) for ranking in rankings(cells)]
+    if not found:
+        return
+    try:
+        from harness.report.plots.ranked import write
+
+        for ranking in found:
+            if (file := write(ranking, folder)) is not None:
+                talk.print(f"{ranking.name} of {len(ranking.cells)} cells: {file}", soft_wrap=True, markup=False)
+    except Exception as error:  # whatever it is, the verdicts stand
+        talk.print(f"warning: no figure of the cells: {reason(error)}", style="yellow", soft_wrap=True, markup=False)
+
+
+# --- run
 
 
 #: Runs that are looked at for one that can be drawn: of some that broke early there is nothing to see.
@@ -112,3 +140,135 @@ def _linked(sentence: str, place: Path) -> Text:
     text = Text(sentence)
     text.highlight_words([str(place)], f"link {place.resolve().as_uri()}")
     return text
+
+
+# --- `harness plan`.
+
+
+@taking(AskingForShards)
+def plan(asking: AskingForShards) -> None:
+    """Print the runs a request amounts to, which of them are stored, how long the rest takes and what of the disk.
+
+    Takes the words of `run`; those that say what becomes of results change nothing here, but for --artefacts.
+    """
+    from harness.execution.disk_estimate import DiskUse
+    from harness.execution.matrix import UntilDecided, designs, named, points_of
+    from harness.execution.repetitions import Repetitions
+    from harness.formatting import size_of
+    from harness.report import design, json_report
+    from harness.report.progress import span
+
+    app = asking.open()
+    # What would be refused by 'harness run' is refused here.
+    asking.options()
+    request = asking.request(app)
+    matrix = app.matrix(request, lambda event: None, pull=False)
+    studies = designs(request, {name: app.inventory.named(name) for name in named(points_of(request))})
+    series = Repetitions(matrix, request.repetitions, app.results.of)
+    done = set() if asking.fresh else app.results.done(series.possible(), asking.again)
+    # Of cells that go on until they are decided, what is asked for as things are.
+    series.first(done)
+    planned = [item for item in series.possible() if item.repetition < series.reached(item.cell)]
+    done &= {(item.cell.key, item.repetition) for item in planned}
+    todo = [item for item in planned if (item.cell.key, item.repetition) not in done]
+    experience = app.experience(matrix)
+    seconds = sum(experience.expected(item.cell) for item in todo)
+    beside = asking.beside
+    disk = DiskUse(app.store, asking.artefacts.value, app.cache.www)
+    need, free = disk.need(todo, beside), disk.free()
+    shards = _shards(asking.shards or 0, todo, experience.expected)
+    if asking.as_json:
+        room = {
+            "least": need.least,
+            "stay": need.stay,
+            "meanwhile": need.meanwhile,
+            "served": need.served,
+            "free": free,
+        }
+        designed = {"studies": design.report(studies)} if studies else {}
+        print_json(json_report.plan(planned, done, seconds, room, shards) | designed)
+        return
+    for item in planned:
+        state = "stored" if (item.cell.key, item.repetition) in done else "to run"
+        cell = item.cell
+        extra = " ".join(f"{name}={value}" for name, value in cell.parameters.items())
+        pair = f"{cell.client.name}→{cell.server.name}"
+        print_text(f"{cell.key} {item.repetition:3} {state:7} {cell.scenario.name} {pair} {extra}".rstrip())
+    for line in design.lines(studies):
+        print_text(line)
+    undecided = isinstance(request.repetitions, UntilDecided) and len(done) < len(planned)
+    more = ", then more until the objectives are decided" if undecided else ""
+    minutes = f"about {span(seconds / max(1, min(beside, len(todo))))} to run" + (
+        f", {beside} at a time" if beside > 1 else ""
+    )
+    console().print(
+        f"{len(matrix)} cells, {len(planned)} runs, {len(done)} stored, {minutes} (builds not counted){more}",
+        soft_wrap=True,
+    )
+    for one in shards:
+        print_text(
+            f"shard {one.shard}: {one.cells} cells, {one.runs} runs to do, about {span(one.seconds)} on one core"
+        )
+    if todo:
+        fits = ""
+        if (found := disk.fits(need)) is False:
+            fits = ": they do not fit, and 'harness run' would refuse them"
+        elif found is None:
+            fits = ": where too many of them fail, that will not do"
+        console().print(f"{need.text}; {size_of(free)} are free{fits}", soft_wrap=True)
+
+
+def _shards(count: int, todo: Sequence[PlannedRun], expected: Callable[[Cell], float]) -> list[SharedOut]:
+    """What each of so many shards has to do."""
+    from harness.evaluation.cell_result import point_of
+    from harness.execution.matrix import Shard, SharedOut
+
+    found = []
+    for number in range(1, count + 1):
+        shard = Shard(number, count)
+        mine = [item for item in todo if shard.takes(point_of(item.cell))]
+        seconds = sum(expected(item.cell) for item in mine)
+        found.append(SharedOut(f"{number}/{count}", len({item.cell.key for item in mine}), len(mine), seconds))
+    return found
+
+
+# --- `harness reach`.
+
+
+@dataclass(frozen=True)
+class AskingForSettings(Asking):
+    """The words of `run`, and how far the search may go."""
+
+    budget: Annotated[
+        int, typer.Option("--budget", help="Sets of settings that may be tried for each pair.", min=1, max=10000)
+    ] = 60
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown on stdout.")] = False
+
+
+@taking(AskingForSettings)
+def reach(asking: AskingForSettings) -> None:
+    """Search a study's factors for the fewest settings with which each pair meets all objectives of its scenario.
+
+    What is stored counts; what is missing is run. The same command goes on where it was stopped, and a larger budget
+    where a smaller one ended.
+    """
+    from harness.doe.settings_search import reach as search
+    from harness.report import reach as view
+    from harness.report.progress import Talk
+
+    if asking.shard or asking.html is not None:
+        raise InputError("a search has no shards, and no site", "leave --shard and --html out")
+    app = asking.open()
+    request, options = asking.request(app), asking.options()
+    words_to = console()
+    talk = Talk(words_to)
+
+    def say(text: str) -> None:
+        words_to.print(text, soft_wrap=True, markup=False)
+
+    try:
+        with talk, heard(talk.interrupted, app.end_hard):
+            made = search(app, request, options, asking.budget, talk, say)
+    except KeyboardInterrupt:
+        raise interrupted() from None
+    print_view(view, made, markdown=asking.markdown, as_json=asking.as_json)

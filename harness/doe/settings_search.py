@@ -7,8 +7,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from harness.doe.minimal_settings import Settings, score, search
-from harness.doe.pair_settings import Search, factors_of, hopeless, told
+from harness.doe.minimal_settings import Search, Settings, factors_of, hopeless, score, search, told
 from harness.errors import EngineError, InputError
 from harness.evaluation.cell_result import CellResult
 from harness.execution.checkout import App

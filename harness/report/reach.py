@@ -8,8 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from harness.doe.minimal_settings import Settings
-from harness.doe.pair_settings import Search
+from harness.doe.minimal_settings import Search, Settings
 from harness.formatting import counted, quoted
 from harness.report.markdown import line
 

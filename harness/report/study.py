@@ -9,7 +9,7 @@ from rich.console import Console
 
 from harness.doe.effects import Analysis, Effect, Studied
 from harness.doe.effects.analysis import LITTLE
-from harness.doe.effects.profiles import Profiled
+from harness.doe.effects.samples import Profiled
 from harness.doe.effects.summary import called, is_little, seconds, sentence
 from harness.outcome import Interval
 from harness.report.markdown import line

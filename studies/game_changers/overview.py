@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.doe.effects import Analysis, Effect
-from harness.doe.effects.profiles import Profiled, ProfileRow
+from harness.doe.effects.samples import Profiled, ProfileRow
 from harness.doe.effects.summary import called, is_little, rounded
 from harness.outcome import Interval
 from harness.report.markdown import line

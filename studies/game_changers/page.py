@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from harness.doe.effects import Analysis, analyses
-from harness.doe.effects.profiles import Profiled, profiled
+from harness.doe.effects.samples import Profiled, profiled
 from harness.doe.effects.summary import called, sentence
-from harness.doe.pair_settings import searches
+from harness.doe.minimal_settings import searches
 from harness.evaluation.cell_result import CellResult
 from harness.report import reach, study
 from harness.report.markdown import line

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from harness.cli.exits import FAILED, INFRASTRUCTURE, INTERRUPTED, MET, NOTHING, UNDECIDED
+from harness.cli.signals import FAILED, INFRASTRUCTURE, INTERRUPTED, MET, NOTHING, UNDECIDED
 from harness.store.compression import UNFINISHED
 from tests.chaos import machine
 from tests.chaos.kinds import Kind

@@ -10,7 +10,7 @@ import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from harness.cli.exits import FAILED, INFRASTRUCTURE, INTERRUPTED, MET, NOTHING
+from harness.cli.signals import FAILED, INFRASTRUCTURE, INTERRUPTED, MET, NOTHING
 from harness.outcome import EngineName
 from tests.chaos import targets
 from tests.chaos.damage import (

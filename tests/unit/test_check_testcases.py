@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.check import contract
-from harness.check.testcases import Trial, refused, scenario_of, trials, untried, works
+from harness.check.contract import Trial, refused, scenario_of, trials, untried, works
 from harness.evaluation.cell_result import CellResult
 from harness.outcome import Cell, Outcome, Verdict, VerdictStatus
 from harness.outcome.conformance import Answer

@@ -12,7 +12,7 @@ import pytest
 from harness.analysis.metrics import VERSION
 from harness.cli import main
 from harness.cli.entry import COMMANDS, HIDDEN
-from harness.cli.exits import FAILED, INFRASTRUCTURE, INTERRUPTED, NOTHING, UNSUPPORTED, USAGE, exit_code
+from harness.cli.signals import FAILED, INFRASTRUCTURE, INTERRUPTED, NOTHING, UNSUPPORTED, USAGE, exit_code
 from harness.engine.images.cache import Cache
 from harness.engine.run_dir import prepare_folder
 from harness.errors import EngineError
@@ -138,7 +138,7 @@ def test_a_fault_of_the_harness_is_one_line_a_log_and_an_exit_code_of_its_own(
         raise KeyError("nobody expects this")
 
     monkeypatch.setattr("harness.catalogue.Catalogue.implementations", fail)
-    monkeypatch.setattr("harness.cli.faults.ROOT", tmp_path)
+    monkeypatch.setattr("harness.cli.entry.ROOT", tmp_path)
     code, out, err = _run(capsys, monkeypatch, "list")
     assert (code, out) == (70, "")
     first, second = err.splitlines()

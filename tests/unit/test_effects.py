@@ -12,9 +12,8 @@ from syrupy.assertion import SnapshotAssertion
 
 from harness.cli import main
 from harness.doe.effects import Analysis, analyses, studied
-from harness.doe.effects.profiles import profiled
-from harness.doe.effects.summary import conditions, sentence
-from harness.doe.effects.surface import surface
+from harness.doe.effects.samples import profiled
+from harness.doe.effects.summary import conditions, sentence, surface
 from harness.evaluation.cell_result import CellResult
 from harness.report import study as view
 from harness.report.plots.study import all_of, heat_map, responses, tornado, write

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from harness.catalogue import Catalogue
-from harness.cli.equivalent import share_of
+from harness.cli.quality import share_of
 from harness.errors import InputError
 from harness.execution.matrix import Request
 from harness.outcome import Cell, Outcome, RandomBytes, Run

@@ -17,7 +17,7 @@ from harness.analysis.metrics import measure_with_series
 from harness.capture import files
 from harness.capture.artefacts import capture_digests, harmed, last_words, other_digests
 from harness.cli import main
-from harness.cli.exits import FAILED, INFRASTRUCTURE, MET
+from harness.cli.signals import FAILED, INFRASTRUCTURE, MET
 from harness.engine.images.contents import Contents
 from harness.errors import ResultError
 from harness.evaluation.regression.baseline import read_former

@@ -9,8 +9,8 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from harness.doe.effects import analyses
-from harness.doe.effects.profiles import profiled
-from harness.doe.pair_settings import factors_of, hopeless, searches
+from harness.doe.effects.samples import profiled
+from harness.doe.minimal_settings import factors_of, hopeless, searches
 from harness.doe.settings_search import reach
 from harness.errors import EngineError, InputError
 from harness.evaluation.cell_result import CellResult

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main
-from harness.cli.exits import FAILED, INFRASTRUCTURE, MET, USAGE
+from harness.cli.signals import FAILED, INFRASTRUCTURE, MET, USAGE
 from harness.engine.images.build import Build
 from harness.engine.images.components import Component, Composition
 from harness.engine.images.context import RECORD

@@ -15,7 +15,7 @@ from harness.analysis.interop.registry import CASES, case_of
 from harness.analysis.interop.runner_json import problems, read, written
 from harness.analysis.interop.verdict import Word
 from harness.cli import main
-from harness.cli.exits import USAGE
+from harness.cli.signals import USAGE
 from harness.errors import InputError
 from harness.report import interop
 from tests.examples import catalogue

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from harness.cli.exits import INTERRUPTED
-from harness.cli.interrupts import heard
+from harness.cli.signals import INTERRUPTED, heard
 from harness.engine.process_owner import owner
 from harness.errors import EngineError
 from harness.execution import shutdown
@@ -55,7 +54,7 @@ SECOND = """
 import os, signal, subprocess, sys, time
 from pathlib import Path
 from harness.execution import shutdown
-from harness.cli.interrupts import heard
+from harness.cli.signals import heard
 from harness.store.results import Store
 shutdown.remove_orphans = lambda needed: []
 store = Store(Path(sys.argv[1]))

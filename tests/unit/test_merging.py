@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from harness.analysis.timeseries import SCHEMA
 from harness.cli.entry import cli
-from harness.cli.words import shard_of, stand_ins_of
+from harness.cli.options import shard_of, stand_ins_of
 from harness.engine.images.contents import Contents
 from harness.errors import InputError
 from harness.evaluation.cell_result import point_of

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.check.cpu import findings, go_programs
+from harness.check.run import findings, go_programs
 from harness.engine.images.rootfs_export import RootFs
 from tests.examples import implementation
 

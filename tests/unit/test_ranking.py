@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from harness.cli.comparisons import draw_comparisons
-from harness.cli.exits import exit_code
+from harness.cli.run import draw_comparisons
+from harness.cli.signals import exit_code
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.ranking import labels, rankings
 from harness.outcome import EngineName

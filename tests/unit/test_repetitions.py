@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from harness.analysis.metrics import VERSION
-from harness.cli.words import repetitions_of
+from harness.cli.options import repetitions_of
 from harness.engine.build_queue import Step
 from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult

@@ -9,8 +9,7 @@ import sys
 
 import pytest
 
-from harness.cli.exits import INTERRUPTED
-from harness.cli.signals import SIGNALS, end_at_once, ends_in_order
+from harness.cli.signals import INTERRUPTED, SIGNALS, end_at_once, ends_in_order
 from tests.examples import ROOT
 
 pytestmark = pytest.mark.usefixtures("terminal_signals")

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 import pytest
 
 from harness.cli import main
-from harness.cli.exits import FAILED, USAGE
+from harness.cli.signals import FAILED, USAGE
 from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.verdict import judge

@@ -15,7 +15,7 @@ import pytest
 
 from harness.catalogue.validation import files_of
 from harness.cli import main
-from harness.cli.exits import INFRASTRUCTURE, MET, UNREAD, USAGE
+from harness.cli.signals import INFRASTRUCTURE, MET, UNREAD, USAGE
 from harness.errors import disk_error
 from harness.report.numbers import rate
 from harness.store.merge import merge

@@ -15,8 +15,8 @@ from typer.main import get_command
 from harness.cli.consoles import console, print_json
 from harness.cli.entry import run_program
 from harness.cli.environment import REFERENCE, open_app
-from harness.cli.exits import FAILED
 from harness.cli.options import AsJson
+from harness.cli.signals import FAILED
 from harness.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def bench(
 
 
 def _side_by_side(kernels: tuple[str, str], names: list[str], most: int | None, reference: Path) -> list[SideBySide]:
-    from harness.cli.interrupts import heard
+    from harness.cli.signals import heard
     from harness.execution.matrix import PlannedRun
     from harness.report.progress import Talk
     from harness.repro.verify import candidates, chosen

@@ -16,7 +16,6 @@ from typer.main import get_command
 from harness.cli.consoles import console, print_text
 from harness.cli.entry import CommandGroup, run_program
 from harness.cli.environment import REFERENCE, endpoint_memory, lab_kernel, log_limit, open_app, patience, stall
-from harness.cli.interrupts import heard
 from harness.cli.options import (
     ArtefactsChoice,
     Clients,
@@ -30,10 +29,12 @@ from harness.cli.options import (
     StoredScenarios,
     StoreFolder,
     VerifyShare,
+    jobs_of,
+    place_of,
 )
-from harness.cli.sites import write_site
+from harness.cli.report import write_site
+from harness.cli.signals import heard
 from harness.cli.stored import stored_cells
-from harness.cli.words import jobs_of, place_of
 
 if TYPE_CHECKING:
     from harness.outcome import Run

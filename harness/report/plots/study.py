@@ -15,8 +15,7 @@ import vl_convert
 from altair.utils.schemapi import debug_mode
 
 from harness.doe.effects import Analysis, Effect, Studied
-from harness.doe.effects.summary import called
-from harness.doe.effects.surface import surface
+from harness.doe.effects.summary import called, surface
 from harness.report.plots.copied import Marks
 from harness.report.plots.parts import layered, sized
 from harness.report.plots.theme import INK, SOFT, WIDTH, Chart, Panel, config, headed

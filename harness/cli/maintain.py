@@ -1,4 +1,4 @@
-"""`harness prune`."""
+"""`harness cache`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,54 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.consoles import console, print_text
+from harness.cli.consoles import console, paper, print_json, print_text
 from harness.cli.environment import open_app
-from harness.cli.options import Clients, Manifests, Servers, StoredScenarios, StoreFolder
-from harness.cli.words import age, one_of
+from harness.cli.options import AsJson, Clients, Manifests, Servers, StoredScenarios, StoreFolder, age, one_of
 from harness.errors import InputError
 
 if TYPE_CHECKING:
     from harness.execution import App
     from harness.outcome import Cell
+
+
+def cache(
+    tidy: Annotated[
+        bool,
+        typer.Option("--tidy", help="Remove what no image needs any more, and what is over the limit."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say what is kept to be used again (exported images, served files) and how large it is. Results are elsewhere."""
+    from harness.engine.docker_cli import image_ids
+    from harness.engine.images.cache import size_of
+    from harness.errors import EngineError
+    from harness.report.cached import Cached, cached_json, show_cached
+
+    app = open_app()
+    removed: list[str] = []
+    if tidy:
+        try:
+            images = image_ids()
+        except EngineError:
+            # What no image needs cannot be told then.
+            images = None
+        removed = [*app.cache.tidy(images), *app.cache.bound()]
+    entries = {"rootfs": 0, "www": 0}
+    for one in app.cache.kept():
+        kind = one.name.partition("/")[0]
+        entries[kind] += 1
+    state = app.places.state
+    found = Cached(
+        str(app.cache.folder), app.cache.limit, app.cache.sizes(), entries, removed,
+        {f"{state} (logs of builds and of what was installed)": size_of(state)},
+    )  # fmt: skip
+    if as_json:
+        print_json(cached_json(found))
+    else:
+        show_cached(found, paper())
+
+
+# --- `harness prune`.
 
 
 def prune(
@@ -92,3 +131,16 @@ def _chosen(app: App, scenarios: list[str] | None, clients: str, servers: str) -
         )
 
     return chosen
+
+
+# --- `harness clean`.
+
+
+def clean() -> None:
+    """Remove what the harness left or made in Docker: containers, networks, images and their exports. Results stay."""
+    from harness.engine.docker_cli import image_ids
+    from harness.engine.images.build import remove_everything
+
+    app = open_app()
+    for name in [*remove_everything(), *app.cache.tidy(image_ids())]:
+        console().print(f"removed {name}", markup=False)

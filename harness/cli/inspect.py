@@ -1,0 +1,142 @@
+"""`harness list`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+
+from harness.cli.completion import kinds, scenarios
+from harness.cli.consoles import complain, console, paper, print_json, print_text
+from harness.cli.environment import open_app
+from harness.cli.options import (
+    AsJson,
+    EngineChoice,
+    Kernel,
+    KernelChoice,
+    Manifests,
+    OneClient,
+    OnEngine,
+    OneServer,
+    Scenarios,
+    Settings,
+    request_of,
+)
+from harness.cli.signals import USAGE
+from harness.errors import InputError, did_you_mean
+
+T = TypeVar("T")
+
+
+def list_(as_json: AsJson = False, manifest: Manifests = None) -> None:
+    """List the scenarios and the implementations."""
+    from harness.report import json_report, listing
+
+    app = open_app(manifests=manifest)
+    # One file that is wrong hides none of the others; it is named behind them.
+    wrong: dict[str, InputError] = {}
+
+    def read(one: Callable[[], T]) -> T | None:
+        try:
+            return one()
+        except InputError as error:
+            wrong.setdefault(error.message, error)
+            return None
+
+    files = app.catalogue.scenario_files()
+    scenarios = [one for file in files if (one := read(partial(app.catalogue.scenario, file))) is not None]
+    known = read(app.catalogue.implementations) or {
+        found[0].name: (found[0], file.resolve().parent)
+        for file in app.catalogue.implementation_files()
+        if (found := read(partial(app.catalogue.manifest, file))) is not None
+    }
+    entries = [
+        listing.Entry(item, here, None if here else app.inventory.why_absent(item))
+        for item, folder in known.values()
+        for here in [app.inventory.has(item, folder)]
+    ]
+    if as_json:
+        print_json(json_report.catalogue(scenarios, entries))
+    else:
+        listing.show(scenarios, entries, paper())
+    for error in wrong.values():
+        complain(error)
+    if wrong:
+        raise typer.Exit(USAGE)
+
+
+# --- `harness explain`.
+
+
+def explain(scenarios: Scenarios, engine: OnEngine = EngineChoice.COMPOSE) -> None:
+    """Print what a scenario's path amounts to, and its path program under an engine."""
+    from harness.report.explain import explain as text
+
+    for scenario in open_app().catalogue.find_scenarios(scenarios):
+        print_text(text(scenario, engine.value))
+
+
+# --- `harness validate`.
+
+
+def validate(
+    files: Annotated[
+        list[Path] | None, typer.Argument(help="Files, and folders with all below; all of the repository's without.")
+    ] = None,
+) -> None:
+    """Check scenario and image files without running anything."""
+    from harness.catalogue.validation import files_of
+    from harness.catalogue.validation import validate as check
+
+    app = open_app()
+    found = files_of(files or [])
+    problems = check(app.catalogue, found)
+    for problem in problems:
+        complain(problem)
+    if problems:
+        raise typer.Exit(USAGE)
+    count = len(found or [*app.catalogue.scenario_files(), *app.catalogue.implementation_files()])
+    console().print(f"{count} files are valid")
+
+
+# --- `harness schema`.
+
+
+def schema(kind: Annotated[str, typer.Argument(help="scenario or image.", autocompletion=kinds)] = "scenario") -> None:
+    """Print the JSON Schema that editors use."""
+    from harness.catalogue import json_schema
+    from harness.scenario.schema import Implementation, Part, Scenario
+
+    models: dict[str, type[Part]] = {"scenario": Scenario, "image": Implementation}
+    if kind not in models:
+        raise InputError(f"no schema '{kind}'", did_you_mean(kind, models))
+    print_text(json_schema(models[kind]))
+
+
+# --- `harness lab`.
+
+
+def lab(
+    scenario: Annotated[str, typer.Argument(help="One scenario.", autocompletion=scenarios)],
+    folder: Annotated[Path, typer.Argument(help="Folder to write; made if needed.")],
+    client: OneClient = "ngtcp2",
+    server: OneServer = "ngtcp2",
+    sim_kernel: Kernel = KernelChoice.AUTO,
+    settings: Settings = None,
+    manifest: Manifests = None,
+) -> None:
+    """Write one cell as files for `docker compose up` by hand, and build the images it names."""
+    from harness.report.progress import Talk
+
+    app = open_app(manifests=manifest)
+    request = request_of(app, [scenario], client, server, 1, 1, EngineChoice.COMPOSE, sim_kernel, settings)
+    talk = Talk(console())
+    with talk:
+        app.write_lab(request, folder, talk)
+    console().print(
+        f"docker compose --env-file {folder}/cell.env -f {folder}/compose.yaml up --abort-on-container-exit",
+        soft_wrap=True,
+    )

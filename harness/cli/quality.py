@@ -1,0 +1,353 @@
+"""`harness check`."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.cli.completion import implementations
+from harness.cli.consoles import console, paper, print_json, print_text
+from harness.cli.environment import REFERENCE, ROOT, lab_kernel, log_limit, open_app, stall
+from harness.cli.options import (
+    AsJson,
+    EngineChoice,
+    Fresh,
+    Jobs,
+    KernelChoice,
+    Manifests,
+    OneClient,
+    OneServer,
+    Seed,
+    Settings,
+    StoreFolder,
+    contestants,
+    jobs_of,
+    request_of,
+)
+from harness.cli.signals import FAILED, INFRASTRUCTURE, MET, heard
+from harness.errors import InputError
+
+if TYPE_CHECKING:
+    from harness.capture.divergence import Divergence
+    from harness.engine.images.contents import Contents
+    from harness.execution import App
+    from harness.repro.checkout import Checkout
+    from harness.repro.equivalence import Prover
+    from harness.store.identity import Component
+
+
+def check(
+    names: Annotated[
+        str, typer.Argument(help="Implementations, separated by commas, or 'all'.", autocompletion=implementations)
+    ],
+    jobs: Annotated[int | None, typer.Option(help="Runs side by side; one per core without.", min=1)] = None,
+    store: StoreFolder = None,
+    manifest: Manifests = None,
+    fresh: Fresh = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check that implementations follow the contract and do what their manifests claim, in virtual time.
+
+    The exit code is 1 when anything does not hold.
+    """
+    from harness.check import check as findings_of
+    from harness.execution import Options
+    from harness.report import findings as view
+    from harness.report.progress import Talk
+
+    app = open_app(store or ROOT / "results" / "checks", manifest)
+    chosen, absent = contestants(app, names)
+    options = Options(
+        fresh=fresh, log_limit=log_limit(), jobs=jobs_of(jobs, EngineChoice.VIRTUAL), stall=stall(), kernel=lab_kernel()
+    )
+    with Talk(console()) as talk, heard(talk.interrupted, app.end_hard):
+        found = list(findings_of(app, chosen.values(), options, talk))
+    if as_json:
+        print_json(view.report(found, absent))
+    else:
+        view.show(found, absent, paper())
+    if any(item.failed for item in found):
+        raise typer.Exit(FAILED)
+
+
+# --- `harness verify`.
+
+
+def verify(
+    cells: Annotated[
+        list[str] | None, typer.Argument(help="Reference runs by KEY or KEY/REPETITION; all of virtual time without.")
+    ] = None,
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            help="So many cells, drawn at random; half of them rest on an entry of the ledger, where there is one.",
+            min=1,
+        ),
+    ] = None,
+    draw: Annotated[int, typer.Option("--draw", help="Which sample is drawn.", min=0)] = 1,
+    reference: Annotated[Path, typer.Option(help="The store that is verified.")] = REFERENCE,
+    jobs: Jobs = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make reference runs of virtual time again, and say of each: identical, same figures, or where it differs.
+
+    The exit code is 1 when any differs.
+    """
+    from harness.execution import Options
+    from harness.report import verified as view
+    from harness.report.progress import Talk
+    from harness.repro.digests import component_digests
+    from harness.repro.verify import candidates, chosen, drawn
+    from harness.repro.verify import verify as verified
+
+    if cells and sample is not None:
+        raise InputError("cells and --sample", "name cells, or draw a sample of them")
+    app, kept = open_app(), open_app(reference)
+    known = candidates(kept.stored)
+    if not known:
+        raise InputError(
+            f"{reference}: no run of virtual time there says what its captures were", "'make reference' makes such runs"
+        )
+    if sample is None:
+        runs = chosen(known, cells or [])
+    else:
+        today = component_digests(app)
+        runs = drawn(known, sample, draw, lambda cell: app.ledger.joining(cell, today))
+    options = Options(
+        log_limit=log_limit(), jobs=jobs_of(jobs, EngineChoice.VIRTUAL), stall=stall(), kernel=lab_kernel()
+    )
+    with Talk(console()) as talk, heard(talk.interrupted, app.end_hard):
+        found = []
+        for one in verified(app, kept.stored, runs, options, talk):
+            found.append(one)
+            console().print(f"  {view.sentence(one, app.ledger)}", soft_wrap=True, markup=False)
+    if as_json:
+        print_json(view.report(found))
+    else:
+        view.show(found, paper())
+    if any(one.again.outcome.status == "infrastructure" for one in found):
+        raise typer.Exit(INFRASTRUCTURE)
+    if any(one.answer == "differs" for one in found):
+        raise typer.Exit(FAILED)
+
+
+# --- `harness divergence`.
+
+
+def divergence(
+    what: Annotated[
+        list[str], typer.Argument(help="Folders of two stored runs; or one scenario, to run again and again.")
+    ],
+    client: OneClient = "ngtcp2",
+    server: OneServer = "ngtcp2",
+    times: Annotated[int, typer.Option(help="Runs at most, until one parts from the first.", min=2)] = 2,
+    seed: Seed = 1,
+    settings: Settings = None,
+    keep: Annotated[
+        Path | None, typer.Option(help="Folder that keeps the runs and their traces; none without.")
+    ] = None,
+    manifest: Manifests = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say where two runs of one cell part: first other packet, random bytes, and, of a cell run here, system call.
+
+    A cell is run in virtual time, with a trace of its system calls. The exit code is 1 when the runs part.
+    """
+    from harness.report import divergence as view
+    from harness.repro.divergence import stored
+
+    made = 2
+    if len(what) == 2:
+        found = stored(Path(what[0]), Path(what[1]))
+    elif len(what) == 1:
+        found, made = _repeated(what[0], client, server, times, seed, settings, keep, manifest)
+    else:
+        raise InputError(f"{len(what)} things are named", "name one scenario, or the folders of two stored runs")
+    if as_json:
+        print_json(view.report(found, made))
+    else:
+        print_text(view.text(found, made))
+    raise typer.Exit(MET if found.identical else FAILED)
+
+
+def _repeated(
+    scenario: str,
+    client: str,
+    server: str,
+    times: int,
+    seed: int,
+    settings: list[str] | None,
+    keep: Path | None,
+    manifest: list[Path] | None,
+) -> tuple[Divergence, int]:
+    """Run one cell until two runs part; (where they do, runs made)."""
+    import tempfile
+
+    from harness.execution import Options
+    from harness.report.progress import Talk
+    from harness.repro.divergence import repeated
+
+    app = open_app(manifests=manifest)
+    request = request_of(app, [scenario], client, server, 1, seed, EngineChoice.VIRTUAL, KernelChoice.AUTO, settings)
+    options = Options(log_limit=log_limit(), stall=stall(), kernel=lab_kernel())
+    with tempfile.TemporaryDirectory(prefix="quic-lab-divergence-") as scratch, Talk(console()) as talk:
+        cells = app.matrix(request, talk, pull=True)
+        if len(cells) != 1:
+            raise InputError(f"{scenario}: {len(cells)} cells", "name one client and one server; give --set one value")
+        if keep is not None and keep.exists() and any(keep.iterdir()):
+            raise InputError(f"--keep {keep}: there is something in it", "name a folder that is new or empty")
+        return repeated(app, cells[0], times, keep or Path(scratch), options, talk)
+
+
+# --- `harness equivalent`.
+
+
+def equivalent(
+    base: Annotated[
+        str | None,
+        typer.Option(
+            help="A revision or a folder that makes the other side's runs. Without it the reference's runs are that "
+            "side, and the newest commit with their digests makes those again that come out otherwise."
+        ),
+    ] = None,
+    excepted: Annotated[
+        str, typer.Option("--except", help="Scenario keys, separated by commas: cells that use one are left out.")
+    ] = "",
+    share: Annotated[
+        str, typer.Option("--sample", help="A share of the reference that is run beside the guard cells, as '5%'.")
+    ] = "0%",
+    draw: Annotated[int, typer.Option("--draw", help="Which sample is drawn.", min=0)] = 1,
+    again: Annotated[
+        bool, typer.Option("--again", help="Prove the entries that there are once more, by today's code.")
+    ] = False,
+    jobs: Jobs = None,
+    reference: Annotated[Path, typer.Option(help="The store whose cells are run.")] = REFERENCE,
+    as_json: AsJson = False,
+) -> None:
+    """Prove that a change of code, of the simulator or of an image keeps the behaviour, and keep the stored results.
+
+    Guard cells are run in virtual time. Where all give the bytes that they gave before, results/equivalences.yaml gets
+    an entry. Else the exit code is 1, the first cell that differs is shown, and nothing is written. Of the compose
+    engine golden labs are run by both versions: they must get the same files and the same commands of Docker.
+    """
+    from harness.evaluation.publish import rekey
+    from harness.execution import Options
+    from harness.report.progress import Talk
+    from harness.repro.checkout import Checkout, base_with, checked_out
+    from harness.repro.compose_transcript import prove as prove_compose
+    from harness.repro.equivalence import Prover
+    from harness.repro.report import changed_lines, divergence_text, golden_lines, report, result_lines
+    from harness.repro.verify import candidates, every_run
+    from harness.store.identity import write_ledger
+    from harness.store.parquet import is_columnar
+
+    if again and (base is not None or excepted):
+        raise InputError("--again with --base or --except", "an entry is proven again as it stands in the ledger")
+    app, kept = open_app(), open_app(reference)
+    known = candidates(kept.stored)
+    if not known:
+        raise InputError(f"{reference}: no run of virtual time there has digests of captures", "see 'make reference'")
+    options = Options(
+        log_limit=log_limit(), jobs=jobs_of(jobs, EngineChoice.VIRTUAL), stall=stall(), kernel=lab_kernel()
+    )
+    keys = tuple(dict.fromkeys(key.strip() for key in excepted.split(",") if key.strip()))
+    with (
+        Talk(console()) as talk,
+        heard(talk.interrupted, app.end_hard),
+        ExitStack() as stack,
+        tempfile.TemporaryDirectory(prefix="quic-lab-equivalent-") as scratch,
+    ):
+        prover = Prover(app, known, keys, share_of(share), draw, options, _contents(app, kept), talk)
+
+        @functools.cache
+        def checkout(*wanted: tuple[Component, str]) -> Checkout:
+            places = app.places.state, app.places.cache
+            if base is not None:
+                return stack.enter_context(checked_out(ROOT, base, *places))
+            commits = dict.fromkeys(run.commit.rstrip("+") for run in reversed(known))
+            return stack.enter_context(base_with(ROOT, dict(wanted), list(commits), *places))
+
+        if again:
+            _again(prover, Path(scratch), checkout, as_json=as_json)
+            return
+        digests = None if base is None else checkout().digests()
+        changed = prover.changed(digests)
+        wanted = [(item.component, item.before) for item in changed]
+        tried = prover.prove(changed, Path(scratch), lambda: checkout(*wanted), afresh=base is not None)
+        compose = prover.changed_compose(every_run(kept.stored), digests)
+        _say(*changed_lines(tried), *result_lines(tried))
+        if tried.differing:
+            console().print(divergence_text(tried), soft_wrap=True, markup=False)
+        ledger = prover.ledger_with(tried) if tried.proven and tried.changed else app.ledger
+        golden: dict[str, tuple[str, ...]] = {}
+        if compose is not None:
+            today = Checkout(ROOT, app.places.state, app.places.cache)
+            golden = prove_compose(checkout((compose.component, compose.before)), today, Path(scratch) / "golden")
+            _say(*golden_lines(compose, golden))
+            if not any(golden.values()):
+                ledger = ledger.with_entry(prover.entry(compose, len(golden), scoped=False))
+    if ledger is not app.ledger:
+        write_ledger(app.ledger_file, ledger)
+        moved = rekey(reference, ledger) if is_columnar(reference) else 0
+        _say(f"written to {app.ledger_file}" + (f"; {moved} runs of {reference} have another key now" if moved else ""))
+    if as_json:
+        print_json(report(tried) | {"golden": {name: list(lines) for name, lines in golden.items()}})
+    if not tried.proven or any(golden.values()):
+        raise typer.Exit(FAILED)
+
+
+def _again(prover: Prover, scratch: Path, checkout: Callable[..., Checkout], *, as_json: bool) -> None:
+    """Every entry of the ledger once more. The exit code is 1 where one does not hold."""
+    from harness.repro.report import again_lines, again_report
+
+    ends = [(entry.component, entry.same_as) for entry in prover.app.ledger.entries.equivalences[-1:]]
+    tried = prover.prove_again(scratch, lambda: checkout(*ends))
+    _say(*again_lines(tried, prover.app.ledger))
+    if as_json:
+        print_json(again_report(tried))
+    if any(attempt.differing for attempt in tried.values()):
+        raise typer.Exit(FAILED)
+
+
+def _contents(app: App, kept: App) -> Callable[[str], Contents | None]:
+    """What was in an image by its digest: as the reference knows it, or as it was looked through here."""
+    return lambda digest: kept.stored.contents(digest) or app.contents.by_digest(digest)
+
+
+def _say(*lines: str) -> None:
+    for line in lines:
+        console().print(f"  {line}", soft_wrap=True, markup=False)
+
+
+def share_of(text: str) -> float:
+    """A share as '5%' or '5 %', from 0 to 1. InputError."""
+    number = text.strip().removesuffix("%").strip()
+    try:
+        share = float(number) / 100 if text.strip().endswith("%") else -1.0
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise InputError(f"--sample: '{text}' is no share of the reference", "for example '5%'")
+    return share
+
+
+# --- `harness digests`.
+
+
+def digests() -> None:
+    """Print what the engines, the simulator and the images of this checkout are made from: kind, name, digest.
+
+    `harness equivalent` of another revision asks for it: the name of this command and what it prints stay as they are.
+    """
+    from harness.repro.digests import component_digests
+
+    printed: dict[str, dict[str, str]] = {}
+    for (kind, name), digest in component_digests(open_app()).items():
+        printed.setdefault(kind, {})[name] = digest
+    print_json(printed)

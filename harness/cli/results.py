@@ -1,0 +1,231 @@
+"""`harness compare`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness.cli import completion
+from harness.cli.consoles import caution, console, json_all_the_same, paper, print_json, print_markdown, print_text
+from harness.cli.environment import open_app
+from harness.cli.options import (
+    AsJson,
+    AsMarkdown,
+    Clients,
+    Servers,
+    StoredScenarios,
+    StoreFolder,
+    Strict,
+    one_of,
+    span,
+    tolerance_of,
+)
+from harness.cli.signals import FAILED, INFRASTRUCTURE, NOTHING, exit_code
+from harness.cli.stored import stored, stored_cells
+from harness.errors import AbsentError, InputError, ResultError
+
+
+def compare(
+    scenarios: StoredScenarios = None,
+    clients: Clients = "all",
+    servers: Servers = "all",
+    store: StoreFolder = None,
+    within: Annotated[str, typer.Option(help="Difference of the medians up to which the engines agree.")] = "3%",
+    markdown: AsMarkdown = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compare the two engines over stored runs of the same cells: medians, differences, and what explains them.
+
+    The exit code is 1 when engines disagree and nothing measured explains it, 5 when there is nothing to compare.
+    """
+    from harness.report import compare_views
+    from harness.report.compare import comparisons
+
+    tolerance = tolerance_of("--within", within)
+    with json_all_the_same(as_json, lambda: compare_views.report([])):
+        compared = comparisons(stored_cells(open_app(store), scenarios, clients, servers), within=tolerance)
+    if as_json:
+        print_json(compare_views.report(compared))
+    elif markdown:
+        print_markdown(compare_views.markdown(compared))
+    else:
+        compare_views.show(compared, paper())
+    if all(item.within is None for item in compared):
+        raise typer.Exit(NOTHING)
+    if any(item.within is False and item.reason == "not_explained" for item in compared):
+        raise typer.Exit(FAILED)
+
+
+# --- `harness merge`.
+
+
+def merge(
+    stores: Annotated[list[Path], typer.Argument(help="Stores whose runs are taken over: folders, or in columns.")],
+    store: StoreFolder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take the runs of other stores into one, each once: those of shards, say, or of another machine.
+
+    A run that the store has with other figures is not taken but named, and the exit code is 1.
+    """
+    from harness.store.merge import merge as merged
+    from harness.store.parquet import is_columnar
+
+    app = open_app(store)
+    if is_columnar(app.store.root):
+        raise InputError(
+            f"{app.store.root} holds reference runs in columns, and no run is written there", "name another --store"
+        )
+    for folder in stores:
+        if not folder.is_dir():
+            raise InputError(f"{folder}: no such folder, so there are no runs in it", "name the folder of a store")
+        if folder.resolve() == app.store.root.resolve():
+            raise InputError(f"{folder}: that is the store itself", "name others")
+    others = [open_app(folder).stored for folder in stores]
+    done = merged(app.store, others)
+    for one in done.conflicts:
+        run = one.run
+        who = f"{run.name} {run.cell.scenario.name} {run.cell.client.name}→{run.cell.server.name}"
+        console().print(f"not taken: {who}: {one.why} ({one.other}; {one.there} stays)", markup=False, soft_wrap=True)
+    for run, place in done.left:
+        caution(f"not taken: {place} of the run {run.name} is a link, or no file at all")
+    if as_json:
+        conflicts = [
+            {"run": one.run.name, "why": one.why, "stays": one.there, "not_taken": one.other} for one in done.conflicts
+        ]
+        print_json({"schema": 1, "taken": done.taken, "there": done.there, "conflicts": conflicts})
+    else:
+        console().print(f"taken {done.taken} runs, {done.there} were there, {len(done.conflicts)} conflict")
+    if done.conflicts:
+        raise typer.Exit(FAILED)
+    if not done.taken and not done.there:
+        raise typer.Exit(NOTHING)
+
+
+# --- `harness plot`.
+
+
+def plot(
+    scenarios: StoredScenarios = None,
+    clients: Clients = "all",
+    servers: Servers = "all",
+    store: StoreFolder = None,
+    out: Annotated[Path | None, typer.Option(help="Folder to write into; figures/ in that of the results.")] = None,
+    formats: Annotated[
+        str, typer.Option(help="Of png, svg and html, separated by commas.", autocompletion=completion.formats)
+    ] = "png,svg,html",
+    only: Annotated[
+        str,
+        typer.Option(
+            help="Figures to make, separated by commas; those that fit a run without.",
+            autocompletion=completion.figures,
+        ),
+    ] = "",
+    runs: Annotated[
+        list[str] | None, typer.Option("--run", help="A run as KEY/REPETITION; the first of each cell without.")
+    ] = None,
+    together: Annotated[
+        bool,
+        typer.Option(
+            "--together", help="All in one figure. So are two or more runs or cells that are named, without --only."
+        ),
+    ] = False,
+    detail: Annotated[str, typer.Option(help="What a detail shows, as FROM-TO in seconds; chosen without.")] = "",
+) -> None:
+    """Draw stored runs, from the store alone: figures as PNG and SVG, and one interactive page a run (HTML).
+
+    Several runs or cells that are named, as in `plot KEY/0 KEY/1` or `plot 'ngtcp2→quiche' 'quiche→quiche'`, share one
+    figure; its legend says what they differ in. A run with RED is drawn beside that of the same cell with DropTail.
+    Prints the files it wrote.
+    """
+    from harness.formatting import counted
+    from harness.report.plots.curves import MOST
+    from harness.report.plots.registry import plots
+    from harness.report.plots.render import Format, has_letters, write, write_together
+    from harness.report.plots.stored import find_subjects, folder_name, folder_of
+
+    app, talk = open_app(store), console()
+    chosen = [one_of("--only", name, plots()) for name in only.split(",") if name]
+    kinds = [Format(one_of("--formats", name, list(Format))) for name in formats.split(",") if name]
+    shown = span("--detail", detail)
+    found = stored(app, scenarios, clients, servers, every=bool(runs))
+    asked = list(dict.fromkeys([*found.runs, *(runs or [])]))
+    subjects = find_subjects(found.results, app.results.find, asked)
+    one_figure = together or any(plots()[name].of == "runs" for name in chosen) or (found.several and not chosen)
+    if one_figure and len(subjects) > MOST:
+        raise InputError(
+            f"{len(subjects)} runs in one figure could not be told apart", f"name {MOST} at most: KEY/REPETITION"
+        )
+    for one in (run for subject in subjects for run in subject.runs):
+        app.results.make_series(one)
+    if Format.PNG in kinds and not has_letters():
+        talk.print("warning: this machine has no font, so PNGs have no words (Debian: fonts-dejavu-core)")
+    target = out.resolve() if out is not None else app.store.root / "figures"
+    bare: list[str] = []
+    if one_figure:
+        drawn = [subject.drawing(app.stored, shown).run for subject in subjects]
+        for file in write_together(drawn, target / folder_of(drawn), kinds, app.places.cache) if drawn else []:
+            print_text(str(file))
+        bare = [run.run.name for run in drawn if run.series is None]
+    else:
+        for subject in subjects:
+            drawing = subject.drawing(app.stored, shown)
+            folder = target / folder_name(drawing.run.run)
+            for file in write(drawing.run, folder, kinds, app.places.cache, partner=drawing.partner, only=chosen):
+                print_text(str(file))
+            bare += [drawing.run.run.name] if drawing.run.series is None else []
+    if bare:
+        what = f"{counted(len(bare), 'run')} (such as {bare[0]})"
+        talk.print(f"{what}: no series are stored, so that only means could be drawn, if any", soft_wrap=True)
+
+
+# --- `harness judge`.
+
+
+def judge(
+    scenarios: StoredScenarios = None,
+    clients: Clients = "all",
+    servers: Servers = "all",
+    store: StoreFolder = None,
+    strict: Strict = False,
+) -> None:
+    """Print one line per stored cell: verdict, reason, sentence. The exit code is that of run."""
+    results = stored_cells(open_app(store), scenarios, clients, servers)
+    for item in results:
+        verdict = item.verdict
+        print_text(f"{verdict.status:12} {item.cell.scenario.name} {item.name}: {verdict.reason}: {verdict.sentence}")
+    raise typer.Exit(exit_code(results, strict=strict))
+
+
+# --- `harness measure`.
+
+
+def measure(
+    scenarios: StoredScenarios = None, clients: Clients = "all", servers: Servers = "all", store: StoreFolder = None
+) -> None:
+    """Measure stored runs again from their artefacts. Needs no Docker.
+
+    A run whose artefacts were damaged keeps the figures it has, and is named.
+    """
+    from harness.execution.measured_store import measure_again
+    from harness.formatting import counted
+
+    app = open_app(store)
+    count = kept = 0
+    for result in stored_cells(app, scenarios, clients, servers, every=True):
+        for run, _ in result.runs:
+            if not (app.store.folder(run.cell.key, run.repetition) / "sim").is_dir():
+                continue
+            try:
+                measure_again(app.store, run)
+                count += 1
+            except ResultError as error:
+                caution(f"{error.message} ({error.hint})")
+                kept += 1
+    if not count + kept:
+        raise AbsentError("no stored run has artefacts to measure", "what is kept in columns has figures only")
+    console().print(counted(count, "run") + " measured" + (f", {kept} left as they were" if kept else ""))
+    if kept:
+        raise typer.Exit(INFRASTRUCTURE)
