@@ -111,7 +111,7 @@ def spent(
 
 
 Kind = Literal["run_delay", "longest", "pressure", "stopped", "steal"]
-"""What a sum counts (see `harness.engine.docker.sched_delay`, which writes them)."""
+"""What a sum counts (see `harness.engine.docker.sampler`, which writes them)."""
 #: What stands in place of a container's name for figures of the whole machine.
 MACHINE = "machine"
 _SCHED_DELAY_SCHEMA = {"t_ns": pl.Int64, "container": pl.String, "kind": pl.String, "ns": pl.Int64}

@@ -17,8 +17,7 @@ from harness.errors import InputError, disk_error
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from harness.engine.images.build import Build
-    from harness.engine.images.result import MadeImage
+    from harness.engine.images.build import Build, MadeImage
     from harness.execution import App
 
 

@@ -8,12 +8,9 @@ from pathlib import Path
 
 from harness.catalogue import Catalogue
 from harness.engine.docker_cli import inspect_image
-from harness.engine.images.build import Announce, Build, Images
-from harness.engine.images.parallel_build import make_side_by_side
+from harness.engine.images.build import Announce, Build, Images, MadeImage, make_side_by_side, missing
 from harness.engine.images.registry import Registry
-from harness.engine.images.result import MadeImage
 from harness.engine.images.rootfs_export import RootFileSystems
-from harness.engine.images.upstream import missing
 from harness.errors import EngineError, InputError, did_you_mean
 from harness.execution.events import ImageStarted, Listener
 from harness.outcome import Cell, Image

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 
 from harness.engine.build_queue import Step
-from harness.engine.docker.cpu_priority import runs_come_first
+from harness.engine.docker.host_jitter import runs_come_first
 from harness.engine.docker_cli import inspect_image
 from harness.engine.images.build import Build, Images
 from harness.engine.images.contents import KnownContents

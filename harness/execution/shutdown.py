@@ -8,7 +8,7 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
-from harness.engine.docker.cpu_priority import as_usual
+from harness.engine.docker.host_jitter import as_usual
 from harness.engine.docker_cli import remove_orphans
 from harness.engine.process_owner import owner
 from harness.engine.virtual.uml_guest import SCRATCH

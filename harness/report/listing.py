@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from harness.engine.images.result import MadeImage
+from harness.engine.images.build import MadeImage
 from harness.report.layout import SENTENCE, Column, Fitted, Row
 from harness.scenario.parameters import PARAMETERS, Role
 from harness.scenario.schema import Implementation, Scenario

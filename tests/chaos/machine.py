@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.engine.docker.cpu_priority import SETTINGS
+from harness.engine.docker.host_jitter import SETTINGS
 
 #: What the harness puts on its containers and networks.
 LABEL = "org.quic-lab.owner"

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from harness.engine.images import components
-from harness.engine.images.components import CARGO_LOCK, Component, Composition, composition_of_tar
+from harness.engine.images.components import CARGO_LOCK, Component, Composition, GoProgram, Module, composition_of_tar
 from harness.engine.images.contents import _of_tar
-from harness.engine.images.go_build_info import GoProgram, Module
 from harness.errors import EngineError
 from tests.unit.image_tars import HARD, go_program, tar_of
 

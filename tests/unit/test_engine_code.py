@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from harness.engine import code_digest
-from harness.engine.code_digest import BESIDE, MODULES, engine_code
-from harness.engine.python_source import behaviour, statements
+from harness.engine.code_digest import BESIDE, MODULES, behaviour, engine_code, statements
 
 _SOURCE = '''"""What it is."""
 

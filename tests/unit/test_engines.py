@@ -19,12 +19,11 @@ from hypothesis import strategies as st
 
 from harness.engine.certificates import VIRTUAL_START, certificates, virtual_certificates
 from harness.engine.compose_file import VARIABLES, compose_document, compose_text
-from harness.engine.docker import delayed_start
-from harness.engine.docker.delayed_start import Held
+from harness.engine.docker import containers
+from harness.engine.docker.containers import Held
 from harness.engine.docker.sampler import Sampler, folder_size, tree_size
 from harness.engine.docker_cli import failure, hint_for, tail
-from harness.engine.images.build import Build, Images, kernel_lacks_queues, ours
-from harness.engine.images.context import folder_hash, fresh
+from harness.engine.images.build import Build, Images, folder_hash, fresh, kernel_lacks_queues, ours
 from harness.engine.served_files import MODIFIED, same_content, served_file
 from harness.errors import EngineError
 from harness.topology import build_lab
@@ -274,7 +273,7 @@ def test_sizes_of_what_is_not_there(tmp_path: Path) -> None:
 
 
 def test_what_is_held_becomes_its_own_program_in_the_end() -> None:
-    service = delayed_start.held(["/run_endpoint.sh", "--price=$5"], Path("/runs/a$b/held/client3"))
+    service = containers.held(["/run_endpoint.sh", "--price=$5"], Path("/runs/a$b/held/client3"))
     shell, option, script, *program = service["entrypoint"]
     assert (shell, option) == ("/bin/sh", "-c")
     assert script.endswith('exec "$0" "$@"')
@@ -283,7 +282,7 @@ def test_what_is_held_becomes_its_own_program_in_the_end() -> None:
 
 
 def test_a_client_is_held_until_it_is_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delayed_start, "_program", lambda image: ["echo", image, "goes on"])
+    monkeypatch.setattr(containers, "_program", lambda image: ["echo", image, "goes on"])
     ones = Held(tmp_path / "held", {"client1": "alpha"})
     service = ones.services()["client1"]
     words = [word.replace("/held/", f"{tmp_path}/held/client1/") for word in service["entrypoint"]]

@@ -11,11 +11,9 @@ import pytest
 
 from harness.cli import main
 from harness.cli.signals import FAILED, INFRASTRUCTURE, MET, USAGE
-from harness.engine.images.build import Build
+from harness.engine.images.build import RECORD, Build, MadeImage
 from harness.engine.images.components import Component, Composition
-from harness.engine.images.context import RECORD
 from harness.engine.images.record import Record
-from harness.engine.images.result import MadeImage
 from harness.errors import EngineError
 from harness.execution.image_inventory import Inventory
 

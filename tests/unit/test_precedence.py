@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.engine.docker.cpu_priority import SETTINGS, Setting, runs_come_first
+from harness.engine.docker.host_jitter import SETTINGS, Setting, runs_come_first
 
 
 def setting(folder: Path, name: str, content: str | None) -> Setting:

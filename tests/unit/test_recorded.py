@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from harness.engine.images import record as recorded
-from harness.engine.images.build import Build
+from harness.engine.images.build import RECORD, Build
 from harness.engine.images.components import Component, Composition
-from harness.engine.images.context import RECORD
 from harness.engine.images.record import Record, base_of, differences, read_record, write_record
 from harness.errors import InputError
 from harness.report import composed

@@ -11,8 +11,7 @@ import pytest
 from harness.analysis.metrics import measure
 from harness.analysis.metrics.starvation import CAUTION, STARVED
 from harness.capture.counters import MACHINE, read_waits, waited
-from harness.engine.docker.sampler import Sampler
-from harness.engine.docker.sched_delay import Waiting, stolen_ns
+from harness.engine.docker.sampler import Sampler, Waiting, stolen_ns
 from harness.outcome import MeasuredRun, Run, proven_outcome
 from tests.measurements import by_name
 from tests.unit.captures import Recipe, write_run

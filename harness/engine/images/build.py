@@ -10,15 +10,23 @@ import gzip
 import hashlib
 import os
 import re
+import shutil
 import subprocess
+import tempfile
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import BinaryIO
 
+from harness.engine.build_queue import LANES
+from harness.engine.code_digest import behaviour
 from harness.engine.confinement import alone
 from harness.engine.docker_cli import (
     OWNER_LABEL,
@@ -30,11 +38,50 @@ from harness.engine.docker_cli import (
     inspect_image,
     tail,
 )
-from harness.engine.images.context import folder_hash, fresh
 from harness.engine.images.registry import Registry
-from harness.errors import EngineError
+from harness.errors import EngineError, HarnessError
 from harness.outcome import Image
 from harness.scenario.schema import Implementation
+
+# --- What an image is built from: the identity of a build context, and a copy of it to build.
+
+
+#: The record of what is in an image, beside its recipe (`harness.engine.images.record`).
+RECORD = "components.json"
+#: Files of a recipe's folder that make no other image.
+_OF_NO_IMAGE = ("image.yaml", RECORD)
+
+
+def folder_hash(folder: Path) -> str:
+    """Hash of the names, modes and contents of all files of a build context, as far as they do something.
+
+    The manifest is left out: a colour or a note makes no other image. The record of what is in the image is left out
+    as well. So are comments and docstrings of Python (`harness.engine.code_digest`).
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    left_out = {folder / name for name in _OF_NO_IMAGE}
+    files = (path for path in folder.rglob("*") if path.is_file() and path not in left_out)
+    for file in sorted(path for path in files if "__pycache__" not in path.parts):
+        executable = os.access(file, os.X_OK)
+        content = hashlib.blake2b(behaviour(file.name, file.read_bytes()), digest_size=16).digest()
+        digest.update(f"{file.relative_to(folder)}\0{int(executable)}\0".encode() + content)
+    return digest.hexdigest()
+
+
+@contextmanager
+def fresh(folder: Path) -> Iterator[Path]:
+    """A copy of a build context whose files are of now.
+
+    Cargo, make and their like go by times. What a cache holds (`RUN --mount=type=cache`) may be newer than a checkout's
+    files and have been made of others: of another branch's, or of another checkout's. They would take it for these.
+    """
+    with tempfile.TemporaryDirectory(prefix="quic-lab-context-") as scratch:
+        # `shutil.copy` keeps modes, and no times.
+        yield Path(shutil.copytree(folder, Path(scratch) / folder.name, symlinks=True, copy_function=shutil.copy))
+
+
+# --- build
+
 
 BASE_IMAGE = "debian:trixie-slim"
 #: Label on every image built here.
@@ -358,3 +405,102 @@ def remove_everything() -> list[str]:
             docker(*removal, *names, check=False)
             removed.extend(f"{kind} {name}" for name in names)
     return removed
+
+
+# --- What came of building an image: the engines make it, reports show it.
+
+
+@dataclass(frozen=True)
+class MadeImage:
+    """One image after a build."""
+
+    reference: str
+    size: int
+    """Bytes, all layers together."""
+    seconds: float
+    was_there: bool
+    """Nothing had to be built."""
+    error: HarnessError | None = None
+    """Why there is none."""
+
+
+# --- Building many images at once.
+
+
+def make_side_by_side(
+    images: Images, simulator: Build | None, implementations: Mapping[str, Build], announce: Announce
+) -> dict[str, MadeImage]:
+    """Build all of these and what they are built on. Name → what came of it: what is below first, then by name.
+
+    `simulator`: the one that is built beside them; None for none.
+    """
+    # What implementations are built on first and alone; then the longest first, so that no core ends up idle.
+    shared = {below.reference: below for build in implementations.values() for below in build.on.values()}
+    made = {build.name: _make(images, build, announce) for build in shared.values()}
+    wanted = {**({} if simulator is None else {"sim": simulator}), **implementations}
+    order = sorted(wanted, key=lambda name: -sum(build.seconds for build in _with_below(wanted[name])))
+    with ThreadPoolExecutor(LANES, thread_name_prefix="build") as pool:
+        try:
+            done = dict(zip(order, pool.map(lambda name: _make(images, wanted[name], announce), order), strict=True))
+        except BaseException:
+            images.cancel()
+            raise
+    return made | dict(sorted(done.items()))
+
+
+def _make(images: Images, build: Build, announce: Announce) -> MadeImage:
+    began, was_there = time.monotonic(), inspect_image(build.reference) is not None
+    try:
+        images.make(build, announce)
+    except EngineError as error:
+        return MadeImage(build.reference, 0, time.monotonic() - began, was_there, error)
+    size = (inspect_image(build.reference) or {}).get("Size", 0)
+    return MadeImage(build.reference, size, time.monotonic() - began, was_there)
+
+
+def _with_below(build: Build) -> list[Build]:
+    return [build, *(below for item in build.on.values() for below in _with_below(item))]
+
+
+# --- What is needed from elsewhere: published images and repositories, and whether they can be had here.
+
+
+#: Seconds an answer may take.
+PATIENCE = 5.0
+
+
+def missing(implementation: Implementation) -> str | None:
+    """Why an implementation that is not on this machine cannot be made here; None where it can be.
+
+    Published images are never pulled unasked, so one that is not present counts as missing; a repository is
+    asked for. Raises EngineError when the Docker daemon does not answer.
+    """
+    if implementation.image is not None:
+        return None if inspect_image(implementation.image) else _not_present("its image", implementation.image)
+    if implementation.upstream_image is not None and inspect_image(implementation.upstream_image) is None:
+        return _not_present("it is built on the image", implementation.upstream_image)
+    if implementation.upstream_repository is not None:
+        said = _unreachable(implementation.upstream_repository)
+        if said:
+            return f"it is built from {implementation.upstream_repository}, which does not answer ({said})"
+    return None
+
+
+def _not_present(what: str, image: str) -> str:
+    return f"{what} {image} is not on this machine ('docker pull {image}')"
+
+
+@cache
+def _unreachable(repository: str) -> str:
+    """Why a Git repository does not answer over HTTP; empty when it does."""
+    # What `git clone` asks first (gitprotocol-http, smart clients).
+    url = f"{repository.removesuffix('/')}/info/refs?service=git-upload-pack"
+    try:
+        with urllib.request.urlopen(url, timeout=PATIENCE):
+            return ""
+    except urllib.error.HTTPError as error:
+        return f"HTTP status {error.code}"
+    except urllib.error.URLError as error:
+        return str(error.reason)
+    except OSError as error:
+        return str(error) or type(error).__name__

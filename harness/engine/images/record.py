@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.engine.docker_cli import inspect_image
-from harness.engine.images.build import BASE_IMAGE, IMAGE_LABEL, Build
+from harness.engine.images.build import BASE_IMAGE, IMAGE_LABEL, RECORD, Build
 from harness.engine.images.components import KINDS, Component, Composition
-from harness.engine.images.context import RECORD
 from harness.errors import InputError
 from harness.reading import read_regular
 
