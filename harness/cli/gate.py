@@ -135,8 +135,7 @@ def passage_of(
 ) -> Passage:
     """What the gate says of the stored cells that words name. Raises InputError, also without a baseline."""
     from harness.evaluation.regression.accepted_changes import apply, read_allowances
-    from harness.evaluation.regression.decision import decide
-    from harness.evaluation.regression.matching_cells import causes, pairs
+    from harness.evaluation.regression.decision import causes, decide, pairs
     from harness.execution.more_repetitions import looks
     from harness.report.chosen import named
     from harness.report.gate import Passage, Told

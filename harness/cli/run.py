@@ -61,7 +61,7 @@ def run(asking: Asking) -> None:
     """Run what is not stored yet, print the verdicts, and draw figures: of flows that share a path, or of the worst
     download.
     """
-    from harness.execution.build_failures import UnbuiltError
+    from harness.execution.scheduler import UnbuiltError
     from harness.report import json_report, moves, table
     from harness.report.progress import Talk
 
@@ -151,7 +151,7 @@ def plan(asking: AskingForShards) -> None:
 
     Takes the words of `run`; those that say what becomes of results change nothing here, but for --artefacts.
     """
-    from harness.execution.disk_estimate import DiskUse
+    from harness.execution.estimates import DiskUse
     from harness.execution.matrix import UntilDecided, designs, named, points_of
     from harness.execution.repetitions import Repetitions
     from harness.formatting import size_of

@@ -19,24 +19,22 @@ from harness.engine.run_dir import prepare_folder
 from harness.engine.served_files import serve
 from harness.errors import EngineError, InputError
 from harness.evaluation.cell_result import CellResult, point_of
-from harness.execution import run_lock
-from harness.execution.build_failures import LostRuns, UnbuiltError, lost_runs
-from harness.execution.cluster.image_server import Depot
+from harness.execution import locks
+from harness.execution.cluster.image_transfer import Depot
 from harness.execution.cluster_backend import work_on_cluster
-from harness.execution.disk_estimate import DiskUse, missing_bytes, require_room
 from harness.execution.engines import docker_versions, engine_of, remove_orphans
+from harness.execution.estimates import DiskUse, experience, missing_bytes, require_room
 from harness.execution.events import Listener, MachineHeld, PlanMade, Warned
 from harness.execution.image_inventory import Inventory
 from harness.execution.local_backend import CheckoutGround
-from harness.execution.machine_lock import machine_lock
+from harness.execution.locks import machine_lock
 from harness.execution.matrix import Request, UntilDecided, cells, named, of_matrix, points_of, varied
 from harness.execution.measured_store import StoredResults
 from harness.execution.options import Options, Places
 from harness.execution.repetitions import Repetitions
 from harness.execution.retries import Attempts
-from harness.execution.scheduler import Campaign
+from harness.execution.scheduler import Campaign, LostRuns, UnbuiltError, lost_runs
 from harness.execution.shutdown import end_hard
-from harness.execution.time_estimate import experience
 from harness.outcome import Cell, Contestant, EngineName
 from harness.planning.estimate import Experience
 from harness.planning.sweep import Point
@@ -170,7 +168,7 @@ class App:
         engine: EngineName = "virtual" if any(cell.engine == "virtual" for cell in matrix) else "compose"
         real_time = engine == "compose"
         removed = [*remove_orphans(self.cache, required=real_time), *self.store.remove_orphans()]
-        run_lock.sweep(self.store.root)
+        locks.sweep(self.store.root)
         if removed:
             listen(Warned(f"removed what an ended harness had left: {', '.join(removed)}"))
         provenance = self.provenance(docker_versions(required=real_time))

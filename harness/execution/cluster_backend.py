@@ -18,19 +18,19 @@ from harness.engine.images.cache import Cache
 from harness.engine.virtual.guest_config import guest_memory_mib
 from harness.errors import EngineError, ResultError, disk_error
 from harness.evaluation.verdict import judge
-from harness.execution.build_failures import LostRuns
-from harness.execution.cluster import duplicate_check
+from harness.execution.cluster import coordinator
 from harness.execution.cluster.address import Place, started
 from harness.execution.cluster.coordinator import Driver
 from harness.execution.cluster.dask_client import Crew
-from harness.execution.cluster.image_server import Depot
+from harness.execution.cluster.image_transfer import Depot
 from harness.execution.cluster.messages import Answer, Order
 from harness.execution.cluster.worker import MEASURING
 from harness.execution.events import BuildEnded, BuildStarted, Listener, RunFinished, Warned
 from harness.execution.local_backend import CheckoutGround
+from harness.execution.locks import Claim
 from harness.execution.matrix import PlannedRun
 from harness.execution.retries import Attempts
-from harness.execution.run_lock import Claim
+from harness.execution.scheduler import LostRuns
 from harness.outcome import Cell, MeasuredRun, Run, proven_outcome
 from harness.planning.endpoint_config import UnsupportedError
 from harness.store.results import MEASURED, RUN
@@ -43,7 +43,7 @@ _MET = 2048
 
 @dataclass
 class ClusterGround:
-    """The ground of a driver (`harness.execution.cluster.backend.Ground`) in one checkout."""
+    """The ground of a driver (`harness.execution.cluster.coordinator.Ground`) in one checkout."""
 
     ground: CheckoutGround
     attempts: Attempts
@@ -54,7 +54,7 @@ class ClusterGround:
     _texts: dict[str, str] = field(default_factory=dict)
 
     def order(self, item: PlannedRun, driver: str) -> tuple[Order, int]:
-        """See `harness.execution.cluster.backend.Ground`."""
+        """See `harness.execution.cluster.coordinator.Ground`."""
         cell, options = item.cell, self.attempts.options
         if cell.key not in self._known:
             self._known[cell.key] = self._needs(cell)
@@ -102,7 +102,7 @@ class ClusterGround:
         return self.ground.expected(cell)
 
     def take(self, item: PlannedRun, answer: Answer, attempt: int) -> bool:
-        """See `harness.execution.cluster.backend.Ground`."""
+        """See `harness.execution.cluster.coordinator.Ground`."""
         store, attempts = self.attempts.store, self.attempts
         partial = store.begin(item.cell.key, item.repetition)
         try:
@@ -139,11 +139,11 @@ class ClusterGround:
         return self._met[key]
 
     def unpacked(self, item: PlannedRun, answer: Answer) -> tuple[Run, MeasuredRun | None]:
-        """See `harness.execution.cluster.backend.Ground`."""
+        """See `harness.execution.cluster.coordinator.Ground`."""
         return _unpacked(answer, None, item)
 
     def stored(self, item: PlannedRun) -> tuple[Run, MeasuredRun | None]:
-        """See `harness.execution.cluster.backend.Ground`."""
+        """See `harness.execution.cluster.coordinator.Ground`."""
         store = self.attempts.store
         run = store.run(item.cell.key, item.repetition)
         if run is None:
@@ -279,7 +279,7 @@ def work_on_cluster(
         driver = Driver(
             possible, ClusterGround(ground, attempts, depot),
             lambda: Crew(scheduler.address, security, depot, lambda text: listen(Warned(text))), listen, further,
-            duplicate_check.sample(list(possible), place.verify), attempts.options.artefacts != "none",
+            coordinator.sample(list(possible), place.verify), attempts.options.artefacts != "none",
             bool(place.local),
         )  # fmt: skip
         if possible:

@@ -13,9 +13,9 @@ from harness.engine.images.build import Build, Images
 from harness.engine.images.contents import KnownContents
 from harness.errors import EngineError
 from harness.execution.image_inventory import Inventory
+from harness.execution.locks import Claim, claim
 from harness.execution.matrix import PlannedRun
 from harness.execution.retries import Attempts
-from harness.execution.run_lock import Claim, claim
 from harness.outcome import Cell, proven_outcome
 from harness.planning.estimate import Experience
 from harness.store.results import disk_error

@@ -10,7 +10,7 @@ from pathlib import Path
 from harness.errors import EngineError, InputError
 from harness.execution.checkout import App
 from harness.execution.image_inventory import NOT_PRESENT
-from harness.execution.run_lock import Claim, claim
+from harness.execution.locks import Claim, claim
 from harness.outcome import Cell, Run, proven_outcome
 from harness.planning.sweep import points
 from harness.scenario.schema import Scenario

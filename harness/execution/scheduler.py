@@ -10,15 +10,51 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Protocol
 
 from harness.engine.build_queue import LANES, Step, Work, awaited, next_run, next_step, ready_runs, seconds_left
 from harness.errors import EngineError
-from harness.execution.build_failures import LostRuns
+from harness.evaluation.cell_result import CellResult
 from harness.execution.events import BuildEnded, BuildStarted, Listener, RunsHeld, RunStarted, RunsWait, RunTakenOver
 from harness.execution.matrix import PlannedRun
+from harness.formatting import counted
 from harness.outcome import Cell
+
+# --- Runs that did not take place, since an image of theirs could not be built.
+
+
+@dataclass(frozen=True)
+class LostRuns:
+    """Runs that cannot take place, because an image of theirs could not be built."""
+
+    image: str
+    error: EngineError
+    runs: int
+
+
+class UnbuiltError(EngineError):
+    """Everything was done but the runs of images that could not be built."""
+
+    def __init__(self, message: str, hint: str, results: Sequence[CellResult]) -> None:
+        super().__init__(message, hint)
+        self.results = list(results)
+        """All cells, with the runs they have."""
+
+
+def lost_runs(lost: Sequence[LostRuns], logs: Path) -> tuple[str, str]:
+    """What to say at the end of runs that were lost: a message and a hint. `logs`: the folder of the builds' logs."""
+    names = ", ".join(item.image for item in lost)
+    what = "1 image" if len(lost) == 1 else f"{len(lost)} images"
+    return (
+        f"{what} could not be built ({names}): {counted(sum(item.runs for item in lost), 'run')} left out",
+        f"the reason is above and in {logs}; the same command runs what is missing",
+    )
+
+
+# --- scheduler
+
 
 #: Seconds after which the main thread looks up: a signal that another thread was given does not wake it.
 PULSE = 0.5

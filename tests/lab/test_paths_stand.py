@@ -16,7 +16,7 @@ import pytest
 from harness.analysis.run_view import RunView
 from harness.engine.docker.engine import ComposeEngine
 from harness.execution import App, Places
-from harness.execution.machine_lock import machine_lock
+from harness.execution.locks import machine_lock
 from harness.execution.matrix import PlannedRun, Request
 from harness.execution.runner import run_once
 from harness.outcome import Cell, LinkProof

@@ -17,8 +17,8 @@ from harness.execution.cluster.coordinator import Driver
 from harness.execution.cluster.dask_client import Crew
 from harness.execution.cluster.messages import Answer, Order
 from harness.execution.cluster.worker import Wanted
+from harness.execution.locks import Claim, claim
 from harness.execution.matrix import PlannedRun
-from harness.execution.run_lock import Claim, claim
 from harness.outcome import Cell, MeasuredRun, Outcome, Run
 from harness.store.records import read_run
 

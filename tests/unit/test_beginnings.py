@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.engine.partial_downloads import discard_beginnings
 from harness.engine.served_files import served_file
+from harness.execution.runner import discard_beginnings
 from harness.topology import build_lab
 from tests.examples import cell, scenario
 

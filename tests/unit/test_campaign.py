@@ -13,11 +13,10 @@ import pytest
 
 from harness.engine.build_queue import Step
 from harness.errors import EngineError
-from harness.execution.build_failures import LostRuns, lost_runs
 from harness.execution.events import BuildEnded, BuildStarted, Event, RunsHeld, RunStarted, RunsWait, RunTakenOver
+from harness.execution.locks import claim
 from harness.execution.matrix import PlannedRun, runs
-from harness.execution.run_lock import claim
-from harness.execution.scheduler import Campaign, Claim
+from harness.execution.scheduler import Campaign, Claim, LostRuns, lost_runs
 from harness.outcome import Cell
 from tests.examples import cell, implementation
 

@@ -14,9 +14,9 @@ import pytest
 
 from harness.analysis.metrics import VERSION
 from harness.execution.local_backend import CheckoutGround
+from harness.execution.locks import Claim, claim, sweep
 from harness.execution.matrix import PlannedRun
 from harness.execution.measured_store import StoredResults
-from harness.execution.run_lock import Claim, claim, sweep
 from harness.outcome import LinkProof, MeasuredRun, Outcome, Run, Status
 from harness.store.results import Store
 from tests.examples import cell

@@ -17,7 +17,7 @@ from harness.engine.images.cache import Cache
 from harness.engine.run_dir import prepare_folder
 from harness.errors import EngineError
 from harness.evaluation.cell_result import CellResult
-from harness.execution.build_failures import UnbuiltError
+from harness.execution.scheduler import UnbuiltError
 from harness.outcome import LinkProof, MeasuredRun, Outcome, Run, Verdict
 from harness.store.results import Store
 from harness.topology import build_lab

@@ -22,12 +22,7 @@ from harness.engine.build_queue import Step
 from harness.engine.process_owner import owner
 from harness.errors import EngineError, InputError, ResultError
 from harness.execution.cluster import address as place
-from harness.execution.cluster import (
-    code_version,
-    dask_client,
-    duplicate_check,
-    tls,
-)
+from harness.execution.cluster import coordinator, dask_client, messages, tls
 from harness.execution.cluster import coordinator as driver
 from harness.execution.cluster.address import Place, place_of
 from harness.execution.cluster.coordinator import Driver
@@ -36,8 +31,8 @@ from harness.execution.cluster.messages import Answer, Order
 from harness.execution.cluster.worker import packed
 from harness.execution.cluster_backend import ClusterGround, build_missing
 from harness.execution.events import ClusterWorks, Event, RunFinished, RunTakenOver, Verified, Warned
+from harness.execution.locks import Claim, claim
 from harness.execution.matrix import PlannedRun
-from harness.execution.run_lock import Claim, claim
 from harness.outcome import Cell, MeasuredRun, Outcome, Run
 from harness.store.records import read_run
 from harness.store.results import Store
@@ -140,7 +135,7 @@ class Scene:
         def connect() -> Crew:
             return Crew(address, None, depot, lambda text: self.said.append(Warned(text)), work)
 
-        sample = duplicate_check.sample(list(todo), share)
+        sample = coordinator.sample(list(todo), share)
         return Driver(todo, ground, connect, self.said.append, twice=sample, large=False, **more), ground
 
     def warnings(self) -> str:
@@ -262,11 +257,11 @@ def test_workers_of_another_version_are_refused_by_name(scene: Scene, monkeypatc
     deadline = time.monotonic() + 20
     while scene.warnings().count("has another version of this package") < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not made and code_version.build() in scene.warnings()
+    assert not made and messages.build() in scene.warnings()
     for address in scene.cluster.scheduler.workers:
         assert f"the worker {address} on " in scene.warnings()
     # One of the right version comes.
-    monkeypatch.setattr(dask_client, "build", code_version.build)
+    monkeypatch.setattr(dask_client, "build", messages.build)
     scene.cluster.scale(3)
     working.join(30)
     assert len(ground.taken) == 1 and len({worker for _, worker in made}) == 1
@@ -454,12 +449,12 @@ def test_words_that_name_one(tmp_path: Path) -> None:
 
 def test_a_share_is_of_all_runs_and_always_the_same() -> None:
     items = [PlannedRun(HERE, number) for number in range(5000)]
-    chosen = duplicate_check.sample(items, 0.02)
-    assert 60 <= len(chosen) <= 140 and chosen == duplicate_check.sample(items[::-1], 0.02)
+    chosen = coordinator.sample(items, 0.02)
+    assert 60 <= len(chosen) <= 140 and chosen == coordinator.sample(items[::-1], 0.02)
     assert (
-        len(duplicate_check.sample(items, 1.0)),
-        len(duplicate_check.sample(items[:3], 1e-9)),
-        duplicate_check.sample(items, 0),
+        len(coordinator.sample(items, 1.0)),
+        len(coordinator.sample(items[:3], 1e-9)),
+        coordinator.sample(items, 0),
     ) == (
         5000,
         1,
@@ -536,10 +531,10 @@ def test_certificates_are_not_written_through_a_link(tmp_path: Path) -> None:
 
 def test_another_text_of_any_module_is_another_version(tmp_path: Path) -> None:
     (tmp_path / "one.py").write_text("x = 1")
-    before = code_version.build_of(tmp_path)
-    assert before == code_version.build_of(tmp_path)
+    before = messages.build_of(tmp_path)
+    assert before == messages.build_of(tmp_path)
     (tmp_path / "one.py").write_text("x = 2")
-    assert code_version.build_of(tmp_path) != before
+    assert messages.build_of(tmp_path) != before
 
 
 def test_whoever_needs_no_cluster_waits_for_none() -> None:

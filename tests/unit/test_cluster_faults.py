@@ -22,10 +22,9 @@ import harness
 from harness.errors import EngineError
 from harness.execution.cluster import coordinator, dask_client, tls, worker
 from harness.execution.cluster.address import Place, Scheduler, dask, started
-from harness.execution.cluster.code_version import build
 from harness.execution.cluster.coordinator import Driver
 from harness.execution.cluster.dask_client import Crew
-from harness.execution.cluster.messages import Answer, Order
+from harness.execution.cluster.messages import Answer, Order, build
 from harness.execution.events import Event, Warned
 from harness.execution.matrix import PlannedRun
 from tests.examples import ROOT

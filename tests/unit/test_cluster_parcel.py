@@ -16,9 +16,8 @@ from harness.engine.images.contents import KnownContents
 from harness.engine.images.file_manifest import entries, write_entries
 from harness.engine.images.rootfs_export import FILES, ROOT, RootFileSystems, RootFs, seal
 from harness.errors import EngineError
-from harness.execution.cluster import image_stream
-from harness.execution.cluster.image_server import Depot
-from harness.execution.cluster.received_images import Sent, TravelledRoots
+from harness.execution.cluster import image_transfer
+from harness.execution.cluster.image_transfer import Depot, Sent, TravelledRoots
 
 IMAGE = "sha256:" + "ab" * 32
 
@@ -43,14 +42,16 @@ def export(folder: Path) -> Path:
 
 
 def sent(export: Path) -> Sent:
-    digest = image_stream.digest_of(image_stream.head_of(export))
+    digest = image_transfer.digest_of(image_transfer.head_of(export))
     return Sent("lab/one:1", IMAGE, IMAGE, ("run",), ("A=1",), "/", "", 15, digest)
 
 
 def test_what_arrives_is_what_was_sent(tmp_path: Path) -> None:
     one, there = export(tmp_path / "one"), tmp_path / "there"
     there.mkdir()
-    found = image_stream.unpack(image_stream.pieces(one), image_stream.digest_of(image_stream.head_of(one)), there)
+    found = image_transfer.unpack(
+        image_transfer.pieces(one), image_transfer.digest_of(image_transfer.head_of(one)), there
+    )
     assert found == entries(one / ROOT) == entries(there)
     assert (there / "usr/bin/same").samefile(there / "usr/bin/tool")
     assert not (there / "usr/bin/equal").samefile(there / "usr/bin/tool")
@@ -59,13 +60,13 @@ def test_what_arrives_is_what_was_sent(tmp_path: Path) -> None:
 
 def _changed(export: Path) -> bytes:
     """A parcel with one other byte in a file, well packed."""
-    whole = bytearray(zstandard.ZstdDecompressor().decompressobj().decompress(b"".join(image_stream.pieces(export))))
+    whole = bytearray(zstandard.ZstdDecompressor().decompressobj().decompress(b"".join(image_transfer.pieces(export))))
     whole[-1] ^= 1
     return zstandard.ZstdCompressor().compress(bytes(whole))
 
 
 def _outside(export: Path) -> bytes:
-    head = json.loads(image_stream.head_of(export))
+    head = json.loads(image_transfer.head_of(export))
     head["entries"][0][0] = "../outside"
     said = json.dumps(head, separators=(",", ":")).encode()
     return zstandard.ZstdCompressor().compress(len(said).to_bytes(8, "big") + said)
@@ -75,14 +76,14 @@ def _outside(export: Path) -> bytes:
 def test_what_is_not_what_was_asked_for_is_refused(tmp_path: Path, how: str) -> None:
     one, there = export(tmp_path / "one"), tmp_path / "there"
     there.mkdir()
-    whole, digest = b"".join(image_stream.pieces(one)), image_stream.digest_of(image_stream.head_of(one))
+    whole, digest = b"".join(image_transfer.pieces(one)), image_transfer.digest_of(image_transfer.head_of(one))
     arriving = {
         "changed": _changed(one), "cut": whole[: len(whole) // 2], "torn": whole[:500] + b"?" + whole[501:],
         "more": zstandard.ZstdCompressor().compress(zstandard.decompress(whole, 10**7) + b"more"),
         "other": _outside(one),
     }[how]  # fmt: skip
     with pytest.raises(EngineError, match="not what was asked for"):
-        image_stream.unpack([arriving], digest, there)
+        image_transfer.unpack([arriving], digest, there)
     assert not (tmp_path / "outside").exists()
 
 
@@ -99,7 +100,7 @@ class Sender:
         if self.damaged:
             yield _changed(self._export)
         else:
-            yield from image_stream.pieces(self._export)
+            yield from image_transfer.pieces(self._export)
 
 
 def test_an_image_travels_once_and_again_only_where_it_was_damaged(tmp_path: Path) -> None:

@@ -13,8 +13,7 @@ from harness.analysis.metrics import VERSION, measure
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.missing_metrics import warnings
 from harness.evaluation.regression.accepted_changes import Applied, Weighed
-from harness.evaluation.regression.decision import Decided
-from harness.evaluation.regression.matching_cells import Pair
+from harness.evaluation.regression.decision import Decided, Pair
 from harness.evaluation.verdict import judge
 from harness.outcome import LinkProof, MeasuredRun, Observation, Outcome, Run, proven_outcome
 from harness.outcome.deviations import departures, sentences

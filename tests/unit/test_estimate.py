@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli.environment import REFERENCE
-from harness.execution.time_estimate import experience
+from harness.execution.estimates import experience
 from harness.outcome import Cell, Outcome, Run
 from harness.planning.estimate import Experience, Took, expected_seconds, stored_bytes, transferred_bytes, written_bytes
 from harness.scenario.schema import Flow, Scenario

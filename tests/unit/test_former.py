@@ -8,8 +8,7 @@ import pytest
 from harness.cli.environment import open_app
 from harness.errors import InputError
 from harness.evaluation.regression.baseline import read_former, write_former
-from harness.evaluation.regression.decision import decide
-from harness.evaluation.regression.matching_cells import pairs
+from harness.evaluation.regression.decision import decide, pairs
 from harness.store.identity import Ledger
 from harness.store.results import Store
 from tests.examples import cell, scenario

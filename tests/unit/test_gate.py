@@ -16,9 +16,7 @@ from harness.engine.images.contents import Contents
 from harness.errors import InputError
 from harness.evaluation.cell_result import CellResult
 from harness.evaluation.regression.accepted_changes import Allowance, Names, apply, read_allowances
-from harness.evaluation.regression.decision import OUTCOME, Decided, decide, gated
-from harness.evaluation.regression.matching_cells import Pair, causes, pairs
-from harness.evaluation.regression.randomness import plays
+from harness.evaluation.regression.decision import OUTCOME, Decided, Pair, causes, decide, gated, pairs, plays
 from harness.evaluation.verdict import judge
 from harness.execution import Options
 from harness.execution.measured_store import StoredResults

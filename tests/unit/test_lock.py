@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import EngineError
-from harness.execution.machine_lock import machine_lock
+from harness.execution.locks import machine_lock
 from harness.outcome import EngineName
 
 

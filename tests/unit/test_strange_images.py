@@ -23,9 +23,9 @@ from harness.engine.images.rootfs_export import FILES, ROOT, SET_IDS, RootFileSy
 from harness.engine.virtual.guest_config import world_document
 from harness.errors import EngineError
 from harness.execution import cluster_backend
-from harness.execution.cluster import image_stream
+from harness.execution.cluster import image_transfer
+from harness.execution.cluster.image_transfer import Sent, TravelledRoots
 from harness.execution.cluster.messages import Answer
-from harness.execution.cluster.received_images import Sent, TravelledRoots
 from harness.topology import build_lab
 from tests.examples import cell
 
@@ -200,16 +200,16 @@ def test_a_parcel_with_what_no_export_has_is_refused(
     (tmp_path / "outside").write_text("own")
     (tmp_path / "there" / "root").mkdir(parents=True)
     with pytest.raises(EngineError, match=f"not what was asked for.*{why}|{why}"):
-        image_stream.unpack([arriving], image_stream.digest_of(head), tmp_path / "there" / "root")
+        image_transfer.unpack([arriving], image_transfer.digest_of(head), tmp_path / "there" / "root")
     assert (tmp_path / "outside").read_text() == "own" and not list(tmp_path.glob("there/outside"))
 
 
 def test_what_ran_as_its_owner_is_known_where_an_image_has_travelled_to(cache: Cache, tmp_path: Path) -> None:
     root = RootFileSystems(cache).of("strange:1")
     export = Path(root.rootfs).parent
-    sent = Sent.of(root, image_stream.digest_of(image_stream.head_of(export)))
+    sent = Sent.of(root, image_transfer.digest_of(image_transfer.head_of(export)))
     there = Cache(tmp_path / "there")
-    arrived: RootFs = TravelledRoots(there, {"strange:1": sent}, lambda digest: image_stream.pieces(export)).of(
+    arrived: RootFs = TravelledRoots(there, {"strange:1": sent}, lambda digest: image_transfer.pieces(export)).of(
         "strange:1"
     )
     assert arrived.set_ids == ARMED and modes(Path(arrived.rootfs)) == HARMLESS

@@ -23,13 +23,12 @@ from harness.engine.docker_cli import tail
 from harness.engine.exit_rules import check, received_file
 from harness.engine.images.cache import Cache
 from harness.engine.images.contents import Contents
-from harness.engine.partial_downloads import discard_beginnings
 from harness.engine.run_dir import diary, prepare_folder, random_bytes
 from harness.errors import EngineError, ResultError
 from harness.evaluation.cell_result import CellResult
+from harness.execution.locks import claim, sweep
 from harness.execution.measured_store import StoredResults
-from harness.execution.run_lock import claim, sweep
-from harness.execution.runner import strangers, thin_logs
+from harness.execution.runner import discard_beginnings, strangers, thin_logs
 from harness.outcome import Outcome, Run, Transfer, Verdict
 from harness.reading import DEEPEST, UnfitFileError, held_folder, open_regular, read_regular, tree_of
 from harness.report.plots.stored import folder_name

@@ -30,9 +30,8 @@ from harness.execution import Options
 from harness.execution.cluster.address import Place, Scheduler, started
 from harness.execution.cluster.coordinator import Driver
 from harness.execution.cluster.dask_client import Crew, Work
-from harness.execution.cluster.image_server import Depot
+from harness.execution.cluster.image_transfer import Depot, Sent
 from harness.execution.cluster.messages import Answer, Order
-from harness.execution.cluster.received_images import Sent
 from harness.execution.cluster.worker import make
 from harness.execution.cluster_backend import ClusterGround
 from harness.execution.engines import engine_of
@@ -137,7 +136,7 @@ class _AnyMemory(ClusterGround):
     """Runs that take no memory, so that as many are made at once as there are simulated cores."""
 
     def order(self, item: PlannedRun, driver: str) -> tuple[Order, int]:
-        """See `harness.execution.cluster.backend.Ground`."""
+        """See `harness.execution.cluster.coordinator.Ground`."""
         return super().order(item, driver)[0], 1
 
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from harness.evaluation.cell_result import CellResult, point_of
 from harness.evaluation.regression.baseline import Compared
-from harness.evaluation.regression.decision import GRAVITY, Decided, decide
-from harness.evaluation.regression.matching_cells import Known, causes, pairs
+from harness.evaluation.regression.decision import GRAVITY, Decided, Known, causes, decide, pairs
 from harness.formatting import counted, quoted
 from harness.report.gate import figure_text
 from harness.report.markdown import line

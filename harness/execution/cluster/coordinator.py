@@ -6,6 +6,7 @@ share the work, and when this one ends little is under way.
 
 from __future__ import annotations
 
+import hashlib
 import heapq
 import itertools
 import math
@@ -14,16 +15,125 @@ from collections import Counter
 from collections.abc import Callable, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from harness.errors import EngineError, ResultError
-from harness.execution.cluster.backend import Ground, Task
 from harness.execution.cluster.dask_client import Crew, LostConnectionError
-from harness.execution.cluster.duplicate_check import Twice
-from harness.execution.cluster.messages import Answer
+from harness.execution.cluster.messages import Answer, Order
 from harness.execution.events import ClusterWorks, Listener, RunsHeld, RunTakenOver, Verified, Warned
+from harness.execution.locks import Claim
 from harness.execution.matrix import PlannedRun
 from harness.formatting import counted
-from harness.outcome import Cell
+from harness.outcome import Cell, MeasuredRun, Run
+from harness.store.merge import parted
+
+# --- What the driver of a cluster's plan works with: the ground of a checkout, and the runs that it hands out.
+
+
+class Ground(Protocol):
+    """What the driver of a plan works with."""
+
+    def order(self, item: PlannedRun, driver: str) -> tuple[Order, int]:
+        """A run as a worker is told of it, and the bytes of memory that it takes there. Raises EngineError."""
+        ...
+
+    def claim(self, item: PlannedRun) -> Claim | int:
+        """See `harness.execution.scheduler.Ground`."""
+        ...
+
+    def made_elsewhere(self, item: PlannedRun) -> bool:
+        """See `harness.execution.scheduler.Ground`."""
+        ...
+
+    def expected(self, cell: Cell) -> float:
+        """See `harness.execution.scheduler.Ground`."""
+        ...
+
+    def take(self, item: PlannedRun, answer: Answer, attempt: int) -> bool:
+        """Store what a worker made, and tell of it; whether it is to be made once more. Raises HarnessError."""
+        ...
+
+    def unpacked(self, item: PlannedRun, answer: Answer) -> tuple[Run, MeasuredRun | None]:
+        """What a worker made, to be held against what is stored. Raises ResultError."""
+        ...
+
+    def stored(self, item: PlannedRun) -> tuple[Run, MeasuredRun | None]:
+        """A run that is stored. Raises ResultError."""
+        ...
+
+
+@dataclass
+class Task:
+    """A run that was handed out, or will be."""
+
+    item: PlannedRun
+    attempt: int = 1
+    first: str = ""
+    """Worker that made it, where this is to be the second time; it is then made on another, and not stored."""
+    failed: tuple[str, ...] = ()
+    """What was said by machines whose ground failed."""
+    claim: Claim | None = None
+    memory: int = 0
+    alone: bool = False
+    """Workers died that had it among others: it is made with no other under way, and given up if they die again."""
+    gone: int = 0
+    """How often all workers went that could make it."""
+
+
+# --- Runs that are made twice, on different workers: which ones, and whether they came out the same.
+
+
+def is_sample(item: PlannedRun, share: float) -> bool:
+    """Whether a run belongs to a share of all runs: by what it is, so that the same plan has the same sample."""
+    digest = hashlib.blake2b(f"verify {item.cell.key}/{item.repetition}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") < share * 2**64
+
+
+def sample(items: list[PlannedRun], share: float) -> set[tuple[str, int]]:
+    """(key, repetition) of the runs that are made twice; of few runs at least one."""
+    if not items or share <= 0:
+        return set()
+    chosen = [item for item in items if is_sample(item, share)] or [min(items, key=lambda item: item.cell.key)]
+    return {(item.cell.key, item.repetition) for item in chosen}
+
+
+@dataclass
+class Twice:
+    """What came of the runs that were made twice."""
+
+    same: int = 0
+    parted: list[str] = field(default_factory=list)
+    """Those that came out differently, in a sentence each."""
+    alone: int = 0
+    """Those that could not be made a second time, since there was no other worker."""
+
+    def compare(
+        self, one: tuple[Run, MeasuredRun | None], other: tuple[Run, MeasuredRun | None], workers: tuple[str, str]
+    ) -> None:
+        """Hold two runs of one key and repetition against each other, by the rule of a merge."""
+        why = parted(*one, *other)
+        if not why:
+            self.same += 1
+            return
+        run = one[0]
+        who = f"{run.name} {run.cell.scenario.name} {run.cell.client.name}→{run.cell.server.name}"
+        self.parted.append(f"{who}: {why} ({workers[0]} and {workers[1]})")
+
+    @property
+    def sentence(self) -> str:
+        """For people; empty where none was to be made twice."""
+        parts = []
+        if self.same or self.parted:
+            runs = counted(self.same + len(self.parted), "run")
+            came = "the same" if not self.parted else f"{self.same} came out the same, {len(self.parted)} did not"
+            parts.append(f"{runs} made twice, on different workers: {came}")
+        if self.alone:
+            parts.append(f"{counted(self.alone, 'run')} could not be made twice: there is no other worker")
+        return "; ".join(parts)
+
+
+# --- coordinator
+
 
 #: Seconds after which the driver looks up, at the latest: at Ctrl-C, and at who came and went.
 PULSE, LOOK = 0.5, 2.0

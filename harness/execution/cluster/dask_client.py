@@ -12,9 +12,8 @@ from itertools import islice
 from typing import Any
 
 from harness.errors import EngineError
-from harness.execution.cluster.code_version import build, named
-from harness.execution.cluster.image_server import Depot
-from harness.execution.cluster.messages import CORE, MEMORY, WANTED, Answer, Member, Order
+from harness.execution.cluster.image_transfer import Depot
+from harness.execution.cluster.messages import CORE, MEMORY, WANTED, Answer, Member, Order, build, named
 from harness.execution.cluster.worker import deliver, dismiss, enrol, make
 
 #: Seconds that a scheduler has to answer.

@@ -31,9 +31,8 @@ from harness.engine.process_owner import lives, owner
 from harness.engine.virtual.uml_guest import remove_orphans
 from harness.errors import EngineError, HarnessError
 from harness.evaluation.retention import keeps
-from harness.execution.cluster.code_version import build, named
-from harness.execution.cluster.messages import CORE, MEMORY, WANTED, Answer, Order
-from harness.execution.cluster.received_images import TravelledEngine, TravelledRoots
+from harness.execution.cluster.image_transfer import TravelledEngine, TravelledRoots
+from harness.execution.cluster.messages import CORE, MEMORY, WANTED, Answer, Order, build, named
 from harness.execution.matrix import PlannedRun
 from harness.execution.runner import run_once
 from harness.outcome import Cell

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 
-from harness.errors import EngineError
+from harness.errors import EngineError, ResultError
 from harness.evaluation.retention import Artefacts, keeps
 from harness.execution.matrix import PlannedRun
+from harness.execution.runner import cpu_model
 from harness.formatting import counted, size_of
 from harness.outcome import Cell
 from harness.planning.endpoint_config import UnsupportedError
-from harness.planning.estimate import FIGURES, stored_bytes, written_bytes
+from harness.planning.estimate import ENDED, FIGURES, Experience, Took, stored_bytes, written_bytes
 from harness.reading import is_regular
 from harness.store.compression import STAYS, disk_use, is_packed
+from harness.store.parquet import Columns, is_columnar
 from harness.store.records import read_measured, read_object, read_run, record_bytes
 from harness.store.results import MEASURED, RUN, Store, disk_error
 from harness.topology import Lab, build_lab
@@ -242,3 +246,30 @@ def _kinds_of(runs: Iterable[Path]) -> Iterator[Kind]:
         except (OSError, ValueError, LookupError, TypeError):
             # What cannot be read tells nothing here, and is reported where it is asked for.
             continue
+
+
+# --- How long runs take here, by those that are stored.
+
+
+#: Other cells of the store that are looked at: each takes milliseconds to read.
+OTHERS = 60
+
+
+def experience(store: Store, reference: Path, cells: Iterable[Cell]) -> Experience:
+    """What the runs of these cells took, those of some others in the store, and those of the reference.
+
+    What cannot be read tells nothing, and is told of by those who need it.
+    """
+    own = dict.fromkeys(cell.key for cell in cells)
+    others = islice((key for key in store.cell_keys() if key not in own), OTHERS)
+    took = list[Took]()
+    for key in (*own, *others):
+        try:
+            runs = store.runs(key)
+        except ResultError:
+            continue
+        took += [Took(run.cell, run.wall, str(run.host.get("cpu", ""))) for run in runs if run.outcome.status in ENDED]
+    if is_columnar(reference):
+        with suppress(ResultError):
+            took += Columns(reference).took()
+    return Experience(took, cpu_model())

@@ -1,0 +1,406 @@
+"""An exported image on its way to another machine: a stream of bytes known by the digest of what it holds.
+
+A parcel is compressed with zstd. In it are the length of a head (8 bytes, big-endian), the head, and the contents of
+all files in its order. The head (JSON) has everything that `harness.engine.images.file_manifest` knows of the files,
+the digest of each content among it, and which of them are names of one file. The parcel's digest is that of its head:
+who has the head has the digests of all contents, so that nothing else needs to be believed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import io
+import json
+import os
+import shutil
+import stat
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self, cast
+
+import zstandard
+
+from harness.engine.images.cache import UNFINISHED, Cache, short_id
+from harness.engine.images.contents import Contents, KnownContents
+from harness.engine.images.file_manifest import Entry, entries, read_entries, runs_as_another
+
+# (Under its own name: whatever is renamed there changes every cell's key.)
+from harness.engine.images.rootfs_export import FILES, ROOT, RootFileSystems, RootFs, _place, exported_folder, seal
+from harness.engine.kernel import LabKernel
+from harness.engine.process_owner import owner
+from harness.engine.virtual.engine import VirtualEngine
+from harness.errors import EngineError
+from harness.formatting import size_of
+from harness.writing import place_below
+
+#: Bytes of a piece: what is in flight at once, and what a worker is handed in one message.
+PIECE = 4 << 20
+_LENGTH = 8
+#: zstd's level: 100 MB take half a second and become 35 MB.
+_LEVEL = 3
+#: No head is longer, bytes: an image of 100,000 files has one of 15 MB.
+_LONGEST = 256 << 20
+
+
+def head_of(export: Path) -> bytes:
+    """The head of the parcel of an export, from what was counted when it was made. Raises OSError, ValueError."""
+    return _head(export / ROOT, read_entries(export / FILES))
+
+
+def _head(root: Path, sealed: list[Entry]) -> bytes:
+    return json.dumps({"entries": sealed, "links": _links(root, sealed)}, separators=(",", ":")).encode()
+
+
+def _links(root: Path, sealed: list[Entry]) -> dict[str, str]:
+    """Names of a file that has an earlier name in the folder → that one. Programs tell files apart by their inodes."""
+    first: dict[int, str] = {}
+    found = {}
+    for entry in sealed:
+        if entry.is_file:
+            inode = (root / entry.path).lstat().st_ino
+            if inode in first:
+                found[entry.path] = first[inode]
+            else:
+                first[inode] = entry.path
+    return found
+
+
+def digest_of(head: bytes) -> str:
+    """What a parcel is known by, hexadecimal."""
+    return hashlib.blake2b(head, digest_size=16).hexdigest()
+
+
+def pieces(export: Path) -> Iterator[bytes]:
+    """The parcel of an export, in pieces of at most `PIECE` bytes. Raises OSError, and ValueError for a damaged one."""
+    head = head_of(export)
+    content = json.loads(head)
+    compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).chunker(chunk_size=PIECE)
+    yield from compressor.compress(len(head).to_bytes(_LENGTH, "big") + head)
+    for entry in (Entry(*one) for one in content["entries"]):
+        if entry.is_file and entry.path not in content["links"]:
+            with (export / ROOT / entry.path).open("rb") as file:
+                while block := file.read(PIECE):
+                    yield from compressor.compress(block)
+    yield from compressor.finish()  # type: ignore[no-untyped-call]
+
+
+class _Pieces(io.RawIOBase):
+    """Pieces that arrive one after the other, as a file to be read."""
+
+    def __init__(self, arriving: Iterable[bytes]) -> None:
+        self._arriving = iter(arriving)
+        self._left = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        while not self._left:
+            piece = next(self._arriving, None)
+            if piece is None:
+                return 0
+            self._left = memoryview(piece)
+        taken = self._left[: len(buffer)]
+        buffer[: len(taken)] = taken
+        self._left = self._left[len(taken) :]
+        return len(taken)
+
+
+def unpack(arriving: Iterable[bytes], digest: str, root: Path) -> list[Entry]:
+    """Write the files of a parcel to an empty folder; what they are, counted there.
+
+    EngineError where it is not the parcel of that digest, to the last byte. Raises OSError.
+    """
+    wrong = EngineError(f"what arrived as the files of an image is not what was asked for ({digest})")
+    decompressor = zstandard.ZstdDecompressor()
+    try:
+        with decompressor.stream_reader(cast(IO[bytes], _Pieces(arriving))) as stream:
+            length = int.from_bytes(_exactly(stream, _LENGTH), "big")
+            if length > _LONGEST:
+                raise wrong
+            head = _exactly(stream, length)
+            if digest_of(head) != digest:
+                raise wrong
+            content = json.loads(head)
+            sealed = [Entry(*one) for one in content["entries"]]
+            _require_fit(sealed, content["links"], root)
+            _write(stream, sealed, content["links"], root)
+            if stream.read(1):
+                raise wrong
+    except (zstandard.ZstdError, ValueError, TypeError, KeyError, EOFError) as error:
+        raise EngineError(f"{wrong.message}: {error}") from error
+    there = entries(root)
+    if digest_of(_head(root, there)) != digest:
+        raise wrong
+    return there
+
+
+def _exactly(stream: zstandard.ZstdDecompressionReader, size: int) -> bytes:
+    found = bytearray()
+    while len(found) < size:
+        block = stream.read(min(PIECE, size - len(found)))
+        if not block:
+            raise EOFError("it ends too early")
+        found += block
+    return bytes(found)
+
+
+def _require_fit(sealed: list[Entry], links: dict[str, str], root: Path) -> None:
+    """ValueError for files that no export has: outside the folder, behind a link, with another's rights, too large.
+
+    Whoever made the head may write anything into it, and its digest says no more than that it is the same head.
+    """
+    kinds: dict[str, int] = {}
+    size = 0
+    for entry in sealed:
+        place_below(root, entry.path)
+        above = entry.path.rpartition("/")[0]
+        if entry.path in kinds or (above and not stat.S_ISDIR(kinds.get(above, 0))):
+            raise ValueError(f"{entry.path} is in no folder of its own")
+        if runs_as_another(entry.mode):
+            raise ValueError(f"{entry.path} runs as its owner, whoever starts it")
+        if entry.path in links and not (entry.is_file and stat.S_ISREG(kinds.get(links[entry.path], 0))):
+            raise ValueError(f"{entry.path} is another name of no file")
+        kinds[entry.path] = entry.mode
+        size += 0 if entry.size < 0 or entry.path in links else entry.size
+    free = shutil.disk_usage(root).free
+    if size > free:
+        raise ValueError(f"its files have {size_of(size)}, and {size_of(free)} are free")
+
+
+def _write(stream: zstandard.ZstdDecompressionReader, sealed: list[Entry], links: dict[str, str], root: Path) -> None:
+    for entry in sealed:
+        place = root / entry.path
+        if stat.S_ISDIR(entry.mode):
+            place.mkdir()
+        elif entry.is_link:
+            place.symlink_to(entry.content)
+            os.utime(place, ns=(entry.modified_ns, entry.modified_ns), follow_symlinks=False)
+        elif entry.path in links:
+            place.hardlink_to(root / links[entry.path])
+        elif entry.is_file:
+            _write_file(stream, entry, place)
+        elif stat.S_ISFIFO(entry.mode):
+            os.mkfifo(place)
+            _settle(entry, place)
+        else:
+            raise ValueError(f"{entry.path} is no file, folder or link")
+    # A folder's time is that of its last change, and it may forbid any: what is below comes first.
+    for entry in reversed(sealed):
+        if stat.S_ISDIR(entry.mode):
+            _settle(entry, root / entry.path)
+
+
+def _write_file(stream: zstandard.ZstdDecompressionReader, entry: Entry, place: Path) -> None:
+    left = entry.size
+    with place.open("xb") as file:
+        while left:
+            block = stream.read(min(PIECE, left))
+            if not block:
+                raise EOFError("it ends too early")
+            file.write(block)
+            left -= len(block)
+    _settle(entry, place)
+
+
+def _settle(entry: Entry, place: Path) -> None:
+    place.chmod(stat.S_IMODE(entry.mode))
+    os.utime(place, ns=(entry.modified_ns, entry.modified_ns))
+
+
+# --- Root file systems that came from another machine, and the virtual engine on them: no Docker is asked for anything.
+
+
+@dataclass(frozen=True)
+class Sent:
+    """An image that a run is made with, as its driver describes it."""
+
+    reference: str
+    id: str
+    """Its ID at the driver: sha256:…."""
+    identity: str
+    command: Sequence[str]
+    environment: Sequence[str]
+    working_dir: str
+    user: str
+    stop_signal: int
+    parcel: str
+    """Digest of its files (`harness.execution.cluster.image_transfer`)."""
+    set_ids: Mapping[str, int] = field(default_factory=dict)
+    """See `RootFs`."""
+
+    @classmethod
+    def of(cls, root: RootFs, parcel: str) -> Sent:
+        """An exported image."""
+        return cls(
+            root.reference, root.id, root.identity, tuple(root.command), tuple(root.environment), root.working_dir,
+            root.user, root.stop_signal, parcel, dict(root.set_ids),
+        )  # fmt: skip
+
+    def inspected(self) -> dict[str, Any]:
+        """As Docker would describe it, where there were Docker."""
+        config = {
+            "Entrypoint": list(self.command), "Env": list(self.environment), "WorkingDir": self.working_dir,
+            "User": self.user, "StopSignal": str(self.stop_signal),
+        }  # fmt: skip
+        return {"Id": self.id, "RepoDigests": [self.identity], "Config": config}
+
+    def at(self, rootfs: Path) -> RootFs:
+        """The same, with its files in a folder of this machine."""
+        return RootFs(
+            self.reference, self.id, self.identity, str(rootfs), list(self.command), list(self.environment),
+            self.working_dir, self.user, self.stop_signal, dict(self.set_ids),
+        )  # fmt: skip
+
+
+Fetch = Callable[[str], Iterable[bytes]]
+"""The pieces of a parcel, by its digest. Raises EngineError where they do not come."""
+
+
+class TravelledRoots(RootFileSystems):
+    """The images that a driver sends, each once: kept in this machine's cache, and fetched anew where damaged."""
+
+    def __init__(self, cache: Cache, images: Mapping[str, Sent], fetch: Fetch) -> None:
+        """`images`: by reference."""
+        super().__init__(cache)
+        self._sent = images
+        self._fetch = fetch
+
+    def _image(self, reference: str) -> tuple[str, dict[str, Any] | None]:
+        image = self._sent[reference].inspected()
+        return image["Id"], image
+
+    def _export(self, reference: str, image: dict[str, Any]) -> RootFs:
+        identity = str(image["Id"])
+        with _alone(self._cache.folder, identity):
+            # Another worker of this machine may have been faster.
+            folder = exported_folder(self._cache.folder, identity)
+            if folder is None:
+                folder = self._arrived(reference, image)
+        self._cache.bound()
+        return self._sent[reference].at(folder / ROOT)
+
+    def _arrived(self, reference: str, image: dict[str, Any]) -> Path:
+        """Fetch what is not there. EngineError, OSError."""
+        unfinished = self._cache.roots / f"{UNFINISHED}{owner()}.{threading.get_ident()}"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(mode=0o700, parents=True)
+        (unfinished / ROOT).mkdir()
+        parcel = self._sent[reference].parcel
+        try:
+            sealed = unpack(self._fetch(parcel), parcel, unfinished / ROOT)
+            with self._cache.alone():
+                self._cache.shared.share(unfinished / ROOT, sealed, unfinished / "link")
+            seal(self._sent[reference].at(unfinished / ROOT), sealed)
+            return _place(unfinished, self._cache.roots, str(image["Id"]))
+        except EngineError as error:
+            raise EngineError(f"the image {reference} did not arrive: {error.message}", error.hint) from error
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+
+
+class TravelledEngine(VirtualEngine):
+    """Virtual time on root file systems that a driver sends."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        cores: Sequence[int],
+        images: TravelledRoots,
+        log_limit: int,
+        stall: float,
+        kernel: LabKernel,
+    ) -> None:
+        super().__init__(cache, cores, log_limit, stall, kernel=kernel)
+        self._images = images
+
+
+@contextlib.contextmanager
+def _alone(cache: Path, identity: str) -> Iterator[None]:
+    """While it lasts nobody else on this machine fetches an image. OSError."""
+    file = cache / "uses" / f"fetch-{short_id(identity)}"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+# --- The driver's side of what travels: exported images as parcels, sent to who asks, or laid down where workers read.
+
+
+class Depot:
+    """The images of a plan, held in the cache while the plan is worked on."""
+
+    def __init__(self, exported: RootFileSystems, known: KnownContents, files: str = "") -> None:
+        """`files`: where parcels are laid down (fsspec), empty where they are sent."""
+        self._exported = exported
+        self._known = known
+        self.files = files
+        self._held = ExitStack()
+        self._sent: dict[str, Sent] = {}
+        self._contents: dict[str, Contents] = {}
+        self._exports: dict[str, Path] = {}
+        """Digest of a parcel → the export that it is made of."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._held.close()
+
+    def sent(self, reference: str) -> Sent:
+        """An image as workers are told of it; exported, and laid down, where that is still to be done. EngineError."""
+        if reference not in self._sent:
+            root = self._held.enter_context(self._exported.use([reference])).roots[reference]
+            export = Path(root.rootfs).parent
+            try:
+                digest = digest_of(head_of(export))
+            except (OSError, ValueError) as error:
+                raise EngineError(f"{export}: {error}", "remove the folder, and the image is exported anew") from error
+            self._exports[digest] = export
+            if self.files:
+                self._lay_down(digest)
+            with suppress(EngineError, OSError):
+                self._contents[reference] = self._known.of(reference, root.id)
+            self._sent[reference] = Sent.of(root, digest)
+        return self._sent[reference]
+
+    def contents(self, references: Iterable[str]) -> dict[str, Contents]:
+        """What is really in images, by reference, where that is known."""
+        return {reference: self._contents[reference] for reference in references if reference in self._contents}
+
+    def pieces(self, digest: str) -> Iterator[bytes]:
+        """A parcel. EngineError where there is none, or it cannot be read."""
+        if digest not in self._exports:
+            raise EngineError(f"the driver has no image {digest}")
+        try:
+            yield from pieces(self._exports[digest])
+        except (OSError, ValueError) as error:
+            raise EngineError(f"the driver cannot read the image {digest}: {error}") from error
+
+    def _lay_down(self, digest: str) -> None:
+        import fsspec
+
+        try:
+            system, folder = fsspec.core.url_to_fs(self.files)
+            place = f"{folder.rstrip('/')}/{digest}.parcel"
+            if system.exists(place):
+                return
+            system.makedirs(folder, exist_ok=True)
+            unfinished = f"{place}.{owner()}"
+            with system.open(unfinished, "wb") as file:
+                for piece in self.pieces(digest):
+                    file.write(piece)
+            system.mv(unfinished, place)
+        except (OSError, ImportError, ValueError) as error:
+            raise EngineError(
+                f"--cluster-files {self.files}: {error}", "name a folder that can be written to"
+            ) from error
